@@ -1,0 +1,102 @@
+# Everything here works on a machine that has only python3 (3.11 or later), pip and make.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+ARGS ?=
+
+# The protoc in this wheel is 31.1. A newer one makes code that protobuf 6.31.1, the oldest we declare, cannot load.
+GRPCIO_TOOLS = grpcio-tools==1.76.0
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
+	  printf '%-14s %s\n' "$$name" "$$text"; done
+
+# --- set-up ---------------------------------------------------------------------------------------------------------
+
+.PHONY: venv
+venv: $(VENV)/.installed ## create the virtual environment and install headrace into it
+
+.PHONY: dev
+dev: $(VENV)/.installed-dev ## the same with the tools of `make lint` and `make types`
+
+# Where the venv module lacks ensurepip (Debian without python3-venv), the pip that python3 has does the installing.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "headrace needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) > /dev/null 2>&1 || \
+	  { rm -rf $(VENV); \
+	    $(PYTHON) -m venv --without-pip $(VENV) && \
+	    $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; } || \
+	  { rm -rf $(VENV); \
+	    echo "Cannot create a virtual environment with $(PYTHON): it has neither ensurepip nor a pip new enough" >&2; \
+	    echo "(22.3) to install into one. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+# --- use ------------------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: venv ## run the example program
+	$(BIN)/python examples/demo.py
+
+.PHONY: bench
+bench: venv ## measure; ARGS= is handed on
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# --- tests ----------------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: venv ## the tests; ARGS='-k loop' is handed to pytest
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: nightly
+nightly: venv ## the tests with the slow ones
+	$(BIN)/python -m pytest -m "slow or not slow" $(ARGS)
+
+.PHONY: corpus
+corpus: venv ## replay the control-flow core of the recorded TensorFlow programs
+	$(BIN)/python tests/data/corpus/replay.py --engine headrace --core $(ARGS)
+
+.PHONY: fuzz
+fuzz: venv ## feed damaged GraphDefs to the importer for ten minutes
+	$(BIN)/python -m tests.fuzz.graphdef --minutes 10 $(ARGS)
+
+.PHONY: lint
+lint: dev ## ruff: rules and format
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+
+.PHONY: format
+format: dev ## ruff: repair what can be repaired
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+.PHONY: types
+types: dev ## mypy
+	$(BIN)/python -m mypy
+
+# --- generated code -------------------------------------------------------------------------------------------------
+
+.PHONY: protos
+protos: .protoc/.compiler ## make headrace/pb/*_pb2.py anew from the .proto files
+	.protoc/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. headrace/pb/*.proto
+
+.protoc/.compiler: Makefile
+	$(MAKE) .protoc/bin/python VENV=.protoc
+	.protoc/bin/python -m pip install --quiet --disable-pip-version-check '$(GRPCIO_TOOLS)'
+	@touch $@
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .protoc build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,427 @@
+"""The command `headrace`: runs, inspects and prints graphs in files.
+
+    headrace run graph.pb --feed x=@x.npy --feed n=3 --fetch y
+    headrace inspect graph.pb --fetch y
+    headrace text graph.pb
+
+Exit status: 0 all went well; 1 the graph was read and the run failed; 2 what was given cannot be used (an option,
+a file, the name of a tensor, a value that does not fit); 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import dtypes, shapes, trace
+from headrace.build.importing import import_graph_def
+from headrace.build.scopes import Graph
+from headrace.errors import FeedError, HeadraceError, HeadraceInternalError, OpError
+from headrace.fetches import feeder
+from headrace.inspect import describe, describe_step, render, render_step
+from headrace.ir.graph import Operation, Tensor
+from headrace.progress import Progress
+from headrace.session import RunOptions, Session
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+
+OK: Final = 0
+FAILED: Final = 1
+BAD_USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+TRACE_EVENTS: Final = 2_000_000  # a trace is cut after so many: they take memory, and no viewer shows more
+
+_FEED_HELP = """\
+values of --feed NAME=VALUE (NAME means NAME:0):
+  x=@x.npy          an array saved by numpy.save
+  x=3  x=-1.5e3     a number; also nan, inf, and 1+2j for complex tensors
+  x=1,2,3           a list of numbers
+  x=[[1,2],[3,4]]   nested lists, as in JSON
+  x=true            a boolean
+  s="some text"     text (a string tensor also takes it without quotation marks)
+"""
+
+
+class UsageError(Exception):
+    """What the user gave cannot be used; the text is all there is to say."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command with the arguments `argv` (None: those of the process) and returns its exit status."""
+    args = None
+    try:
+        args = _parser().parse_args(argv)
+        status = args.command(args)
+        sys.stdout.flush()
+        return status
+    except SystemExit as e:  # argparse has said what is wrong, or printed its help
+        return e.code if isinstance(e.code, int) else BAD_USAGE
+    except UsageError as e:
+        return _fail(args, BAD_USAGE, str(e))
+    except BrokenPipeError:  # the reader has seen enough (`headrace inspect g.pb | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        return _fail(args, INTERRUPTED, "interrupted")
+    except Exception as e:
+        return _fail(args, FAILED, _text_of(e))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="headrace", description="Runs and inspects graphs (GraphDef files).")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser(
+        "run", help="run a graph", epilog=_FEED_HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    _add_common(run)
+    run.add_argument("--feed", action="append", default=[], metavar="NAME=VALUE", help="a value to feed (see below)")
+    run.add_argument(
+        "--fetch",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a tensor to fetch and print, or an operation to run",
+    )
+    run.add_argument(
+        "--init",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an operation to run beforehand, one after the other",
+    )
+    run.add_argument(
+        "--save", action="append", default=[], metavar="NAME=@FILE.npy", help="save a fetched tensor for numpy.load"
+    )
+    run.add_argument("--trace", metavar="FILE.json", help="write a Chrome trace (open it in ui.perfetto.dev)")
+    run.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="give up after so long")
+    run.add_argument("--full", action="store_true", help="print all elements of every value")
+    run.add_argument("--quiet", action="store_true", help="no progress line on long runs")
+    run.set_defaults(command=_run)
+
+    look = commands.add_parser("inspect", help="tell what is in a graph")
+    _add_common(look)
+    look.add_argument("--fetch", action="append", default=[], metavar="NAME", help="tell what fetching this takes")
+    look.add_argument("--feed", action="append", default=[], metavar="NAME", help="... when this is fed")
+    look.add_argument("--full", action="store_true", help="no list is cut")
+    look.set_defaults(command=_inspect)
+
+    text = commands.add_parser("text", help="print a graph as text")
+    _add_common(text)
+    text.set_defaults(command=_text)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("graph", metavar="GRAPH", help="a GraphDef file, binary (.pb) or text (.pbtxt)")
+    parser.add_argument("--traceback", action="store_true", help="show Python's traceback when something fails")
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError
+    return value
+
+
+def _fail(args: argparse.Namespace | None, status: int, text: str) -> int:
+    if args is not None and args.traceback:
+        traceback.print_exc()
+    print(f"headrace: {text}", file=sys.stderr)
+    return status
+
+
+def _text_of(e: BaseException) -> str:
+    """An error as the user is to see it: its class, text and notes."""
+    text = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
+    notes = getattr(e, "__notes__", [])
+    if isinstance(e, HeadraceInternalError) or not isinstance(e, (HeadraceError, MemoryError, OSError)):
+        notes = [*notes, "This is a fault of headrace; please report it with what --traceback shows."]
+    return "\n  ".join([text, *notes])
+
+
+# *** run ***
+
+
+def _run(args: argparse.Namespace) -> int:
+    graph = read_graph(args.graph)
+    feeds = [_feed(graph, f) for f in args.feed]
+    saves = [_save(graph, s) for s in args.save]
+    fetches: list[Tensor | Operation] = [_element(graph, f) for f in args.fetch]
+    fetches += [t for t, _ in saves if t not in fetches]
+    init = [_operation(graph, name) for name in args.init]
+    if not fetches and not init:
+        raise UsageError("nothing to do: give --fetch NAME (`headrace inspect` lists the outputs)")
+    recorder = _Recorder(args.trace) if args.trace else None
+    milliseconds = max(1, math.ceil(args.timeout * 1000)) if args.timeout else 0
+    try:
+        with Session(graph=graph) as session:
+            for op in init:
+                session.run(op, timeout_ms=milliseconds)
+            if not fetches:
+                return OK
+            began = time.perf_counter()
+            call = session.make_callable(fetches, [t for t, _ in feeds], accept_options=True)
+            compiled = time.perf_counter()
+            with contextlib.nullcontext() if args.quiet else Progress() as progress:
+                options = RunOptions(milliseconds, recorder, progress and progress.ready)
+                values = call(*[v for _, v in feeds], options=options)
+            ended = time.perf_counter()
+    finally:
+        if recorder is not None:
+            recorder.write()
+    for f, value in zip(fetches, values, strict=True):
+        print(_shown(f, value, args.full))
+    for t, file in saves:
+        _write_array(t, file, values[fetches.index(t)])
+    print(f"ran in {_time(ended - compiled)}, after {_time(compiled - began)} of preparing it")
+    return OK
+
+
+class _Recorder:
+    """Keeps a run's events for a trace. The file is opened at once: a bad path is known before a long run."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._events: list[trace.Event] = []
+        self._lost = 0
+        try:
+            self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115  (write() closes it)
+        except OSError as e:
+            raise UsageError(f"cannot write the trace {path!r}: {e.strerror}") from e
+
+    def __call__(self, event: trace.Event) -> None:
+        if len(self._events) < TRACE_EVENTS:
+            self._events.append(event)
+        else:
+            self._lost += 1
+
+    def write(self) -> None:
+        with self._file as f:
+            trace.write_chrome(self._events, f)
+        cut = f" ({self._lost:,} later events are left out)" if self._lost else ""
+        print(f"trace in {self._path}: open it at ui.perfetto.dev or chrome://tracing{cut}", file=sys.stderr)
+
+
+def _shown(fetch: Tensor | Operation, value: Any, full: bool) -> str:
+    if isinstance(fetch, Operation):
+        return f"{fetch.name}  done"
+    head = f"{fetch.name}  {fetch.dtype.base.name} {shapes.show(np.shape(value))}"
+    if not isinstance(value, (np.ndarray, np.generic, bytes)):
+        return f"{head}  {value!r}"
+    limit = sys.maxsize if full else 60
+    if isinstance(value, np.ndarray):
+        with np.printoptions(threshold=limit, edgeitems=3, linewidth=100):
+            text = str(value) if value.dtype != object else repr(value.tolist())
+    else:
+        text = repr(value) if isinstance(value, bytes) else str(value)
+    if not full and len(text) > 2000:
+        text = text[:2000] + " ..."
+    if "\n" in text:
+        return head + "\n  " + text.replace("\n", "\n  ")
+    return f"{head}  {text}"
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+# *** inspect and text ***
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    graph = read_graph(args.graph)
+    limit = None if args.full else 20
+    if not args.fetch:
+        if args.feed:
+            raise UsageError("--feed says what a step is fed; give --fetch too")
+        print(render(describe(graph), limit))
+        return OK
+    feeds = list(dict.fromkeys(_tensor(graph, f.partition("=")[0], "--feed") for f in args.feed))
+    wanted = [_element(graph, f) for f in args.fetch]
+    fetches = [t for t in wanted if isinstance(t, Tensor)]
+    targets = [op for op in wanted if isinstance(op, Operation)]
+    print(render_step(describe_step(graph, feeds, fetches, targets), limit))
+    return OK
+
+
+def _text(args: argparse.Namespace) -> int:
+    from headrace.ir.text import to_text
+
+    print(to_text(read_graph(args.graph)))
+    return OK
+
+
+# *** what the user gives ***
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def read_graph(path: str) -> Graph:
+    """The graph in a file. A binary GraphDef has control characters (field tags) in it, a text has none.
+
+    Raises:
+      UsageError: the file cannot be read, or is no GraphDef that headrace knows.
+    """
+    try:
+        with open(path, "rb") as f:
+            data = f.read()
+    except OSError as e:
+        raise UsageError(f"cannot read {path!r}: {e.strerror}") from e
+    if not data:
+        raise UsageError(f"{path!r} is empty")
+    graph = Graph()
+    try:
+        import_graph_def(data if _CONTROL.search(data) else data.decode(), graph=graph)
+    except UnicodeDecodeError as e:
+        raise UsageError(f"{path!r} is no GraphDef: neither binary nor UTF-8 text") from e
+    except HeadraceInternalError:
+        raise
+    except (HeadraceError, ValueError) as e:
+        raise UsageError(f"cannot import {path!r}: {_text_of(e) if isinstance(e, OpError) else e}") from e
+    if not graph.operations:
+        raise UsageError(f"{path!r} holds no operations; is it a GraphDef?")
+    return graph
+
+
+def _element(graph: Graph, name: str) -> Tensor | Operation:
+    """What `--fetch` means: `x:1`; `x`, output 0, or the operation if it has none; `^x`, the operation."""
+    try:
+        if ":" in name and not name.startswith("^"):
+            return graph.get_tensor_by_name(name)
+        op = graph.get_operation_by_name(name.removeprefix("^"))
+    except (KeyError, ValueError) as e:
+        raise UsageError(str(e.args[0])) from e
+    return op.outputs[0] if op.outputs and not name.startswith("^") else op
+
+
+def _operation(graph: Graph, name: str) -> Operation:
+    found = _element(graph, "^" + name.removeprefix("^"))
+    assert isinstance(found, Operation)
+    return found
+
+
+def _tensor(graph: Graph, name: str, option: str) -> Tensor:
+    found = _element(graph, name)
+    if isinstance(found, Operation):
+        raise UsageError(f"{option} {name}: the operation '{found.name}' ({found.type}) has no outputs")
+    return found
+
+
+def _feed(graph: Graph, text: str) -> tuple[Tensor, Any]:
+    """`NAME=VALUE` as a tensor and what may be fed to it."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--feed {text}: write NAME=VALUE, for example --feed x=3 or --feed x=@x.npy")
+    t = _tensor(graph, name, "--feed")
+    if t.dtype.base in (dtypes.resource, dtypes.variant):
+        raise UsageError(f"--feed {name}: '{t.name}' carries a {t.dtype.name}, which cannot be fed")
+    dtype = t.dtype.base
+    try:
+        return t, feeder(t)(_load(value[1:], dtype) if value.startswith("@") else parse_value(value, dtype))
+    except (FeedError, ValueError, OverflowError) as e:
+        raise UsageError(f"--feed {name}: {e}") from e
+
+
+def _load(path: str, dtype: DType) -> np.ndarray:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except OSError as e:
+        raise UsageError(f"cannot read {path!r}: {e.strerror or e}") from e
+    except (ValueError, EOFError) as e:
+        raise UsageError(f"{path!r} is no array saved by numpy.save: {e}") from e
+    if not isinstance(array, np.ndarray):
+        raise UsageError(f"{path!r} holds several arrays; save one with numpy.save")
+    if array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize:
+        return array.view(dtype.numpy)  # numpy files do not know bfloat16, and keep its bytes
+    return array
+
+
+def parse_value(text: str, dtype: DType) -> Any:
+    """The value that `text` means for a tensor of `dtype`: JSON, else one or several numbers as Python writes them.
+
+    Raises:
+      ValueError: it means nothing, or a list is ragged.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text if dtype is dtypes.string else _numbers(text)
+    if dtype is dtypes.string:
+        return value if _is_text(value) else text
+    if not _is_data(value):
+        raise ValueError(f"{_short(text)} is no {dtype.name}; write a number, true, false or a list of them")
+    return np.array(value)  # a ragged list is a ValueError
+
+
+def _numbers(text: str) -> Any:
+    words = text.strip().removesuffix(",").split(",")
+    numbers = [_number(w.strip()) for w in words]
+    return numbers if "," in text else numbers[0]
+
+
+def _number(word: str) -> bool | int | float | complex:
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    for parse in (int, float, complex):
+        try:
+            return parse(word)
+        except ValueError:
+            pass
+    raise ValueError(f"{_short(word)} is no number, true, false or JSON; an array in a file is @FILE.npy")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(map(_is_text, value)))
+
+
+def _is_data(value: Any) -> bool:
+    return isinstance(value, (int, float, complex)) or (isinstance(value, list) and all(map(_is_data, value)))
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _save(graph: Graph, text: str) -> tuple[Tensor, str]:
+    """`NAME=@FILE` as a tensor and a path that can be written."""
+    name, _, path = text.partition("=")
+    path = path.removeprefix("@")
+    if not name or not path:
+        raise UsageError(f"--save {text}: write NAME=@FILE.npy, for example --save y=@y.npy")
+    t = _tensor(graph, name, "--save")
+    if t.dtype.base in (dtypes.resource, dtypes.variant):
+        raise UsageError(f"--save {name}: '{t.name}' carries a {t.dtype.name}, which cannot be saved")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder) or os.path.isdir(path):
+        raise UsageError(f"--save {name}: cannot write {path!r}: its folder does not exist, or it is one itself")
+    return t, path
+
+
+def _write_array(t: Tensor, path: str, value: Any) -> None:
+    array = np.asarray(value)  # texts become numpy's padded kind, the only one that files hold without pickles
+    if t.dtype.base is dtypes.string:
+        array = np.array(array.tolist(), dtype=np.bytes_).reshape(array.shape)
+        if array.tolist() != (value.tolist() if isinstance(value, np.ndarray) else value):
+            raise UsageError(f"--save {t.name}: numpy files cannot hold text that ends in NUL characters")
+    try:
+        with open(path, "wb") as f:
+            np.save(f, array, allow_pickle=False)
+    except OSError as e:
+        raise UsageError(f"cannot write {path!r}: {e.strerror}") from e

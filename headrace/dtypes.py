@@ -1,0 +1,232 @@
+"""The element types of tensors: TensorFlow's names and numbers, numpy's (and ml_dtypes') storage.
+
+A `DType` is identified by TensorFlow's `DataType` enum number. A *reference* dtype (number + 100, name `..._ref`) marks
+a tensor that carries a variable instead of a value; ops that want the value read it when they fire.
+
+`string`, `resource` and `variant` have no numpy element type: their arrays are `object` arrays (of `bytes`, of resource
+handles, of opaque values).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import ml_dtypes
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_REF = 100
+
+
+class DType:
+    """One element type. Compare with `is` or `==`; get one from its module-level name or `as_dtype`.
+
+    Attributes:
+      name: TensorFlow's name (`"float32"`, `"string"`, `"float32_ref"`).
+      number: TensorFlow's `DataType` enum number.
+      numpy: the numpy dtype of its arrays (`object` for string, resource and variant).
+      base: the dtype without the reference mark (itself, if there is none).
+      is_ref: whether it carries a variable.
+    """
+
+    __slots__ = ("_ref", "base", "is_ref", "name", "number", "numpy")
+
+    name: str
+    number: int
+    numpy: np.dtype
+    base: DType
+    is_ref: bool
+    _ref: DType | None
+
+    def __init__(self, name: str, number: int, numpy: np.dtype, base: DType | None = None) -> None:
+        self.name = name
+        self.number = number
+        self.numpy = numpy
+        self.base = base or self
+        self.is_ref = base is not None
+        self._ref = None
+
+    @property
+    def ref(self) -> DType:
+        """The reference form of this dtype."""
+        if self.is_ref:
+            return self
+        if self._ref is None:
+            self._ref = DType(self.name + "_ref", self.number + _REF, self.numpy, self)
+        return self._ref
+
+    @property
+    def as_numpy_dtype(self) -> type:
+        """TensorFlow's name for the numpy scalar type."""
+        return self.numpy.type
+
+    @property
+    def as_datatype_enum(self) -> int:
+        """TensorFlow's name for `number`."""
+        return self.number
+
+    @property
+    def is_floating(self) -> bool:
+        return self.base in FLOATING
+
+    @property
+    def is_integer(self) -> bool:
+        return self.base in INTEGER
+
+    @property
+    def is_complex(self) -> bool:
+        return self.base in COMPLEX
+
+    @property
+    def is_bool(self) -> bool:
+        return self.base is bool_
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.base in NUMERIC
+
+    @property
+    def size(self) -> int:
+        """Bytes an element takes (of a pointer, for object storage)."""
+        return self.numpy.itemsize
+
+    def __repr__(self) -> str:
+        return f"headrace.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, DType):
+            return self.number == other.number
+        if isinstance(other, (str, type, np.dtype)):
+            try:
+                return self.number == as_dtype(other).number
+            except TypeError:
+                return False
+        return NotImplemented
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        return (as_dtype, (self.name,))
+
+
+def _dtype(name: str, number: int, numpy: object) -> DType:
+    d = DType(name, number, np.dtype(numpy))  # type: ignore[call-overload]
+    _BY_NUMBER[number] = d
+    _BY_NAME[name] = d
+    if number not in _OBJECT_NUMBERS:
+        _BY_NUMPY[d.numpy] = d
+    return d
+
+
+_BY_NUMBER: dict[int, DType] = {}
+_BY_NAME: dict[str, DType] = {}
+_BY_NUMPY: dict[np.dtype, DType] = {}
+_OBJECT_NUMBERS = (7, 20, 21)
+
+float32: Final = _dtype("float32", 1, np.float32)
+float64: Final = _dtype("float64", 2, np.float64)
+int32: Final = _dtype("int32", 3, np.int32)
+uint8: Final = _dtype("uint8", 4, np.uint8)
+int16: Final = _dtype("int16", 5, np.int16)
+int8: Final = _dtype("int8", 6, np.int8)
+string: Final = _dtype("string", 7, object)
+complex64: Final = _dtype("complex64", 8, np.complex64)
+int64: Final = _dtype("int64", 9, np.int64)
+bool_: Final = _dtype("bool", 10, np.bool_)
+bfloat16: Final = _dtype("bfloat16", 14, ml_dtypes.bfloat16)
+uint16: Final = _dtype("uint16", 17, np.uint16)
+complex128: Final = _dtype("complex128", 18, np.complex128)
+float16: Final = _dtype("float16", 19, np.float16)
+resource: Final = _dtype("resource", 20, object)
+variant: Final = _dtype("variant", 21, object)
+uint32: Final = _dtype("uint32", 22, np.uint32)
+uint64: Final = _dtype("uint64", 23, np.uint64)
+
+_ALIASES = {"float": float32, "double": float64, "half": float16}
+
+FLOATING: Final = frozenset({float16, bfloat16, float32, float64})
+COMPLEX: Final = frozenset({complex64, complex128})
+SIGNED: Final = frozenset({int8, int16, int32, int64})
+UNSIGNED: Final = frozenset({uint8, uint16, uint32, uint64})
+INTEGER: Final = SIGNED | UNSIGNED
+REAL: Final = FLOATING | INTEGER
+INEXACT: Final = FLOATING | COMPLEX
+NUMERIC: Final = REAL | COMPLEX
+INDEX: Final = frozenset({int32, int64})
+OBJECT: Final = frozenset({string, resource, variant})
+ALL: Final = NUMERIC | OBJECT | {bool_}
+
+
+def from_number(number: int) -> DType:
+    """The dtype of a `DataType` enum number (reference dtypes are number + 100).
+
+    Raises:
+      TypeError: the number is of no dtype that headrace has.
+    """
+    d = _BY_NUMBER.get(number)
+    if d is None and number > _REF:
+        base = _BY_NUMBER.get(number - _REF)
+        d = base and base.ref
+    if d is None:
+        raise TypeError(f"DataType {number} is not one of headrace's dtypes")
+    return d
+
+
+def from_numpy(d: np.dtype) -> DType:
+    """The dtype that numpy arrays of `d` have. Text (`U`, `S`) and object arrays are strings.
+
+    Raises:
+      TypeError: no dtype has this numpy element type.
+    """
+    found = _BY_NUMPY.get(d)
+    if found is None and d.kind in "OSU":
+        found = string
+    if found is None and d.byteorder not in "=|":
+        found = _BY_NUMPY.get(d.newbyteorder("="))
+    if found is None:
+        raise TypeError(f"numpy dtype {d} has no counterpart; headrace has {_names(_BY_NUMPY.values())}")
+    return found
+
+
+def as_dtype(value: object) -> DType:
+    """A `DType` from a DType, a name, an enum number, a numpy dtype or a Python scalar type.
+
+    >>> as_dtype("float"), as_dtype(3), as_dtype(np.int64)
+    (headrace.float32, headrace.int32, headrace.int64)
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        found = _BY_NAME.get(value) or _ALIASES.get(value)
+        if found is None and value.endswith("_ref"):
+            return as_dtype(value[:-4]).ref
+        if found is not None:
+            return found
+    if value is float:
+        return float32
+    if value is int:
+        return int32
+    if value is bool:
+        return bool_
+    if value is complex:
+        return complex128
+    if value is str or value is bytes:
+        return string
+    if isinstance(value, int):
+        return from_number(value)
+    try:
+        return from_numpy(np.dtype(value))  # type: ignore[call-overload]
+    except TypeError as e:
+        raise TypeError(f"{value!r} is not a dtype; headrace has {_names(_BY_NAME.values())}") from e
+
+
+def _names(ds: Iterable[DType]) -> str:
+    return ", ".join(sorted(d.name for d in ds))

@@ -1,0 +1,123 @@
+"""What an error of a running step says: which operation, made where, in which loop and iteration, on which inputs.
+
+A kernel's own `OpError` is kept and gains notes. What numpy raises is given TensorFlow's class, with the original as its
+cause.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import shapes
+from headrace.errors import (
+    HeadraceError,
+    HeadraceInternalError,
+    InvalidArgumentError,
+    OpError,
+    ResourceExhaustedError,
+)
+
+if TYPE_CHECKING:
+    from headrace.execute.frames import Iteration, Origin
+    from headrace.execute.plan import Node
+    from headrace.ir.graph import Operation
+
+
+def place(op: Operation) -> str:
+    """`'name' (Type), made at file:line`."""
+    made = f", made at {op.source}" if op.source is not None else ""
+    return f"'{op.name}' ({op.type}){made}"
+
+
+def where(it: Iteration) -> str:
+    """`iteration 3 of loop 'a', in iteration 0 of loop 'b'`; "" in the root frame."""
+    parts = []
+    frame = it.frame
+    while frame.parent is not None:
+        parts.append(f"iteration {it.index} of loop '{frame.plan.name}'")
+        it = frame.parent
+        frame = it.frame
+    return ", in ".join(parts)
+
+
+def brief(value: Any) -> str:
+    """A value in a few characters: dtype, shape, and the elements if there are few."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        dtype = "string" if value.dtype == object else value.dtype.name
+        text = f"{dtype}{shapes.show(value.shape)}"
+        if value.size <= 4:
+            text += f" = {value.tolist()!r}"[:80]
+        return text
+    return type(value).__name__
+
+
+def blame(error: BaseException, node: Node, it: Iteration, x: Any) -> BaseException:
+    """`error`, raised while `node` fired, as the error the user gets: TensorFlow's class, with the place in notes."""
+    op = node.op
+    if not isinstance(error, Exception):
+        return error  # KeyboardInterrupt and its like are nobody's fault
+    out: Exception
+    if isinstance(error, OpError):
+        out = error
+        if error.node is None:
+            error.node = op.name
+        if error.op is None:
+            error.op = op
+    elif isinstance(error, HeadraceError):
+        out = error
+    elif isinstance(error, MemoryError):
+        out = ResourceExhaustedError(f"out of memory in {place(op)}: {error or 'allocation failed'}", op.name, op)
+        out.__cause__ = error
+    elif isinstance(error, (ValueError, IndexError, OverflowError)):
+        text = str(error)
+        if "could not be broadcast" in text:
+            text = "Incompatible shapes: " + " vs. ".join(
+                shapes.show(v.shape) for v in _inputs(node, x) if isinstance(v, (np.ndarray, np.generic))
+            )
+        out = InvalidArgumentError(f"{text} in {place(op)}", op.name, op)
+        out.__cause__ = error
+    else:
+        out = HeadraceInternalError(
+            f"the kernel of {place(op)} failed with {type(error).__name__}: {error}. Please report this as a bug."
+        )
+        out.__cause__ = error
+    loop = where(it)
+    out.add_note(f"operation {place(op)}" + (f", in {loop}" if loop else ""))
+    inputs = _inputs(node, x)
+    if inputs:
+        shown = ", ".join(f"{t.name}: {brief(v)}" for t, v in zip(op.inputs, inputs, strict=False))
+        out.add_note(f"inputs: {shown}")
+    return out
+
+
+def raise_blamed(error: BaseException, node: Node | None, it: Iteration, x: Any) -> None:
+    """Raises `error` as the user is to see it."""
+    if node is None or getattr(error, "_blamed", False):
+        raise error
+    out = blame(error, node.live, it, x)
+    out._blamed = True  # type: ignore[attr-defined]
+    raise out
+
+
+def _inputs(node: Node, x: Any) -> list[Any]:
+    if node.arity == 0:
+        return []
+    return [x] if node.arity == 1 else list(x)
+
+
+def dead_fetch(name: str, position: int, origin: Origin | None) -> InvalidArgumentError:
+    """The error of fetching a dead tensor: which Switch sent its value the other way."""
+    text = f"Retval[{position}] does not have value: the fetched tensor '{name}' is dead"
+    if origin is None:
+        return InvalidArgumentError(text + "; no iteration computed it", name)
+    switch, it, taken = origin
+    op = switch.op
+    side = "true" if taken else "false"
+    loop = where(it)
+    text += (
+        f", because the Switch {place(op)} sent its data to the {side} side: its predicate '{op.inputs[1].name}' was "
+        f"{taken}" + (f" in {loop}" if loop else "")
+    )
+    return InvalidArgumentError(text + ". Fetch the result of the conditional (its Merge) instead.", name)

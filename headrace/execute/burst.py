@@ -1,0 +1,156 @@
+"""The hot loop: the rules of `frames.Propagator` for the commonest nodes, written out in one function.
+
+A node of a graph over scalars does less work than a Python call costs, so here pure kernels are called and their tokens
+sent without one in between. Everything here is also a method of `Propagator` (`done`, `switch`, `merge`, `dead`), which is
+what defines it: a traced step runs by the methods alone, and the tests run every graph both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.execute.blame import raise_blamed
+from headrace.execute.plan import COUNT_MASK, DEAD, ENTER, LOOP_MERGE, MERGE, NARY, NEXT, NULLARY, PASS, RETVAL, SWITCH, UNARY
+
+if TYPE_CHECKING:
+    from headrace.execute.frames import Iteration, Propagator
+    from headrace.execute.plan import Node
+
+
+def burst(
+    p: Propagator, fire: Callable[[Node, Iteration, Any], object], as_predicate: Callable[[Any], bool], limit: int
+) -> bool:
+    """Fires up to `limit` ready nodes. Nodes of rarer kinds go to `fire`.
+
+    Args:
+      p: the step's state.
+      fire: fires any node.
+      as_predicate: makes a Switch's predicate a Python bool, or raises.
+      limit: how many nodes at most.
+
+    Returns:
+      Whether the limit was reached (False: nothing is ready).
+
+    Raises:
+      Whatever a kernel raises, with the place in its notes (`execute.blame`).
+    """
+    ready = p.ready
+    pop, push = ready.popleft, ready.append
+    settle, next_iteration, dead = p._settle, p.next_iteration, p.dead
+    send_dead, dead_controls = p._send_dead, p._dead_controls
+    bool_ = np.bool_
+    node: Any = None
+    it: Any = None
+    x: Any = None
+    try:
+        for _ in repeat(None, limit):
+            if not ready:
+                return False
+            node, it, x = pop()
+            kind = node.kind
+            if kind <= NULLARY:
+                if kind == PASS:
+                    value = x
+                elif kind == UNARY:
+                    value = node.kernel(x)
+                elif kind == NARY:
+                    value = node.kernel(*x)
+                else:
+                    value = node.kernel()
+                for dst in node.direct:
+                    push((dst, it, value))
+                if node.joins:
+                    values, pending = it.values, it.pending
+                    for slot, i, dst in node.joins:
+                        values[slot] = value
+                        count = pending[i] - 1
+                        pending[i] = count
+                        if not count:
+                            a = dst.start
+                            if dst.arity == 1:
+                                push((dst, it, values[a]))
+                                values[a] = None
+                            else:
+                                push((dst, it, values[a : dst.stop]))
+                                values[a : dst.stop] = dst.blank
+                        elif not count & COUNT_MASK:
+                            p._join_dead(dst, it)
+                if node.merges:
+                    for dst, k in node.merges:
+                        p._to_merge(dst, it, k, value)
+                if node.more:
+                    p._send_controls(node, it)
+                left = it.left - 1
+                it.left = left
+                if not left:
+                    settle(it.frame)
+            elif kind == SWITCH:
+                value, pred = x
+                if type(pred) is not bool_:
+                    pred = as_predicate(pred)
+                outs = node.outs
+                if pred:
+                    dead_out, live = outs
+                else:
+                    live, dead_out = outs
+                for dst in live.direct:
+                    push((dst, it, value))
+                if live.joins or live.merges:
+                    p._send(live, it, value, direct=False)
+                if dead_out.used:
+                    origin = (node, it, bool(pred))
+                    for twin in dead_out.dead_direct:
+                        push((twin, it, origin))
+                    if dead_out.joins or dead_out.merges or dead_out.quiet:
+                        send_dead(dead_out, it, origin, direct=False)
+                if node.more:
+                    p._send_all_controls(node, it)
+                left = it.left - 1
+                it.left = left
+                if not left:
+                    settle(it.frame)
+            elif kind == LOOP_MERGE or kind == MERGE:
+                if kind == MERGE:
+                    value, k = x
+                else:
+                    value = x
+                for dst in node.direct:
+                    push((dst, it, value))
+                if node.joins or node.merges:
+                    p._send(node.outs[0], it, value, direct=False)
+                if node.more:
+                    index = np.int32(k) if kind == MERGE else node.value_index[1 if it.index else 0]
+                    p._send(node.outs[1], it, index)
+                    p._send_controls(node, it)
+                left = it.left - 1
+                it.left = left
+                if not left:
+                    settle(it.frame)
+            elif kind == NEXT:
+                next_iteration(node, it, x)
+            elif kind == DEAD and node.live.real != RETVAL:
+                live = node.live
+                if live.stops_dead or live.real == ENTER:
+                    dead(node, it, x)
+                    continue
+                for out in live.outs:
+                    for twin in out.dead_direct:
+                        push((twin, it, x))
+                    if out.joins or out.merges or out.quiet:
+                        send_dead(out, it, x, direct=False)
+                if live.gates:
+                    dead_controls(live, it, x)
+                left = it.left - 1
+                it.left = left
+                if not left:
+                    settle(it.frame)
+            else:
+                fire(node, it, x)
+        return True
+    except BaseException as e:
+        raise_blamed(e, node, it, x)
+        raise

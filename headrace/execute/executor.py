@@ -1,0 +1,409 @@
+"""Runs a plan: one thread takes ready nodes, runs their kernels and tells the propagator.
+
+The thread that calls `Executor.run` owns the propagator; nobody else touches it. Cheap kernels run in that thread. A heavy
+pure kernel goes to a pool when there is other work to do meanwhile; an asynchronous one (a dequeue, a receive) is started and
+calls back. Both come back through `step.completions`, which is also what the thread waits on when nothing is ready: there
+are no locks. Every so many nodes it looks whether the step was cancelled or is past its deadline.
+
+The first error ends the step: started asynchronous kernels are cancelled, pool kernels (which hold nothing) are left to
+finish unheard.
+"""
+
+from __future__ import annotations
+
+import collections
+import queue
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import flags, shapes, trace
+from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError
+from headrace.execute import plan as plans
+from headrace.execute.blame import dead_fetch, place, raise_blamed, where
+from headrace.execute.burst import burst
+from headrace.execute.frames import Propagator
+from headrace.execute.straight import StraightPropagator
+from headrace.ir.kernel import KernelContext
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor as Pool
+
+    from headrace.execute.frames import Frame, Iteration, Origin, Ready
+    from headrace.execute.plan import Node, Plan
+    from headrace.execute.step import Step
+
+BURST: Final = 256  # nodes between two looks at cancellation and the clock
+
+_unset: Final = object()
+
+UNARY, NARY, NULLARY = plans.UNARY, plans.NARY, plans.NULLARY
+SWITCH, LOOP_MERGE, NEXT, DEAD = plans.SWITCH, plans.LOOP_MERGE, plans.NEXT, plans.DEAD
+
+
+class Executor:
+    """One step under way.
+
+    Args:
+      plan: what to run.
+      step: its identity, resources and cancellation.
+      pool: gives the pool for heavy kernels when one is first needed.
+      listener: receives `trace` events, or None.
+      ready: the queue of ready nodes; tests give one that picks in a seeded random order.
+
+    Attributes:
+      propagator: the token machine's state.
+      results: for each fetch its value, once there.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        step: Step,
+        pool: Callable[[], Pool],
+        listener: trace.Listener | None = None,
+        ready: Ready | None = None,
+    ) -> None:
+        self.plan = plan
+        self.step = step
+        self._pool = pool
+        self._listener = listener
+        self._wants_values = bool(getattr(listener, "wants_values", False))
+        self._ready: Ready = collections.deque() if ready is None else ready
+        watch = None if listener is None else self._watch
+        make = StraightPropagator if plan.is_straight else Propagator
+        self.propagator: Propagator = make(plan, self._ready, watch)
+        self.results: list[Any] = [_unset] * len(plan.retvals)
+        self._dead: dict[int, Origin] = {}
+        self._kernels: list[Callable[..., Any]] = [factory(KernelContext(step, op), op.attrs) for op, factory in plan.binders]
+        self._waiting: dict[tuple[Node, Iteration], Callable[[], object] | None] = {}  # started and not done
+        self._started = False
+        self._quiet_since = 0.0
+
+    # *** what the owner calls ***
+
+    def feed(self, position: int, value: Any) -> None:
+        """Supplies the feed `position`."""
+        self.propagator.done(self.plan.args[position], self.propagator.root, value)
+
+    def run(self, until: Sequence[int] | None = None) -> None:
+        """Runs until the step is finished, or (a partial run) until nothing more can fire.
+
+        Args:
+          until: for a partial run: the fetches wanted; running on without them is not an error.
+
+        Raises:
+          OpError: of a kernel, or `DeadlineExceededError`, `CancelledError`; `InternalError` if the step is stuck.
+        """
+        if not self._started:
+            self._started = True
+            self.propagator.start()
+        try:
+            with np.errstate(all="ignore"):
+                if self._listener is None:
+                    self._loop()
+                else:
+                    self._traced_loop()
+        except BaseException:
+            self.abandon()
+            raise
+        if until is None and not self.propagator.finished:
+            raise self._stuck()
+
+    def fetch(self, position: int) -> Any:
+        """The value of a fetch; `InvalidArgumentError` if it is dead or not there."""
+        value = self.results[position]
+        if value is _unset:
+            op = self.plan.retvals[position].op
+            raise dead_fetch(op.inputs[0].name, position, self._dead.get(position))
+        return value
+
+    def has(self, position: int) -> bool:
+        """Whether a fetch has its value, or is known to be dead."""
+        return self.results[position] is not _unset or position in self._dead
+
+    def abandon(self) -> None:
+        """Cancels what was started; nothing of this step runs afterwards."""
+        waiting, self._waiting = self._waiting, {}
+        for cancel in waiting.values():
+            if cancel is not None:
+                cancel()
+
+    # *** the loop ***
+
+    def _loop(self) -> None:
+        p, fire = self.propagator, self._fire
+        while True:
+            if burst(p, fire, predicate, BURST):
+                self._poll()
+            elif not self._wait():
+                return
+
+    def _traced_loop(self) -> None:
+        ready = self._ready
+        while True:
+            count = 0
+            while ready:
+                node, it, x = ready.popleft()
+                self._emit_start(node, it)
+                try:
+                    values = self._fire(node, it, x)
+                except BaseException as e:
+                    raise_blamed(e, node, it, x)
+                if (node, it) not in self._waiting:
+                    self._emit_end(node, it, values)
+                count += 1
+                if count % BURST == 0:
+                    self._poll()
+            if not self._wait():
+                return
+
+    def _fire(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
+        """Fires a node of any kind; returns its outputs' values where they are known at once, for the trace."""
+        kind, p = node.kind, self.propagator
+        if kind == plans.READING:
+            kind, x = node.real, _read(node, x)
+        if kind == plans.PASS:
+            p.done(node, it, x)
+            return (x,)
+        if kind in (UNARY, NARY, NULLARY):
+            assert node.kernel is not None
+            value = _call(node, node.kernel, x)
+            p.done(node, it, value)
+            return (value,)
+        if kind == plans.OTHER:
+            assert node.kernel is not None
+            values = _call(node, node.kernel, x) or ()
+            p.done_many(node, it, values)
+            return tuple(values)
+        if kind == plans.STATEFUL:
+            self.step.iteration = it
+            value = _call(node, self._kernels[node.bound], x)
+            return self._finish(node, it, value)
+        if kind == SWITCH:
+            p.switch(node, it, x[0], predicate(x[1]))
+        elif kind == LOOP_MERGE:
+            p.merge(node, it, x, node.value_index[1 if it.index else 0])
+        elif kind == plans.MERGE:
+            p.merge(node, it, x[0], np.int32(x[1]))
+            return (x[0], np.int32(x[1]))
+        elif kind == NEXT:
+            p.next_iteration(node, it, x)
+        elif kind == plans.ENTER:
+            p.enter(node, it, x)
+        elif kind == plans.EXIT:
+            p.exit(node, it, x)
+        elif kind == plans.RETVAL:
+            self._retval(node, it, x)
+        elif kind == plans.TRIGGER:
+            p.done_many(node, it, ())
+        elif kind == plans.HEAVY:
+            return self._heavy(node, it, x)
+        elif kind == plans.ASYNC:
+            self._start_async(node, it, x)
+        elif kind == DEAD:
+            if node.live.kind == plans.RETVAL:
+                self._dead.setdefault(node.live.position, x)
+            p.dead(node, it, x)
+        else:
+            raise InternalError(f"{node!r} is of a kind that never becomes ready", node.op.name, node.op)
+        return (x,)
+
+    def _finish(self, node: Node, it: Iteration, value: Any) -> tuple[Any, ...]:
+        """Hands a kernel's result to the propagator in the form it wants."""
+        if node.n_outputs == 1:
+            self.propagator.done(node, it, value)
+            return (value,)
+        values = () if value is None else tuple(value)
+        self.propagator.done_many(node, it, values)
+        return values
+
+    def _retval(self, node: Node, it: Iteration, x: Any) -> None:
+        if self.results[node.position] is not _unset:
+            raise InternalError(
+                f"Retval[{node.position}] has already been set: '{node.op.inputs[0].name}' is fetched and has a value in "
+                f"{where(it) or 'more than one firing'} after an earlier one. Fetch a loop's result (its Exit) instead.",
+                node.op.inputs[0].name,
+                node.op,
+            )
+        self.results[node.position] = x.read() if node.reads else x
+        self.propagator.done_many(node, it, ())
+
+    def _heavy(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
+        kernel = node.kernel
+        assert kernel is not None
+        if not (self._ready or self._waiting) or not _is_heavy(node, x):
+            value = _call(node, kernel, x)
+            self.propagator.done(node, it, value)
+            return (value,)
+        completions = self.step.completions
+
+        def job() -> None:
+            try:
+                with np.errstate(all="ignore"):
+                    completions.put((node, it, x, _call(node, kernel, x), None))
+            except BaseException as e:
+                completions.put((node, it, x, None, e))
+
+        self._waiting[node, it] = None
+        self._pool().submit(job)
+        return ()
+
+    def _start_async(self, node: Node, it: Iteration, x: Any) -> None:
+        completions = self.step.completions
+        self.step.iteration = it
+
+        def done(result: Any = None) -> None:
+            error = result if isinstance(result, BaseException) else None
+            completions.put((node, it, x, result, error))
+
+        self._waiting[node, it] = None
+        args = () if node.arity == 0 else (x,) if node.arity == 1 else x
+        if node.reads:
+            args = [a.read() if i in node.reads else a for i, a in enumerate(args)]
+        try:
+            cancel = self._kernels[node.bound](*args, done)
+        except BaseException:
+            del self._waiting[node, it]
+            raise
+        self._waiting[node, it] = cancel
+
+    # *** waiting ***
+
+    def _poll(self) -> None:
+        """Takes in what has completed; raises if the step was cancelled or is past its deadline."""
+        step = self.step
+        while not step.completions.empty():
+            self._complete(step.completions.get_nowait())
+        if step.cancelled is not None:
+            raise step.cancelled
+        left = step.time_left()
+        if left is not None and left <= 0:
+            raise self._too_late()
+
+    def _wait(self) -> bool:
+        """Nothing is ready: waits for a completion. False when nothing was started that could complete."""
+        step = self.step
+        self._poll()
+        if self._ready or self.propagator.finished:
+            return len(self._ready) > 0
+        if not self._waiting:
+            return False
+        limit = flags.WAIT_LIMIT.value
+        until = time.monotonic() + limit
+        while True:
+            left = until - time.monotonic()
+            own = step.time_left()
+            if own is not None and own < left:
+                left = own
+            try:
+                self._complete(step.completions.get(timeout=max(left, 0.0)))
+            except queue.Empty:
+                if own is not None and own <= 0:
+                    raise self._too_late() from None
+                if time.monotonic() >= until:
+                    raise self._waited_too_long(limit) from None
+                continue
+            self._poll()
+            if self._ready or self.propagator.finished or not self._waiting:
+                return len(self._ready) > 0
+
+    def _complete(self, entry: Any) -> None:
+        if entry is None:
+            return
+        node, it, x, value, error = entry
+        if (node, it) not in self._waiting:
+            return  # cancelled, and late
+        del self._waiting[node, it]
+        if error is not None:
+            raise_blamed(error, node, it, x)
+        values = self._finish(node, it, value)
+        if self._listener is not None:
+            self._emit_end(node, it, values)
+
+    def _waits(self) -> str:
+        shown = [place(n.op) + (f" in {where(i)}" if where(i) else "") for n, i in list(self._waiting)[:5]]
+        more = len(self._waiting) - len(shown)
+        return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+
+    def _too_late(self) -> DeadlineExceededError:
+        waits = self._waits()
+        busy = f"; it waits for {waits}" if waits else ""
+        return DeadlineExceededError(f"Timed out: step {self.step.id} ran past its time limit{busy}")
+
+    def _waited_too_long(self, limit: float) -> DeadlineExceededError:
+        return DeadlineExceededError(
+            f"step {self.step.id} has waited {limit:g} s without any progress for {self._waits()}. Nothing in this step can "
+            "wake it; give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if this wait is meant"
+        )
+
+    def _stuck(self) -> InternalError:
+        lines = []
+        for node, it in self.propagator.waiting()[:8]:
+            lines.append(f"  {place(node.op)}" + (f" in {where(it)}" if where(it) else ""))
+        text = "\n".join(lines) or "  (no node is half-fed)"
+        return InternalError(
+            f"step {self.step.id} cannot go on: nothing is ready or running, and these operations have got only some of "
+            f"their inputs:\n{text}\nIn a loop every NextIteration must fire alive in the same iterations."
+        )
+
+    # *** events ***
+
+    def _watch(self, event: str, frame: Frame, it: Iteration) -> None:
+        make = trace.IterationOpen if event == "open" else trace.IterationFree
+        assert self._listener is not None
+        self._listener(make(time.perf_counter_ns(), self.step.id, it.tag, frame.plan.name, it.index))
+
+    def _emit_start(self, node: Node, it: Iteration) -> None:
+        assert self._listener is not None
+        op, f = node.op, it.frame.plan.name
+        now = time.perf_counter_ns()
+        self._listener(trace.NodeStart(now, self.step.id, op.name, op.type, it.tag, f, it.index, node.kind == DEAD))
+
+    def _emit_end(self, node: Node, it: Iteration, values: tuple[Any, ...]) -> None:
+        assert self._listener is not None
+        op, f = node.op, it.frame.plan.name
+        is_dead = node.kind == DEAD
+        kept = values if self._wants_values and not is_dead else None
+        now = time.perf_counter_ns()
+        self._listener(trace.NodeEnd(now, self.step.id, op.name, op.type, it.tag, f, it.index, is_dead, kept))
+
+
+def predicate(value: Any) -> bool:
+    """The predicate of a Switch as a Python bool; `InvalidArgumentError` unless it is a scalar."""
+    if getattr(value, "ndim", 0):
+        raise InvalidArgumentError(
+            f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: a predicate decides one way"
+        )
+    return bool(value)
+
+
+def _call(node: Node, kernel: Callable[..., Any], x: Any) -> Any:
+    if node.kind in (plans.STATEFUL,) and node.reads:
+        x = _read(node, x)
+    if node.arity == 1:
+        return kernel(x)
+    return kernel(*x) if node.arity else kernel()
+
+
+def _read(node: Node, x: Any) -> Any:
+    """`x` with the references among the inputs read."""
+    if node.real in (plans.MERGE, LOOP_MERGE):
+        value = x[0] if node.real == plans.MERGE else x
+        value = value.read() if hasattr(value, "read") else value
+        return (value, x[1]) if node.real == plans.MERGE else value
+    if node.arity == 1:
+        return x.read()
+    return [v.read() if i in node.reads else v for i, v in enumerate(x)]
+
+
+def _is_heavy(node: Node, x: Any) -> bool:
+    """Whether this firing is worth a thread, where the static shapes did not say."""
+    if node.cost is None:
+        return True
+    args = [x] if node.arity == 1 else x
+    # an output's shape is not known before it is computed; the product of the inputs' is what the cost functions of such ops need
+    flops = node.cost([np.shape(a) for a in args], [t.shape for t in node.op.outputs])
+    return flops is not None and flops >= plans.HEAVY_FLOPS

@@ -1,0 +1,608 @@
+"""The token machine's rules: which node is ready when, in which frame and iteration, alive or dead.
+
+**The idea.** A graph runs by tokens: a node fires when a token has arrived on each of its inputs, computes, and sends a
+token along each of its output edges. With that alone every node fires once, so there are no loops. Loops come in by
+*tagging* tokens. A tag says where a token belongs: to iteration 3 of the loop `outer`, inside that to iteration 0 of the
+loop `inner`, and so on. Tokens meet at a node only if their tags are equal, so several iterations of one loop can be under
+way at the same time, in the same nodes, without getting mixed up.
+
+A loop has its own *frame*. `Enter` moves a token from a tag t to iteration 0 of a frame below it, `NextIteration` from
+iteration n to n+1, `Exit` back to t. `Switch` sends its data to one of two outputs by a predicate; a *dead* token goes to
+the other one, and whoever gets a dead token does not compute but passes deadness on, until a `Merge` meets it, which takes
+the first live token of its inputs. So each node of the branch that is not taken still fires, dead; nobody waits for it in
+vain.
+
+**A worked loop**: `i = 0; while i < 2: i = i + 1`, five nodes in the frame F (Less and Add hold their constants):
+
+    root  Enter(0)  -> F/0
+    F/0   Merge(0) -> Less(0)=True -> Switch(0, True): [1] 0 alive, [0] dead.  Add(0)=1 -> NextIteration(1) -> F/1.  Exit: dead
+    F/1   Merge(1) -> Less(1)=True -> Switch(1, True): [1] 1 alive, [0] dead.  Add(1)=2 -> NextIteration(2) -> F/2.  Exit: dead
+    F/2   Merge(2) -> Less(2)=False -> Switch(2, False): [1] dead, [0] 2 alive. Add: dead -> NextIteration: dead, stops.  Exit(2) -> root
+
+**The rules**, exactly:
+
+* *Any node*: when all tokens (data and control) are there it fires: dead if one of them is dead, else it computes.
+* *Switch*: alive, it sends its data to one output and a dead token to the other; control edges out of it are alive.
+* *Merge*: fires at its first live input, or dead when all inputs are dead; then goes on consuming the rest. It waits for
+  its control inputs and ignores their deadness. In iteration 0 of a loop it expects its Enters, later its NextIterations.
+* *Enter*: into iteration 0; a constant one into every iteration, those open and those to come.
+* *NextIteration*: a dead token stops here. At most `parallel_iterations` iterations of a frame are open: a token that would
+  open one more is *held* until the oldest is freed.
+* *Exit*: a dead one is withheld. When the frame is finished, each Exit that never fired alive sends one dead token. (Passed
+  on at once, consumers would see one for every iteration.)
+* *ControlTrigger*: alive whatever its inputs are.
+
+**The invariant**: in every opened iteration of every frame instance each node fires exactly once, alive or dead (an Enter
+counts where its input is). So an iteration need not be watched for leftover activity: it is over when as many nodes have
+fired as the frame has and no child frame is open. Then it is freed, oldest first; a frame is finished when its last
+iteration is and all its Enters have arrived; the step is finished when the root's only iteration is. The proof of the
+partitioner rests on the same invariant, and the tests check it after every run.
+
+**What this module is not.** It starts no thread, runs no kernel, looks at no value (not even a predicate: the executor
+says which way a Switch went). It is driven: `start()` makes the first nodes ready, and for each ready entry
+`(node, iteration, x)` the driver calls the method for the node's kind, in any order it likes. Sources: TensorFlow's
+executor (PropagatorState) for the rules; Arvind and Culler's tagged-token architecture for the idea.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from headrace.errors import HeadraceInternalError, InternalError
+from headrace.execute.plan import (
+    CONTROL_MASK,
+    CONTROL_UNIT,
+    COUNT_MASK,
+    DEAD_TOKEN,
+    ENTER,
+    EXIT,
+    FIRED,
+    HAS_LIVE,
+    MERGE,
+    RETVAL,
+    TRIGGER,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.execute.plan import FramePlan, Node, Out, Plan
+
+
+class Ready(Protocol):
+    """The queue of ready entries: a deque, or one that picks in a seeded random order."""
+
+    def append(self, entry: tuple[Node, Iteration, Any], /) -> None: ...
+    def popleft(self) -> tuple[Node, Iteration, Any]: ...
+    def __len__(self) -> int: ...
+
+
+# Why a token is dead: the Switch that sent its value the other way, in which iteration, and which way it was. (A plain
+# tuple: one is made for each Switch that fires.)
+Origin: TypeAlias = "tuple[Node, Iteration, bool]"
+
+
+class Iteration:
+    """One opened iteration of a frame instance.
+
+    Attributes:
+      frame: the frame instance.
+      index: its number, from 0.
+      values, pending: slots and counts, see `execute.plan`.
+      left: nodes that have not fired yet, plus child frames that are open.
+      next: the iteration after it, once opened.
+    """
+
+    __slots__ = ("frame", "index", "left", "next", "pending", "values")
+
+    def __init__(self, frame: Frame, index: int, values: list[Any], pending: list[int], left: int) -> None:
+        self.frame = frame
+        self.index = index
+        self.values = values
+        self.pending = pending
+        self.left = left
+        self.next: Iteration | None = None
+
+    @property
+    def tag(self) -> str:
+        """The tag as text: "" in the root frame, else "outer#3/inner#0"."""
+        parent = self.frame.parent
+        if parent is None:
+            return ""
+        above = parent.tag
+        return f"{above + '/' if above else ''}{self.frame.plan.name}#{self.index}"
+
+
+class Frame:
+    """One instance of a frame: opened by the first Enter that arrives, closed when everything in it is done.
+
+    Attributes:
+      plan: its static side.
+      parent: the iteration it was opened from (None for the root).
+      oldest, newest: the window of open iterations.
+      open: how many are open.
+      enters_left: Enters that have not arrived.
+      held: (node, value) of NextIterations that wait for room; they follow `newest`.
+      values, pending: what a new iteration starts as: the plan's templates, with the loop constants that have arrived.
+      constants: (node, value or None, origin or None) of loop constants that the templates cannot hold.
+      children: open child frames by (iteration number, frame plan).
+      live_exits: Exits that have fired alive.
+      dead_exits: why the others are dead.
+      origins: deadness by (iteration number, pending index) of joins that have not fired.
+    """
+
+    __slots__ = (
+        "children",
+        "constants",
+        "dead_exits",
+        "enters_left",
+        "held",
+        "live_exits",
+        "newest",
+        "oldest",
+        "open",
+        "origins",
+        "parent",
+        "pending",
+        "plan",
+        "values",
+    )
+
+    oldest: Iteration
+    newest: Iteration
+
+    def __init__(self, plan: FramePlan, parent: Iteration | None) -> None:
+        self.plan = plan
+        self.parent = parent
+        self.open = 0
+        self.enters_left = plan.enters
+        self.held: list[tuple[Node, Any]] = []
+        self.values = plan.values
+        self.pending = plan.later
+        self.constants: list[tuple[Node, Any, Origin | None]] = []
+        self.children: dict[tuple[int, int], Frame] = {}
+        self.live_exits: set[Node] = set()
+        self.dead_exits: dict[Node, Origin] = {}
+        self.origins: dict[tuple[int, int], Origin] = {}
+
+
+class Propagator:
+    """The state of one running step: what has arrived where. See the module's text for the rules.
+
+    Args:
+      plan: the step.
+      ready: receives `(node, iteration, x)` entries as nodes become ready.
+      watch: called as `watch(event, frame, iteration)` with event "open" or "free" for each iteration, or None.
+
+    Attributes:
+      root: the root frame's only iteration.
+      finished: whether every node has fired.
+    """
+
+    __slots__ = ("_push", "finished", "plan", "ready", "root", "watch")
+
+    def __init__(
+        self, plan: Plan, ready: Ready, watch: Callable[[str, Frame, Iteration], None] | None = None
+    ) -> None:
+        self.plan = plan
+        self.ready = ready
+        self._push = ready.append
+        self.watch = watch
+        self.finished = False
+        self.root = self._open_first(Frame(plan.frames[0], None))
+
+    def start(self) -> None:
+        """Makes the nodes that wait for nothing ready. Feeds come by `done` on the plan's `args`."""
+        root, push = self.root, self._push
+        for node, x in self.plan.sources:
+            push((node, root, x))
+        if not root.left:
+            self._settle(root.frame)
+
+    # *** what the driver calls: one method for each way a node can fire ***
+
+    def done(self, node: Node, it: Iteration, value: Any) -> None:
+        """`node`, which has one output, has computed `value`."""
+        push = self._push
+        for dst in node.direct:
+            push((dst, it, value))
+        if node.joins:
+            values, pending = it.values, it.pending
+            for slot, i, dst in node.joins:
+                values[slot] = value
+                p = pending[i] - 1
+                pending[i] = p
+                if not p:
+                    a = dst.start
+                    if dst.arity == 1:
+                        push((dst, it, values[a]))
+                        values[a] = None
+                    else:
+                        push((dst, it, values[a : dst.stop]))
+                        values[a : dst.stop] = dst.blank
+                elif not p & COUNT_MASK:
+                    self._join_dead(dst, it)
+        for dst, k in node.merges:
+            self._to_merge(dst, it, k, value)
+        if node.more:
+            self._send_controls(node, it)
+        left = it.left - 1
+        it.left = left
+        if not left:
+            self._settle(it.frame)
+
+    def done_many(self, node: Node, it: Iteration, values: Sequence[Any]) -> None:
+        """`node`, which has no output or several, has computed `values`."""
+        for out, value in zip(node.outs, values, strict=True):
+            self._send(out, it, value)
+        self._fired(node, it)
+
+    def switch(self, node: Node, it: Iteration, data: Any, taken: bool) -> None:
+        """The Switch `node` sends `data` to output `taken`."""
+        push = self._push
+        live = node.outs[taken]
+        for dst in live.direct:
+            push((dst, it, data))
+        if live.joins or live.merges:
+            self._send(live, it, data, direct=False)
+        dead = node.outs[not taken]
+        if dead.used:
+            self._send_dead(dead, it, (node, it, taken))
+        if node.more:
+            self._send_all_controls(node, it)
+        left = it.left - 1
+        it.left = left
+        if not left:
+            self._settle(it.frame)
+
+    def merge(self, node: Node, it: Iteration, value: Any, index: Any) -> None:
+        """The Merge `node` passes on `value`, which came by input `index` (a value of the value_index output)."""
+        push = self._push
+        for dst in node.direct:
+            push((dst, it, value))
+        if node.joins or node.merges:
+            self._send(node.outs[0], it, value, direct=False)
+        if node.more:
+            self._send(node.outs[1], it, index)
+            self._send_controls(node, it)
+        left = it.left - 1
+        it.left = left
+        if not left:
+            self._settle(it.frame)
+
+    def next_iteration(self, node: Node, it: Iteration, value: Any) -> None:
+        """The NextIteration `node` sends `value` to the iteration after `it`."""
+        nxt = it.next
+        if nxt is None:
+            frame = it.frame
+            if frame.parent is None:
+                nxt = it  # outside any loop there is nothing to go on to
+            elif frame.open < frame.plan.limit:
+                nxt = self._open_next(frame)
+        if nxt is None:
+            frame.held.append((node, value))
+        else:
+            push = self._push
+            for dst in node.direct:
+                push((dst, nxt, value))
+            if node.joins or node.merges or node.more:
+                self._send(node.outs[0], nxt, value, direct=False)
+                self._send_controls(node, nxt)
+        left = it.left - 1
+        it.left = left
+        if not left:
+            self._settle(it.frame)
+
+    def enter(self, node: Node, it: Iteration, value: Any) -> None:
+        """The Enter `node` brings `value` into its frame."""
+        self._enter(node, it, value, None)
+
+    def exit(self, node: Node, it: Iteration, value: Any) -> None:
+        """The Exit `node` brings `value` out to the parent's iteration."""
+        frame = it.frame
+        if frame.parent is None:
+            raise HeadraceInternalError(f"Exit {node.op.name!r} fires in the root frame; the frame check let it pass")
+        if node in frame.live_exits:
+            raise InternalError(
+                f"Exit '{node.op.name}' fired alive in more than one iteration of loop '{frame.plan.name}' "
+                f"(the second time in iteration {it.index}); its input must be the false side of the loop's Switch",
+                node.op.name,
+                node.op,
+            )
+        frame.live_exits.add(node)
+        self._send(node.outs[0], frame.parent, value)
+        self._send_all_controls(node, frame.parent)
+        it.left -= 1
+        if not it.left:
+            self._settle(frame)
+
+    def dead(self, twin: Node, it: Iteration, origin: Origin) -> None:
+        """A node whose inputs are there and not all alive: `twin` is its dead twin."""
+        node = twin.live
+        if node.real == ENTER:
+            self._enter(node, it, None, origin)
+            return
+        if node.stops_dead:
+            if node.real == EXIT:
+                it.frame.dead_exits[node] = origin
+        else:
+            for out in node.outs:
+                self._send_dead(out, it, origin)
+            if node.gates:
+                self._dead_controls(node, it, origin)
+        left = it.left - 1
+        it.left = left
+        if not left:
+            self._settle(it.frame)
+
+    # *** sending ***
+
+    def _send(self, out: Out, it: Iteration, value: Any, direct: bool = True) -> None:
+        """Live tokens along the data edges of one output."""
+        push = self._push
+        if direct:
+            for dst in out.direct:
+                push((dst, it, value))
+        values, pending = it.values, it.pending
+        for slot, i, dst in out.joins:
+            values[slot] = value
+            p = pending[i] - 1
+            pending[i] = p
+            if not p & COUNT_MASK:
+                self._join(dst, it, p)
+        for dst, k in out.merges:
+            self._to_merge(dst, it, k, value)
+
+    def _send_dead(self, out: Out, it: Iteration, origin: Origin, direct: bool = True) -> None:
+        """Dead tokens along the data edges of one output."""
+        if direct:
+            for twin in out.dead_direct:
+                self._push((twin, it, origin))
+        for node in out.quiet:
+            # it would only be counted; the caller still counts itself, so the iteration cannot be over here
+            if node.real == EXIT:
+                it.frame.dead_exits[node] = origin
+            it.left -= 1
+        for _, i, dst in out.joins:
+            self._count_dead(dst, i, it, origin)
+        for dst, _ in out.merges:
+            self._dead_to_merge(dst, it, origin)
+
+    def _fired(self, node: Node, it: Iteration) -> None:
+        """Live control tokens of `node`, and the count of the iteration it fired in."""
+        self._send_all_controls(node, it)
+        it.left -= 1
+        if not it.left:
+            self._settle(it.frame)
+
+    def _send_all_controls(self, node: Node, it: Iteration) -> None:
+        for dst in node.control_direct:
+            self._push((dst, it, ()))
+        self._send_controls(node, it)
+
+    def _send_controls(self, node: Node, it: Iteration) -> None:
+        pending = it.pending
+        for i, dst in node.controls:
+            p = pending[i] - 1
+            pending[i] = p
+            if not p & COUNT_MASK:
+                self._join(dst, it, p)
+        for dst in node.control_merges:
+            self._control_to_merge(dst, it)
+
+    def _dead_controls(self, node: Node, it: Iteration, origin: Origin) -> None:
+        # the `direct` edges of a node with one output (see plan) do not hold for dead tokens: outs do
+        for dst in node.control_direct:
+            self._push((dst.dead, it, origin))
+        for i, dst in node.controls:
+            self._count_dead(dst, i, it, origin)
+        for dst in node.control_merges:
+            self._control_to_merge(dst, it)
+
+    def _count_dead(self, dst: Node, i: int, it: Iteration, origin: Origin) -> None:
+        """One dead token at the join `dst`."""
+        p = it.pending[i] - 1
+        if dst.kind != TRIGGER:
+            p += DEAD_TOKEN
+            it.frame.origins.setdefault((it.index, i), origin)
+        it.pending[i] = p
+        if not p & COUNT_MASK:
+            self._join(dst, it, p)
+
+    def _join(self, dst: Node, it: Iteration, p: int) -> None:
+        """All tokens of the join `dst` have arrived; `p` is its count."""
+        if p:
+            self._join_dead(dst, it)
+            return
+        values, a = it.values, dst.start
+        if dst.arity == 1:
+            self._push((dst, it, values[a]))
+            values[a] = None
+        else:
+            self._push((dst, it, values[a : dst.stop]))
+            values[a : dst.stop] = dst.blank
+
+    def _join_dead(self, dst: Node, it: Iteration) -> None:
+        it.values[dst.start : dst.stop] = dst.blank
+        self._push((dst.dead, it, it.frame.origins.pop((it.index, dst.index))))
+
+    # *** Merges with more than one token an iteration ***
+
+    def _to_merge(self, dst: Node, it: Iteration, k: int, value: Any) -> None:
+        """A live token at input `k` of a Merge: the first one counts."""
+        p = it.pending[dst.index] - 1
+        if not p & (HAS_LIVE | FIRED):
+            p |= HAS_LIVE
+            if not p & CONTROL_MASK:
+                p |= FIRED
+                it.values[dst.start] = None  # an origin may stand there, which refers back to this iteration
+                self._push((dst, it, (value, k)))
+            else:
+                it.values[dst.start] = value
+                it.values[dst.start + 1] = k
+        it.pending[dst.index] = p
+
+    def _dead_to_merge(self, dst: Node, it: Iteration, origin: Origin) -> None:
+        p = it.pending[dst.index] - 1
+        it.pending[dst.index] = p
+        if not p & (HAS_LIVE | FIRED):
+            it.values[dst.start] = origin  # the slot is free until a live token comes
+            if not p & COUNT_MASK and not p & CONTROL_MASK:
+                it.pending[dst.index] = p | FIRED
+                self._push((dst.dead, it, origin))
+
+    def _control_to_merge(self, dst: Node, it: Iteration) -> None:
+        """A control token at a Merge, dead or alive: it only has to be there."""
+        p = it.pending[dst.index] - CONTROL_UNIT
+        if not p & (CONTROL_MASK | FIRED):
+            if p & HAS_LIVE:
+                p |= FIRED
+                values, a = it.values, dst.start
+                self._push((dst, it, (values[a], values[a + 1])))
+                values[a] = values[a + 1] = None
+            elif not p & COUNT_MASK:
+                p |= FIRED
+                self._push((dst.dead, it, it.values[dst.start]))
+        it.pending[dst.index] = p
+
+    # *** frames and iterations ***
+
+    def _enter(self, node: Node, it: Iteration, value: Any, origin: Origin | None) -> None:
+        assert node.child is not None
+        key = (it.index, node.child.id)
+        frame = it.frame.children.get(key)
+        if frame is None:
+            frame = Frame(node.child, it)
+            self._open_first(frame)
+            it.frame.children[key] = frame
+            it.left += 1
+        frame.enters_left -= 1
+        if node.is_constant:
+            self._keep_constant(frame, node, value, origin)
+            to: Iteration | None = frame.oldest
+            while to is not None:
+                self._deliver(node, to, value, origin)
+                to = to.next
+        else:
+            self._deliver(node, frame.oldest, value, origin)
+        if not frame.enters_left and not frame.oldest.left:
+            self._settle(frame)
+        it.left -= 1
+        if not it.left:
+            self._settle(it.frame)
+
+    def _keep_constant(self, frame: Frame, node: Node, value: Any, origin: Origin | None) -> None:
+        """Sees to it that iterations opened from now on have the constant.
+
+        Where it only fills a slot of joins that wait for something else too, it is written into the templates, so that opening
+        an iteration costs nothing for it.
+        """
+        out = node.outs[0]
+        simple = origin is None and not (out.direct or out.merges or node.control_direct or node.more)
+        filled = [i for _, i, _ in out.joins]
+        if not simple or any(frame.pending[i] <= filled.count(i) for i in filled):
+            frame.constants.append((node, value, origin))
+            return
+        if frame.values is frame.plan.values:
+            frame.values, frame.pending = frame.values[:], frame.pending[:]
+        for slot, i, _ in out.joins:
+            frame.values[slot] = value
+            frame.pending[i] -= 1
+
+    def _deliver(self, node: Node, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """A token of an Enter or Exit, dead or alive, into the iteration `it` of another frame."""
+        if origin is None:
+            self._send(node.outs[0], it, value)
+            self._send_all_controls(node, it)
+        else:
+            self._send_dead(node.outs[0], it, origin)
+            self._dead_controls(node, it, origin)
+
+    def _open_first(self, frame: Frame) -> Iteration:
+        plan = frame.plan
+        it = Iteration(frame, 0, plan.values[:], plan.first[:], plan.count)
+        frame.oldest = frame.newest = it
+        frame.open = 1
+        if self.watch is not None:
+            self.watch("open", frame, it)
+        return it
+
+    def _open_next(self, frame: Frame) -> Iteration:
+        before = frame.newest
+        it = Iteration(frame, before.index + 1, frame.values[:], frame.pending[:], frame.plan.count)
+        before.next = frame.newest = it
+        frame.open += 1
+        if self.watch is not None:
+            self.watch("open", frame, it)
+        for node, value, origin in frame.constants:
+            self._deliver(node, it, value, origin)
+        return it
+
+    def _settle(self, frame: Frame) -> None:
+        """Frees the iterations at the old end of the window that are done; closes the frame after the last."""
+        it = frame.oldest
+        while not it.left and not frame.enters_left:
+            frame.open -= 1
+            if self.watch is not None:
+                self.watch("free", frame, it)
+            if frame.held and frame.open < frame.plan.limit:
+                self._release(frame)
+            if it.next is None:
+                self._close(frame)
+                return
+            it = frame.oldest = it.next
+
+    def _release(self, frame: Frame) -> None:
+        """Opens the iteration that held tokens wait for, and lets them go on."""
+        held, frame.held = frame.held, []
+        it = self._open_next(frame)
+        for node, value in held:
+            self._send(node.outs[0], it, value)
+            self._send_all_controls(node, it)
+
+    def _close(self, frame: Frame) -> None:
+        parent = frame.parent
+        if parent is None:
+            self.finished = True
+            return
+        for node in frame.plan.exits:
+            if node not in frame.live_exits:
+                origin = frame.dead_exits.get(node)
+                if origin is None:
+                    raise HeadraceInternalError(f"frame {frame.plan.name!r} is over and Exit {node.op.name!r} never fired")
+                self._deliver(node, parent, None, origin)
+        del parent.frame.children[parent.index, frame.plan.id]
+        parent.left -= 1
+        if not parent.left:
+            self._settle(parent.frame)
+
+    # *** looking at a step that is stuck ***
+
+    def open_frames(self) -> list[Frame]:
+        """All frame instances that are open, the root's included; none once the step is finished."""
+        out = [] if self.finished else [self.root.frame]
+        for frame in out:
+            out.extend(frame.children.values())
+        return out
+
+    @property
+    def open_iterations(self) -> int:
+        """How many iteration records there are now."""
+        return sum(frame.open for frame in self.open_frames())
+
+    def waiting(self) -> list[tuple[Node, Iteration]]:
+        """The joins that have not fired, with their iterations: what a stuck step waits at."""
+        out: list[tuple[Node, Iteration]] = []
+        for frame in self.open_frames():
+            it: Iteration | None = frame.oldest
+            while it is not None:
+                for node in frame.plan.nodes:
+                    if node.index >= 0:
+                        p = it.pending[node.index]
+                        full = (frame.plan.later if it.index else frame.plan.first)[node.index]
+                        unfired = not p & FIRED if node.real == MERGE else p & COUNT_MASK
+                        if unfired and (p != full or node.kind == RETVAL):
+                            out.append((node, it))
+                it = it.next
+        return out

@@ -1,0 +1,503 @@
+"""Everything static about a step, computed once: dense nodes, edges, pending counts, kernels.
+
+`make_plan` turns the operations of a pruned, primitive graph into a `Plan`: for each frame of the graph a `FramePlan`
+with templates (what an iteration record starts as), and for each operation a `Node` whose edges lead straight to other
+nodes. While a step runs nothing looks at a name, an attribute or a graph again.
+
+**Slots.** An iteration record has a list `values` with one slot for each data input of each *join* (a node that waits for more than
+one token) and a list `pending` with one count for each join. A node that waits for exactly one token has neither: the
+token goes into the ready queue at once ("direct" edges).
+
+**Constants.** A constant of the root frame without control inputs is not a node: its value stands in the template of
+the root's slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import flags, shapes
+from headrace.errors import HeadraceInternalError, UnimplementedError
+from headrace.ir import frames as ir_frames
+from headrace.ir import walk
+from headrace.ir.kernel import CPU, find_kernel
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation, Tensor
+
+# Kinds of nodes: how a node fires. The executor's hot loop tells them apart by number, most frequent first.
+PASS: Final = 0  # one data input, and the output is that value
+UNARY: Final = 1  # one data input, one output, pure kernel
+NARY: Final = 2  # several data inputs, one output, pure kernel
+NULLARY: Final = 3  # no data inputs, one output, pure kernel
+SWITCH: Final = 4
+LOOP_MERGE: Final = 5  # one Enter, one NextIteration, no control inputs: exactly one token an iteration
+NEXT: Final = 6
+DEAD: Final = 7  # the dead twin of any node
+MERGE: Final = 8
+ENTER: Final = 9
+EXIT: Final = 10
+OTHER: Final = 11  # a pure kernel with no output or several
+STATEFUL: Final = 12
+ASYNC: Final = 13
+HEAVY: Final = 14  # a pure kernel worth a thread of its own
+RETVAL: Final = 15
+ARG: Final = 16
+TRIGGER: Final = 17  # ControlTrigger: live whatever its inputs are
+READING: Final = 18  # a primitive that takes a value but is fed a reference: it reads, then fires as `real`
+
+KIND_NAMES: Final = (
+    "pass unary nary nullary switch loop-merge next dead merge enter exit other stateful async heavy retval arg trigger reading".split()
+)
+
+# A pending count holds the tokens still to come in its low bits; a dead token adds DEAD_TOKEN. A Merge's count also
+# holds its control inputs still to come, whether a live input has arrived, and whether it has fired.
+COUNT_MASK: Final = (1 << 24) - 1
+DEAD_TOKEN: Final = 1 << 24
+CONTROL_UNIT: Final = 1 << 24
+CONTROL_MASK: Final = ((1 << 24) - 1) << 24
+HAS_LIVE: Final = 1 << 48
+FIRED: Final = 1 << 49
+
+HEAVY_FLOPS: Final = 2e6  # a firing this large is worth a trip to the pool (some hundred microseconds)
+
+Join = tuple[int, int, "Node"]  # (slot, pending index, node)
+
+
+class Out:
+    """Where one output's tokens go.
+
+    Attributes:
+      direct: nodes that wait for nothing but this token.
+      joins, merges: nodes that wait for more; Merges, with the input's index.
+      dead_direct: what dead tokens make of `direct`: the dead twins, without
+      used: whether there is any edge.
+      quiet: those of `direct` at which a dead token stops (an Exit withholds it, a NextIteration drops it).
+    """
+
+    __slots__ = ("dead_direct", "direct", "joins", "merges", "quiet", "used")
+
+    def __init__(self) -> None:
+        self.direct: tuple[Node, ...] = ()
+        self.dead_direct: tuple[Node, ...] = ()
+        self.quiet: tuple[Node, ...] = ()
+        self.used = False
+        self.joins: tuple[Join, ...] = ()
+        self.merges: tuple[tuple[Node, int], ...] = ()
+
+
+class Node:
+    """One operation of a plan.
+
+    Attributes:
+      id: dense number within the plan.
+      op: the operation, for messages.
+      kind: how it fires (`UNARY`, ...).
+      kernel: its function; None for primitives, and for stateful and asynchronous nodes (bound at each step).
+      frame: the frame it fires in.
+      start, stop: its slots in an iteration's `values`; equal if it is not a join.
+      index: its place in `pending`, -1 if it is not a join.
+      outs: for each output its edges.
+      direct, joins, merges: the edges that live tokens of a node with one output (or of a Merge's first) take at once:
+        those of output 0, and in `direct` also the control edges to nodes that wait for nothing else.
+      gates: whether it has control edges.
+      stops_dead: whether a dead token goes no further (a NextIteration; for now, an Exit).
+      more: whether a live firing also sends tokens along other edges (control edges, a Merge's second output).
+      controls: control edges to joins: (pending index, node).
+      control_merges, control_direct: control edges to Merges, and to nodes that wait for nothing else.
+      dead: its dead twin, of kind `DEAD`; the twin's `live` leads back.
+
+    What fires with a node, `x` in a ready entry `(node, iteration, x)`: the value of its one input; else the list of its
+    inputs' values; for a Merge the pair (value, input index); for a dead twin the origin of its deadness.
+    """
+
+    __slots__ = (
+        "arity",
+        "blank",
+        "bound",
+        "child",
+        "control_direct",
+        "control_merges",
+        "controls",
+        "cost",
+        "dead",
+        "direct",
+        "frame",
+        "gates",
+        "id",
+        "index",
+        "is_constant",
+        "joins",
+        "kernel",
+        "kind",
+        "live",
+        "merges",
+        "more",
+        "n_outputs",
+        "op",
+        "outs",
+        "position",
+        "reads",
+        "real",
+        "start",
+        "stop",
+        "stops_dead",
+        "value_index",
+    )
+
+    def __init__(self, id: int, op: Operation, kind: int, frame: FramePlan) -> None:
+        self.id = id
+        self.op = op
+        self.kind = kind
+        self.frame = frame
+        self.kernel: Callable[..., Any] | None = None
+        self.arity = len(op.inputs)
+        self.n_outputs = len(op.outputs)
+        self.start = self.stop = 0
+        self.index = -1
+        self.blank: tuple[None, ...] = ()
+        self.outs: tuple[Out, ...] = tuple(Out() for _ in op.outputs)
+        self.direct: tuple[Node, ...] = ()
+        self.joins: tuple[Join, ...] = ()
+        self.merges: tuple[tuple[Node, int], ...] = ()
+        self.controls: tuple[tuple[int, Node], ...] = ()
+        self.control_merges: tuple[Node, ...] = ()
+        self.control_direct: tuple[Node, ...] = ()
+        self.reads: tuple[int, ...] = ()  # inputs that arrive as references and are read when the node fires
+        self.bound = -1  # index among the nodes whose kernels are made at each step
+        self.child: FramePlan | None = None  # Enter: the frame it opens
+        self.is_constant = False  # Enter: into every iteration
+        # Merge: index of the input that arrives in iteration 0, and later, as values of its second output
+        self.value_index = (np.int32(0), np.int32(0))
+        self.more = False
+        self.gates = False
+        self.stops_dead = False
+        self.position = -1  # Arg, Retval: which feed or fetch
+        self.cost: Callable[..., float | None] | None = None
+        self.real = kind  # READING: the kind behind it
+        self.live = self
+        self.dead: Node = self
+
+    def __repr__(self) -> str:
+        return f"<{KIND_NAMES[self.kind]} {self.op.name}>"
+
+
+class FramePlan:
+    """The static side of one frame: what an iteration record of it starts as.
+
+    Attributes:
+      name: the frame's name, "" for the root.
+      parent: the frame it is opened from.
+      limit: `parallel_iterations`.
+      nodes: the nodes that fire in it.
+      values: template of an iteration's slots.
+      first, later: template of the pending counts in iteration 0, and in later ones.
+      count: how many nodes fire in each iteration.
+      enters: how many Enters lead into it.
+      exits: its Exits.
+    """
+
+    __slots__ = ("count", "enters", "exits", "first", "id", "later", "limit", "name", "nodes", "parent", "values")
+
+    def __init__(self, id: int, name: str, parent: FramePlan | None, limit: int) -> None:
+        self.id = id
+        self.name = name
+        self.parent = parent
+        self.limit = max(1, limit)
+        self.nodes: list[Node] = []
+        self.values: list[Any] = []
+        self.first: list[int] = []
+        self.later: list[int] = []
+        self.count = 0
+        self.enters = 0
+        self.exits: list[Node] = []
+
+    def __repr__(self) -> str:
+        return f"<frame {self.name or 'root'}>"
+
+
+class Plan:
+    """A step, ready to run any number of times, from any number of threads.
+
+    Attributes:
+      nodes: all nodes.
+      frames: all frames, the root first.
+      args: for each feed its node.
+      retvals: for each fetch its node.
+      sources: (node, x) for nodes that wait for nothing: they are ready when the step starts.
+      binders: (operation, factory) of the kernels made at each step.
+      is_straight: whether there is no control flow in it.
+      uses_blas: whether some node may call the BLAS library.
+    """
+
+    __slots__ = ("args", "binders", "frames", "is_straight", "nodes", "retvals", "sources", "uses_blas")
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.frames: list[FramePlan] = []
+        self.args: list[Node] = []
+        self.retvals: list[Node] = []
+        self.sources: list[tuple[Node, Any]] = []
+        self.binders: list[tuple[Operation, Callable[..., Any]]] = []
+        self.is_straight = True
+        self.uses_blas = False
+
+    @property
+    def root(self) -> FramePlan:
+        return self.frames[0]
+
+
+_PRIMITIVES = {
+    "Switch": SWITCH,
+    "Merge": MERGE,
+    "Enter": ENTER,
+    "Exit": EXIT,
+    "NextIteration": NEXT,
+    "ControlTrigger": TRIGGER,
+}
+_FRAMES = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration"})
+
+
+def make_plan(ops: Sequence[Operation]) -> Plan:
+    """The plan of `ops`, the operations of a pruned primitive graph with `_Arg` and `_Retval` ends.
+
+    Raises:
+      GraphError: a cycle that is no loop.
+      InvalidArgumentError: the frames do not fit together (`ir.frames`).
+      UnimplementedError: an op has no kernel for this device.
+    """
+    walk.toposort(ops)
+    tree = ir_frames.derive(ops)
+    plan = Plan()
+    plan.is_straight = not any(op.opdef.primitive in _FRAMES for op in ops)
+    frame_plans: dict[int, FramePlan] = {}
+    for f in tree.frames:
+        parent = frame_plans[id(f.parent)] if f.parent is not None else None
+        fp = FramePlan(len(plan.frames), f.name, parent, f.parallel_iterations)
+        frame_plans[id(f)] = fp
+        plan.frames.append(fp)
+
+    opened = {enter: frame_plans[id(f)] for f in tree.frames for enter in f.enters}
+    nodes: dict[Operation, Node] = {}
+    constants = _constants(ops)
+    for op in ops:
+        if op in constants:
+            continue
+        frame = frame_plans[id(tree.of(op))]
+        node = _make_node(plan, op, frame)
+        nodes[op] = node
+        if node.kind == ENTER:
+            node.child = opened[op]
+            node.child.enters += 1
+            node.is_constant = bool(op.attrs["is_constant"])
+        elif node.kind == EXIT:
+            frame.exits.append(node)
+    _connect(plan, nodes, constants)
+    for node in plan.nodes:
+        node.frame.count += 1
+        node.real = node.kind
+        node.stops_dead = node.kind in (EXIT, NEXT) and node.frame.parent is not None
+        node.gates = bool(node.controls or node.control_direct or node.control_merges)
+        if node.reads and node.op.opdef.primitive:
+            node.kind = READING
+        twin = Node(node.id, node.op, DEAD, node.frame)
+        twin.live = node
+        node.dead = twin
+    for node in plan.nodes:
+        for out in node.outs:
+            out.used = bool(out.direct or out.joins or out.merges)
+            out.quiet = tuple(n for n in out.direct if n.stops_dead)
+            out.dead_direct = tuple(n.dead for n in out.direct if not n.stops_dead)
+    plan.args.sort(key=lambda n: n.position)
+    plan.retvals.sort(key=lambda n: n.position)
+    return plan
+
+
+def _constants(ops: Sequence[Operation]) -> dict[Operation, Any]:
+    """The values of the constants that need not be nodes: in the root frame, waiting for nothing.
+
+    One that feeds a Merge stays a node, because a Merge cares which token comes first.
+    """
+    merged = {t.op for op in ops if op.opdef.primitive == "Merge" for t in op.inputs}
+    out: dict[Operation, Any] = {}
+    for op in ops:
+        if op.type == "Const" and not op.control_inputs and op not in merged:
+            kernel = find_kernel(op)
+            if kernel is not None and isinstance(op.attrs["value"], np.ndarray):  # else it says so itself when it fires
+                out[op] = kernel.factory(np, op.attrs)()
+    return out
+
+
+def _make_node(plan: Plan, op: Operation, frame: FramePlan) -> Node:
+    kind = _PRIMITIVES.get(op.opdef.primitive, OTHER)
+    node = Node(len(plan.nodes), op, kind, frame)
+    wanted = op.opdef.input_dtypes(op.attrs)
+    node.reads = tuple(
+        i for i, (t, d) in enumerate(zip(op.inputs, wanted, strict=True)) if t.dtype.is_ref and not d.is_ref
+    )
+    plan.nodes.append(node)
+    frame.nodes.append(node)
+    if op.type == "_Arg":
+        node.kind = ARG
+        node.position = op.attrs["index"]
+        plan.args.append(node)
+    elif op.type == "_Retval":
+        node.kind = RETVAL
+        node.position = op.attrs["index"]
+        plan.retvals.append(node)
+    elif kind == OTHER:
+        _add_kernel(plan, node)
+    return node
+
+
+def _add_kernel(plan: Plan, node: Node) -> None:
+    op = node.op
+    kernel = find_kernel(op, CPU)
+    if kernel is None:
+        raise UnimplementedError(f"no kernel computes '{op.type}' (operation {op.name!r}) on {CPU}", op.name, op)
+    plan.uses_blas |= op.opdef.facts.blas
+    if kernel.form != "pure":
+        node.kind = STATEFUL if kernel.form == "stateful" else ASYNC
+        node.bound = len(plan.binders)
+        plan.binders.append((op, kernel.factory))
+        return
+    f = kernel.factory(np, op.attrs)
+    if flags.VERIFY.value >= 2:
+        f = _checked(op, f)
+    if node.reads:
+        f = _reading(f, node.reads)
+    node.kernel = f
+    node.kind = {0: NULLARY, 1: UNARY}.get(node.arity, NARY) if node.n_outputs == 1 else OTHER
+    if op.opdef.facts.forwards == 0 and node.kind == UNARY and not node.reads:
+        node.kind = PASS
+    node.cost = op.opdef.facts.cost
+    if node.cost is not None and node.n_outputs == 1:
+        flops = node.cost([t.shape for t in op.inputs], [t.shape for t in op.outputs])
+        if flops is None and op.opdef.facts.blas:
+            node.kind = HEAVY  # the executor looks at the sizes when it fires
+        elif flops is not None and flops >= HEAVY_FLOPS:
+            node.kind = HEAVY
+            node.cost = None
+
+
+def _reading(f: Callable[..., Any], reads: Sequence[int]) -> Callable[..., Any]:
+    """`f` with the references among its arguments read."""
+
+    def reading(*args: Any) -> Any:
+        got = list(args)
+        for i in reads:
+            got[i] = got[i].read()
+        return f(*got)
+
+    return reading
+
+
+def _checked(op: Operation, f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f` with its results checked against what inference promised (HEADRACE_VERIFY=2)."""
+
+    def checked(*args: Any) -> Any:
+        out = f(*args)
+        for t, v in zip(op.outputs, (out,) if len(op.outputs) == 1 else out or (), strict=True):
+            check_value(t, v)
+        return out
+
+    return checked
+
+
+def check_value(t: Tensor, value: Any) -> None:
+    """Raises `HeadraceInternalError` unless `value` is what `t`'s dtype and static shape say."""
+    if t.dtype.is_ref or t.dtype.name in ("resource", "variant"):
+        return
+    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype != t.dtype.numpy:
+        got = getattr(value, "dtype", type(value).__name__)
+        raise HeadraceInternalError(f"{t.name} ({t.op.type}) must be {t.dtype.name}, its kernel gave {got}")
+    if not shapes.fits(value.shape, t.shape):
+        raise HeadraceInternalError(
+            f"{t.name} ({t.op.type}) was inferred as {shapes.show(t.shape)}, its kernel gave {shapes.show(value.shape)}"
+        )
+
+
+def _connect(plan: Plan, nodes: Mapping[Operation, Node], constants: Mapping[Operation, Any]) -> None:
+    """Lays out slots and pending counts, then makes the edges."""
+    for node in plan.nodes:
+        _lay_out(plan, node, constants)
+    data: dict[tuple[Node, int], list[tuple[Node, int]]] = {}
+    control: dict[Node, list[Node]] = {}
+    for node in plan.nodes:
+        for i, t in enumerate(node.op.inputs):
+            if t.op not in constants:
+                data.setdefault((nodes[t.op], t.index), []).append((node, i))
+        for c in node.op.control_inputs:
+            if c not in constants:
+                control.setdefault(nodes[c], []).append(node)
+    for (src, k), uses in data.items():
+        out = src.outs[k]
+        out.direct = tuple(n for n, _ in uses if n.index < 0)
+        out.joins = tuple((n.start + i, n.index, n) for n, i in uses if n.index >= 0 and n.kind != MERGE)
+        out.merges = tuple((n, i) for n, i in uses if n.kind == MERGE)
+    for src, ends in control.items():
+        src.controls = tuple((n.index, n) for n in ends if n.index >= 0 and n.kind != MERGE)
+        src.control_merges = tuple(n for n in ends if n.kind == MERGE)
+        src.control_direct = tuple(n for n in ends if n.index < 0)
+    for node in plan.nodes:
+        node.more = bool(node.controls or node.control_merges)
+        if node.n_outputs == 1 or node.kind in (MERGE, LOOP_MERGE):
+            out = node.outs[0]
+            node.direct, node.joins, node.merges = out.direct + node.control_direct, out.joins, out.merges
+            if node.n_outputs == 2:
+                second = node.outs[1]
+                node.more |= bool(second.direct or second.joins or second.merges)
+        else:
+            node.more |= bool(node.control_direct)
+
+
+def _lay_out(plan: Plan, node: Node, constants: Mapping[Operation, Any]) -> None:
+    """Gives `node` its slots and pending count, unless one token is all it waits for."""
+    op, frame = node.op, node.frame
+    known = sum(t.op in constants for t in op.inputs)
+    controls = sum(c not in constants for c in op.control_inputs)
+    if node.kind == MERGE:
+        _lay_out_merge(node, controls)
+        return
+    waits = node.arity - known + controls
+    if waits == 0 and node.kind != ARG:
+        args = [constants[t.op] for t in op.inputs]
+        plan.sources.append((node, args[0] if node.arity == 1 else args))
+    if waits == 0 or (waits == 1 and not known and node.kind != TRIGGER):
+        return
+    node.index = len(frame.first)
+    frame.first.append(waits)
+    frame.later.append(waits)
+    node.start = len(frame.values)
+    node.stop = node.start + node.arity
+    node.blank = (None,) * node.arity
+    frame.values.extend(constants.get(t.op) for t in op.inputs)
+
+
+def _lay_out_merge(node: Node, controls: int) -> None:
+    """A Merge expects Enters in iteration 0, NextIterations later, and anything else in every iteration."""
+    op, frame = node.op, node.frame
+    first = later = 0
+    index = [0, 0]
+    for i, t in enumerate(op.inputs):
+        p = t.op.opdef.primitive
+        if p != "NextIteration":
+            first += 1
+            index[0] = i
+        if p != "Enter" or t.op.attrs["is_constant"]:
+            later += 1
+            index[1] = i
+    if first == 1 and later == 1 and not controls and node.arity == 2:
+        node.kind = LOOP_MERGE
+        node.value_index = (np.int32(index[0]), np.int32(index[1]))
+        return
+    node.index = len(frame.first)
+    frame.first.append(first + controls * CONTROL_UNIT)
+    frame.later.append(later + controls * CONTROL_UNIT)
+    node.start = len(frame.values)
+    node.stop = node.start + 2  # the value that arrived, and its index
+    node.blank = (None, None)
+    frame.values.extend(node.blank)

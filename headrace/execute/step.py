@@ -1,0 +1,71 @@
+"""One run of a plan, as its kernels and its owner see it: id, resources, the tag that fires now, cancellation."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.execute.frames import Iteration
+
+_ids = itertools.count(1)
+
+
+class Step:
+    """The step that kernels know as `ctx.step` (`ir.kernel.Step`).
+
+    Args:
+      session: the session's resource manager.
+      make_resources: makes this step's own resource manager; called when a kernel first asks for it.
+      deadline: `time.monotonic()` time at which the step fails, or None.
+
+    Attributes:
+      id: a number no other step of this process has.
+      iteration: the iteration of the node that fires now.
+      cancelled: the error the step was cancelled with, or None.
+      completions: what pool threads and asynchronous kernels hand to the executor; None wakes it up.
+    """
+
+    __slots__ = ("_make_resources", "_resources", "cancelled", "completions", "deadline", "id", "iteration", "session")
+
+    def __init__(self, session: Any, make_resources: Callable[[], Any], deadline: float | None = None) -> None:
+        self.id = next(_ids)
+        self.session = session
+        self.deadline = deadline
+        self.iteration: Iteration | None = None
+        self.cancelled: BaseException | None = None
+        self.completions: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._make_resources = make_resources
+        self._resources: Any = None
+
+    @property
+    def resources(self) -> Any:
+        """The step's own resource manager: what is in it is dropped when the step ends."""
+        if self._resources is None:
+            self._resources = self._make_resources()
+        return self._resources
+
+    @property
+    def tag(self) -> str:
+        """The frame and iteration of the node that fires now, as text; "" in the root frame."""
+        return "" if self.iteration is None else self.iteration.tag
+
+    def cancel(self, error: BaseException) -> None:
+        """Makes the step fail with `error` as soon as its executor looks; the first call counts. Any thread may call it."""
+        if self.cancelled is None:
+            self.cancelled = error
+        self.completions.put(None)
+
+    def time_left(self) -> float | None:
+        """Seconds to the deadline (negative: past it), or None."""
+        return None if self.deadline is None else self.deadline - time.monotonic()
+
+    def close(self) -> None:
+        """Drops the step's resources."""
+        if self._resources is not None:
+            self._resources.close()
+            self._resources = None

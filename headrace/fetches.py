@@ -1,0 +1,220 @@
+"""What a user may fetch and feed: names, tensors, operations, nested structures; and the values that may be fed."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.errors import FeedError
+from headrace.ir.graph import Graph, Operation, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+Pack: TypeAlias = Callable[[Sequence[Any]], Any]
+
+
+def key_of(fetches: Any) -> Hashable:
+    """A hashable stand-in for a fetch structure: equal for structures that mean the same."""
+    if isinstance(fetches, (str, Tensor, Operation)):
+        return fetches
+    if isinstance(fetches, (list, tuple)):
+        return (type(fetches), *[f if type(f) is str else key_of(f) for f in fetches])
+    if isinstance(fetches, Mapping):
+        return (type(fetches), *[(k, key_of(v)) for k, v in fetches.items()])
+    if dataclasses.is_dataclass(fetches) and not isinstance(fetches, type):
+        return (type(fetches), *[key_of(getattr(fetches, f.name)) for f in dataclasses.fields(fetches)])
+    raise TypeError(
+        f"cannot fetch {fetches!r} ({type(fetches).__name__}): a fetch is a tensor, an operation, the name of one, "
+        "or a list, tuple, dict or dataclass of fetches"
+    )
+
+
+class Fetches:
+    """A fetch structure, resolved in a graph.
+
+    Attributes:
+      tensors: the distinct tensors to fetch.
+      targets: the operations to run without fetching.
+      pack: builds the user's structure from the tensors' values; an operation's place is None.
+    """
+
+    def __init__(self, graph: Graph, fetches: Any) -> None:
+        self.tensors: list[Tensor] = []
+        self.targets: list[Operation] = []
+        self._at: dict[Tensor, int] = {}
+        self.pack = self._resolve(graph, fetches)
+
+    def _resolve(self, graph: Graph, f: Any) -> Pack:
+        if isinstance(f, (str, Tensor, Operation)):
+            element = _element(graph, f)
+            if isinstance(element, Operation):
+                self.targets.append(element)
+                return lambda values: None
+            i = self._at.setdefault(element, len(self.tensors))
+            if i == len(self.tensors):
+                self.tensors.append(element)
+            return lambda values: values[i]
+        if isinstance(f, Mapping):
+            items = [(k, self._resolve(graph, v)) for k, v in f.items()]
+            make = dict if type(f) is dict else type(f)
+            return lambda values: make((k, p(values)) for k, p in items)  # type: ignore[call-arg]
+        if dataclasses.is_dataclass(f) and not isinstance(f, type):
+            record = type(f)
+            fields = [(d.name, self._resolve(graph, getattr(f, d.name))) for d in dataclasses.fields(f)]
+            return lambda values: record(**{k: p(values) for k, p in fields})
+        if isinstance(f, (list, tuple)):
+            parts = [self._resolve(graph, v) for v in f]
+            if hasattr(f, "_fields"):  # a namedtuple
+                cls = type(f)
+                return lambda values: cls(*[p(values) for p in parts])
+            if isinstance(f, tuple):
+                return lambda values: tuple([p(values) for p in parts])
+            return lambda values: [p(values) for p in parts]
+        key_of(f)  # raises
+        raise AssertionError
+
+
+def _element(graph: Graph, f: str | Tensor | Operation) -> Tensor | Operation:
+    try:
+        return graph.as_graph_element(f)
+    except KeyError as e:
+        raise ValueError(f"Fetch argument {f!r} cannot be interpreted as a Tensor: {e.args[0]}") from e
+    except (ValueError, TypeError) as e:
+        raise ValueError(f"Fetch argument {f!r} cannot be interpreted as a Tensor: {e}") from e
+
+
+def feed_tensor(graph: Graph, key: Any) -> Tensor:
+    """The tensor that a key of a feed dict means."""
+    try:
+        found = graph.as_graph_element(key, allow_operation=False)
+    except (KeyError, ValueError, TypeError) as e:
+        text = e.args[0] if e.args else e
+        raise FeedError(f"Cannot interpret feed_dict key {key!r} as Tensor: {text}") from e
+    assert isinstance(found, Tensor)
+    if found.dtype.base in (dtypes.resource, dtypes.variant):
+        raise FeedError(f"tensor '{found.name}' carries a {found.dtype.name}, which cannot be fed")
+    return found
+
+
+def feeder(t: Tensor) -> Callable[[Any], Any]:
+    """A function that makes a user's value into what flows along `t`: checked, of its dtype, aliasing nothing.
+
+    Raises (the function):
+      FeedError: the value has another shape than `t` can have, or cannot be of its dtype.
+    """
+    want, shape, dtype = t.dtype.base.numpy, t.shape, t.dtype.base
+    if dtype is dtypes.string:
+        return lambda value: _checked_shape(t, _strings(t, value))
+    rank = None if shape is None else len(shape)
+    exact = shape if shapes.is_full(shape) else None
+
+    def feed(value: Any) -> Any:
+        if type(value) is np.ndarray and value.dtype == want:
+            array = value
+        elif isinstance(value, np.generic) and value.dtype == want and rank == 0:
+            return value
+        else:
+            array = _as_array(t, value, want)
+        if array.shape != exact and not shapes.fits(array.shape, shape):
+            _checked_shape(t, array)
+        if array.ndim == 0:
+            return array[()]
+        # the user may write into an array after (or while) the step runs; what flows in it must not change
+        return array.copy() if array is value or array.base is not None else array
+
+    return feed
+
+
+# numpy kinds by what they can hold; feeding downwards (floats to an int tensor) would lose something
+_KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
+
+
+def _as_array(t: Tensor, value: Any, want: np.dtype) -> np.ndarray:
+    if isinstance(value, (Tensor, Operation)):
+        raise FeedError(
+            f"the value fed to '{t.name}' is the symbolic {value!r}; feed numbers: run it first and feed the result"
+        )
+    try:
+        array = np.asarray(value)
+        if array.size == 0 and not hasattr(value, "dtype"):
+            array = array.astype(want)
+    except (ValueError, TypeError) as e:
+        raise FeedError(f"the value fed to '{t.name}' is no array: {e}") from e
+    if array.dtype == want:
+        return array
+    if _KINDS.get(array.dtype.kind, 9) > _KINDS.get(want.kind, -1):
+        raise FeedError(
+            f"Type of the value fed to '{t.name}' is {array.dtype}, which does not fit its dtype {t.dtype.base.name}: "
+            f"convert it first (value {_short(value)})"
+        )
+    cast = array.astype(want)
+    if want.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(cast, array):
+        raise FeedError(f"the value fed to '{t.name}' does not fit {t.dtype.base.name}: {_short(value)}")
+    return cast
+
+
+def _checked_shape(t: Tensor, array: np.ndarray) -> np.ndarray:
+    if not shapes.fits(array.shape, t.shape):
+        raise FeedError(
+            f"Cannot feed value of shape {array.shape} for Tensor '{t.name}', which has shape "
+            f"{shapes.show(t.shape)}" + (f" (made at {t.op.source})" if t.op.source else "")
+        )
+    return array
+
+
+def _strings(t: Tensor, value: Any) -> np.ndarray:
+    source = np.asarray(value, dtype=object)
+    out = np.empty(source.shape, dtype=object)
+    flat = out.reshape(-1)
+    for i, x in enumerate(source.ravel().tolist()):
+        if isinstance(x, str):
+            x = x.encode()
+        if not isinstance(x, bytes):
+            raise FeedError(f"the value fed to '{t.name}' must hold text, got {_short(x)} of type {type(x).__name__}")
+        flat[i] = x
+    return out
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+# How many references CPython counts for an array that only our result list and the call below hold; found out once,
+# because interpreters differ.
+def _references(value: Any) -> int:
+    return sys.getrefcount(value)
+
+
+def _probe() -> int:
+    values = [np.zeros(1)]
+    return max(_count_in(values), 1)
+
+
+def _count_in(values: list[Any]) -> int:
+    value = values[0]
+    return _references(value)
+
+
+_ALONE = _probe()
+
+
+def result(values: list[Any]) -> Any:
+    """The fetched value (the only entry of `values`) as the user gets it: his own to write into.
+
+    Rank 0 gives a numpy scalar (`bytes` for a string). An array that something else still holds (a variable, a constant, a
+    view's base) is copied; one that nobody else can see is handed over.
+    """
+    value = values[0]
+    if type(value) is np.ndarray:
+        if value.ndim == 0:
+            return value[()]
+        if not value.flags.owndata or not value.flags.writeable or _references(value) > _ALONE:
+            return value.copy()
+    return value

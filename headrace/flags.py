@@ -1,0 +1,86 @@
+"""Every flag of headrace: its environment variable, type, default and one line of what it does.
+
+    with flags.override(VERIFY=2): ...
+
+No other module reads the environment; `docs/flags.md` is generated from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+V = TypeVar("V")
+
+
+@dataclasses.dataclass(slots=True)
+class Flag(Generic[V]):
+    """One flag; read it as `flags.NAME.value`.
+
+    Attributes:
+      name: the name after `HEADRACE_` in the environment.
+      parse: text → value.
+      default: the value when the environment says nothing.
+      doc: one line.
+      value: the value now.
+    """
+
+    name: str
+    parse: Callable[[str], V]
+    default: V
+    doc: str
+    value: V
+
+
+_FLAGS: Final[dict[str, Flag[Any]]] = {}
+
+
+def _flag(name: str, parse: Callable[[str], V], default: V, doc: str) -> Flag[V]:
+    text = os.environ.get("HEADRACE_" + name)
+    value = default
+    if text is not None:
+        try:
+            value = parse(text)
+        except ValueError as e:
+            raise ValueError(f"the environment variable HEADRACE_{name}={text!r} is not valid: {doc}") from e
+    flag = Flag(name, parse, default, doc, value)
+    _FLAGS[name] = flag
+    return flag
+
+
+VERIFY: Final = _flag(
+    "VERIFY", int, 0, "0: trust; 1: verify graphs after each stage; 2: also check every kernel's result against inference."
+)
+WAIT_LIMIT: Final = _flag(
+    "WAIT_LIMIT",
+    float,
+    600.0,
+    "Seconds a step may wait for a queue or peer without any progress before it fails with DeadlineExceededError.",
+)
+
+
+@contextlib.contextmanager
+def override(**values: Any) -> Iterator[None]:
+    """Sets flags for the length of a `with` block."""
+    for name in values:
+        if name not in _FLAGS:
+            raise KeyError(f"no flag {name!r}; there are {', '.join(sorted(_FLAGS))}")
+    before = {n: _FLAGS[n].value for n in values}
+    for n, v in values.items():
+        _FLAGS[n].value = v
+    try:
+        yield
+    finally:
+        for n, v in before.items():
+            _FLAGS[n].value = v
+
+
+def describe() -> str:
+    """A markdown table of all flags; `docs/flags.md` is made of it."""
+    rows = [f"| `HEADRACE_{f.name}` | `{f.default}` | {f.doc} |" for f in _FLAGS.values()]
+    return "\n".join(["| variable | default | what it does |", "|---|---|---|", *rows])

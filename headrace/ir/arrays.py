@@ -1,0 +1,179 @@
+"""What kernels and shape rules of several op families share: size limits, handles at rank 0, axes, known integers.
+
+Kernels that move elements about work for every dtype. Two dtypes need care: strings are always arrays, so a kernel
+indexes them with a trailing `...`; resources and variants are bare objects at rank 0, which `boxed` sees to.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.errors import InvalidArgumentError, ResourceExhaustedError
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.infer import Inference
+    from headrace.ir.opdef import Case, KernelFactory, Sample
+    from headrace.shapes import Dim, Shape
+
+HANDLES = frozenset({dtypes.resource, dtypes.variant})
+
+
+def _memory() -> int:
+    """Bytes of memory this machine has; a guess where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 2**36
+
+
+max_bytes = _memory()  # no kernel makes a larger array; tests lower it
+
+
+def check_size(shape: Sequence[int], dtype: DType) -> None:
+    """Refuses shapes that cannot be allocated, before anything tries.
+
+    Raises:
+      InvalidArgumentError: a dimension is negative, or there are more elements than 64 bits can count.
+      ResourceExhaustedError: the array would not fit into the machine's memory.
+    """
+    if shape and min(shape) < 0:
+        raise InvalidArgumentError(f"Dimension {min(shape)} must be >= 0, got the shape {_show(shape)}")
+    n = math.prod(shape)
+    if n * dtype.size > max_bytes:
+        if n >= 2**63:
+            raise InvalidArgumentError(f"Shape {_show(shape)} would have more than 2**63 - 1 elements")
+        raise ResourceExhaustedError(
+            f"OOM when allocating tensor with shape{_show(shape)} and type {dtype.name}: "
+            f"{n * dtype.size} bytes, and this machine has {max_bytes}"
+        )
+
+
+def _show(shape: Sequence[int]) -> str:
+    return shapes.show(tuple(shape))
+
+
+def zeros(xp: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    """An array of zeros that may be written; of strings: of empty ones; of handles: of None.
+
+    Raises:
+      InvalidArgumentError, ResourceExhaustedError: see `check_size`.
+    """
+    check_size(shape, dtype)
+    if dtype in dtypes.OBJECT:
+        return np.full(shape, b"" if dtype is dtypes.string else None, object)
+    return xp.zeros(shape, dtype.numpy)
+
+
+def boxed(factory: KernelFactory) -> KernelFactory:
+    """Makes a kernel factory written for arrays serve resources and variants too, whose scalars are bare objects.
+
+    The element type is the attribute `T`, `Tparams` or `dtype`.
+    """
+
+    @functools.wraps(factory)
+    def make(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+        kernel = factory(xp, attrs)
+        element = next((attrs[a] for a in ("T", "Tparams", "dtype") if a in attrs), None)
+        if element not in HANDLES:
+            return kernel
+
+        def on_objects(*args: Any) -> Any:
+            out = kernel(*map(_box, args))
+            return tuple(map(_unbox, out)) if isinstance(out, tuple) else _unbox(out)
+
+        return on_objects
+
+    return make
+
+
+def _box(x: Any) -> Any:
+    if isinstance(x, (np.ndarray, np.generic)):
+        return x
+    out = np.empty((), object)
+    out[()] = x
+    return out
+
+
+def _unbox(x: Any) -> Any:
+    return x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else x
+
+
+def single(many: Callable[..., Any], n: int) -> Callable[..., Any]:
+    """`many`, which returns `n` arrays, in the form the executor wants: the array itself for one, None for none."""
+    if n == 1:
+        return lambda *args: many(*args)[0]
+    return many if n else lambda *args: many(*args) and None
+
+
+def axis_in(axis: int, rank: int, what: str = "axis") -> int:
+    """`axis`, counted from the front; `ValueError` unless it is one of `rank` axes."""
+    if not -rank <= axis < rank:
+        raise ValueError(f"{what} = {axis} is not in [{-rank}, {rank}): there are {rank} dimensions")
+    return axis % rank
+
+
+def entries(c: Inference, i: int) -> list[int | None] | None:
+    """Input `i`, an integer scalar or vector, as far as its entries are known without running; None: not even how many.
+
+    Negative entries count only where the whole input is a constant.
+    """
+    v = c.value(i)
+    if v is not None:
+        if v.ndim > 1:
+            raise ValueError(f"Shape must be at most rank 1 but is rank {v.ndim}: {shapes.show(v.shape)}")
+        return [int(x) for x in np.ravel(v)]
+    known = c.shape_value(i)
+    return None if known is None else list(known)
+
+
+def shape_from(c: Inference, i: int) -> Shape:
+    """Input `i` read as a shape, -1 meaning unknown; `ValueError` if it is no vector or has other negative entries."""
+    shapes.with_rank(c.shapes[i], 1)
+    v = c.value(i)
+    if v is not None and v.size and v.min() < -1:
+        raise ValueError(f"Invalid value in tensor used for shape: {v.min()}")
+    return c.shape_value(i)
+
+
+def vector_of_unknowns(c: Inference, shape: Shape) -> Shape:
+    """What `shape_value=` says of an integer output of which only the static shape is known."""
+    if shape == ():
+        return (None,)
+    if shape is not None and len(shape) == 1 and shape[0] is not None and shape[0] <= 1024:
+        return (None,) * shape[0]
+    return None
+
+
+def dims(values: Any) -> tuple[int, ...]:
+    """The Python ints of an integer vector; `ValueError` if it has another rank."""
+    if values.ndim != 1:
+        raise ValueError(f"expected a vector of integers, got the shape {shapes.show(values.shape)}")
+    return tuple(values.tolist())
+
+
+def add_dims(ds: Iterable[Dim]) -> Dim:
+    """The sum of dimensions, unknown if one of them is."""
+    total = 0
+    for d in ds:
+        if d is None:
+            return None
+        total += d
+    return total
+
+
+def values_only(sample: Sample) -> Sample:
+    """A sampler without cases for resources and variants, which have no values to draw."""
+
+    @functools.wraps(sample)
+    def drawn(rng: np.random.Generator, dtype: DType) -> Iterable[Case]:
+        return [] if dtype.base in HANDLES else sample(rng, dtype)
+
+    return drawn

@@ -1,0 +1,438 @@
+"""Attribute values and tensors between their wire form (`AttrValue`, `TensorProto`) and Python values.
+
+Which Python value stands for which kind of attribute is said in `docs/adding_ops.md`: a `DType`, an int, a float, a
+bool, a `str`, a shape (a tuple, or None), a read-only numpy array, a `Func`, and tuples of these.
+
+What comes from a file may be anything. Three rules keep it harmless:
+
+* Nothing is allocated because a file *says* it is large: a constant of 10^12 equal elements is one element, repeated by
+  a view without storage.
+* A tensor whose value does not fit its dtype or shape becomes a `BadTensor`: TensorFlow imports such a constant too,
+  and complains when it runs.
+* An attribute that the op does not declare is a plain Python value where that says all; else it is kept as it came, in
+  a `Raw`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from headrace import dtypes, pb
+from headrace.dtypes import DType
+from headrace.errors import GraphError
+from headrace.ir.opdef import AttrSpec, Func
+from headrace.shapes import Shape
+
+MAX_RANK: Final = 254  # TensorFlow's
+_MAX_ELEMENTS: Final = 2**63 - 1
+
+# A tensor given by its first few elements, the last of which stands for all that follow, has to be written out unless
+# it is given by one. This bounds what a few bytes of a file can make us allocate.
+_MAX_FILLED_BYTES: Final = 1 << 26
+
+Values: TypeAlias = "np.ndarray[Any, Any]"
+
+
+class BadTensor:
+    """A tensor of a file whose value cannot be had; `str()` says why.
+
+    Attributes:
+      reason: why.
+      proto: the serialized `TensorProto`, so that exporting it loses nothing.
+    """
+
+    __slots__ = ("proto", "reason")
+
+    def __init__(self, reason: str, proto: bytes) -> None:
+        self.reason = reason
+        self.proto = proto
+
+    def __str__(self) -> str:
+        return self.reason
+
+    def __repr__(self) -> str:
+        return f"BadTensor({self.reason!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BadTensor) and self.proto == other.proto
+
+    def __hash__(self) -> int:
+        return hash(self.proto)
+
+
+class Raw:
+    """The value of an attribute that its op type does not declare, as it was in the file.
+
+    Attributes:
+      proto: the serialized `AttrValue`.
+    """
+
+    __slots__ = ("proto",)
+
+    def __init__(self, proto: bytes) -> None:
+        self.proto = proto
+
+    def __repr__(self) -> str:
+        return f"Raw({' '.join(str(pb.AttrValue.FromString(self.proto)).split())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Raw) and self.proto == other.proto
+
+    def __hash__(self) -> int:
+        return hash(self.proto)
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether two attribute values are the same, bit for bit (NaN equals NaN, 0.0 does not equal -0.0, nor 1 True)."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and _same_array(a, b)
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, Func):
+        return a.name == b.name and equal(a.attrs, b.attrs)
+    return bool(a == b)
+
+
+def _same_array(a: Values, b: Values) -> bool:
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if is_splat(a) and is_splat(b):  # perhaps too large to go through
+        a, b = first_element(a), first_element(b)
+    if a.dtype == object:
+        return bool((a == b).all())
+    return a.tobytes() == b.tobytes()
+
+
+def is_splat(array: Values) -> bool:
+    """Whether `array` is one element seen many times (all strides zero); it may then be of any size."""
+    return array.size > 0 and not any(s for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
+
+
+def first_element(array: Values) -> Values:
+    """The first element of `array`, as a vector."""
+    return array.reshape(1) if array.ndim == 0 else array[(slice(0, 1),) * array.ndim].reshape(-1)
+
+
+# *** dtypes and shapes ***
+
+
+def decode_dtype(number: int) -> DType:
+    """The dtype of an enum number; `GraphError` if headrace has none of it."""
+    try:
+        return dtypes.from_number(number)
+    except TypeError:
+        pass
+    if number not in pb.DataType.values() or number == pb.DT_INVALID:
+        raise GraphError(f"AttrValue has invalid DataType enum: {number}")
+    raise GraphError(f"{pb.DataType.Name(number)} is a dtype that headrace does not support")
+
+
+def decode_shape(proto: pb.TensorShapeProto) -> Shape:
+    """The shape that `proto` describes; `GraphError` if no tensor can have it."""
+    if proto.unknown_rank:
+        return None
+    sizes = [d.size for d in proto.dim]
+    if len(sizes) > MAX_RANK:
+        raise GraphError(f"Shape has {len(sizes)} dimensions; a tensor has at most {MAX_RANK}")
+    if any(n < -1 for n in sizes):
+        raise GraphError(f"Shape {sizes} has dimensions with values below -1 (where -1 means unknown)")
+    if 0 not in sizes and math.prod(n for n in sizes if n > 0) > _MAX_ELEMENTS:
+        raise GraphError(f"Shape {sizes} is too large (more than 2**63 - 1 entries)")
+    return tuple(None if n < 0 else n for n in sizes)
+
+
+def encode_shape(shape: Shape) -> pb.TensorShapeProto:
+    """The wire form of a shape."""
+    if shape is None:
+        return pb.TensorShapeProto(unknown_rank=True)
+    return pb.TensorShapeProto(dim=[pb.TensorShapeProto.Dim(size=-1 if n is None else n) for n in shape])
+
+
+# *** tensors ***
+
+# dtype -> the field with its elements, and the numpy dtype of that field
+_FIELDS: Final[dict[DType, tuple[str, Any]]] = {
+    dtypes.float32: ("float_val", np.float32),
+    dtypes.float64: ("double_val", np.float64),
+    dtypes.float16: ("half_val", np.int32),
+    dtypes.bfloat16: ("half_val", np.int32),
+    dtypes.complex64: ("scomplex_val", np.float32),
+    dtypes.complex128: ("dcomplex_val", np.float64),
+    dtypes.bool_: ("bool_val", np.bool_),
+    dtypes.int64: ("int64_val", np.int64),
+    dtypes.uint64: ("uint64_val", np.uint64),
+    dtypes.uint32: ("uint32_val", np.uint32),
+    **dict.fromkeys((dtypes.int32, dtypes.int16, dtypes.int8, dtypes.uint16, dtypes.uint8), ("int_val", np.int32)),
+}
+
+
+def decode_tensor(proto: pb.TensorProto) -> Values | BadTensor:
+    """The array of a `TensorProto`: read-only, of the shape it states, strings as `bytes` objects.
+
+    Returns:
+      The array (one stored element, if all are equal), or a `BadTensor` if the value does not fit dtype and shape.
+
+    Raises:
+      GraphError: its shape is one that no tensor can have.
+    """
+    # TensorFlow reads an unknown rank here as rank 0.
+    shape = () if proto.tensor_shape.unknown_rank else decode_shape(proto.tensor_shape)
+    if shape is None or None in shape:
+        raise GraphError(f"Shape {[d.size for d in proto.tensor_shape.dim]} is not fully defined")
+    known = tuple(d for d in shape if d is not None)
+    try:
+        array = _decode(proto, known, math.prod(known))
+    except (ValueError, GraphError) as e:  # GraphError: the dtype; ValueError: ours below, and numpy's limits
+        return BadTensor(f"Cannot parse tensor from proto: {e}", proto.SerializeToString(deterministic=True))
+    array.flags.writeable = False
+    return array
+
+
+def _decode(proto: pb.TensorProto, shape: tuple[int, ...], n: int) -> Values:
+    dtype = decode_dtype(proto.dtype)
+    if dtype is dtypes.string:
+        values = _strings(proto, n)
+    elif dtype not in _FIELDS:
+        raise ValueError(f"a constant cannot be {dtype.name}")
+    elif proto.tensor_content:
+        return _content(proto.tensor_content, dtype, n).reshape(shape)
+    else:
+        values = _elements(proto, dtype)
+    if len(values) == 0:
+        zero = np.zeros((), values.dtype) if values.dtype != object else _array_of([b""])[0:1].reshape(())
+        return np.broadcast_to(zero, shape)
+    if len(values) >= n:
+        return values[:n].reshape(shape)
+    if len(values) == 1:
+        return np.broadcast_to(values.reshape(()), shape)
+    if n * values.itemsize > _MAX_FILLED_BYTES:
+        raise ValueError(f"{n} elements are given by {len(values)}; write them out")
+    out = np.empty(n, values.dtype)
+    out[: len(values)] = values
+    out[len(values) :] = values[-1]
+    return out.reshape(shape)
+
+
+def _elements(proto: pb.TensorProto, dtype: DType) -> Values:
+    field, of = _FIELDS[dtype]
+    given = getattr(proto, field)
+    values: Values = np.fromiter(given, of, len(given))
+    if field == "half_val":
+        return values.astype(np.uint16).view(dtype.numpy)
+    if dtype.is_complex:
+        return values[: len(values) // 2 * 2].view(dtype.numpy)
+    return values.astype(dtype.numpy, copy=False)
+
+
+def _content(content: bytes, dtype: DType, n: int) -> Values:
+    if len(content) != n * dtype.size:
+        raise ValueError(f"it has {len(content)} bytes of content; {n} elements of {dtype.name} take {n * dtype.size}")
+    values: Values
+    if dtype is dtypes.bool_:
+        values = np.frombuffer(content, np.uint8) != 0
+    else:
+        values = np.frombuffer(content, dtype.numpy.newbyteorder("<")).astype(dtype.numpy, copy=False)
+    return values
+
+
+def _strings(proto: pb.TensorProto, n: int) -> Values:
+    if not proto.tensor_content:
+        return _array_of(proto.string_val)
+    # The lengths of all the strings, as varints, then their bytes.
+    content, at, lengths = proto.tensor_content, 0, []
+    if n > len(content):
+        raise ValueError(f"it has {len(content)} bytes of content for {n} strings")
+    for _ in range(n):
+        value = shift = 0
+        while True:
+            if at == len(content) or shift > 28:
+                raise ValueError("the lengths of its strings are damaged")
+            byte = content[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                break
+        lengths.append(value)
+    if at + sum(lengths) != len(content):
+        raise ValueError(f"its strings take {sum(lengths)} bytes, and there are {len(content) - at}")
+    out = []
+    for length in lengths:
+        out.append(content[at : at + length])
+        at += length
+    return _array_of(out)
+
+
+def _array_of(items: Iterable[Any]) -> Values:
+    """A vector of objects. (numpy would look into them.)"""
+    items = list(items)
+    out = np.empty(len(items), object)
+    out[:] = items
+    return out
+
+
+def encode_tensor(array: Values | BadTensor) -> pb.TensorProto:
+    """The wire form of an array; one element for a whole array of equal ones, if it is stored so.
+
+    Raises:
+      GraphError: an object array whose elements are not `bytes` (handles and variants have no wire form).
+    """
+    if isinstance(array, BadTensor):
+        return pb.TensorProto.FromString(array.proto)
+    dtype = dtypes.from_numpy(array.dtype)
+    proto = pb.TensorProto(dtype=dtype.number, tensor_shape=encode_shape(array.shape))  # type: ignore[arg-type]
+    size = array.size
+    splat = is_splat(array)
+    flat = first_element(array) if splat else array.reshape(-1)
+    if dtype is dtypes.string:
+        if not all(isinstance(x, bytes) for x in flat):
+            raise GraphError(f"an array of {type(flat[0]).__name__} objects cannot be written to a GraphDef")
+        proto.string_val.extend(flat)
+    elif splat and (size > 1 or flat[0] == flat[0]):  # as text a scalar NaN would lose its payload
+        field, of = _FIELDS[dtype]
+        if field == "half_val":
+            flat = flat.view(np.uint16)
+        elif dtype.is_complex:
+            flat = flat.view(of)
+        getattr(proto, field).extend(flat.tolist())
+    else:
+        proto.tensor_content = flat.astype(flat.dtype.newbyteorder("<"), copy=False).tobytes()
+    return proto
+
+
+# *** attributes ***
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+def _bytes(value: str) -> bytes:
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as e:
+        raise GraphError(f"{value!r} cannot be written to a GraphDef: {e}") from None
+
+
+def _decode_func(proto: pb.NameAttrList) -> Func:
+    return Func(proto.name, tuple((k, _undeclared(proto.attr[k])) for k in sorted(proto.attr)))
+
+
+def _encode_func(func: Func) -> pb.NameAttrList:
+    return pb.NameAttrList(name=func.name, attr={k: encode_attr(v) for k, v in func.attrs})
+
+
+# kind -> field, wire to Python, Python to wire
+_KINDS: Final[dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]] = {
+    "type": ("type", decode_dtype, lambda d: d.number),
+    "int": ("i", int, int),
+    "float": ("f", float, float),
+    "bool": ("b", bool, bool),
+    "string": ("s", _text, _bytes),
+    "shape": ("shape", decode_shape, encode_shape),
+    "tensor": ("tensor", decode_tensor, encode_tensor),
+    "func": ("func", _decode_func, _encode_func),
+}
+_KIND_OF_FIELD: Final = {field: kind for kind, (field, _, _) in _KINDS.items()}
+_KIND_OF_TYPE: Final[tuple[tuple[type, str], ...]] = (  # bool before int
+    (DType, "type"), (bool, "bool"), (int, "int"), (float, "float"), (str, "string"), (Func, "func")
+)  # fmt: skip
+_PLAIN: Final = frozenset({"type", "int", "float", "bool", "string"})  # kinds whose values show what they are
+
+
+def decode_attr(value: pb.AttrValue, spec: AttrSpec | None) -> Any:
+    """The Python value of an attribute.
+
+    Args:
+      value: its wire form.
+      spec: what the op's record says of it; None if the record does not declare it.
+
+    Raises:
+      GraphError: it is not of the declared kind; the text does not name the attribute or node (the caller does).
+    """
+    if spec is None:
+        return _undeclared(value)
+    field = value.WhichOneof("value")
+    want, decode, _ = _KINDS[spec.kind]
+    if not spec.is_list:
+        if field != want:
+            raise _wrong_kind(_show_kind(value, field), spec.kind)
+        return decode(getattr(value, want))
+    if field is None:
+        return ()
+    if field != "list":
+        raise _wrong_kind(_show_kind(value, field), f"list({spec.kind})")
+    for other, _ in value.list.ListFields():
+        if other.name != want:
+            raise _wrong_kind(_show_kind(value, field), f"list({spec.kind})")
+    return tuple(decode(v) for v in getattr(value.list, want))
+
+
+def _wrong_kind(got: str, want: str) -> GraphError:
+    if not got:
+        return GraphError(f"AttrValue missing value with expected type '{want}'")
+    return GraphError(f"AttrValue had value with type '{got}' when '{want}' expected")
+
+
+def _show_kind(value: pb.AttrValue, field: str | None) -> str:
+    if field == "list":
+        return " and ".join(f"list({_KIND_OF_FIELD[f.name]})" for f, _ in value.list.ListFields()) or "list()"
+    return _KIND_OF_FIELD.get(field or "", field or "")
+
+
+def _undeclared(value: pb.AttrValue) -> Any:
+    field = value.WhichOneof("value")
+    try:
+        if field == "list":
+            lists = value.list.ListFields()
+            if not lists:
+                return ()
+            if len(lists) == 1 and _KIND_OF_FIELD[lists[0][0].name] in _PLAIN:
+                decode = _KINDS[_KIND_OF_FIELD[lists[0][0].name]][1]
+                return tuple(decode(v) for v in lists[0][1])
+        elif field is not None and _KIND_OF_FIELD.get(field) in _PLAIN:
+            return _KINDS[_KIND_OF_FIELD[field]][1](getattr(value, field))
+    except GraphError:  # a dtype that we do not have
+        pass
+    return Raw(value.SerializeToString(deterministic=True))
+
+
+def encode_attr(value: Any, spec: AttrSpec | None = None) -> pb.AttrValue:
+    """The wire form of an attribute; the inverse of `decode_attr`.
+
+    Raises:
+      GraphError: the value has no wire form.
+    """
+    if isinstance(value, Raw):
+        return pb.AttrValue.FromString(value.proto)
+    try:
+        if spec is not None:
+            field, _, encode = _KINDS[spec.kind]
+            is_list = spec.is_list
+        else:
+            is_list = isinstance(value, tuple)
+            if is_list and not value:
+                return pb.AttrValue(list=pb.AttrValue.ListValue())
+            field, _, encode = _KINDS[_kind_of(value[0] if is_list else value)]
+        if is_list:
+            return pb.AttrValue(list=pb.AttrValue.ListValue(**{field: [encode(v) for v in value]}))
+        return pb.AttrValue(**{field: encode(value)})
+    except (TypeError, ValueError, AttributeError) as e:
+        raise GraphError(f"{value!r} cannot be written to a GraphDef: {e}") from e
+
+
+def _kind_of(value: Any) -> str:
+    for t, kind in _KIND_OF_TYPE:
+        if isinstance(value, t):
+            return kind
+    if isinstance(value, (np.ndarray, BadTensor)):
+        return "tensor"
+    raise TypeError(f"a {type(value).__name__} is no attribute value")

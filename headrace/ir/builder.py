@@ -1,0 +1,222 @@
+"""The builder: a graph together with where new ops go in it (name scope, device, control inputs).
+
+Everything below the user's API that makes ops (gradients, lowering, rewrites, importers) is handed a `Builder` and
+reads no default graph. An op is made by calling its type:
+
+    b = Builder(graph)
+    y = b.Mul(b.Sin(x), 2.0)                       # a Tensor; several outputs: a tuple; none: the Operation
+    z = b.within("branch").after(y.op).Identity(y)  # a derived builder: other scope, control input
+
+Python values and arrays become constants of the dtype that the other inputs ask for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.errors import GraphError, NotFoundError, ShapeError
+from headrace.ir import source
+from headrace.ir.graph import Operation, Tensor
+from headrace.ir.infer import infer_shapes
+from headrace.ir.opdef import OpDef, op_registry
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.graph import Graph
+    from headrace.ir.opdef import ArgSpec
+    from headrace.ir.source import Source
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Builder:
+    """Makes ops in one place of one graph. Immutable: `within`, `on`, `after` and `at` give derived builders.
+
+    Attributes:
+      graph: the graph that grows.
+      scope: prefix of new names, "" or ending in "/".
+      device: device requested for new ops.
+      control_inputs: every new op waits for these.
+      source: the user's line put on new ops; None: the line that calls the builder.
+    """
+
+    graph: Graph
+    scope: str = ""
+    device: str = ""
+    control_inputs: tuple[Operation, ...] = ()
+    source: Source | None = None
+
+    def within(self, name: str) -> Builder:
+        """A builder in the fresh name scope `name` below this one's."""
+        return dataclasses.replace(self, scope=self.graph.unique_name(self.scope + name) + "/")
+
+    def on(self, device: str) -> Builder:
+        """A builder whose ops request `device`."""
+        return dataclasses.replace(self, device=device)
+
+    def after(self, *ops: Operation | Tensor) -> Builder:
+        """A builder whose ops also wait for `ops`."""
+        more = tuple(o.op if isinstance(o, Tensor) else o for o in ops)
+        return dataclasses.replace(self, control_inputs=self.control_inputs + more)
+
+    def at(self, where: Source | None) -> Builder:
+        """A builder whose ops carry the user's line `where`."""
+        return dataclasses.replace(self, source=where)
+
+    def const(self, value: Any, dtype: DType | None = None, name: str = "Const") -> Tensor:
+        """A constant. Python floats become float32, ints int32, unless `dtype` says otherwise."""
+        array = as_array(value, dtype)
+        out: Tensor = self.make("Const", (), {"value": array, "dtype": dtype or dtypes.from_numpy(array.dtype)}, name)
+        return out
+
+    def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
+        """Makes one op. `args` has one entry for each argument of its record (a list for a list argument).
+
+        Returns:
+          The tensor if the op has one output, a tuple if it has several, the `Operation` if it has none.
+
+        Raises:
+          NotFoundError: no such op type.
+          GraphError, ShapeError: arguments that do not fit; the text names the op and the user's line.
+        """
+        try:
+            record = op_registry.get(type)
+        except LookupError as e:
+            raise NotFoundError(f"Op type not registered '{type}': {e}") from None
+        where = self.source or source.here()
+        try:
+            inputs, complete = self._bind(record, args, attrs)
+            op = self.graph.add_op(
+                type,
+                self.graph.unique_name(self.scope + (name or type)),
+                inputs,
+                complete,
+                self.control_inputs,
+                self.device,
+                where,
+            )
+        except GraphError as e:
+            if where is not None and not isinstance(e, ShapeError):
+                e.add_note(f"while making {type} at {where}")
+            raise
+        infer_shapes(op)
+        if len(op.outputs) == 1:
+            return op.outputs[0]
+        return op.outputs or op
+
+    def __getattr__(self, type: str) -> Callable[..., Any]:
+        if type not in op_registry:
+            raise AttributeError(f"Builder has no attribute {type!r}, and no op type of that name is registered")
+
+        def call(*args: Any, name: str | None = None, **attrs: Any) -> Any:
+            return self.make(type, args, attrs, name)
+
+        return call
+
+    def _bind(self, record: OpDef, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[list[Tensor], dict[str, Any]]:
+        if len(args) != len(record.ins):
+            names = ", ".join(a.name for a in record.ins)
+            raise GraphError(f"{record.type} takes {len(record.ins)} arguments ({names}), got {len(args)}")
+        groups: list[list[Any]] = []
+        wanted: dict[str, DType] = {k: dtypes.as_dtype(v) for k, v in attrs.items() if _is_type(record, k)}
+        for spec, arg in zip(record.ins, args, strict=True):
+            if spec.is_list != isinstance(arg, (list, tuple)) and (spec.is_list or isinstance(arg, tuple)):
+                kind = "a list of tensors" if spec.is_list else "one tensor"
+                raise GraphError(f"argument {spec.name!r} of {record.type} must be {kind}, got {arg!r}")
+            group = list(arg) if spec.is_list else [arg]
+            groups.append(group)
+            for x in group:
+                if isinstance(x, Tensor) and spec.type_attr is not None:
+                    wanted.setdefault(spec.type_attr, x.dtype.base)
+        tensors = [
+            [self._tensor(x, spec, wanted) for x in group] for spec, group in zip(record.ins, groups, strict=True)
+        ]
+        complete = record.infer_attrs([[t.dtype for t in g] for g in tensors], attrs)
+        return [t for g in tensors for t in g], complete
+
+    def _tensor(self, x: Any, spec: ArgSpec, wanted: dict[str, DType]) -> Tensor:
+        if isinstance(x, Tensor):
+            return x
+        if isinstance(x, Operation):
+            raise GraphError(f"argument {spec.name!r} got the operation {x.name!r}; give one of its outputs")
+        dtype = spec.dtype or wanted.get(spec.type_attr or "")
+        t = dataclasses.replace(self, control_inputs=()).const(x, dtype)
+        if spec.type_attr is not None:
+            wanted.setdefault(spec.type_attr, t.dtype)
+        return t
+
+
+def _is_type(record: OpDef, attr: str) -> bool:
+    spec = record.attrs.get(attr)
+    return spec is not None and spec.kind == "type" and not spec.is_list
+
+
+def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
+    """`value` as a read-only array of `dtype` (Python floats: float32, ints: int32 or int64 if too large, text: bytes).
+
+    Raises:
+      TypeError: it cannot be an array of that dtype without losing what it is (a float as an int, text as a number).
+    """
+    if dtype is not None and dtype.base is dtypes.string or (dtype is None and _is_text(value)):
+        return frozen(_string_array(value))
+    array = np.asarray(value)
+    if array.dtype == object:
+        if dtype is not None and dtype.numpy == object:
+            return frozen(array)
+        raise TypeError(f"{value!r} cannot be a tensor: its elements are of no dtype headrace has, or it is ragged")
+    if dtype is None:
+        if array.dtype == np.float64 and not _has_dtype(value):
+            array = array.astype(np.float32)
+        elif array.dtype == np.int64 and not _has_dtype(value):
+            small = array.size == 0 or (array.min() >= -(2**31) and array.max() < 2**31)
+            array = array.astype(np.int32) if small else array
+        return frozen(array)
+    want = dtype.base.numpy
+    if array.dtype != want:
+        if array.size and _RANK_OF_KIND.get(array.dtype.kind, 2) > _RANK_OF_KIND.get(want.kind, 2):
+            raise TypeError(f"expected {dtype.base.name}, got {value!r} of dtype {array.dtype}")
+        array = array.astype(want)
+    return frozen(array)
+
+
+# how much a kind of number can hold; going down would lose something ('V' is how ml_dtypes' floats present themselves)
+_RANK_OF_KIND = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3, "S": 9, "U": 9, "O": 9}
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """A read-only array with the same elements, sharing none with whoever made `array` if that could write them."""
+    if array.flags.writeable:
+        array = array.copy() if array.base is not None or array.flags.owndata else array
+        array.flags.writeable = False
+    return array
+
+
+def _has_dtype(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_has_dtype(v) for v in value)
+    return hasattr(value, "dtype")
+
+
+def _is_text(value: Any) -> bool:
+    if isinstance(value, (str, bytes)):
+        return True
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "SU" or (value.dtype == object and value.size > 0 and _is_text(value.flat[0]))
+    return isinstance(value, (list, tuple)) and len(value) > 0 and _is_text(value[0])
+
+
+def _string_array(value: Any) -> np.ndarray:
+    shaped = np.array(value, dtype=object)
+    out = np.empty(shaped.shape, dtype=object)
+    for i in np.ndindex(shaped.shape):
+        x = shaped[i]
+        if isinstance(x, str):
+            x = x.encode()
+        if not isinstance(x, bytes):
+            raise TypeError(f"expected string, got {x!r} of type {type(x).__name__}")
+        out[i] = x
+    return out

@@ -1,0 +1,120 @@
+"""What records of elementwise ops share: half precision by way of float32, chain rules, oracles over Python numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Tensor
+    from headrace.ir.infer import Inference
+    from headrace.ir.opdef import GradNode, KernelFactory
+    from headrace.shapes import Shape
+
+HALF: Final = frozenset({dtypes.float16, dtypes.bfloat16})
+
+Derivative: TypeAlias = "Callable[[Builder, GradNode], Tensor]"
+
+
+def ufunc(name: str) -> KernelFactory:
+    """The factory of the function `name` of the array namespace: nothing wraps it."""
+    return lambda xp, attrs: getattr(xp, name)
+
+
+def widened(f: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
+    """`f`, computed in float32 if `dtype` is a half-precision float: rounded once at the end, not at every step."""
+    if dtype not in HALF:
+        return f
+
+    def in_float32(*arrays: Any) -> Any:
+        return f(*(a.astype(np.float32) for a in arrays)).astype(dtype.numpy)
+
+    return in_float32
+
+
+def composed(f: Callable[..., Any], attr: str = "T") -> KernelFactory:
+    """The factory of `f(xp, *arrays)`, a formula of several steps, widened for half precision."""
+
+    def factory(xp: Any, attrs: Any) -> Callable[..., Any]:
+        return widened(lambda *arrays: f(xp, *arrays), attrs[attr])
+
+    return factory
+
+
+def require_same_shape(a: Any, b: Any, op: str) -> None:
+    """Raises `InvalidArgumentError` unless the two arrays have the same shape."""
+    if a.shape != b.shape:
+        raise InvalidArgumentError(
+            f"Inputs to operation {op} must have the same size and shape. "
+            f"Input 0: {shapes.show(a.shape)} != input 1: {shapes.show(b.shape)}"
+        )
+
+
+def alike(c: Inference) -> Sequence[Shape]:
+    """The shape rule of an op whose inputs all have the shape of its output."""
+    out: Shape = None
+    for s in c.shapes:
+        out = shapes.merge(out, s)
+    return [out]
+
+
+def conj(b: Builder, x: Tensor) -> Tensor:
+    """The conjugate of `x`, which is `x` where it is real."""
+    out: Tensor = b.Conj(x) if x.dtype.is_complex else x
+    return out
+
+
+def times(derivative: Derivative) -> Any:
+    """The gradient rule `dy · conj(f'(x))` of a function of one argument."""
+    return lambda b, n, dy: [b.Mul(dy, conj(b, derivative(b, n)))]
+
+
+def over(inverse: Derivative) -> Any:
+    """The gradient rule `dy / conj(1 / f'(x))`, for derivatives that are easier said by their inverse."""
+    return lambda b, n, dy: [b.RealDiv(dy, conj(b, inverse(b, n)))]
+
+
+def each(
+    real: Callable[..., Any], complex_: Callable[..., Any] | None = None, out: np.dtype | type | None = None
+) -> Callable[..., Any]:
+    """An oracle that applies a function of Python numbers element by element, broadcasting its arguments.
+
+    Args:
+      real: for bools, integers and floats (computed in double precision, whatever the dtype).
+      complex_: for complex numbers; `real` if it is not given.
+      out: the dtype of the result; None for that of the first argument.
+    """
+
+    def oracle(*arrays: Any, **attrs: Any) -> np.ndarray:
+        f = complex_ if complex_ is not None and np.iscomplexobj(arrays[0]) else real
+        dtype = np.dtype(arrays[0].dtype if out is None else out)
+        args = np.broadcast_arrays(*arrays)
+        values = [f(*(_python(a[i]) for a in args), **attrs) for i in np.ndindex(args[0].shape)]
+        result = np.empty(len(values), dtype)
+        for i, v in enumerate(values):
+            result[i] = _wrapped(int(v), dtype) if dtype.kind in "iu" else v
+        return result.reshape(args[0].shape)
+
+    return oracle
+
+
+def _wrapped(v: int, dtype: np.dtype) -> int:
+    """`v` as an integer of `dtype` keeps it: modulo a power of two."""
+    low = int(np.iinfo(dtype).min)
+    return (v - low) % (1 << 8 * dtype.itemsize) + low
+
+
+def _python(x: Any) -> Any:
+    """The Python value of an element (ml_dtypes' `item()` gives no float)."""
+    if isinstance(x, bytes):
+        return x
+    if isinstance(x, (np.bool_, np.integer)):
+        return x.item()
+    return complex(x) if isinstance(x, np.complexfloating) else float(x)

@@ -1,0 +1,400 @@
+"""The graph: operations, the tensors that are their outputs, and the edges between them.
+
+    with hr.Graph() as g: ...
+
+A `Graph` owns `Operation`s in the order they were made. An operation has data inputs (tensors), control inputs
+(operations that must be done first), attributes, a requested device and the user's line that made it. Graphs only grow;
+the methods of this module are the only ones that change one, and each raises `Graph.version`. Creation order is *not*
+topological (a loop's back edge refers forward): use `ir.walk`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from headrace.errors import GraphError, NotFoundError
+from headrace.ir import opdef as opdefs
+from headrace.ir.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.dtypes import DType
+    from headrace.shapes import Shape
+
+_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
+
+_unset: Any = object()
+
+
+class Tensor:
+    """One output of an operation. Equal only to itself, so that it can key a feed dict.
+
+    Attributes:
+      op: the operation that makes it.
+      index: which of its outputs it is.
+      dtype: its element type (a reference dtype if it carries a variable).
+      shape: what is known of its shape: a tuple of ints and Nones, or None for an unknown rank.
+      handle: for resource and variant tensors, (dtype, shape) of what they hold, where known.
+    """
+
+    __slots__ = ("_constant", "dtype", "handle", "index", "op", "shape")
+
+    def __init__(self, op: Operation, index: int, dtype: DType, shape: Shape = None) -> None:
+        self.op = op
+        self.index = index
+        self.dtype = dtype
+        self.shape = shape
+        self.handle: tuple[DType, Shape] | None = None
+        self._constant: Any = _unset  # memo of ir.infer.constant_value
+
+    @property
+    def name(self) -> str:
+        """`"op name:index"`."""
+        return f"{self.op.name}:{self.index}"
+
+    @property
+    def graph(self) -> Graph:
+        return self.op.graph
+
+    @property
+    def device(self) -> str:
+        """The device requested for its operation ("" for none)."""
+        return self.op.device
+
+    def __repr__(self) -> str:
+        from headrace.shapes import show
+
+        return f"<Tensor {self.name!r} shape={show(self.shape)} dtype={self.dtype.name}>"
+
+    def _no_value(self, what: str, instead: str) -> NoReturn:
+        raise TypeError(f"{what} of the symbolic tensor {self.name!r}, which has no value until the graph runs; {instead}")
+
+    def __bool__(self) -> bool:
+        self._no_value("bool()", "use hr.cond or hr.while_loop, or run it in a Session first")
+
+    def __len__(self) -> int:
+        self._no_value("len()", "use its .shape, or a Shape op")
+
+    def __iter__(self) -> Iterator[Tensor]:
+        self._no_value("iteration", "use hr.while_loop, or unstack it")
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        self._no_value("a numpy array", "run it: session.run(tensor)")
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError("a Tensor belongs to its graph and cannot be copied; use graph.as_graph_def()")
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__copy__()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Tensor belongs to its graph and cannot be pickled; use graph.as_graph_def()")
+
+
+class Operation:
+    """A node of the graph. Made by `Graph.add_op` only.
+
+    Attributes:
+      graph, name, type: where it is, what it is called, its op type.
+      opdef: the record of its type.
+      inputs: its data inputs; only `Graph.set_back_edge` changes one later.
+      control_inputs: operations that must be done before it starts.
+      attrs: attribute name → value (see `ir.opdef` for the Python types).
+      device: the requested device string, "" for none.
+      source: the user's line, if known.
+      id: its position in the graph.
+      outputs: its tensors.
+    """
+
+    __slots__ = ("attrs", "control_inputs", "device", "graph", "id", "inputs", "name", "opdef", "outputs", "source", "type")
+
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        record: opdefs.OpDef,
+        inputs: list[Tensor],
+        control_inputs: list[Operation],
+        attrs: dict[str, Any],
+        device: str,
+        source: Source | None,
+    ) -> None:
+        self.graph = graph
+        self.name = name
+        self.type = record.type
+        self.opdef = record
+        self.inputs = inputs
+        self.control_inputs = control_inputs
+        self.attrs = attrs
+        self.device = device
+        self.source = source
+        self.id = -1
+        self.outputs: tuple[Tensor, ...] = tuple(
+            Tensor(self, i, d) for i, d in enumerate(record.output_dtypes(attrs))
+        )
+
+    def get_attr(self, name: str) -> Any:
+        """The value of an attribute; `ValueError` if there is none of that name (TensorFlow's method)."""
+        try:
+            return self.attrs[name]
+        except KeyError:
+            pass
+        raise ValueError(f"operation {self.name!r} ({self.type}) has no attribute {name!r}; it has {sorted(self.attrs)}")
+
+    def __repr__(self) -> str:
+        return f"<Operation {self.name!r} type={self.type}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Operation belongs to its graph and cannot be pickled; use graph.as_graph_def()")
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        raise TypeError("an Operation belongs to its graph and cannot be copied; use graph.as_graph_def()")
+
+
+class Graph:
+    """A growing set of operations with unique names.
+
+    Attributes:
+      version: raised by every change; compiled steps are cached under it.
+      library: serialized TensorFlow functions that came with an imported graph, by name.
+      versions: (producer, min_consumer) of the `GraphDef` it came from.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.library: dict[str, bytes] = {}
+        self.versions: tuple[int, int] = (0, 0)
+        self._operations: list[Operation] = []
+        self._by_name: dict[str, Operation] = {}
+        self._taken: dict[str, int] = {}  # lower-cased names and scopes in use -> next suffix to try
+        self._lock = threading.RLock()
+
+    # *** reading ***
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """All operations in the order of their making."""
+        return self._operations
+
+    def get_operations(self) -> list[Operation]:
+        """TensorFlow's name for `operations`, as a list."""
+        return list(self._operations)
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def find(self, name: str) -> Operation | None:
+        """The operation of that name, or None."""
+        return self._by_name.get(name)
+
+    def get_operation_by_name(self, name: str) -> Operation:
+        """The operation of that name; `KeyError` with near names if there is none."""
+        op = self._by_name.get(name)
+        if op is None:
+            raise KeyError(f"The name {name!r} refers to an Operation not in the graph{self._near(name)}")
+        return op
+
+    def get_tensor_by_name(self, name: str) -> Tensor:
+        """The tensor `"op:index"`; `KeyError` or `ValueError` that says which part is wrong."""
+        op_name, colon, index = name.rpartition(":")
+        if not colon or not index.isdigit():
+            raise ValueError(f"{name!r} is no tensor name; a tensor is named '<operation>:<output index>'")
+        op = self._by_name.get(op_name)
+        if op is None:
+            raise KeyError(
+                f"The name {name!r} refers to a Tensor which does not exist: no operation {op_name!r} "
+                f"is in the graph{self._near(op_name)}"
+            )
+        if int(index) >= len(op.outputs):
+            raise KeyError(
+                f"The name {name!r} refers to a Tensor which does not exist: the operation {op_name!r} "
+                f"({op.type}) has {len(op.outputs)} outputs"
+            )
+        return op.outputs[int(index)]
+
+    def as_graph_element(self, obj: object, allow_tensor: bool = True, allow_operation: bool = True) -> Tensor | Operation:
+        """The tensor or operation that `obj` (itself, or a name) means in this graph."""
+        if isinstance(obj, (Tensor, Operation)):
+            if obj.graph is not self:
+                raise ValueError(f"{obj!r} is not an element of this graph; it belongs to another one")
+            if isinstance(obj, Tensor) and not allow_tensor:
+                raise TypeError(f"{obj!r} is a tensor; an operation is needed here")
+            if isinstance(obj, Operation) and not allow_operation:
+                raise TypeError(f"{obj!r} is an operation; a tensor is needed here")
+            return obj
+        if isinstance(obj, str):
+            name = obj.removeprefix("^")
+            if ":" in name and allow_tensor:
+                return self.get_tensor_by_name(name)
+            if allow_operation and ":" not in name:
+                return self.get_operation_by_name(name)
+            if ":" in name:
+                raise ValueError(f"{obj!r} names a tensor; the name of an operation is needed here")
+            if name in self._by_name:
+                raise ValueError(f"{obj!r} names an operation, not a tensor; perhaps you meant '{name}:0'")
+            raise ValueError(f"{obj!r} is no tensor name; a tensor is named '<operation>:<output index>'")
+        raise TypeError(f"cannot use {obj!r} ({type(obj).__name__}) as a tensor or operation of a graph")
+
+    def _near(self, name: str) -> str:
+        import difflib
+
+        near = difflib.get_close_matches(name, self._by_name, n=3)
+        return "; near: " + ", ".join(map(repr, near)) if near else ""
+
+    # *** changing ***
+
+    def unique_name(self, base: str, mark: bool = True) -> str:
+        """`base`, or `base_1`, `base_2`, ...: a name that no operation or scope has (ignoring case, as TensorFlow)."""
+        key = base.lower()
+        with self._lock:
+            n = self._taken.get(key)
+            name = base
+            if n is not None:
+                while True:
+                    name = f"{base}_{n}"
+                    n += 1
+                    if name.lower() not in self._taken:
+                        break
+                if mark:
+                    self._taken[key] = n
+            if mark:
+                self._taken[name.lower()] = 1
+            return name
+
+    def add_op(
+        self,
+        type: str,
+        name: str,
+        inputs: Sequence[Tensor] = (),
+        attrs: Mapping[str, Any] | None = None,
+        control_inputs: Iterable[Operation] = (),
+        device: str = "",
+        source: Source | None = None,
+        unchecked_back_edges: bool = False,
+    ) -> Operation:
+        """Appends an operation. The one way a graph grows.
+
+        Args:
+          type: a registered op type.
+          name: its name, which must be free (`unique_name` gives one).
+          inputs: flat data inputs, tensors of this graph.
+          attrs: complete attributes (`OpDef.complete_attrs` or `infer_attrs` makes them).
+          control_inputs: operations that must be done first.
+          device, source: see `Operation`.
+          unchecked_back_edges: inputs of a Merge may be fewer than its N for now; `set_back_edge` supplies the rest.
+
+        Returns:
+          The operation. Shapes of its outputs are not inferred here; see `ir.infer.infer_shapes`.
+
+        Raises:
+          NotFoundError: the op type is not registered.
+          GraphError: a bad name, or inputs that do not fit.
+        """
+        try:
+            record = opdefs.op_registry.get(type)
+        except LookupError as e:
+            raise NotFoundError(f"Op type not registered '{type}' (operation {name!r}): {e}", name) from None
+        if not _NAME.match(name):
+            raise GraphError(
+                f"{name!r} is not a valid operation name: Node name contains invalid characters "
+                "(letters, digits and _ . / \\ > - are valid, and the first is a letter, a digit or a dot)"
+            )
+        inputs = list(inputs)
+        for t in inputs:
+            if t.op.graph is not self:
+                raise GraphError(f"operation {name!r} ({type}) takes {t!r}, which belongs to another graph")
+        complete = record.complete_attrs(attrs or {})
+        if not unchecked_back_edges:
+            record.check_inputs(complete, [t.dtype for t in inputs])
+        op = Operation(self, name, record, inputs, list(dict.fromkeys(control_inputs)), complete, device, source)
+        for c in op.control_inputs:
+            if c.graph is not self:
+                raise GraphError(f"operation {name!r} ({type}) has the control input {c!r} of another graph")
+        with self._lock:
+            if name in self._by_name:
+                raise GraphError(f"Node {name!r} is not unique: the graph has an operation of that name already")
+            op.id = len(self._operations)
+            self._operations.append(op)
+            self._by_name[name] = op
+            self._taken.setdefault(name.lower(), 1)
+            self.version += 1
+        return op
+
+    def copy_op(self, op: Operation, inputs: Sequence[Tensor | None], control_inputs: Sequence[Operation]) -> Operation:
+        """Appends a copy of `op` (of another graph) under its own name, with its shapes; attributes are shared.
+
+        A None among `inputs` is a Merge's back edge, which `set_back_edge` supplies later.
+        """
+        copy = Operation(self, op.name, op.opdef, [], list(control_inputs), op.attrs, op.device, op.source)
+        copy.inputs = list(inputs)  # type: ignore[arg-type]  # back edges follow
+        for old, new in zip(op.outputs, copy.outputs, strict=True):
+            new.shape, new.handle = old.shape, old.handle
+        with self._lock:
+            if op.name in self._by_name:
+                raise GraphError(f"Node {op.name!r} is not unique: the graph has an operation of that name already")
+            copy.id = len(self._operations)
+            self._operations.append(copy)
+            self._by_name[op.name] = copy
+            self._taken.setdefault(op.name.lower(), 1)
+            self.version += 1
+        return copy
+
+    def set_back_edge(self, merge: Operation, index: int, value: Tensor) -> None:
+        """Gives a Merge its input `index`, which comes from a NextIteration made after it."""
+        if merge.opdef.primitive != "Merge":
+            raise GraphError(f"{merge!r} cannot take a back edge; only a Merge can")
+        if value.op.graph is not self or merge.graph is not self:
+            raise GraphError(f"the back edge {value!r} -> {merge!r} joins two graphs")
+        with self._lock:
+            if index == len(merge.inputs):
+                merge.inputs.append(value)
+            else:
+                merge.inputs[index] = value
+            self.version += 1
+
+    def add_control_input(self, op: Operation, before: Operation) -> None:
+        """Makes `op` wait for `before`."""
+        if op.graph is not self or before.graph is not self:
+            raise GraphError(f"the control edge {before!r} -> {op!r} joins two graphs")
+        with self._lock:
+            if before not in op.control_inputs:
+                op.control_inputs.append(before)
+                self.version += 1
+
+    @contextlib.contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """If the block raises, what it added to the graph is taken out again. Other threads cannot add meanwhile.
+
+        Only for blocks that add operations, and edges between those (an import).
+        """
+        with self._lock:
+            n, taken = len(self._operations), dict(self._taken)
+            library, versions = dict(self.library), self.versions
+            try:
+                yield
+            except BaseException:
+                for op in self._operations[n:]:
+                    del self._by_name[op.name]
+                del self._operations[n:]
+                self._taken, self.library, self.versions = taken, library, versions
+                raise
+
+    def __repr__(self) -> str:
+        return f"<Graph of {len(self)} operations>"
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError("a Graph cannot be copied; export it with as_graph_def() and import that")
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__copy__()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Graph cannot be pickled; export it with as_graph_def()")

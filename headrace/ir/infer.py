@@ -1,0 +1,169 @@
+"""Shape inference: what an op's record says of its outputs, given what is known of its inputs.
+
+`Inference` is what a shape rule sees. Besides the input shapes it can ask for the *value* of an input, when that is
+known before anything runs (constants, and small pure ops of constants), and for an integer vector read *as a shape*
+(so that `Reshape(x, Pack(Shape(x)[0], 4))` has shape `[?, 4]`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import shapes
+from headrace.errors import HeadraceError, ShapeError
+from headrace.ir import graph as graphs
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.shapes import Dim, Shape
+
+FOLD_ELEMENTS = 1024  # values above this many elements are not computed for inference
+_FOLD_DEPTH = 64
+
+
+class Inference:
+    """One op whose output shapes are asked for.
+
+    Attributes:
+      op: the operation.
+      shapes: the shape of each input.
+      dtypes: the dtype of each input.
+      attrs: its attributes.
+    """
+
+    __slots__ = ("_depth", "attrs", "dtypes", "handles", "op", "shapes")
+
+    def __init__(self, op: Operation, depth: int = 0) -> None:
+        self.op = op
+        self._depth = depth
+        self.attrs: Mapping[str, Any] = op.attrs
+        self.shapes: list[Shape] = [t.shape for t in op.inputs]
+        self.dtypes: list[DType] = [t.dtype for t in op.inputs]
+        self.handles: dict[int, tuple[DType, Shape]] = {}
+
+    def value(self, i: int) -> np.ndarray | None:
+        """The value of input `i`, if it is known without running (and not large)."""
+        v = constant_value(self.op.inputs[i])
+        return v if v is not None and v.size <= FOLD_ELEMENTS else None
+
+    def scalar(self, i: int) -> int | None:
+        """Input `i` as a Python int, if known; `ValueError` if it is not a scalar."""
+        shapes.with_rank(self.shapes[i], 0)
+        v = self.value(i)
+        return None if v is None else int(v)
+
+    def shape_value(self, i: int) -> Shape:
+        """Input `i`, an integer vector, read as a shape as far as it is known (-1: unknown)."""
+        return shape_value(self.op.inputs[i], self._depth + 1)
+
+    def axes(self, i: int) -> list[int] | None:
+        """Input `i`, a scalar or vector of axes, as a list of ints, if known."""
+        v = self.value(i)
+        return None if v is None else [int(a) for a in np.ravel(v)]
+
+    def handle(self, i: int) -> tuple[DType, Shape] | None:
+        """What the resource or variant input `i` holds: (dtype, shape), if known."""
+        return self.op.inputs[i].handle
+
+    def set_handle(self, output: int, dtype: DType, shape: Shape) -> None:
+        """States what the resource or variant output `output` holds."""
+        self.handles[output] = (dtype, shape)
+
+
+def infer_shapes(op: Operation) -> None:
+    """Sets the shapes of `op`'s outputs from its record's rule.
+
+    Raises:
+      ShapeError: the inputs cannot go together; the text names the op, its inputs and the user's line.
+    """
+    c = Inference(op)
+    try:
+        out = list(op.opdef.shape(c))
+    except HeadraceError:
+        raise
+    except (ValueError, IndexError, TypeError, OverflowError) as e:
+        ins = ", ".join(f"{t.name}: {t.dtype.name}{shapes.show(t.shape)}" for t in op.inputs)
+        where = f", made at {op.source}" if op.source else ""
+        raise ShapeError(f"{e} for '{op.name}' (op: '{op.type}') with inputs {ins or 'none'}{where}") from e
+    if len(out) != len(op.outputs):
+        raise ShapeError(f"the shape rule of {op.type} gave {len(out)} shapes for {len(op.outputs)} outputs")
+    for t, s in zip(op.outputs, out, strict=True):
+        t.shape = s
+    for i, h in c.handles.items():
+        op.outputs[i].handle = h
+
+
+def constant_value(t: Tensor, depth: int = 0) -> np.ndarray | None:
+    """The value `t` always has, if it can be found without running the graph; read-only.
+
+    Constants, and pure ops of known values as long as they are small. Nothing inside a loop or conditional counts.
+    """
+    if t._constant is not graphs._unset:
+        known: np.ndarray | None = t._constant
+        return known
+    value = None
+    if depth < _FOLD_DEPTH:
+        value = _fold(t, depth)
+        t._constant = value
+    return value
+
+
+def _fold(t: Tensor, depth: int) -> np.ndarray | None:
+    from headrace.ir.kernel import constant_kernel
+
+    op = t.op
+    record = op.opdef
+    if op.type == "Const":
+        v = op.attrs["value"]
+        return v if isinstance(v, np.ndarray) else None
+    if record.kernel is None or record.facts.effect or record.facts.no_fold or t.dtype.numpy == object:
+        return None
+    n = shapes.size(t.shape)
+    if n is None or n > FOLD_ELEMENTS:
+        return None
+    args: list[Any] = []
+    for x in op.inputs:
+        if record.facts.shape_only:
+            if not shapes.is_full(x.shape):
+                return None
+            try:
+                args.append(np.broadcast_to(np.zeros((), x.dtype.numpy), x.shape))  # type: ignore[arg-type]
+            except ValueError:  # numpy has no array of that size or rank
+                return None
+            continue
+        v = constant_value(x, depth + 1)
+        if v is None or v.size > FOLD_ELEMENTS:
+            return None
+        args.append(v)
+    kernel = constant_kernel(op)
+    if kernel is None:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            out = kernel(*args)
+    except Exception:  # the op will raise its own error when it runs; inference only knows less
+        return None
+    result = np.asarray(out if len(op.outputs) == 1 else out[t.index])
+    result.flags.writeable = False
+    return result
+
+
+def shape_value(t: Tensor, depth: int = 0) -> Shape:
+    """`t`, an integer vector (or scalar: a shape of rank 1), read as a shape as far as it is known."""
+    v = constant_value(t, depth)
+    if v is not None and v.size <= FOLD_ELEMENTS:
+        if v.ndim > 1:
+            raise ValueError(f"Shape must be rank 1 but is rank {v.ndim}: {shapes.show(v.shape)}")
+        return tuple(None if int(d) < 0 else int(d) for d in np.ravel(v))
+    rule = t.op.opdef.shape_value
+    if rule is not None and depth < _FOLD_DEPTH:
+        return rule(Inference(t.op, depth))
+    if t.shape is not None and len(t.shape) == 1 and t.shape[0] is not None and t.shape[0] <= FOLD_ELEMENTS:
+        return (None,) * t.shape[0]
+    if t.shape == ():
+        return (None,)
+    return None

@@ -1,0 +1,554 @@
+"""What headrace knows of an op type, in one record.
+
+A record is made by one call of `op(...)` in one file of `headrace/ops/`, and holds everything: arguments, attributes,
+shape rule, kernel, gradient, the facts that passes rely on, and how the tests exercise it. `docs/adding_ops.md` is the
+guide. Arguments are written as TensorFlow's op registry writes them: `"x: T, y: T"`, `"values: N * T"`,
+`"components: Tcomponents"` (a list of types), `"ref: Ref(T)"`, `"handle: resource"`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.dtypes import DType
+from headrace.errors import GraphError
+from headrace.registry import Registry
+
+if TYPE_CHECKING:
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Tensor
+    from headrace.ir.infer import Inference
+    from headrace.shapes import Shape
+
+REQUIRED: Final = object()  # the default of an attribute that has none
+
+ATTR_KINDS: Final = ("type", "int", "float", "bool", "string", "shape", "tensor", "func")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AttrSpec:
+    """One attribute: its kind, default and the values it may have.
+
+    Attributes:
+      kind: one of `ATTR_KINDS`.
+      is_list: whether it is a list (a Python tuple) of that kind.
+      default: `REQUIRED`, or the value when it is left out.
+      allowed: the dtypes or strings it may be; None for any.
+      minimum: least value of an int, or least length of a list.
+    """
+
+    kind: str
+    is_list: bool = False
+    default: Any = REQUIRED
+    allowed: frozenset[Any] | None = None
+    minimum: int | None = None
+
+
+def type_attr(allowed: Iterable[DType] | None = None, default: Any = REQUIRED) -> AttrSpec:
+    """A dtype."""
+    return AttrSpec("type", default=default, allowed=None if allowed is None else frozenset(allowed))
+
+
+def int_attr(default: Any = REQUIRED, minimum: int | None = None) -> AttrSpec:
+    """An integer."""
+    return AttrSpec("int", default=default, minimum=minimum)
+
+
+def float_attr(default: Any = REQUIRED) -> AttrSpec:
+    """A float."""
+    return AttrSpec("float", default=default)
+
+
+def bool_attr(default: Any = REQUIRED) -> AttrSpec:
+    """A bool."""
+    return AttrSpec("bool", default=default)
+
+
+def string_attr(default: Any = REQUIRED, allowed: Iterable[str] | None = None) -> AttrSpec:
+    """A string (Python `str`; bytes that are not UTF-8 are kept by surrogate escapes)."""
+    return AttrSpec("string", default=default, allowed=None if allowed is None else frozenset(allowed))
+
+
+def shape_attr(default: Any = REQUIRED) -> AttrSpec:
+    """A shape: a tuple of ints and Nones, or None for an unknown rank."""
+    return AttrSpec("shape", default=default)
+
+
+def tensor_attr(default: Any = REQUIRED) -> AttrSpec:
+    """A tensor (a numpy array)."""
+    return AttrSpec("tensor", default=default)
+
+
+def func_attr(default: Any = REQUIRED) -> AttrSpec:
+    """A function of the graph's library, by name."""
+    return AttrSpec("func", default=default)
+
+
+def list_attr(
+    kind: str, default: Any = REQUIRED, minimum: int = 0, allowed: Iterable[Any] | None = None
+) -> AttrSpec:
+    """A list of `kind` (a Python tuple)."""
+    return AttrSpec(kind, True, default, None if allowed is None else frozenset(allowed), minimum)
+
+
+def _attr_spec(value: Any) -> AttrSpec:
+    """The short forms `op(attrs=...)` takes: a set of dtypes, or a default."""
+    if isinstance(value, AttrSpec):
+        return value
+    if isinstance(value, (set, frozenset)):
+        return type_attr(value)
+    if isinstance(value, DType):
+        return type_attr(default=value)
+    for t, make in ((bool, bool_attr), (int, int_attr), (float, float_attr), (str, string_attr)):
+        if isinstance(value, t):
+            return make(value)
+    raise TypeError(f"{value!r} describes no attribute")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Func:
+    """The value of a `func` attribute: a library function's name and its own attributes."""
+
+    name: str
+    attrs: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ArgSpec:
+    """One named argument: a single tensor, `number_attr` tensors of one type, or one tensor a type of a list attribute."""
+
+    name: str
+    dtype: DType | None = None
+    type_attr: str | None = None
+    number_attr: str | None = None
+    type_list_attr: str | None = None
+    is_ref: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        return self.number_attr is not None or self.type_list_attr is not None
+
+    def dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
+        """The dtypes of its tensors under `attrs`."""
+        if self.type_list_attr is not None:
+            return list(attrs[self.type_list_attr])
+        d: DType = self.dtype if self.dtype is not None else attrs[self.type_attr or ""]
+        if self.is_ref:
+            d = d.ref
+        return [d] * attrs[self.number_attr] if self.number_attr is not None else [d]
+
+
+def _parse_args(text: str, attrs: Mapping[str, AttrSpec]) -> tuple[ArgSpec, ...]:
+    out = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, typ = (s.strip() for s in part.partition(":"))
+        number = None
+        if "*" in typ:
+            number, typ = (s.strip() for s in typ.split("*"))
+        is_ref = typ.startswith("Ref(")
+        if is_ref:
+            typ = typ[4:-1].strip()
+        spec = attrs.get(typ)
+        if spec is None:
+            out.append(ArgSpec(name, dtype=dtypes.as_dtype(typ), number_attr=number, is_ref=is_ref))
+        elif spec.is_list:
+            out.append(ArgSpec(name, type_list_attr=typ))
+        else:
+            out.append(ArgSpec(name, type_attr=typ, number_attr=number, is_ref=is_ref))
+    return tuple(out)
+
+
+Cost: TypeAlias = "Callable[[Sequence[Shape], Sequence[Shape]], float | None]"
+
+
+def flops_per_element(k: float) -> Cost:
+    """The cost of an elementwise op: `k` flops for each element of output 0."""
+
+    def cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
+        n = _elements(outs[0]) if outs else _elements(ins[0])
+        return None if n is None else k * n
+
+    return cost
+
+
+def flops_per_input(k: float) -> Cost:
+    """The cost of a reduction: `k` flops for each element of input 0."""
+
+    def cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
+        n = _elements(ins[0])
+        return None if n is None else k * n
+
+    return cost
+
+
+def _elements(shape: Shape) -> int | None:
+    if shape is None:
+        return None
+    n = 1
+    for d in shape:
+        if d is None:
+            return None
+        n *= d
+    return n
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Facts:
+    """What passes and the executor may rely on. No other module keeps a list of op types.
+
+    Attributes:
+      commutative: swapping its two inputs changes nothing.
+      forwards: output 0 is exactly this input's value (Identity, StopGradient, ...).
+      shape_only: it reads its inputs' shapes, never their elements.
+      no_fold: never evaluate it while compiling, though it is pure.
+      dynamic_shape: the output's shape depends on input *values*; inference may leave it open.
+      effect: what a stateful op touches besides its inputs: "resource", "random", "stdout", "step", or "" for none.
+      writes: whether it changes what it touches.
+      cost: estimated flops of one firing from input and output shapes; None: not known (shape) or negligible (field).
+      blas: it may call the BLAS library (so its thread count is worth limiting).
+    """
+
+    commutative: bool = False
+    forwards: int | None = None
+    shape_only: bool = False
+    no_fold: bool = False
+    dynamic_shape: bool = False
+    effect: str = ""
+    writes: bool = False
+    cost: Cost | None = None
+    blas: bool = False
+
+
+class NotDifferentiable:
+    """The type of `NOT_DIFFERENTIABLE`: gradients stop at this op, by its nature."""
+
+    def __repr__(self) -> str:
+        return "NOT_DIFFERENTIABLE"
+
+
+NOT_DIFFERENTIABLE: Final = NotDifferentiable()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Missing:
+    """No gradient rule although one could exist; `why` is shown to whoever asks for it."""
+
+    why: str
+
+
+def missing(why: str) -> Missing:
+    """For `op(grad=...)`: says why there is no rule."""
+    return Missing(why)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One way the tests exercise an op.
+
+    Attributes:
+      inputs: an array for each argument (a list of arrays for a list argument).
+      attrs: attributes other than those inferred from the inputs' dtypes.
+      want: expected outputs, where the op has no oracle for this case.
+    """
+
+    inputs: tuple[Any, ...]
+    attrs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    want: Any = None
+
+
+def case(*inputs: Any, want: Any = None, **attrs: Any) -> Case:
+    """`Case(inputs, attrs, want)`, written shorter."""
+    return Case(inputs, attrs, want)
+
+
+Sample: TypeAlias = "Callable[[np.random.Generator, DType], Iterable[Case]]"
+KernelFactory: TypeAlias = Callable[..., Callable[..., Any]]
+GradRule: TypeAlias = "Callable[..., Sequence[Tensor | None]] | NotDifferentiable | Missing"
+ShapeRule: TypeAlias = "Callable[[Inference], Sequence[Shape]]"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpDef:
+    """The record of one op type; see `op` for the fields."""
+
+    type: str
+    ins: tuple[ArgSpec, ...]
+    outs: tuple[ArgSpec, ...]
+    attrs: Mapping[str, AttrSpec]
+    shape: ShapeRule
+    kernel: KernelFactory | None
+    stateful: KernelFactory | None
+    async_: KernelFactory | None
+    primitive: str
+    grad: GradRule
+    facts: Facts
+    shape_value: Callable[[Inference], Shape] | None
+    oracle: Callable[..., Any] | None
+    sample: Sample | None
+    doc: str
+
+    @property
+    def is_pure(self) -> bool:
+        """Same inputs, same outputs, and nothing else happens."""
+        return self.kernel is not None and not self.facts.effect
+
+    def output_dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
+        """The dtypes of the flat outputs under complete attributes."""
+        return [d for a in self.outs for d in a.dtypes(attrs)]
+
+    def input_dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
+        """The dtypes of the flat inputs under complete attributes."""
+        return [d for a in self.ins for d in a.dtypes(attrs)]
+
+    def spans(self, attrs: Mapping[str, Any], outputs: bool = False) -> dict[str, slice]:
+        """Where each named argument lies in the flat inputs (or outputs)."""
+        out, at = {}, 0
+        for a in self.outs if outputs else self.ins:
+            n = len(a.dtypes(attrs))
+            out[a.name] = slice(at, at + n)
+            at += n
+        return out
+
+    def complete_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """`given` with defaults filled in and every value checked; unknown attributes are kept.
+
+        Raises:
+          GraphError: an attribute is missing, of the wrong kind or not among the allowed values.
+        """
+        out = dict(given)
+        for name, spec in self.attrs.items():
+            if name not in out:
+                if spec.default is REQUIRED:
+                    raise GraphError(f"{self.type} needs the attribute {name!r} ({_describe(spec)}), which is missing")
+                out[name] = spec.default
+            else:
+                out[name] = check_attr(self.type, name, spec, out[name])
+        return out
+
+    def infer_attrs(self, args: Sequence[Sequence[DType]], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Complete attributes, where those that follow from the inputs' dtypes and number are inferred.
+
+        Args:
+          args: for each argument the dtypes of its tensors.
+          given: the attributes that were written out.
+        """
+        out: dict[str, Any] = {}
+        for spec, ds in zip(self.ins, args, strict=True):
+            if spec.number_attr is not None:
+                out.setdefault(spec.number_attr, len(ds))
+            if spec.type_list_attr is not None:
+                out.setdefault(spec.type_list_attr, tuple(d.base for d in ds))
+            elif spec.type_attr is not None and ds:
+                out.setdefault(spec.type_attr, ds[0].base)
+        out.update(given)
+        return self.complete_attrs(out)
+
+    def check_inputs(self, attrs: Mapping[str, Any], got: Sequence[DType]) -> None:
+        """Raises `GraphError` unless `got` are dtypes that the op takes under `attrs`."""
+        want = self.input_dtypes(attrs)
+        if len(want) != len(got):
+            raise GraphError(f"{self.type} takes {len(want)} inputs under its attributes, got {len(got)}")
+        for i, (w, g) in enumerate(zip(want, got, strict=True)):
+            if w == g or (not w.is_ref and w == g.base):
+                continue
+            if w.is_ref and w.base == g.base:
+                raise GraphError(
+                    f"Input {i} of {self.type} must be a reference ({w}, a variable), got {g}, which is a value"
+                )
+            raise GraphError(f"Input {i} of {self.type} was passed {g}, incompatible with expected {w}")
+
+
+def _describe(spec: AttrSpec) -> str:
+    text = f"list({spec.kind})" if spec.is_list else spec.kind
+    if spec.allowed is not None:
+        text += " in {" + ", ".join(sorted(map(str, spec.allowed))) + "}"
+    if spec.minimum is not None:
+        text += f" >= {spec.minimum}" if not spec.is_list else f", at least {spec.minimum}"
+    return text
+
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "type": (DType,),
+    "int": (int, np.integer),
+    "float": (float, int, np.floating),
+    "bool": (bool, np.bool_),
+    "string": (str,),
+    "shape": (tuple, type(None)),
+    "func": (Func,),
+}
+
+
+def check_attr(op_type: str, name: str, spec: AttrSpec, value: Any) -> Any:
+    """`value`, made canonical (a tuple for lists, a DType for types), or a `GraphError`."""
+
+    def wrong(got: object) -> GraphError:
+        return GraphError(f"attribute {name!r} of {op_type} must be {_describe(spec)}, got {got!r}")
+
+    if spec.is_list:
+        if not isinstance(value, (list, tuple)):
+            raise wrong(value)
+        items = tuple(_check_one(spec, v, wrong) for v in value)
+        if spec.minimum is not None and len(items) < spec.minimum:
+            raise wrong(value)
+        return items
+    value = _check_one(spec, value, wrong)
+    if spec.minimum is not None and value < spec.minimum:
+        raise wrong(value)
+    return value
+
+
+def _check_one(spec: AttrSpec, value: Any, wrong: Callable[[object], GraphError]) -> Any:
+    if spec.kind == "type":
+        try:
+            value = dtypes.as_dtype(value)
+        except TypeError as e:
+            raise wrong(value) from e
+    elif spec.kind == "shape" and isinstance(value, list):
+        value = tuple(value)
+    elif spec.kind == "string" and isinstance(value, bytes):
+        value = value.decode("utf-8", "surrogateescape")
+    kinds = _PYTHON_TYPES.get(spec.kind)
+    if kinds is not None and not isinstance(value, kinds):
+        raise wrong(value)
+    if spec.kind == "int" and isinstance(value, (bool, np.bool_)):
+        raise wrong(value)
+    if spec.allowed is not None and value not in spec.allowed:
+        raise wrong(value)
+    return value
+
+
+op_registry: Final[Registry[OpDef]] = Registry("op type")
+
+
+def op(
+    type: str,
+    ins: str = "",
+    outs: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    *,
+    shape: ShapeRule,
+    kernel: KernelFactory | None = None,
+    stateful: KernelFactory | None = None,
+    async_: KernelFactory | None = None,
+    primitive: str = "",
+    grad: GradRule,
+    facts: Facts = Facts(),  # noqa: B008 - frozen
+    shape_value: Callable[[Inference], Shape] | None = None,
+    oracle: Callable[..., Any] | None = None,
+    sample: Sample | None = None,
+    doc: str = "",
+) -> OpDef:
+    """Registers an op type and returns its record.
+
+    Args:
+      type: TensorFlow's op name.
+      ins, outs: the arguments, as TensorFlow's registry writes them.
+      attrs: name → `AttrSpec`, or in short a set of dtypes or a default value.
+      shape: `rule(c) -> [shape of each flat output]`; `c` is an `ir.infer.Inference`.
+      kernel: for pure ops: `(xp, attrs) -> f(*arrays)`. `f` returns the array if the op has one output, else a tuple.
+      stateful: `(ctx, attrs) -> f(*arrays)`; made once a step, see `ir.kernel.KernelContext`.
+      async_: `(ctx, attrs) -> f(*arrays, done)`, for what may wait; `done` takes the result or an exception.
+      primitive: one of the control-flow primitives, which the token machine itself executes.
+      grad: `rule(b, n, *dys) -> [gradient or None for each flat input]`, `NOT_DIFFERENTIABLE` or `missing(why)`.
+      facts: what passes may rely on.
+      shape_value: `rule(c)`: output 0, an integer vector or scalar, read as a (partly known) shape.
+      oracle: an independent implementation on numpy arrays: `oracle(*inputs, **attrs of the case)`.
+      sample: `(rng, dtype) -> cases`: how the registry-driven tests exercise it.
+      doc: one sentence.
+
+    Raises:
+      TypeError: not exactly one of kernel, stateful, async_ and primitive is given.
+      DuplicateError: the type is registered already.
+    """
+    forms = [f for f in (kernel, stateful, async_, primitive or None) if f is not None]
+    if len(forms) != 1:
+        raise TypeError(f"{type}: give exactly one of kernel=, stateful=, async_= and primitive=, got {len(forms)}")
+    if grad is None:
+        raise TypeError(f"{type}: grad= must be a rule, NOT_DIFFERENTIABLE or missing('why')")
+    specs = {k: _attr_spec(v) for k, v in (attrs or {}).items()}
+    record = OpDef(
+        type,
+        _parse_args(ins, specs),
+        _parse_args(outs, specs),
+        specs,
+        shape,
+        kernel,
+        stateful,
+        async_,
+        primitive,
+        grad,
+        facts,
+        shape_value,
+        oracle,
+        sample,
+        doc,
+    )
+    op_registry.register(type, record, depth=2)
+    return record
+
+
+class GradNode:
+    """What a gradient rule sees of the op it differentiates: `n.x`, `n.y` by argument name, `n.attrs`.
+
+    The values are looked up when they are named, so that whoever differentiates can decide how each one reaches the
+    backward graph (directly, from an accumulator, recomputed).
+    """
+
+    __slots__ = ("_lookup", "attrs", "inputs", "op", "outputs")
+
+    def __init__(self, op: Any, lookup: Callable[[Tensor], Tensor] = lambda t: t) -> None:
+        self.op = op
+        self.attrs: Mapping[str, Any] = op.attrs
+        self._lookup = lookup
+        self.inputs = _Lazy(op.inputs, lookup)
+        self.outputs = _Lazy(op.outputs, lookup)
+
+    def __getattr__(self, name: str) -> Any:
+        record: OpDef = self.op.opdef
+        for specs, tensors, outputs in ((record.ins, self.inputs, False), (record.outs, self.outputs, True)):
+            for spec in specs:
+                if spec.name == name:
+                    span = record.spans(self.attrs, outputs)[name]
+                    got = [tensors[i] for i in range(span.start, span.stop)]
+                    return got if spec.is_list else got[0]
+        raise AttributeError(f"{record.type} has no argument {name!r}")
+
+
+class _Lazy:
+    """A sequence of tensors that go through a lookup when they are taken."""
+
+    __slots__ = ("_lookup", "_tensors")
+
+    def __init__(self, tensors: Sequence[Tensor], lookup: Callable[[Tensor], Tensor]) -> None:
+        self._tensors = tensors
+        self._lookup = lookup
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __getitem__(self, i: int) -> Tensor:
+        return self._lookup(self._tensors[i])
+
+
+def apply_gradient(record: OpDef, b: Builder, node: GradNode, *dys: Any) -> list[Tensor | None]:
+    """Calls an op's rule and checks that it gave one entry for each input.
+
+    Raises:
+      LookupError: the op has no rule; the text says why.
+    """
+    rule = record.grad
+    if isinstance(rule, NotDifferentiable):
+        return [None] * len(node.inputs)
+    if isinstance(rule, Missing):
+        raise LookupError(f"{record.type} ({node.op.name}) has no gradient: {rule.why}")
+    out = list(rule(b, node, *dys))
+    if len(out) != len(node.inputs):
+        raise TypeError(f"the gradient of {record.type} gave {len(out)} entries for {len(node.inputs)} inputs")
+    return out
+
+

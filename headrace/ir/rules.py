@@ -1,0 +1,72 @@
+"""Shape and gradient rules that many records share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace import shapes
+
+if TYPE_CHECKING:
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Tensor
+    from headrace.ir.infer import Inference
+    from headrace.shapes import Dim, Shape
+
+def same_as(i: int = 0) -> Any:
+    """The output has the shape of input `i`."""
+
+    def rule(c: Inference) -> Sequence[Shape]:
+        return [c.shapes[i]]
+
+    return rule
+
+
+def fixed(*dims: Dim) -> Any:
+    """The output always has this shape."""
+
+    def rule(c: Inference) -> Sequence[Shape]:
+        return [dims]
+
+    return rule
+
+
+def unknown(c: Inference) -> Sequence[Shape]:
+    """Nothing is known of any output."""
+    return [None] * len(c.op.outputs)
+
+
+def nothing(c: Inference) -> Sequence[Shape]:
+    """There are no outputs."""
+    return []
+
+
+def scalars(c: Inference) -> Sequence[Shape]:
+    """Every output is a scalar."""
+    return [()] * len(c.op.outputs)
+
+
+def broadcast(c: Inference) -> Sequence[Shape]:
+    """The shape of an elementwise op over all inputs, by numpy's rule."""
+    out: Shape = ()
+    for s in c.shapes:
+        out = shapes.broadcast(out, s)
+    return [out]
+
+
+def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor | None) -> list[Tensor | None]:
+    """Gradients of a broadcasting op of `x` and `y`, summed over the dimensions in which each was stretched.
+
+    `gx` and `gy` have the shape of the op's output; either may be None (no gradient).
+    """
+    if x.shape is not None and x.shape == y.shape and shapes.is_full(x.shape):
+        return [gx, gy]
+    rx, ry = b.BroadcastGradientArgs(b.Shape(x), b.Shape(y))
+    return [_sum_to(b, gx, x, rx), _sum_to(b, gy, y, ry)]
+
+
+def _sum_to(b: Builder, g: Tensor | None, x: Tensor, axes: Tensor) -> Tensor | None:
+    if g is None:
+        return None
+    out: Tensor = b.Reshape(b.Sum(g, axes, keep_dims=False), b.Shape(x))
+    return out

@@ -1,0 +1,94 @@
+"""Walks over graphs: what reaches what, in which order, who uses what. Nothing here changes a graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headrace.ir.graph import Operation, Tensor
+
+
+def predecessors(op: Operation) -> list[Operation]:
+    """The operations `op` waits for: makers of its inputs, then its control inputs."""
+    return [t.op for t in op.inputs] + op.control_inputs
+
+
+def is_back_edge(producer: Operation, consumer: Operation) -> bool:
+    """Whether an edge leads from one loop iteration to the next (NextIteration to Merge)."""
+    return producer.opdef.primitive == "NextIteration" and consumer.opdef.primitive == "Merge"
+
+
+def reachable(roots: Iterable[Operation], stop: frozenset[Tensor] | set[Tensor] = frozenset()) -> set[Operation]:
+    """All operations that the roots need, going against the edges; not beyond the tensors in `stop`."""
+    seen: set[Operation] = set()
+    todo = list(roots)
+    while todo:
+        op = todo.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        todo.extend(t.op for t in op.inputs if t not in stop)
+        todo.extend(op.control_inputs)
+    return seen
+
+
+def uses(ops: Iterable[Operation]) -> dict[Tensor, list[tuple[Operation, int]]]:
+    """For each tensor the (operation, input index) pairs that read it."""
+    out: dict[Tensor, list[tuple[Operation, int]]] = {}
+    for op in ops:
+        for i, t in enumerate(op.inputs):
+            out.setdefault(t, []).append((op, i))
+    return out
+
+
+def toposort(ops: Sequence[Operation]) -> list[Operation]:
+    """`ops` ordered so that each comes after what it waits for, loops' back edges aside; else in the given order.
+
+    Edges from operations outside `ops` do not count.
+
+    Raises:
+      GraphError: there is a cycle that is no loop; the text names its operations.
+    """
+    inside = set(ops)
+    waiting: dict[Operation, int] = {}
+    users: dict[Operation, list[Operation]] = {op: [] for op in ops}
+    for op in ops:
+        n = 0
+        for p in predecessors(op):
+            if p in inside and not is_back_edge(p, op):
+                users[p].append(op)
+                n += 1
+        waiting[op] = n
+    order: list[Operation] = []
+    ready = [op for op in reversed(ops) if not waiting[op]]
+    while ready:
+        op = ready.pop()
+        order.append(op)
+        for u in reversed(users[op]):
+            waiting[u] -= 1
+            if not waiting[u]:
+                ready.append(u)
+    if len(order) < len(ops):
+        stuck = [op for op in ops if waiting[op]]
+        raise GraphError(
+            f"{len(stuck)} nodes in a cycle that is no loop (a cycle is legal only through NextIteration and Merge): "
+            + ", ".join(f"'{op.name}' ({op.type})" for op in _one_cycle(stuck, inside))
+        )
+    return order
+
+
+def _one_cycle(stuck: Sequence[Operation], inside: set[Operation]) -> list[Operation]:
+    """The operations of one cycle among `stuck`."""
+    left = set(stuck)
+    op = stuck[0]
+    path: list[Operation] = []
+    at: dict[Operation, int] = {}
+    while op not in at:
+        at[op] = len(path)
+        path.append(op)
+        op = next(p for p in predecessors(op) if p in left and p in inside and not is_back_edge(p, op))
+    return path[at[op] :]

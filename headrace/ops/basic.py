@@ -1,0 +1,241 @@
+"""Ops that make or pass on values: constants, placeholders, identities, and the ends of a step (Arg, Retval).
+
+Source: TensorFlow's ops of the same names; `_Arg` and `_Retval` are what pruning puts in place of feeds and fetches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import shapes
+from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import (
+    NOT_DIFFERENTIABLE,
+    Facts,
+    case,
+    int_attr,
+    list_attr,
+    op,
+    shape_attr,
+    string_attr,
+    tensor_attr,
+    type_attr,
+)
+from headrace.ir.rules import nothing
+from headrace.shapes import Shape
+
+
+def pass_through(c: Inference) -> Sequence[Shape]:
+    """The shape of input 0, and what it holds if it is a handle."""
+    h = c.handle(0)
+    if h is not None:
+        c.set_handle(0, *h)
+    return [c.shapes[0]]
+
+
+def _const_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    value = attrs["value"]
+    if not isinstance(value, np.ndarray):  # an imported constant that could not be decoded
+
+        def fail() -> Any:
+            raise InvalidArgumentError(str(value))
+
+        return fail
+    if value.ndim == 0 and value.dtype != object:
+        value = value[()]  # a numpy scalar: the cheapest form of a rank-0 value
+    return lambda: value
+
+
+def _const_shape(c: Inference) -> Sequence[Shape]:
+    value = c.attrs["value"]
+    return [value.shape if isinstance(value, np.ndarray) else None]
+
+
+op(
+    "Const",
+    outs="output: dtype",
+    attrs={"value": tensor_attr(), "dtype": type_attr()},
+    shape=_const_shape,
+    kernel=_const_kernel,
+    grad=NOT_DIFFERENTIABLE,
+    oracle=lambda value, dtype: value,
+    sample=lambda rng, dtype: [],
+    doc="A value that is part of the graph.",
+)
+
+
+def _not_fed(ctx: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel() -> Any:
+        dtype, shape = attrs["dtype"], attrs["shape"]
+        known = f" and shape {shapes.show(shape)}" if shape is not None else ""
+        name = {"float32": "float", "float64": "double", "float16": "half"}.get(dtype.name, dtype.name)
+        raise InvalidArgumentError(
+            f"You must feed a value for placeholder tensor '{ctx.node}' with dtype {name}{known}: "
+            f"run(..., feed_dict={{'{ctx.node}:0': value}})",
+            ctx.node,
+        )
+
+    return kernel
+
+
+op(
+    "Placeholder",
+    outs="output: dtype",
+    attrs={"dtype": type_attr(), "shape": shape_attr(None)},
+    shape=lambda c: [c.attrs["shape"]],
+    stateful=_not_fed,
+    grad=NOT_DIFFERENTIABLE,
+    doc="A value that must be fed.",
+)
+op(
+    "PlaceholderV2",
+    outs="output: dtype",
+    attrs={"dtype": type_attr(), "shape": shape_attr()},
+    shape=lambda c: [c.attrs["shape"]],
+    stateful=_not_fed,
+    grad=NOT_DIFFERENTIABLE,
+    doc="A value that must be fed.",
+)
+
+
+def _default_shape(c: Inference) -> Sequence[Shape]:
+    shapes.merge(c.shapes[0], c.attrs["shape"])  # the default must be one of the values that could be fed
+    return [c.attrs["shape"]]
+
+
+def _same(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return lambda x: x
+
+
+def _any_case(rng: np.random.Generator, dtype: Any) -> list[Any]:
+    return [case(rng.integers(0, 2, (2, 3)).astype(dtype.numpy)), case(np.zeros((), dtype.numpy))]
+
+
+op(
+    "PlaceholderWithDefault",
+    "input: dtype",
+    "output: dtype",
+    {"dtype": type_attr(), "shape": shape_attr()},
+    shape=_default_shape,
+    kernel=_same,
+    grad=lambda b, n, dy: [dy],
+    facts=Facts(forwards=0, no_fold=True),
+    doc="The input, unless something is fed.",
+)
+op(
+    "Identity",
+    "input: T",
+    "output: T",
+    {"T": type_attr()},
+    shape=pass_through,
+    kernel=_same,
+    grad=lambda b, n, dy: [dy],
+    facts=Facts(forwards=0),
+    shape_value=lambda c: c.shape_value(0),
+    oracle=lambda x: x,
+    sample=_any_case,
+    doc="The input.",
+)
+op(
+    "RefIdentity",
+    "input: Ref(T)",
+    "output: Ref(T)",
+    {"T": type_attr()},
+    shape=pass_through,
+    stateful=lambda ctx, attrs: lambda x: x,
+    grad=lambda b, n, dy: [dy],
+    facts=Facts(forwards=0),
+    doc="The reference that comes in.",
+)
+op(
+    "IdentityN",
+    "input: T",
+    "output: T",
+    {"T": list_attr("type", minimum=1)},
+    shape=lambda c: c.shapes,
+    kernel=lambda xp, attrs: (lambda x: x) if len(attrs["T"]) == 1 else (lambda *xs: xs),
+    grad=lambda b, n, *dys: dys,
+    doc="The inputs.",
+)
+op(
+    "Snapshot",
+    "input: T",
+    "output: T",
+    {"T": type_attr()},
+    shape=pass_through,
+    kernel=_same,
+    grad=lambda b, n, dy: [dy],
+    facts=Facts(forwards=0),
+    oracle=lambda x: x,
+    sample=_any_case,
+    doc="The input; arrays never change here, so no copy is needed.",
+)
+op(
+    "StopGradient",
+    "input: T",
+    "output: T",
+    {"T": type_attr()},
+    shape=pass_through,
+    kernel=_same,
+    grad=lambda b, n, dy: [None],
+    facts=Facts(forwards=0),
+    oracle=lambda x: x,
+    sample=_any_case,
+    doc="The input; gradients do not pass.",
+)
+
+
+def _prevent(b: Any, n: Any, dy: Any) -> Any:
+    raise LookupError(f"Gradient explicitly disabled. Reason: {n.attrs['message']!r} (at {n.op.name})")
+
+
+op(
+    "PreventGradient",
+    "input: T",
+    "output: T",
+    {"T": type_attr(), "message": ""},
+    shape=pass_through,
+    kernel=_same,
+    grad=_prevent,
+    facts=Facts(forwards=0),
+    oracle=lambda x, **_: x,
+    sample=_any_case,
+    doc="The input; asking for its gradient is an error.",
+)
+op(
+    "NoOp",
+    shape=nothing,
+    kernel=lambda xp, attrs: lambda: None,
+    grad=NOT_DIFFERENTIABLE,
+    doc="Nothing; its control inputs are what it is for.",
+)
+
+_END = {"T": type_attr(), "index": int_attr(minimum=0)}
+
+
+def _unfed(ctx: Any, attrs: Mapping[str, Any]) -> Any:
+    raise HeadraceError(f"{ctx.node}: an argument is supplied by the step and never computed")
+
+
+op(
+    "_Arg",
+    outs="output: T",
+    attrs={**_END, "shape": shape_attr(None), "of": string_attr("")},
+    shape=lambda c: [c.attrs["shape"]],
+    stateful=_unfed,
+    grad=NOT_DIFFERENTIABLE,
+    doc="What was fed for the tensor `of`.",
+)
+op(
+    "_Retval",
+    "input: T",
+    attrs=_END,
+    shape=nothing,
+    stateful=_unfed,
+    grad=NOT_DIFFERENTIABLE,
+    doc="What is fetched as result `index`.",
+)

@@ -1,0 +1,509 @@
+"""Elementwise arithmetic of two arguments that broadcast: sums, products, quotients, remainders, powers, bits.
+
+Source: TensorFlow's ops of the same names. Where a dtype needs no care the kernel is the array namespace's function
+itself. Integer division by zero is an error, as in TensorFlow; of floats it gives infinities and NaN.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.dtypes import (
+    COMPLEX,
+    FLOATING,
+    INDEX,
+    INEXACT,
+    INTEGER,
+    NUMERIC,
+    REAL,
+    SIGNED,
+    UNSIGNED,
+    DType,
+    complex64,
+    complex128,
+    float32,
+    float64,
+    int32,
+    uint8,
+)
+from headrace.errors import FailedPreconditionError, InvalidArgumentError
+from headrace.ir.elementwise import composed, conj, each, ufunc
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
+from headrace.ir.rules import broadcast, unbroadcast
+from headrace.ir.samples import PAIRS, binary, draw
+from headrace.shapes import Shape, merge, merge_dim, show, with_rank, with_rank_at_least
+
+
+def _binary(
+    type: str,
+    types: frozenset[DType],
+    kernel: Any,
+    oracle: Any,
+    sample: Any,
+    doc: str,
+    grad: Any,
+    *,
+    flops: float = 1,
+    commutative: bool = False,
+    args: str = "x: T, y: T",
+) -> None:
+    """Registers one function of two arguments; `oracle` is one of two Python numbers, or a pair: real, complex."""
+    op(
+        type,
+        args,
+        "z: T",
+        {"T": type_attr(types)},
+        shape=broadcast,
+        kernel=kernel if callable(kernel) else ufunc(kernel),
+        grad=grad,
+        facts=Facts(commutative=commutative, cost=flops_per_element(flops)),
+        oracle=each(*oracle) if isinstance(oracle, tuple) else each(oracle),
+        sample=sample,
+        doc=doc,
+    )
+
+
+# *** Kernels that need care ***
+
+
+def _text(f: Any) -> Any:
+    """A ufunc on arrays of bytes; its result is an array at rank 0 too."""
+
+    def on_text(x: Any, y: Any) -> Any:
+        return np.asarray(f(x, y), dtype=object)
+
+    return on_text
+
+
+def _add(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return _text(np.add) if attrs["T"] is dtypes.string else xp.add
+
+
+def _checked(f: Any) -> Any:
+    """Integer division `f`, which refuses a zero divisor."""
+
+    def divide(x: Any, y: Any) -> Any:
+        if not y.all():
+            raise InvalidArgumentError("Integer division by zero")
+        return f(x, y)
+
+    return divide
+
+
+def _floor_div(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    if attrs["T"] in INTEGER:
+        return _checked(xp.floor_divide)
+    # numpy's floor_divide is not the floor of the quotient where that is infinite or was rounded
+    return lambda x, y: xp.floor(x / y)
+
+
+def _truncate_div(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    if attrs["T"] in SIGNED:
+        return _checked(lambda x, y: xp.floor_divide(x - xp.fmod(x, y), y))
+    if attrs["T"] in UNSIGNED:
+        return _checked(xp.floor_divide)
+    return lambda x, y: xp.trunc(x / y)
+
+
+def _div(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return _truncate_div(xp, attrs) if attrs["T"] in INTEGER else xp.divide
+
+
+def _floor_mod(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return _checked(xp.remainder) if attrs["T"] in INTEGER else xp.remainder
+
+
+def _truncate_mod(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return _checked(xp.fmod) if attrs["T"] in INTEGER else xp.fmod
+
+
+def _shift(name: str) -> Any:
+    """A shift whose width is brought into [0, bits), since C leaves others undefined."""
+
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        shift, t = getattr(xp, name), attrs["T"].numpy.type
+        low, high = t(0), t(8 * attrs["T"].size - 1)
+        return lambda x, y: shift(x, xp.minimum(xp.maximum(y, low), high))
+
+    return factory
+
+
+def _zero_if(which: int, formula: Any) -> Any:
+    """The factory of `formula(xp, x, y)`, but 0 wherever argument `which` is 0."""
+
+    def f(xp: Any, *xy: Any) -> Any:
+        out = formula(xp, *xy)
+        return xp.where(xy[which] == 0, out.dtype.type(0), out)
+
+    return composed(f)
+
+
+def _square_of_difference(xp: Any, x: Any, y: Any) -> Any:
+    d = x - y
+    return d * xp.conj(d) if d.dtype.kind == "c" else d * d
+
+
+# *** Gradients ***
+
+
+def _by_each(by_x: Any, by_y: Any) -> Any:
+    """The gradient rule from `by_x(b, n, dy)` and `by_y(b, n, dy)`, each of the output's shape (or None: zero)."""
+
+    def grad(b: Any, n: Any, dy: Any) -> list[Any]:
+        x, y = n.inputs[0], n.inputs[1]
+        return unbroadcast(b, x, y, by_x and by_x(b, n, dy), by_y and by_y(b, n, dy))
+
+    return grad
+
+
+def _same(b: Any, n: Any, dy: Any) -> Any:
+    return dy
+
+
+def _if_else(b: Any, mask: Any, dy: Any, other: bool = False) -> Any:
+    """`dy` where the mask holds (or does not), else 0."""
+    zero = b.ZerosLike(dy)
+    return b.SelectV2(mask, zero, dy) if other else b.SelectV2(mask, dy, zero)
+
+
+def _larger(name: str) -> Any:
+    """The gradient of Maximum or Minimum: all of it to `x` where `name(x, y)` holds, so to one of two equal ones."""
+
+    def grad(b: Any, n: Any, dy: Any) -> list[Any]:
+        mask = getattr(b, name)(n.x, n.y)
+        return unbroadcast(b, n.x, n.y, _if_else(b, mask, dy), _if_else(b, mask, dy, other=True))
+
+    return grad
+
+
+def _pow_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    x, y, z = conj(b, n.x), conj(b, n.y), conj(b, n.z)
+    by_x = b.Mul(dy, b.Mul(y, b.Pow(x, b.Sub(y, 1))))
+    zero = b.ZerosLike(x)
+    safe = b.NotEqual(x, zero) if x.dtype.is_complex else b.Greater(x, zero)  # elsewhere there is no derivative
+    log = b.SelectV2(safe, b.Log(b.SelectV2(safe, x, b.OnesLike(x))), zero)
+    return unbroadcast(b, n.x, n.y, by_x, b.Mul(dy, b.Mul(z, log)))
+
+
+def _quotient_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    if n.attrs["T"] in INTEGER:
+        return [None, None]
+    y = conj(b, n.y)
+    by_x = b.RealDiv(dy, y)
+    return unbroadcast(b, n.x, n.y, by_x, b.Neg(b.Mul(by_x, conj(b, n.z))))
+
+
+def _no_nan_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    by_x = b.DivNoNan(dy, conj(b, n.y))
+    return unbroadcast(b, n.x, n.y, by_x, b.Neg(b.Mul(by_x, conj(b, n.z))))
+
+
+def _atan2_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    scaled = b.RealDiv(dy, b.AddV2(b.Square(n.x), b.Square(n.y)))
+    return unbroadcast(b, n.y, n.x, b.Mul(n.x, scaled), b.Neg(b.Mul(n.y, scaled)))
+
+
+def _nonzero(b: Any, x: Any) -> Any:
+    """1 where x is not 0, else 0."""
+    return b.Cast(b.NotEqual(x, b.ZerosLike(x)), DstT=x.dtype)
+
+
+def _x_by(name: str, inner: Any) -> Any:
+    """The gradient of Xdivy, Xlogy or Xlog1py: their own value at x = 1, and Xdivy(x, inner)."""
+
+    def grad(b: Any, n: Any, dy: Any) -> list[Any]:
+        x, y = conj(b, n.x), conj(b, n.y)
+        by_x = b.Mul(dy, getattr(b, name)(_nonzero(b, x), y))
+        return unbroadcast(b, n.x, n.y, by_x, b.Mul(dy, inner(b, x, y)))
+
+    return grad
+
+
+# *** Oracles: the same in Python numbers ***
+
+
+def _toward_zero(x: int, y: int) -> int:
+    q = abs(x) // abs(y)
+    return q if (x < 0) == (y < 0) else -q
+
+
+def _power(x: Any, y: Any) -> Any:
+    return x**y
+
+
+def _div_oracle(x: Any, y: Any) -> Any:
+    return _toward_zero(x, y) if isinstance(x, int) else x / y
+
+
+def _truncate_oracle(x: Any, y: Any) -> Any:
+    return _toward_zero(x, y) if isinstance(x, int) else math.trunc(x / y)
+
+
+def _fmod(x: Any, y: Any) -> Any:
+    return x - y * _toward_zero(x, y) if isinstance(x, int) else math.fmod(x, y)
+
+
+def _next_after(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """One step of the integer that the bits of a positive float spell."""
+    x, y = np.broadcast_arrays(x, y)
+    bits = x.view(f"i{x.itemsize}") + np.where(x < y, 1, -1)
+    return np.where(x == y, x, bits.astype(f"i{x.itemsize}").view(x.dtype))
+
+
+# *** Samples ***
+
+
+def _apart(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    """The second argument is not 0; with integers of both signs."""
+    out = []
+    for s, t in PAIRS:
+        y = draw(rng, dtype, t, 1, 5)
+        if dtype not in UNSIGNED and y.size:
+            y = y * np.where(rng.integers(0, 2, t), -1, 1).astype(y.dtype)
+        out.append(case(draw(rng, dtype, s, -20, 20), np.asarray(y, dtype.numpy)))
+    return out
+
+
+def _some_zeros(sample: Any) -> Any:
+    """The cases of `sample`, and one with zeros in both arguments."""
+
+    def drawn(rng: np.random.Generator, dtype: DType) -> list[Any]:
+        x = np.array([0, 0, 1, 2]).astype(dtype.numpy)
+        y = np.array([0, 1, 0, 2]).astype(dtype.numpy)
+        return [*sample(rng, dtype), case(x, y)]
+
+    return drawn
+
+
+def _powers(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    if dtype in INTEGER:
+        return list(binary(-3, 4, 0, 4)(rng, dtype))
+    return list(binary(0.2, 3, -2, 2)(rng, dtype))
+
+
+_ANY = binary()
+_POSITIVE = binary(0.5, 3)
+
+# fmt: off
+_binary("Add", NUMERIC - UNSIGNED | {uint8, dtypes.string}, _add, lambda x, y: x + y, _ANY,
+        "The sum; of strings: the one after the other.", _by_each(_same, _same))
+_binary("AddV2", NUMERIC, "add", lambda x, y: x + y, _ANY, "The sum.", _by_each(_same, _same), commutative=True)
+_binary("Sub", NUMERIC, "subtract", lambda x, y: x - y, binary(3, 6, 0, 3), "The difference.",
+        _by_each(_same, lambda b, n, dy: b.Neg(dy)))
+_binary("Mul", NUMERIC, "multiply", lambda x, y: x * y, _ANY, "The product.",
+        _by_each(lambda b, n, dy: b.Mul(dy, conj(b, n.y)), lambda b, n, dy: b.Mul(dy, conj(b, n.x))), commutative=True)
+_binary("RealDiv", INEXACT, "divide", lambda x, y: x / y, _apart, "The quotient.", _quotient_grad, flops=4)
+_binary("Div", NUMERIC, _div, _div_oracle, _apart, "The quotient; of integers without its fraction.",
+        _quotient_grad, flops=4)
+_binary("FloorDiv", REAL, _floor_div, lambda x, y: x // y if isinstance(x, int) else math.floor(x / y), _apart,
+        "The greatest whole number not above the quotient.", NOT_DIFFERENTIABLE, flops=6)
+_binary("TruncateDiv", REAL, _truncate_div, _truncate_oracle, _apart, "The quotient without its fraction.",
+        NOT_DIFFERENTIABLE, flops=6)
+_binary("FloorMod", REAL, _floor_mod, lambda x, y: x % y, _apart, "What FloorDiv leaves; it has the sign of `y`.",
+        _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.FloorDiv(n.x, n.y)))), flops=6)
+_binary("TruncateMod", FLOATING | INDEX, _truncate_mod, _fmod, _apart,
+        "What TruncateDiv leaves; it has the sign of `x`.",
+        _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6)
+_binary("Mod", FLOATING | INDEX, _truncate_mod, _fmod, _apart, "TruncateMod, by its old name.",
+        _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6)
+_binary("DivNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x / y), lambda x, y: x / y if y else 0, _some_zeros(_apart),
+        "The quotient, 0 where `y` is 0.", _no_nan_grad, flops=5)
+_binary("MulNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x * y), lambda x, y: x * y if y else 0, _some_zeros(_ANY),
+        "The product, 0 where `y` is 0 even if `x` is infinite or NaN.",
+        _by_each(lambda b, n, dy: b.MulNoNan(dy, conj(b, n.y)), lambda b, n, dy: b.MulNoNan(conj(b, n.x), dy)), flops=2)
+_binary("Pow", INEXACT | SIGNED, "power", _power, _powers, "`x` to the power of `y`.", _pow_grad, flops=20)
+_binary("Maximum", REAL, "maximum", max, _ANY, "The larger one; NaN if one is.", _larger("GreaterEqual"),
+        commutative=True)
+_binary("Minimum", REAL, "minimum", min, _ANY, "The smaller one; NaN if one is.", _larger("LessEqual"),
+        commutative=True)
+_binary("SquaredDifference", INEXACT | INDEX, composed(_square_of_difference), lambda x, y: abs(x - y) ** 2,
+        _ANY, "(x - y)², of complex numbers |x - y|².",
+        _by_each(lambda b, n, dy: b.Mul(b.Mul(dy, 2), b.Sub(n.x, n.y)),
+                 lambda b, n, dy: b.Mul(b.Mul(dy, -2), b.Sub(n.x, n.y))), flops=2, commutative=True)
+_binary("Atan2", FLOATING, "arctan2", math.atan2, _apart, "The angle of the point (x, y), in radians.", _atan2_grad,
+        flops=20, args="y: T, x: T")
+_binary("Xdivy", INEXACT, _zero_if(0, lambda xp, x, y: x / y), lambda x, y: x / y if x else 0, _some_zeros(_apart),
+        "x / y, 0 where `x` is 0.", _x_by("Xdivy", lambda b, x, y: b.Xdivy(b.Neg(x), b.Square(y))), flops=5)
+_binary("Xlogy", INEXACT, _zero_if(0, lambda xp, x, y: x * xp.log(y)),
+        (lambda x, y: x * math.log(y) if x else 0, lambda x, y: x * cmath.log(y) if x else 0), _POSITIVE,
+        "x log(y), 0 where `x` is 0.", _x_by("Xlogy", lambda b, x, y: b.Xdivy(x, y)), flops=10)
+_binary("Xlog1py", INEXACT, _zero_if(0, lambda xp, x, y: x * xp.log1p(y)),
+        (lambda x, y: x * math.log1p(y) if x else 0, lambda x, y: x * cmath.log(1 + y) if x else 0), _POSITIVE,
+        "x log(1 + y), 0 where `x` is 0.", _x_by("Xlog1py", lambda b, x, y: b.Xdivy(x, b.AddV2(y, 1))), flops=12)
+_binary("BitwiseAnd", INTEGER, "bitwise_and", lambda x, y: x & y, _ANY, "The bits set in both.", NOT_DIFFERENTIABLE,
+        commutative=True)
+_binary("BitwiseOr", INTEGER, "bitwise_or", lambda x, y: x | y, _ANY, "The bits set in one or both.",
+        NOT_DIFFERENTIABLE, commutative=True)
+_binary("BitwiseXor", INTEGER, "bitwise_xor", lambda x, y: x ^ y, _ANY, "The bits set in just one.",
+        NOT_DIFFERENTIABLE, commutative=True)
+_binary("LeftShift", INTEGER, _shift("left_shift"), lambda x, y: x << y, binary(-2, 2, 0, 5),
+        "`x` shifted by `y` bits to the left, `y` brought into [0, bits of T).", NOT_DIFFERENTIABLE)
+_binary("RightShift", INTEGER, _shift("right_shift"), lambda x, y: x >> y, binary(-99, 99, 0, 7),
+        "`x` shifted by `y` bits to the right, keeping the sign, `y` brought into [0, bits of T).", NOT_DIFFERENTIABLE)
+# fmt: on
+
+
+# *** Others of two arguments ***
+
+
+op(
+    "NextAfter",
+    "x1: T, x2: T",
+    "output: T",
+    {"T": type_attr({float32, float64}, float32)},
+    shape=broadcast,
+    kernel=ufunc("nextafter"),
+    grad=_by_each(_same, None),
+    facts=Facts(cost=flops_per_element(4)),
+    oracle=_next_after,
+    sample=_POSITIVE,
+    doc="The next number after `x1` in the direction of `x2`.",
+)
+
+
+def _complex_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["Tout"].numpy
+
+    def kernel(real: Any, imag: Any) -> Any:
+        out = np.empty(np.broadcast_shapes(real.shape, imag.shape), dtype)  # real + 1j * imag is wrong at infinities
+        out.real, out.imag = real, imag
+        return out
+
+    return kernel
+
+
+def _complex_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    out = complex64 if dtype is float32 else complex128
+    return [case(*c.inputs, Tout=out) for c in _ANY(rng, dtype)]
+
+
+op(
+    "Complex",
+    "real: T, imag: T",
+    "out: Tout",
+    {"T": type_attr({float32, float64}, float32), "Tout": type_attr(COMPLEX, complex64)},
+    shape=broadcast,
+    kernel=_complex_kernel,
+    grad=lambda b, n, dy: unbroadcast(b, n.real, n.imag, b.Real(dy, Tout=n.attrs["T"]), b.Imag(dy, Tout=n.attrs["T"])),
+    facts=Facts(cost=flops_per_element(2)),
+    oracle=lambda x, y, Tout: each(complex, out=Tout.numpy)(x, y),
+    sample=_complex_samples,
+    doc="Complex numbers from their parts.",
+)
+
+
+def _cross(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel(a: Any, b: Any) -> Any:
+        if a.shape != b.shape:
+            raise InvalidArgumentError(f"Both inputs must be of same shape: {show(a.shape)} vs. {show(b.shape)}")
+        if not a.ndim:
+            raise InvalidArgumentError("Input must be at least 1D, got []")
+        if a.shape[-1] != 3:
+            raise FailedPreconditionError(
+                f"Cross-products are only defined for 3-element vectors, got the shape {show(a.shape)}"
+            )
+        a0, a1, a2 = (a[..., i] for i in range(3))
+        b0, b1, b2 = (b[..., i] for i in range(3))
+        return xp.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], -1)
+
+    return kernel
+
+
+def _cross_shape(c: Inference) -> Sequence[Shape]:
+    shape = with_rank_at_least(merge(c.shapes[0], c.shapes[1]), 1)
+    if shape is not None:
+        merge_dim(shape[-1], 3)
+    return [shape]
+
+
+def _cross_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    low = 5 if dtype in UNSIGNED else -3
+    return [case(draw(rng, dtype, (*s, 3), low, 9), draw(rng, dtype, (*s, 3), -3, 3)) for s in ((), (2,), (2, 2), (0,))]
+
+
+def _cross_oracle(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    wide = np.cross(a.astype(np.int64 if a.dtype.kind in "iu" else np.float64), b.astype(np.float64))
+    return wide.astype(np.int64).astype(a.dtype) if a.dtype.kind in "iu" else wide.astype(a.dtype)
+
+
+op(
+    "Cross",
+    "a: T, b: T",
+    "product: T",
+    {"T": REAL},
+    shape=_cross_shape,
+    kernel=_cross,
+    grad=lambda b, n, dy: [b.Cross(n.b, dy), b.Cross(dy, n.a)],
+    facts=Facts(cost=flops_per_element(3)),
+    oracle=_cross_oracle,
+    sample=_cross_samples,
+    doc="The cross product of the vectors of three elements along the last dimension.",
+)
+
+
+def _broadcast_gradient_args(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["T"].numpy
+    none = np.empty(0, dtype)
+
+    def kernel(s0: Any, s1: Any) -> Any:
+        for i, s in enumerate((s0, s1)):
+            if s.ndim != 1:
+                raise InvalidArgumentError(f"In[{i}] must be a vector, got the shape {show(s.shape)}")
+        a, b = s0.tolist(), s1.tolist()
+        if a == b:
+            return none, none
+        rank = max(len(a), len(b))
+        a, b = [1] * (rank - len(a)) + a, [1] * (rank - len(b)) + b
+        if any(x != y and x != 1 and y != 1 for x, y in zip(a, b, strict=True)):
+            raise InvalidArgumentError(
+                f"Incompatible shapes: {show(tuple(s0.tolist()))} vs. {show(tuple(s1.tolist()))}"
+            )
+        r0, r1 = ([i for i, d in enumerate(s) if d == 1] for s in (a, b))
+        return np.array(r0, dtype), np.array(r1, dtype)
+
+    return kernel
+
+
+def _two_vectors(c: Inference) -> Sequence[Shape]:
+    for s in c.shapes:
+        with_rank(s, 1)
+    return [(None,), (None,)]
+
+
+def _stretched_oracle(s0: np.ndarray, s1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each shape the dimensions of the result in which it has size 1; none if the shapes are equal."""
+    out = np.broadcast_shapes(tuple(s0), tuple(s1))
+    if s0.tolist() == s1.tolist():
+        return s0[:0], s1[:0]
+    both = []
+    for s in (s0, s1):
+        padded = [1] * (len(out) - s.size) + s.tolist()
+        both.append(np.array([i for i in range(len(out)) if padded[i] == 1], s.dtype))
+    return both[0], both[1]
+
+
+def _shape_vectors(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    pairs = [*PAIRS, ((2, 1), (1, 1)), ((2, 3, 1), (3, 4)), ((), (2, 1, 0))]
+    return [case(np.array(s, dtype.numpy), np.array(t, dtype.numpy)) for s, t in pairs]
+
+
+op(
+    "BroadcastGradientArgs",
+    "s0: T, s1: T",
+    "r0: T, r1: T",
+    {"T": type_attr(INDEX, int32)},
+    shape=_two_vectors,
+    kernel=_broadcast_gradient_args,
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(dynamic_shape=True),
+    oracle=_stretched_oracle,
+    sample=_shape_vectors,
+    doc="The dimensions over which the gradients of two broadcast shapes are summed.",
+)

@@ -1,0 +1,240 @@
+"""Changes of the element type: Cast, Bitcast; and CheckNumerics, which refuses elements that are no numbers.
+
+Source: TensorFlow's ops of the same names. Casts follow C on x86-64, as TensorFlow's do: floats lose their fraction,
+what does not fit an integer wraps if it fits 32 bits, and NaN, infinities and all beyond become the lowest int32 or
+int64 (of narrower integers: the low bits of that). Complex numbers lose their imaginary part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, DType
+from headrace.errors import InvalidArgumentError, UnimplementedError
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
+from headrace.ir.rules import same_as
+from headrace.ir.samples import SHAPES, draw, unary
+from headrace.shapes import Shape, show, with_rank_at_least
+
+_CASTABLE = NUMERIC | {dtypes.bool_}
+
+# bits of the mantissa that are stored, for `Truncate`
+_MANTISSA = {dtypes.float64: 52, dtypes.float32: 23, dtypes.float16: 10, dtypes.bfloat16: 7}
+
+
+def _lowest_for_overflow() -> bool:
+    """Whether this machine's casts from float give the lowest integer for what does not fit, as x86's do."""
+    with np.errstate(all="ignore"):
+        strange = np.array([np.nan, np.inf, 1e20] * 8)
+        return all(
+            bool((strange.astype(f).astype(i) == np.iinfo(i).min).all())
+            for f in (np.float32, np.float64)
+            for i in (np.int32, np.int64)
+        )
+
+
+_X86 = _lowest_for_overflow()
+
+
+def _to_integer(xp: Any, dst: np.dtype) -> Callable[[Any], Any]:
+    """The cast from a float to an integer type."""
+    # narrow integers get the low bits of the cast to int32, unsigned wide ones those of the cast to int64
+    via = np.dtype(np.int32 if dst.itemsize < 4 else np.int64 if dst.kind == "u" else dst)
+    if _X86 and dst == via:
+        return lambda x: x.astype(dst)
+    if _X86 and dst != np.uint64:
+        return lambda x: x.astype(via).astype(dst)
+    limit = float(2 ** (8 * via.itemsize - 1))
+
+    def cast(x: Any) -> Any:
+        wide = x.astype(np.float64)
+        low = xp.where(xp.abs(wide) < limit, wide, -limit).astype(via)
+        if dst != np.uint64:
+            return low.astype(dst)
+        fits = (wide >= limit) & (wide < 2 * limit)  # not int64, but uint64
+        return xp.where(fits, xp.where(fits, wide, 0.0).astype(dst), low.astype(dst))
+
+    return cast
+
+
+def _truncating(xp: Any, src: DType, dst: DType) -> Callable[[Any], Any]:
+    """The cast to a float with a shorter mantissa that cuts instead of rounding."""
+    integer = np.dtype(f"u{src.size}")
+    mask = integer.type(2 ** (8 * src.size) - 2 ** (_MANTISSA[src] - _MANTISSA[dst]))
+
+    def cast(x: Any) -> Any:
+        cut = (np.asarray(x).view(integer) & mask).view(src.numpy)
+        return xp.where(xp.isnan(x), x, cut).astype(dst.numpy)
+
+    return cast
+
+
+def _cast_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    src, dst = attrs["SrcT"], attrs["DstT"]
+    if src == dst:
+        return lambda x: x
+    if src not in _CASTABLE or dst not in _CASTABLE:
+
+        def refuse(x: Any) -> Any:
+            raise UnimplementedError(f"Cast {src.name} to {dst.name} is not supported")
+
+        return refuse
+    if src in COMPLEX and dst not in COMPLEX:
+        real = _to_integer(xp, dst.numpy) if dst in INTEGER else lambda x: x.astype(dst.numpy)
+        return lambda x: real(x.real)
+    if src in FLOATING and dst in INTEGER:
+        return _to_integer(xp, dst.numpy)
+    if attrs["Truncate"] and src in (dtypes.float32, dtypes.float64) and _MANTISSA.get(dst, 99) < _MANTISSA[src]:
+        return _truncating(xp, src, dst)
+    to = dst.numpy
+    return lambda x: x.astype(to)
+
+
+def _cast_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    src, dst = n.attrs["SrcT"], n.attrs["DstT"]
+    return [b.Cast(dy, DstT=src) if src in INEXACT and dst in INEXACT else None]
+
+
+def _cast_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    if dtype not in _CASTABLE:
+        return []
+    every = [case(draw(rng, dtype, (2, 3), 0, 9), DstT=d) for d in sorted(_CASTABLE, key=str)]
+    return every + [case(draw(rng, dtype, s, 0, 3), DstT=dtypes.float32) for s in SHAPES]
+
+
+def _cast_oracle(x: np.ndarray, DstT: DType) -> np.ndarray:
+    out = np.empty(x.size, DstT.numpy)
+    for i, v in enumerate(x.ravel()):
+        z = complex(v)
+        if DstT is dtypes.bool_:
+            out[i] = z.real != 0
+        elif DstT in INTEGER:
+            out[i] = math.trunc(z.real)
+        else:
+            out[i] = z if DstT in COMPLEX else z.real
+    return out.reshape(x.shape)
+
+
+op(
+    "Cast",
+    "x: SrcT",
+    "y: DstT",
+    {"SrcT": type_attr(), "DstT": type_attr(), "Truncate": False},
+    shape=same_as(0),
+    kernel=_cast_kernel,
+    grad=_cast_grad,
+    facts=Facts(cost=flops_per_element(1)),
+    shape_value=lambda c: c.shape_value(0) if c.dtypes[0].is_integer else None,
+    oracle=_cast_oracle,
+    sample=_cast_samples,
+    doc="The elements converted to another type.",
+)
+
+
+# *** Bitcast ***
+
+
+def _bitcast_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    src, dst = attrs["T"], attrs["type"]
+    to = dst.numpy
+    if src.size == dst.size:
+        return lambda x: x.view(to)
+    if src.size > dst.size:
+        return lambda x: np.asarray(x, order="C")[..., None].view(to)
+    n = dst.size // src.size
+
+    def join(x: Any) -> Any:
+        if not x.ndim or x.shape[-1] != n:
+            raise InvalidArgumentError(
+                f"Cannot bitcast from {src.name} to {dst.name}: the last dimension of the input must be {n}, "
+                f"the input's shape is {show(x.shape)}"
+            )
+        return np.asarray(x, order="C").view(to)[..., 0]
+
+    return join
+
+
+def _bitcast_shape(c: Inference) -> Sequence[Shape]:
+    src, dst, shape = c.attrs["T"].size, c.attrs["type"].size, c.shapes[0]
+    if src < dst:
+        shape = with_rank_at_least(shape, 1)
+        if shape is not None and shape[-1] not in (None, dst // src):
+            raise ValueError(f"Cannot bitcast due to shape: {shape[-1]} is not {dst // src}, in {show(shape)}")
+        return [None if shape is None else shape[:-1]]
+    if shape is None or src == dst:
+        return [shape]
+    return [(*shape, src // dst)]
+
+
+def _bitcast_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    out = []
+    for to in sorted(NUMERIC, key=str):
+        tail = (to.size // dtype.size,) if to.size > dtype.size else ()
+        out += [case(draw(rng, dtype, (*s, *tail)), type=to) for s in ((), (2, 3), (0,))]
+    return out
+
+
+def _bitcast_oracle(x: np.ndarray, type: DType) -> np.ndarray:
+    shape = x.shape if type.size <= x.itemsize else x.shape[:-1]
+    if type.size < x.itemsize:
+        shape = (*shape, x.itemsize // type.size)
+    return np.frombuffer(x.tobytes(), type.numpy).reshape(shape)
+
+
+op(
+    "Bitcast",
+    "input: T",
+    "output: type",
+    {"T": type_attr(NUMERIC), "type": type_attr(NUMERIC)},
+    shape=_bitcast_shape,
+    kernel=_bitcast_kernel,
+    grad=NOT_DIFFERENTIABLE,
+    oracle=_bitcast_oracle,
+    sample=_bitcast_samples,
+    doc="The same bytes read as another type; a dimension comes or goes where its size differs.",
+)
+
+
+# *** CheckNumerics ***
+
+
+def _check_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    message = attrs["message"]
+
+    def kernel(x: Any) -> Any:
+        if not xp.isfinite(x).all():
+            found = [name for name, bad in (("Inf", xp.isinf(x)), ("NaN", xp.isnan(x))) if bad.any()]
+            raise InvalidArgumentError(f"{message} : Tensor had {' and '.join(found)} values")
+        return x
+
+    return kernel
+
+
+def _check_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    message = f"Not a number (NaN) or infinity (Inf) values detected in gradient. {n.attrs['message']}"
+    return [b.CheckNumerics(dy, message=message)]
+
+
+def _checked_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [case(*c.inputs, message="m") for c in unary()(rng, dtype)]
+
+
+op(
+    "CheckNumerics",
+    "tensor: T",
+    "output: T",
+    {"T": FLOATING, "message": string_attr()},
+    shape=same_as(0),
+    kernel=_check_kernel,
+    grad=_check_grad,
+    facts=Facts(cost=flops_per_element(1)),
+    oracle=lambda x, message: x,
+    sample=_checked_samples,
+    doc="The input, which must have neither NaN nor infinity among its elements.",
+)

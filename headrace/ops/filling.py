@@ -1,0 +1,262 @@
+"""Ops that make arrays of a given shape: Fill, ZerosLike, OnesLike, Empty, Range, LinSpace.
+
+Source: TensorFlow's ops of the same names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, DType
+from headrace.errors import InvalidArgumentError
+from headrace.ir.arrays import boxed, check_size, dims, entries, shape_from, values_only, vector_of_unknowns, zeros
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
+from headrace.ir.rules import same_as
+from headrace.ir.samples import draw
+from headrace.shapes import Shape
+
+_FILL_EAGERLY = 4096  # elements up to which a constant array is written out; a larger one is a view of one element
+_INDEX = type_attr(INDEX, dtypes.int32)
+
+
+def _full(xp: Any, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
+    """An array of one value throughout; large ones are views of a single element, and take no memory."""
+    check_size(shape, dtype)
+    if dtype in dtypes.OBJECT or math.prod(shape) > _FILL_EAGERLY:
+        return xp.broadcast_to(value, shape)
+    return xp.full(shape, value, dtype.numpy)
+
+
+def _fill_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["T"]
+
+    def kernel(shape: Any, value: Any) -> Any:
+        if value.ndim:
+            raise InvalidArgumentError(f"value must be a scalar, got shape {shapes.show(value.shape)}")
+        return _full(xp, dims(shape), value, dtype)
+
+    return kernel
+
+
+def _fill_shape(c: Inference) -> Sequence[Shape]:
+    shapes.with_rank(c.shapes[1], 0)
+    return [shape_from(c, 0)]
+
+
+def _fill_value(c: Inference) -> Shape:
+    shape, value = c.op.outputs[0].shape, c.shape_value(1)
+    unknown = vector_of_unknowns(c, shape)
+    return unknown if unknown is None or value is None else value * len(unknown)
+
+
+def _all_axes(b: Any, x: Any) -> Any:
+    if x.shape is not None:
+        return b.const(np.arange(len(x.shape), dtype=np.int32))
+    return b.Range(0, b.Rank(x), 1)
+
+
+@values_only
+def _likes(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [case(draw(rng, dtype, s)) for s in ((), (3,), (2, 1, 3), (0, 2))]
+
+
+@values_only
+def _fills(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [case(np.array(s, np.int32), draw(rng, dtype, ())) for s in ((2, 3), (), (0, 2), (5000,))]
+
+
+op(
+    "Fill",
+    "dims: index_type, value: T",
+    "output: T",
+    {"T": type_attr(), "index_type": _INDEX},
+    shape=_fill_shape,
+    kernel=boxed(_fill_kernel),
+    grad=lambda b, n, dy: [None, b.Sum(dy, _all_axes(b, dy), keep_dims=False)],
+    facts=Facts(dynamic_shape=True),
+    shape_value=_fill_value,
+    oracle=lambda s, v: np.array([v[()]] * int(np.prod(s)), v.dtype).reshape(s),
+    sample=_fills,
+    doc="An array of shape `dims` whose elements are all `value`.",
+)
+
+
+def _constant_like(number: int) -> Any:
+    """A kernel factory for ZerosLike (0) and OnesLike (1)."""
+
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        dtype = attrs["T"]
+        if dtype is dtypes.variant:
+            return lambda x: np.frompyfunc(lambda v: v.zeros_like(), 1, 1)(x)
+        if dtype in dtypes.OBJECT:
+            return lambda x: zeros(xp, x.shape, dtype)
+        scalar = dtype.numpy.type(number)
+        make = xp.ones if number else xp.zeros
+        return lambda x: make(x.shape, dtype.numpy) if x.ndim else scalar
+
+    return factory
+
+
+op(
+    "ZerosLike",
+    "x: T",
+    "y: T",
+    {"T": type_attr()},
+    shape=same_as(0),
+    kernel=boxed(_constant_like(0)),
+    grad=NOT_DIFFERENTIABLE,  # not shape_only: of a list it makes a list as long
+    oracle=lambda x: np.full(x.shape, b"" if x.dtype == object else 0, x.dtype),
+    sample=_likes,
+    doc="Zeros of the shape and type of the input (empty strings; a list of zeros).",
+)
+op(
+    "OnesLike",
+    "x: T",
+    "y: T",
+    {"T": NUMERIC | {dtypes.bool_}},
+    shape=same_as(0),
+    kernel=_constant_like(1),
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(shape_only=True),
+    oracle=lambda x: np.full(x.shape, 1, x.dtype),
+    sample=_likes,
+    doc="Ones of the shape and type of the input.",
+)
+op(
+    "Empty",
+    "shape: int32",
+    "output: dtype",
+    {"dtype": type_attr(), "init": False},
+    shape=lambda c: [shape_from(c, 0)],
+    kernel=boxed(lambda xp, attrs: lambda shape: zeros(xp, dims(shape), attrs["dtype"])),
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(dynamic_shape=True),
+    oracle=lambda s, dtype, **_: np.full(s, b"" if dtype is dtypes.string else 0, dtype.numpy),
+    sample=values_only(
+        lambda rng, dtype: [case(np.array(s, np.int32), dtype=dtype) for s in ((2, 3), (), (0,))],
+    ),
+    doc="An array of the given shape; its elements are zeros, whether or not `init` asks for that.",
+)
+
+
+def _range_size(start: Any, limit: Any, delta: Any) -> int:
+    """How many elements a Range has, from Python ints or, as the count is made in their dtype, numpy floats."""
+    if delta == 0:
+        raise ValueError(f"Requires delta != 0: {delta}")
+    if delta > 0 and start > limit:
+        raise ValueError(f"Requires start <= limit when delta > 0: {start}/{limit}")
+    if delta < 0 and start < limit:
+        raise ValueError(f"Requires start >= limit when delta < 0: {start}/{limit}")
+    if isinstance(delta, int):
+        return -((start - limit) // delta)
+    with np.errstate(all="ignore"):
+        n = float(np.ceil(np.abs((limit - start) / delta)))
+    if not n < 2.0**63:
+        raise ValueError(f"Requires ((limit - start) / delta) < 2**63: ({limit} - {start}) / {delta}")
+    return int(n)
+
+
+def _range_shape(c: Inference) -> Sequence[Shape]:
+    for s in c.shapes:
+        shapes.with_rank(s, 0)
+    if c.dtypes[0].base in INTEGER:
+        values: list[Any] = [(entries(c, i) or [None])[0] for i in range(3)]
+    else:
+        values = [None if v is None else v[()] for v in map(c.value, range(3))]
+    return [(None,)] if None in values else [(_range_size(*values),)]
+
+
+def _range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["Tidx"]
+    is_integer = dtype in INTEGER
+
+    def kernel(start: Any, limit: Any, delta: Any) -> Any:
+        if start.ndim or limit.ndim or delta.ndim:
+            got = ", ".join(shapes.show(x.shape) for x in (start, limit, delta))
+            raise InvalidArgumentError(f"start, limit and delta must be scalars, got shapes {got}")
+        if is_integer:
+            a, z, step = int(start), int(limit), int(delta)
+            check_size((_range_size(a, z, step),), dtype)
+            return xp.arange(a, z, step, dtype=dtype.numpy)
+        n = _range_size(start[()], limit[()], delta[()])
+        check_size((n,), dtype)
+        return xp.arange(n).astype(dtype.numpy) * delta + start
+
+    return kernel
+
+
+def _range_sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    ranges = [(0, 5, 1), (2, 9, 3), (1, 1, 2), (3, 4, 7)]
+    if dtype not in dtypes.UNSIGNED:
+        ranges += [(5, -2, -2), (-3, 0, 1)]
+    if dtype in FLOATING:
+        ranges += [(0.5, 2.75, 0.25), (1, -1, -0.5)]
+    return [case(*(np.array(v, dtype.numpy) for v in r)) for r in ranges]
+
+
+op(
+    "Range",
+    "start: Tidx, limit: Tidx, delta: Tidx",
+    "output: Tidx",
+    {"Tidx": type_attr(FLOATING | INTEGER - {dtypes.uint8}, dtypes.int32)},
+    shape=_range_shape,
+    kernel=_range_kernel,
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
+    oracle=lambda a, z, d: np.arange(float(a), float(z), float(d)).astype(a.dtype),
+    sample=_range_sample,
+    doc="The numbers from `start` in steps of `delta`, up to `limit` but without it.",
+)
+
+
+def _lin_space_shape(c: Inference) -> Sequence[Shape]:
+    for s in c.shapes:
+        shapes.with_rank(s, 0)
+    n = c.scalar(2)
+    if n is not None and n <= 0:
+        raise ValueError(f"Requires num > 0: {n}")
+    return [(n,)]
+
+
+def _lin_space_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["T"]
+
+    def kernel(start: Any, stop: Any, num: Any) -> Any:
+        if start.ndim or stop.ndim or num.ndim:
+            got = ", ".join(shapes.show(x.shape) for x in (start, stop, num))
+            raise InvalidArgumentError(f"start, stop and num must be scalars, got shapes {got}")
+        n = int(num)
+        if n <= 0:
+            raise InvalidArgumentError(f"Requires num > 0: {n}")
+        check_size((n,), dtype)
+        if n == 1:
+            return xp.reshape(start, (1,))
+        step = (stop - start) / dtype.numpy.type(n - 1)
+        body = xp.arange(n - 1).astype(dtype.numpy) * step + start
+        return xp.concatenate([body, xp.reshape(stop, (1,))])  # the last one is exactly `stop`
+
+    return kernel
+
+
+op(
+    "LinSpace",
+    "start: T, stop: T, num: Tidx",
+    "output: T",
+    {"T": FLOATING, "Tidx": _INDEX},
+    shape=_lin_space_shape,
+    kernel=_lin_space_kernel,
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
+    oracle=lambda a, z, n: np.linspace(float(a), float(z), int(n)).astype(a.dtype),
+    sample=lambda rng, dtype: [
+        case(np.array(a, dtype.numpy), np.array(z, dtype.numpy), np.int32(n))
+        for a, z, n in ((0, 4, 5), (1, 2, 3), (3, -1, 1), (2, -2, 2))
+    ],
+    doc="`num` numbers at even distances from `start` to `stop`, both included.",
+)

@@ -1,0 +1,584 @@
+"""Ops that rearrange elements or repeat them at the edges: Transpose, Tile, Pad, MirrorPad, ReverseV2, Roll.
+
+Source: TensorFlow's ops of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.dtypes import INDEX, NUMERIC, DType
+from headrace.errors import InvalidArgumentError
+from headrace.ir.arrays import axis_in, boxed, check_size, dims, entries, values_only, zeros
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
+from headrace.ir.samples import draw
+from headrace.shapes import Dim, Shape
+
+_INDEX = type_attr(INDEX, dtypes.int32)
+
+# *** Transpose ***
+
+
+def _check_perm(perm: Sequence[int | None], rank: int) -> None:
+    seen = set()
+    for p in perm:
+        if p is None:
+            continue
+        if not 0 <= p < rank:
+            raise ValueError(f"{p} is out of range [0 .. {rank})")
+        if p in seen:
+            raise ValueError(f"perm {list(perm)} is no permutation: {p} is there twice")
+        seen.add(p)
+
+
+def _transpose_shape(c: Inference) -> Sequence[Shape]:
+    (n,) = shapes.with_rank(c.shapes[1], 1)
+    x = c.shapes[0] if n is None else shapes.with_rank(c.shapes[0], n)
+    if x is None:
+        return [None]
+    perm = entries(c, 1) or [None] * len(x)
+    if len(perm) != len(x):
+        raise ValueError(f"perm must have an entry for each dimension of {shapes.show(x)}, got {len(perm)}")
+    _check_perm(perm, len(x))
+    return [tuple(None if p is None else x[p] for p in perm)]
+
+
+def _transpose_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel(x: Any, perm: Any) -> Any:
+        if perm.shape != (x.ndim,):
+            raise InvalidArgumentError(
+                f"transpose expects a vector of size {x.ndim}. But input(1) is of shape {shapes.show(perm.shape)}"
+            )
+        order = perm.tolist()
+        try:
+            if not order or min(order) >= 0:  # numpy would count negative ones from the end
+                return x.transpose(order)
+        except ValueError:
+            pass
+        _check_perm(order, x.ndim)
+
+    return kernel
+
+
+def _conjugate_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    transpose = _transpose_kernel(xp, attrs)
+    return (lambda x, perm: xp.conj(transpose(x, perm))) if attrs["T"] in dtypes.COMPLEX else transpose
+
+
+@values_only
+def _transposes(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    cases: tuple[tuple[tuple[int, ...], list[int]], ...] = (
+        ((2, 3), [1, 0]),
+        ((2, 3, 4), [2, 0, 1]),
+        ((2, 0), [1, 0]),
+        ((), []),
+    )
+    return [case(draw(rng, dtype, s), np.array(p, np.int32)) for s, p in cases]
+
+
+def _transpose_model(x: np.ndarray, perm: np.ndarray) -> np.ndarray:
+    out = np.empty([x.shape[p] for p in perm], x.dtype)
+    for at in np.ndindex(x.shape):
+        out[tuple(at[p] for p in perm)] = x[at]
+    return out
+
+
+op(
+    "Transpose",
+    "x: T, perm: Tperm",
+    "y: T",
+    {"T": type_attr(), "Tperm": _INDEX},
+    shape=_transpose_shape,
+    kernel=boxed(_transpose_kernel),
+    grad=lambda b, n, dy: [b.Transpose(dy, b.InvertPermutation(n.perm)), None],
+    facts=Facts(dynamic_shape=True),
+    oracle=_transpose_model,
+    sample=_transposes,
+    doc="The input with dimension `perm[i]` as dimension i.",
+)
+op(
+    "ConjugateTranspose",
+    "x: T, perm: Tperm",
+    "y: T",
+    {"T": type_attr(), "Tperm": _INDEX},
+    shape=_transpose_shape,
+    kernel=boxed(_conjugate_kernel),
+    grad=lambda b, n, dy: [b.ConjugateTranspose(dy, b.InvertPermutation(n.perm)), None],
+    facts=Facts(dynamic_shape=True),
+    oracle=lambda x, perm: _transpose_model(np.conj(x) if x.dtype.kind == "c" else x, perm),
+    sample=_transposes,
+    doc="The complex conjugate of the input with dimension `perm[i]` as dimension i.",
+)
+
+
+def _invert_permutation(x: Any) -> Any:
+    if x.ndim != 1:
+        raise InvalidArgumentError(f"invert_permutation expects a 1D vector, got shape {shapes.show(x.shape)}")
+    out = np.full(len(x), -1, x.dtype)
+    for i, p in enumerate(x.tolist()):
+        if not 0 <= p < len(x):
+            raise InvalidArgumentError(f"{p} is not between 0 and {len(x)}")
+        if out[p] != -1:
+            raise InvalidArgumentError(f"{p} is duplicated in the input.")
+        out[p] = i
+    return out
+
+
+op(
+    "InvertPermutation",
+    "x: T",
+    "y: T",
+    {"T": _INDEX},
+    shape=lambda c: [shapes.with_rank(c.shapes[0], 1)],
+    kernel=lambda xp, attrs: _invert_permutation,
+    grad=NOT_DIFFERENTIABLE,
+    oracle=lambda x: np.argsort(x).astype(x.dtype),
+    sample=lambda rng, dtype: [case(np.array(p, dtype.numpy)) for p in ([3, 4, 0, 2, 1], [0], [])],
+    doc="The permutation that undoes the one given.",
+)
+
+# *** Tile, Pad ***
+
+
+def _tile_shape(c: Inference) -> Sequence[Shape]:
+    (n,) = shapes.with_rank(c.shapes[1], 1)
+    x = c.shapes[0] if n is None else shapes.with_rank(c.shapes[0], n)
+    if x is None:
+        return [None]
+    times = entries(c, 1) or [None] * len(x)
+    if len(times) != len(x):
+        raise ValueError(f"multiples must have an entry for each dimension of {shapes.show(x)}, got {len(times)}")
+    if any(m is not None and m < 0 for m in times):
+        raise ValueError(f"multiples must be >= 0, got {times}")
+    return [tuple(0 if 0 in (d, m) else None if d is None or m is None else d * m for d, m in zip(x, times))]
+
+
+def _tile_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["T"]
+
+    def kernel(x: Any, multiples: Any) -> Any:
+        times = dims(multiples)
+        if len(times) != x.ndim:
+            raise InvalidArgumentError(
+                f"Expected multiples argument to be a vector of length {x.ndim} but got length {len(times)}"
+            )
+        for i, m in enumerate(times):
+            if m < 0:
+                raise InvalidArgumentError(f"Expected multiples[{i}] >= 0, but got {m}")
+        check_size([d * m for d, m in zip(x.shape, times)], dtype)
+        return x if all(m == 1 for m in times) else xp.tile(x, times)
+
+    return kernel
+
+
+def _tile_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    """Each dimension splits in two, (times, size), and the first of each pair is summed."""
+    index = n.attrs["Tmultiples"]
+    pairs = b.Reshape(b.Pack([n.multiples, b.Shape(n.input, out_type=index)], axis=1), [-1])
+    if n.input.shape is None:
+        axes = b.Range(0, b.Size(pairs), 2)
+    else:
+        axes = b.const(np.arange(0, 2 * len(n.input.shape), 2, dtype=np.int32))
+    return [b.Reshape(b.Sum(b.Reshape(dy, pairs), axes, keep_dims=False), b.Shape(n.input)), None]
+
+
+@values_only
+def _tiles(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    cases: tuple[tuple[tuple[int, ...], list[int]], ...] = (
+        ((2,), [3]),
+        ((2, 3), [1, 2]),
+        ((2, 1), [2, 0]),
+        ((2, 2), [1, 1]),
+        ((), []),
+    )
+    return [case(draw(rng, dtype, s), np.array(m, np.int32)) for s, m in cases]
+
+
+def _tile_model(x: np.ndarray, multiples: np.ndarray) -> np.ndarray:
+    for axis, m in enumerate(multiples):
+        x = np.concatenate([x] * m, axis) if m else x.take([], axis)
+    return x
+
+
+op(
+    "Tile",
+    "input: T, multiples: Tmultiples",
+    "output: T",
+    {"T": type_attr(), "Tmultiples": _INDEX},
+    shape=_tile_shape,
+    kernel=boxed(_tile_kernel),
+    grad=_tile_grad,
+    facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
+    oracle=_tile_model,
+    sample=_tiles,
+    doc="The input repeated `multiples[i]` times along dimension i.",
+)
+
+
+def _pad_shape(c: Inference) -> Sequence[Shape]:
+    n, two = shapes.with_rank(c.shapes[1], 2)
+    shapes.merge_dim(two, 2)
+    for s in c.shapes[2:]:
+        shapes.with_rank(s, 0)
+    x = c.shapes[0] if n is None else shapes.with_rank(c.shapes[0], n)
+    if x is None:
+        return [None]
+    if n is not None and len(x) != n:
+        raise ValueError(f"paddings must have a row for each dimension of {shapes.show(x)}, got {n}")
+    paddings = c.value(1)
+    if paddings is None:
+        return [(None,) * len(x)]
+    if paddings.size and paddings.min() < 0:
+        raise ValueError(f"Paddings must be non-negative: {paddings.tolist()}")
+    return [tuple(None if d is None else d + before + after for d, (before, after) in zip(x, paddings.tolist()))]
+
+
+def _padding(x: Any, paddings: Any) -> list[list[int]]:
+    if paddings.shape != (x.ndim, 2):
+        raise InvalidArgumentError(
+            f"paddings must be a matrix with 2 columns and a row for each of the {x.ndim} dimensions of the input, "
+            f"got shape {shapes.show(paddings.shape)}"
+        )
+    rows: list[list[int]] = paddings.tolist()
+    for before, after in rows:
+        if before < 0 or after < 0:
+            raise InvalidArgumentError(f"Paddings must be non-negative: {before} {after}")
+    return rows
+
+
+def _pad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["T"]
+
+    def kernel(x: Any, paddings: Any, value: Any = None) -> Any:
+        rows = _padding(x, paddings)
+        if value is not None and value.ndim:
+            raise InvalidArgumentError(f"constant_values must be a scalar, got shape {shapes.show(value.shape)}")
+        if not rows:
+            return x
+        shape = tuple(d + before + after for d, (before, after) in zip(x.shape, rows))
+        out = zeros(np, shape, dtype)
+        if value is not None:
+            out[...] = value
+        out[tuple(slice(before, before + d) for d, (before, _) in zip(x.shape, rows))] = x
+        return out
+
+    return kernel
+
+
+def _unpadded(b: Any, n: Any, dy: Any) -> Any:
+    return b.Slice(dy, b.GatherV2(n.paddings, 0, 1), b.Shape(n.input, out_type=n.attrs["Tpaddings"]))
+
+
+def _pad_v2_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    """What falls on the padding is the gradient of the padded value."""
+    dx = _unpadded(b, n, dy)
+    return [dx, None, b.Sub(_total(b, dy), _total(b, dx))]
+
+
+def _total(b: Any, x: Any) -> Any:
+    axes = b.Range(0, b.Rank(x), 1) if x.shape is None else b.const(np.arange(len(x.shape), dtype=np.int32))
+    return b.Sum(x, axes, keep_dims=False)
+
+
+_PADS: tuple[tuple[tuple[int, ...], list[list[int]]], ...] = (
+    ((3,), [[1, 2]]),
+    ((2, 3), [[0, 1], [1, 0]]),
+    ((2, 2), [[0, 0], [0, 0]]),
+    ((0, 2), [[1, 0], [0, 0]]),
+)
+
+
+@values_only
+def _pads(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    scalar = case(draw(rng, dtype, ()), np.zeros((0, 2), np.int64))
+    return [scalar, *(case(draw(rng, dtype, s), np.array(p, np.int32)) for s, p in _PADS)]
+
+
+def _pad_model(x: np.ndarray, paddings: np.ndarray, value: Any = None) -> np.ndarray:
+    if value is None:
+        value = b"" if x.dtype == object else 0
+    for axis, (before, after) in enumerate(paddings):
+        edges = [np.full((*x.shape[:axis], n, *x.shape[axis + 1 :]), value, x.dtype) for n in (before, after)]
+        x = np.concatenate([edges[0], x, edges[1]], axis)
+    return x
+
+
+op(
+    "Pad",
+    "input: T, paddings: Tpaddings",
+    "output: T",
+    {"T": type_attr(), "Tpaddings": _INDEX},
+    shape=_pad_shape,
+    kernel=_pad_kernel,
+    grad=lambda b, n, dy: [_unpadded(b, n, dy), None],
+    facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
+    oracle=_pad_model,
+    sample=_pads,
+    doc="The input with `paddings[i]` zeros before and after it along dimension i.",
+)
+op(
+    "PadV2",
+    "input: T, paddings: Tpaddings, constant_values: T",
+    "output: T",
+    {"T": type_attr(), "Tpaddings": _INDEX},
+    shape=_pad_shape,
+    kernel=_pad_kernel,
+    grad=_pad_v2_grad,
+    facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
+    oracle=_pad_model,
+    sample=values_only(lambda rng, dtype: [case(*k.inputs, draw(rng, dtype, ())) for k in _pads(rng, dtype)]),
+    doc="The input with `paddings[i]` times a value before and after it along dimension i.",
+)
+
+# *** MirrorPad ***
+
+_MODE = {"T": type_attr(), "Tpaddings": _INDEX, "mode": string_attr(allowed={"REFLECT", "SYMMETRIC"})}
+
+
+def _check_mirror(n: int, before: int, after: int, edge: int) -> None:
+    """Nothing can be mirrored that is not there; `edge` is 1 if the edge itself is not repeated."""
+    if max(before, after) > n - edge and (before or after):
+        least = "less than" if edge else "no greater than"
+        raise InvalidArgumentError(f"paddings must be {least} the dimension size: {before}, {after} for {n}")
+
+
+def _mirror_shape(c: Inference) -> Sequence[Shape]:
+    edge, paddings = int(c.attrs["mode"] == "REFLECT"), c.value(1)
+    shape = _pad_shape(c)
+    if paddings is not None and c.shapes[0] is not None:
+        for d, (before, after) in zip(c.shapes[0], paddings.tolist()):
+            if d is not None and max(before, after) > d - edge and (before or after):
+                raise ValueError(f"paddings must not reach beyond the dimension: {before}, {after} for {d}")
+    return shape
+
+
+def _mirror_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    edge, dtype = int(attrs["mode"] == "REFLECT"), attrs["T"]
+
+    def kernel(x: Any, paddings: Any) -> Any:
+        rows = _padding(x, paddings)
+        for d, (before, after) in zip(x.shape, rows):
+            _check_mirror(d, before, after, edge)
+        check_size([d + before + after for d, (before, after) in zip(x.shape, rows)], dtype)
+        for axis, (before, after) in enumerate(rows):
+            if before or after:
+                n = x.shape[axis]
+                places = np.arange(-before, n + after)
+                places = np.where(places < 0, edge - 1 - places, places)
+                x = xp.take(x, np.where(places >= n, 2 * n - edge - 1 - places, places), axis)
+        return x
+
+    return kernel
+
+
+def _mirror_grad_shape(c: Inference) -> Sequence[Shape]:
+    n, two = shapes.with_rank(c.shapes[1], 2)
+    shapes.merge_dim(two, 2)
+    x = c.shapes[0] if n is None else shapes.with_rank(c.shapes[0], n)
+    paddings = c.value(1)
+    if x is None or paddings is None:
+        return [None if x is None else (None,) * len(x)]
+    out: list[Dim] = []
+    for d, (before, after) in zip(x, paddings.tolist()):
+        out.append(None if d is None else d - before - after)
+    if any(d is not None and d < 0 for d in out):
+        raise ValueError(f"paddings {paddings.tolist()} are larger than the input {shapes.show(x)}")
+    return [tuple(out)]
+
+
+def _mirror_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    edge = int(attrs["mode"] == "REFLECT")
+
+    def kernel(x: Any, paddings: Any) -> Any:
+        rows = _padding(x, paddings)
+        for axis, (before, after) in enumerate(rows):
+            if before or after:
+                n = x.shape[axis] - before - after
+                _check_mirror(max(n, 0), before, after, edge)
+                x = np.moveaxis(x, axis, 0)
+                core = np.array(x[before : before + n])
+                core[edge : edge + before] += x[:before][::-1]
+                core[n - edge - after : n - edge] += x[before + n :][::-1]
+                x = np.moveaxis(core, 0, axis)
+        return x
+
+    return kernel
+
+
+_MIRRORED: tuple[tuple[tuple[int, ...], list[list[int]], str], ...] = (
+    ((3,), [[2, 1]], "REFLECT"),
+    ((3,), [[2, 3]], "SYMMETRIC"),
+    ((2, 3), [[1, 1], [0, 2]], "REFLECT"),
+    ((2, 3), [[0, 2], [1, 0]], "SYMMETRIC"),
+)
+
+
+def _mirror_model(x: np.ndarray, paddings: np.ndarray, mode: str) -> np.ndarray:
+    places = np.pad(np.arange(x.size).reshape(x.shape), paddings, mode=mode.lower())  # type: ignore[call-overload]
+    return np.array(x.reshape(-1)[places])
+
+
+def _mirror_grad_model(x: np.ndarray, paddings: np.ndarray, mode: str) -> np.ndarray:
+    shape = [n - before - after for n, (before, after) in zip(x.shape, paddings)]
+    places = _mirror_model(np.arange(int(np.prod(shape))).reshape(shape), paddings, mode)
+    out = np.zeros(int(np.prod(shape)), x.dtype)
+    for place, v in zip(places.ravel(), x.ravel()):
+        out[place] += v
+    return out.reshape(shape)
+
+
+@values_only
+def _mirrors(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [case(draw(rng, dtype, s), np.array(p, np.int32), mode=mode) for s, p, mode in _MIRRORED]
+
+
+def _mirror_grads(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    if dtype not in NUMERIC:
+        return []
+    out = []
+    for s, p, mode in _MIRRORED:
+        shape = [n + before + after for n, (before, after) in zip(s, p)]
+        out.append(case(draw(rng, dtype, shape), np.array(p, np.int32), mode=mode))
+    return out
+
+
+op(
+    "MirrorPad",
+    "input: T, paddings: Tpaddings",
+    "output: T",
+    _MODE,
+    shape=_mirror_shape,
+    kernel=_mirror_kernel,
+    grad=lambda b, n, dy: [b.MirrorPadGrad(dy, n.paddings, mode=n.attrs["mode"]), None],
+    facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
+    oracle=_mirror_model,
+    sample=_mirrors,
+    doc="The input extended on both sides by its mirror image, with the edge repeated (SYMMETRIC) or not (REFLECT).",
+)
+op(
+    "MirrorPadGrad",
+    "input: T, paddings: Tpaddings",
+    "output: T",
+    _MODE,
+    shape=_mirror_grad_shape,
+    kernel=_mirror_grad_kernel,
+    grad=lambda b, n, dy: [b.MirrorPad(dy, n.paddings, mode=n.attrs["mode"]), None],
+    facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
+    oracle=_mirror_grad_model,
+    sample=_mirror_grads,
+    doc="The input with what lies on its mirrored edges added to where it came from.",
+)
+
+# *** ReverseV2, Roll ***
+
+
+def _flipped_axes(axes: Sequence[int], rank: int) -> list[int]:
+    seen: list[int] = []
+    for i, a in enumerate(axes):
+        if not -rank <= a < rank:
+            raise ValueError(f"'axis'[{i}] = {a} is out of valid range [0, {rank - 1}]")
+        if a % rank in seen:
+            raise ValueError(f"axis {a % rank} specified more than once.")
+        seen.append(a % rank)
+    return seen
+
+
+def _reverse_shape(c: Inference) -> Sequence[Shape]:
+    shapes.with_rank(c.shapes[1], 1)
+    axes = c.axes(1)
+    if axes is not None and c.shapes[0] is not None:
+        _flipped_axes(axes, len(c.shapes[0]))
+    return [c.shapes[0]]
+
+
+def _reverse_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel(x: Any, axis: Any) -> Any:
+        axes = _flipped_axes(dims(axis), x.ndim)
+        return xp.flip(x, axes) if axes else x
+
+    return kernel
+
+
+@values_only
+def _reversals(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    cases = (((3,), [0]), ((2, 3), [-1]), ((2, 3), [0, 1]), ((2, 0), [0]), ((2,), []), ((), []))
+    return [case(draw(rng, dtype, s), np.array(a, np.int32)) for s, a in cases]
+
+
+op(
+    "ReverseV2",
+    "tensor: T, axis: Tidx",
+    "output: T",
+    {"Tidx": type_attr(INDEX, dtypes.int32), "T": NUMERIC | {dtypes.bool_, dtypes.string}},
+    shape=_reverse_shape,
+    kernel=_reverse_kernel,
+    grad=lambda b, n, dy: [b.ReverseV2(dy, n.axis), None],
+    oracle=lambda x, axis: (
+        x[np.ix_(*[range(n)[:: -1 if i in axis % x.ndim else 1] for i, n in enumerate(x.shape)])] if x.ndim else x
+    ),
+    sample=_reversals,
+    doc="The input with the order along each of some axes reversed.",
+)
+
+
+def _roll_shape(c: Inference) -> Sequence[Shape]:
+    shapes.with_rank_at_least(c.shapes[0], 1)
+    for s in c.shapes[1:]:
+        shapes.with_rank_at_most(s, 1)
+    return [c.shapes[0]]
+
+
+def _roll_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel(x: Any, shift: Any, axis: Any) -> Any:
+        if x.ndim < 1:
+            raise InvalidArgumentError("input must be 1-D or higher")
+        if shift.ndim > 1 or shift.shape != axis.shape:
+            raise InvalidArgumentError(
+                "shift and axis must be scalars or vectors of the same size, got shapes "
+                f"{shapes.show(shift.shape)} and {shapes.show(axis.shape)}"
+            )
+        total = [0] * x.ndim
+        for a, s in zip(axis.ravel().tolist(), shift.ravel().tolist()):
+            total[axis_in(a, x.ndim)] += s
+        moved = [a for a, s in enumerate(total) if s and x.shape[a]]
+        return xp.roll(x, [total[a] % x.shape[a] for a in moved], moved) if moved else x
+
+    return kernel
+
+
+@values_only
+def _rolls(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    cases: tuple[tuple[Any, Any, Any], ...] = (
+        ((5,), 2, 0),
+        ((2, 3), [1, -4], [0, 1]),
+        ((2, 3), [1, 1], [1, -1]),
+        ((2, 0), [1], [1]),
+    )
+    return [case(draw(rng, dtype, s), np.array(n, np.int32), np.array(a, np.int64)) for s, n, a in cases]
+
+
+def _rolled(x: np.ndarray, shift: np.ndarray, axis: np.ndarray) -> np.ndarray:
+    for s, a in zip(np.ravel(shift), np.ravel(axis)):
+        n = x.shape[a]
+        x = np.take(x, [(i - s) % n for i in range(n)], a) if n else x
+    return x
+
+
+op(
+    "Roll",
+    "input: T, shift: Tshift, axis: Taxis",
+    "output: T",
+    {"T": type_attr(), "Tshift": INDEX, "Taxis": INDEX},
+    shape=_roll_shape,
+    kernel=boxed(_roll_kernel),
+    grad=lambda b, n, dy: [b.Roll(dy, b.Neg(n.shift), n.axis), None, None],
+    facts=Facts(cost=flops_per_element(1)),
+    oracle=_rolled,
+    sample=_rolls,
+    doc="The input with its elements moved `shift` places on along each axis; what leaves at the end enters in front.",
+)

@@ -1,0 +1,427 @@
+"""Reductions over dimensions: Sum, Prod, Max, Min, Mean, All, Any, EuclideanNorm, ArgMax, ArgMin, L2Loss.
+
+Source: TensorFlow's ops of the same names. Results keep the dtype of the input; half precision is added up in float32;
+means of integers lose their fraction; of nothing the sum is 0, the product 1, the largest element -inf or the lowest
+integer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.dtypes import COMPLEX, FLOATING, INDEX, INTEGER, NUMERIC, REAL, UNSIGNED, DType, int32, int64
+from headrace.errors import InvalidArgumentError
+from headrace.ir.elementwise import HALF, composed, conj
+from headrace.ir.infer import Inference, constant_value
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, op, type_attr
+from headrace.ir.rules import scalars
+from headrace.ir.samples import draw, unary
+from headrace.shapes import Shape, show
+
+_AXES = type_attr(INDEX, int32)
+
+
+def axes_of(indices: np.ndarray, rank: int) -> tuple[int, ...]:
+    """Which dimensions `reduction_indices` means for an input of this rank.
+
+    Raises:
+      InvalidArgumentError: one is out of range, or named twice.
+    """
+    out = []
+    for a in np.ravel(indices).tolist():
+        if not -rank <= a < rank:
+            raise InvalidArgumentError(f"Invalid reduction dimension ({a} for input with {rank} dimension(s))")
+        if a % rank in out:
+            raise InvalidArgumentError(
+                f"Invalid reduction arguments: Axes contains duplicate dimension: {a % rank}, in {indices.tolist()}"
+            )
+        out.append(a % rank)
+    return tuple(out)
+
+
+def _over_axes(reduce: Callable[[Any, tuple[int, ...]], Any]) -> Callable[[Any, Any], Any]:
+    """The kernel of `reduce(x, axes)`, which remembers the axes it read last: they nearly always are a constant."""
+    seen: tuple[Any, int, tuple[int, ...]] = (None, 0, ())
+
+    def kernel(x: Any, indices: Any) -> Any:
+        nonlocal seen
+        known = seen  # read once: another thread may run the same node for another iteration
+        if known[0] is not indices or known[1] != x.ndim:
+            known = seen = (indices, x.ndim, axes_of(indices, x.ndim))
+        return reduce(x, known[2])
+
+    return kernel
+
+
+def _wide(t: DType) -> Any:
+    """The dtype in which elements of `t` are added up."""
+    return np.float32 if t in HALF else t.numpy
+
+
+def _accumulated(name: str) -> Any:
+    """The factory of a sum or product in the dtype of the input."""
+
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        f, t, keep = getattr(xp, name).reduce, attrs["T"], attrs["keep_dims"]
+        wide, to = _wide(t), t.numpy
+        if t in HALF:
+            return _over_axes(lambda x, axes: f(x, axis=axes, dtype=wide, keepdims=keep).astype(to))
+        return _over_axes(lambda x, axes: f(x, axis=axes, dtype=to, keepdims=keep))
+
+    return factory
+
+
+def least(t: DType) -> Any:
+    """The element that Max starts from."""
+    return t.numpy.type(np.iinfo(t.numpy).min if t in INTEGER else -np.inf)
+
+
+def greatest(t: DType) -> Any:
+    """The element that Min starts from."""
+    return t.numpy.type(np.iinfo(t.numpy).max if t in INTEGER else np.inf)
+
+
+def _extreme(name: str, start: Callable[[DType], Any]) -> Any:
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        f, first, keep = getattr(xp, name).reduce, start(attrs["T"]), attrs["keep_dims"]
+        return _over_axes(lambda x, axes: f(x, axis=axes, initial=first, keepdims=keep))
+
+    return factory
+
+
+def _logical(name: str) -> Any:
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        f, keep = getattr(xp, name).reduce, attrs["keep_dims"]
+        return _over_axes(lambda x, axes: f(x, axis=axes, keepdims=keep))
+
+    return factory
+
+
+def _mean(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    add, t, keep = xp.add.reduce, attrs["T"], attrs["keep_dims"]
+    wide = np.dtype(np.uint64 if t in UNSIGNED else np.int64) if t in INTEGER else np.dtype(_wide(t))
+
+    def mean(x: Any, axes: tuple[int, ...]) -> Any:
+        n = wide.type(math.prod(x.shape[a] for a in axes))
+        return divide(add(x, axis=axes, dtype=wide, keepdims=keep), n).astype(t.numpy)
+
+    def towards_zero(total: Any, n: Any) -> Any:
+        n = xp.maximum(n, wide.type(1))
+        return (total - xp.fmod(total, n)) // n
+
+    divide = towards_zero if t in INTEGER else xp.divide
+    return _over_axes(mean)
+
+
+def _norm(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    add, t, keep = xp.add.reduce, attrs["T"], attrs["keep_dims"]
+    wide, to = _wide(t), t.numpy
+
+    def norm(x: Any, axes: tuple[int, ...]) -> Any:
+        squares = xp.square(xp.abs(x)) if t in COMPLEX else xp.square(x.astype(wide))
+        return xp.sqrt(add(squares, axis=axes, dtype=squares.dtype, keepdims=keep)).astype(to)
+
+    return _over_axes(norm)
+
+
+# *** Shapes ***
+
+
+def _reduced(c: Inference) -> Sequence[Shape]:
+    axes, x = c.axes(1), c.shapes[0]
+    if axes is not None and x is not None and len({a % max(len(x), 1) for a in axes}) < len(axes):
+        raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension, in {axes}")
+    return [shapes.reduced(x, axes, c.attrs["keep_dims"])]
+
+
+# *** Gradients ***
+
+
+def _known_axes(n: Any) -> list[int] | None:
+    """The reduced dimensions, in order, if they and the rank are known while the graph is built."""
+    indices, x = constant_value(n.op.inputs[1]), n.op.inputs[0].shape
+    return None if indices is None or x is None else sorted(axes_of(indices, len(x)))
+
+
+def _kept(b: Any, n: Any, y: Any) -> Any:
+    """`y`, of the output's shape, in one that broadcasts to the input's: the reduced dimensions are 1."""
+    if n.attrs["keep_dims"] or y.shape == ():
+        return y
+    axes, x = _known_axes(n), n.op.inputs[0].shape
+    if axes is not None and shapes.is_full(x):
+        return b.Reshape(y, [1 if i in axes else d for i, d in enumerate(x)])
+    if axes is not None:
+        for a in axes:
+            y = b.ExpandDims(y, a)
+        return y
+    rank = b.Rank(n.input)
+    indices = b.Cast(b.Reshape(n.reduction_indices, [-1]), DstT=int32)
+    wrapped = b.FloorMod(b.AddV2(indices, rank), rank)
+    shape = b.DynamicStitch([b.Range(0, rank, 1), wrapped], [b.Shape(n.input), b.OnesLike(indices)])
+    return b.Reshape(y, shape)
+
+
+def _sum_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    return [b.BroadcastTo(_kept(b, n, dy), b.Shape(n.input)), None]
+
+
+def _mean_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    x, y = shapes.size(n.op.inputs[0].shape), shapes.size(n.op.outputs[0].shape)
+    if x is not None and y is not None:
+        count = float(x // max(y, 1))
+    else:
+        count = b.Cast(b.FloorDiv(b.Size(n.input), b.Maximum(b.Size(dy), 1)), DstT=n.attrs["T"])
+    return [b.BroadcastTo(_kept(b, n, b.RealDiv(dy, count)), b.Shape(n.input)), None]
+
+
+def _extreme_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    """Shared evenly by all elements that equal the result."""
+    winners = b.Cast(b.Equal(n.input, _kept(b, n, n.output)), DstT=n.attrs["T"])
+    count = _kept(b, n, b.Sum(winners, n.reduction_indices, keep_dims=n.attrs["keep_dims"]))
+    return [b.Mul(winners, b.RealDiv(_kept(b, n, dy), count)), None]
+
+
+def _prod_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    """For each element the product of all others: of those before it and those after it, so that zeros do no harm."""
+    x, axes = n.input, _known_axes(n)
+    if n.op.outputs[0].shape == () and (axes is None or len(axes) > 1):
+        return [b.Reshape(b.Mul(conj(b, _others(b, b.Reshape(x, [-1]), 0)), dy), b.Shape(x)), None]
+    if axes is None:
+        raise LookupError(f"the gradient of Prod ({n.op.name}) needs reduction indices that are constants")
+    steps = [x]  # one dimension after the other
+    for a in axes[:-1]:
+        steps.append(b.Prod(steps[-1], [a], keep_dims=True))
+    dx = _kept(b, n, dy)
+    for i in reversed(range(len(axes))):
+        dx = b.Mul(conj(b, _others(b, steps[i], axes[i])), dx)
+    return [dx, None]
+
+
+def _others(b: Any, x: Any, axis: int) -> Any:
+    return b.Mul(b.Cumprod(x, axis, exclusive=True), b.Cumprod(x, axis, exclusive=True, reverse=True))
+
+
+def _norm_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    return [b.Mul(n.input, _kept(b, n, b.RealDiv(dy, n.output))), None]
+
+
+# *** Oracles: loops over the elements that each result is made of ***
+
+
+def _reducing(f: Callable[[list[Any], DType], Any]) -> Any:
+    """The oracle that applies `f(elements, dtype)` to the list of elements (Python numbers) of each result."""
+
+    def oracle(x: np.ndarray, indices: np.ndarray, keep_dims: bool = False) -> np.ndarray:
+        axes = {int(a) % x.ndim for a in np.ravel(indices)}
+        kept = tuple(1 if i in axes else d for i, d in enumerate(x.shape))
+        found: dict[tuple[int, ...], list[Any]] = {i: [] for i in np.ndindex(kept)}
+        for i in np.ndindex(x.shape):
+            v = x[i]
+            key = tuple(0 if k in axes else d for k, d in enumerate(i))
+            found[key].append(v.item() if x.dtype.kind in "iub" else complex(v) if x.dtype.kind == "c" else float(v))
+        out = np.empty(kept, x.dtype)
+        for i, values in found.items():
+            out[i] = f(values, dtypes.from_numpy(x.dtype))
+        return out if keep_dims else out.reshape(tuple(d for i, d in enumerate(x.shape) if i not in axes))
+
+    return oracle
+
+
+def _wrapped(v: Any, t: DType) -> Any:
+    """A Python number as a value of `t`; integers wrap."""
+    return np.array(v % 2**64, np.uint64).astype(t.numpy)[()] if t in INTEGER else v
+
+
+def _mean_of(values: list[Any], t: DType) -> Any:
+    if t in INTEGER:
+        return math.trunc(sum(values) / len(values)) if values else 0
+    return sum(values) / len(values) if values else math.nan
+
+
+def _norm_of(values: list[Any], t: DType) -> Any:
+    norm = math.sqrt(sum(abs(v) ** 2 for v in values))
+    return math.trunc(norm) if t in INTEGER else norm
+
+
+_CASES: tuple[tuple[tuple[int, ...], Any, bool], ...] = (
+    ((), [], False),
+    ((4,), [0], False),
+    ((2, 3), [0], True),
+    ((2, 3), [-1], False),
+    ((2, 3), [0, 1], False),
+    ((2, 3), [], False),
+    ((2, 3), 1, False),
+    ((2, 2, 3), [2, 0], True),
+    ((2, 2, 3), [0, 1], False),
+    ((0, 3), [1], False),
+    ((2, 0), [-1], False),
+)
+
+
+def _samples(low: float = -3, high: float = 3) -> Any:
+    def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
+        found = [
+            case(draw(rng, dtype, shape, low, high), np.array(axes, np.int32), keep_dims=keep)
+            for shape, axes, keep in _CASES
+        ]
+        return [*found, case(draw(rng, dtype, (2, 3), low, high), np.array([1], np.int64))]
+
+    return sample
+
+
+# fmt: off
+for _type, _types, _kernel, _grad, _oracle, _sample, _flops, _doc in (
+    ("Sum", NUMERIC, _accumulated("add"), _sum_grad, lambda v, t: _wrapped(sum(v), t), _samples(), 1, "The sum"),
+    ("Prod", NUMERIC, _accumulated("multiply"), _prod_grad, lambda v, t: _wrapped(math.prod(v), t), _samples(1, 3), 1,
+     "The product"),
+    ("Max", REAL, _extreme("maximum", least), _extreme_grad, lambda v, t: max(v, default=least(t)), _samples(), 1,
+     "The greatest element"),
+    ("Min", REAL, _extreme("minimum", greatest), _extreme_grad, lambda v, t: min(v, default=greatest(t)), _samples(),
+     1, "The least element"),
+    ("Mean", NUMERIC, _mean, _mean_grad, _mean_of, _samples(), 1, "The mean"),
+    ("EuclideanNorm", NUMERIC, _norm, _norm_grad, _norm_of, _samples(1, 3), 2, "The root of the sum of squares"),
+):
+    op(
+        _type,
+        "input: T, reduction_indices: Tidx",
+        "output: T",
+        {"keep_dims": False, "T": type_attr(_types), "Tidx": _AXES},
+        shape=_reduced,
+        kernel=_kernel,
+        grad=_grad,
+        facts=Facts(cost=flops_per_input(_flops)),
+        oracle=_reducing(_oracle),
+        sample=_sample,
+        doc=f"{_doc} over some dimensions.",
+    )
+# fmt: on
+
+for _type, _ufunc, _oracle, _doc in (
+    ("All", "logical_and", all, "Whether all hold, over some dimensions."),
+    ("Any", "logical_or", any, "Whether one or more hold, over some dimensions."),
+):
+    op(
+        _type,
+        "input: bool, reduction_indices: Tidx",
+        "output: bool",
+        {"keep_dims": False, "Tidx": _AXES},
+        shape=_reduced,
+        kernel=_logical(_ufunc),
+        grad=NOT_DIFFERENTIABLE,
+        facts=Facts(cost=flops_per_input(1)),
+        oracle=_reducing(lambda v, t, f=_oracle: f(v)),
+        sample=lambda rng, dtype: _samples()(rng, dtypes.bool_),
+        doc=_doc,
+    )
+
+
+op(
+    "L2Loss",
+    "t: T",
+    "output: T",
+    {"T": FLOATING},
+    shape=scalars,
+    kernel=composed(lambda xp, t: xp.add.reduce(xp.square(t), axis=None) * t.dtype.type(0.5)),
+    grad=lambda b, n, dy: [b.Mul(n.t, dy)],
+    facts=Facts(cost=flops_per_input(2)),
+    oracle=lambda x: np.asarray(math.fsum(float(v) ** 2 for v in x.ravel()) / 2).astype(x.dtype),
+    sample=unary(),
+    doc="Half the sum of squares.",
+)
+
+
+# *** ArgMax, ArgMin ***
+
+
+def _arg(name: str, worst: Callable[[DType], Any]) -> Any:
+    """Which element is the greatest (or least): the first of several; NaN never is, unless all are."""
+
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        f, t, to = getattr(xp, name), attrs["T"], attrs["output_type"].numpy
+
+        def kernel(x: Any, dimension: Any) -> Any:
+            if dimension.ndim:
+                raise InvalidArgumentError(
+                    f"dim must be a scalar, but received tensor of shape: {show(dimension.shape)}"
+                )
+            axis = int(dimension)
+            if not -x.ndim <= axis < x.ndim:
+                raise InvalidArgumentError(f"Expected dimension in the range [{-x.ndim}, {x.ndim}), but got {axis}")
+            if not x.shape[axis]:
+                raise InvalidArgumentError(f"Reduction axis {axis} is empty in shape {show(x.shape)}")
+            if t in FLOATING:
+                x = xp.where(xp.isnan(x), worst(t), x)
+            return f(x, axis=axis).astype(to)
+
+        return kernel
+
+    return factory
+
+
+def _arg_shape(c: Inference) -> Sequence[Shape]:
+    shapes.with_rank(c.shapes[1], 0)
+    x = c.shapes[0]
+    if x is None or len(x) <= 1:
+        return [None if x is None else ()]
+    axis = c.scalar(1)
+    if axis is None:
+        return [(None,) * (len(x) - 1)]
+    if not -len(x) <= axis < len(x):
+        raise ValueError(f"Dimension must be in the range [{-len(x)}, {len(x)}), but got {axis}")
+    return [x[: axis % len(x)] + x[axis % len(x) + 1 :]]
+
+
+def _arg_oracle(choose: Any) -> Any:
+    def oracle(x: np.ndarray, dimension: np.ndarray, output_type: DType = int64) -> np.ndarray:
+        rows = np.moveaxis(x, int(dimension), -1)
+        out = np.empty(rows.shape[:-1], output_type.numpy)
+        for i in np.ndindex(out.shape):
+            values = rows[i].astype(float).tolist()
+            numbers = [v for v in values if v == v]
+            out[i] = values.index(choose(numbers)) if numbers else 0
+        return out
+
+    return oracle
+
+
+def _arg_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    found = [
+        case(draw(rng, dtype, s), np.array(a, i), output_type=o)
+        for s, a, i, o in (
+            ((4,), 0, np.int32, int64),
+            ((2, 3), 1, np.int64, int32),
+            ((2, 3), -2, np.int32, int64),
+            ((2, 1, 3), 0, np.int32, int32),
+            ((0, 3), 1, np.int32, int64),
+        )
+    ]
+    if dtype in FLOATING:
+        x = np.array([[np.nan, 1, 2, np.nan, 2], [np.nan] * 5, [-np.inf, np.inf, 0, 0, 0]]).astype(dtype.numpy)
+        found.append(case(x, np.array(1, np.int32)))
+    return found
+
+
+_OUT = {dtypes.int16, dtypes.uint16, int32, int64}
+
+for _type, _name, _worst, _choose, _types, _doc in (
+    ("ArgMax", "argmax", least, max, _OUT, "Which element along a dimension is the greatest; NaN is none."),
+    ("ArgMin", "argmin", greatest, min, INDEX, "Which element along a dimension is the least; NaN is none."),
+):
+    op(
+        _type,
+        "input: T, dimension: Tidx",
+        "output: output_type",
+        {"T": REAL | {dtypes.bool_}, "Tidx": _AXES, "output_type": type_attr(_types, int64)},
+        shape=_arg_shape,
+        kernel=_arg(_name, _worst),
+        grad=NOT_DIFFERENTIABLE,
+        facts=Facts(cost=flops_per_input(1)),
+        oracle=_arg_oracle(_choose),
+        sample=_arg_samples,
+        doc=_doc,
+    )

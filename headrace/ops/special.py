@@ -1,0 +1,272 @@
+"""Special functions: error functions, gamma functions and their relatives. SciPy computes them, imported on first use.
+
+Source: TensorFlow's ops of the same names. Half precision is computed in float32.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.dtypes import FLOATING, DType, float32, float64
+from headrace.errors import InvalidArgumentError
+from headrace.ir.elementwise import each, times, widened
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import Facts, case, flops_per_element, missing, op
+from headrace.ir.rules import broadcast, same_as, unbroadcast
+from headrace.ir.samples import binary, draw, unary
+from headrace.shapes import Shape, merge, show
+
+_WIDE = frozenset({float32, float64})
+
+
+def _scipy(formula: Callable[..., Any]) -> Any:
+    """The factory of `formula(scipy.special, *arrays)`, in float32 for half precision."""
+
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        import scipy.special
+
+        return widened(functools.partial(formula, scipy.special), attrs["T"])
+
+    return factory
+
+
+def _digamma(s: Any, x: Any) -> Any:
+    return np.where((x <= 0) & (x == np.floor(x)), x.dtype.type(np.nan), s.psi(x))  # SciPy: infinite at 0
+
+
+def _polygamma(s: Any, n: Any, x: Any) -> Any:
+    powers = np.where(n % 2 == 0, -1, 1).astype(x.dtype) * s.gamma(n + 1) * s.zeta(n + 1, x)
+    whole = (n >= 0) & (n == np.floor(n))
+    return np.where(n == 0, s.psi(x), np.where(whole, powers, x.dtype.type(np.nan)))
+
+
+def _igamma(s: Any, a: Any, x: Any) -> Any:
+    return np.where(a > 0, s.gammainc(a, x), x.dtype.type(np.nan))
+
+
+def _igammac(s: Any, a: Any, x: Any) -> Any:
+    return np.where(a > 0, s.gammaincc(a, x), x.dtype.type(np.nan))
+
+
+def _igamma_by_a(s: Any, a: Any, x: Any) -> Any:
+    """The derivative by `a`, which has no closed form: a central difference of order 8, in double precision."""
+    wide = np.asarray(a, np.float64)
+    h = 0.02 * np.minimum(wide, 1.0)
+    weights = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))
+    d = sum(w * (s.gammainc(wide + k * h, x) - s.gammainc(wide - k * h, x)) for k, w in weights) / h
+    return np.where(wide > 0, d, np.nan).astype(x.dtype)
+
+
+# *** Oracles: series, and the derivative of lgamma by differences ***
+
+
+def _zeta_of(s: float, q: float) -> float:
+    """Hurwitz's zeta: a sum, its tail by Euler and Maclaurin."""
+    a = q + 20
+    head = math.fsum((q + k) ** -s for k in range(20))
+    rising = s * (s + 1) * (s + 2)
+    tail = a ** (1 - s) / (s - 1) + a**-s / 2 + s * a ** (-s - 1) / 12 - rising * a ** (-s - 3) / 720
+    return head + tail + rising * (s + 3) * (s + 4) * a ** (-s - 5) / 30240
+
+
+def _polygamma_of(n: float, x: float) -> float:
+    if n == 0:
+        return math.log(x + 20) - _psi_tail(x + 20) - math.fsum(1 / (x + k) for k in range(20))
+    return (-1) ** (int(n) + 1) * math.factorial(int(n)) * _zeta_of(n + 1, x)
+
+
+def _psi_tail(x: float) -> float:
+    return 1 / (2 * x) + 1 / (12 * x**2) - 1 / (120 * x**4) + 1 / (252 * x**6)
+
+
+def _igamma_of(a: float, x: float) -> float:
+    return math.fsum(math.exp((a + n) * math.log(x) - x - math.lgamma(a + n + 1)) for n in range(60))
+
+
+def _igamma_by_a_of(a: float, x: float) -> float:
+    def term(n: int) -> float:
+        size = math.exp((a + n) * math.log(x) - x - math.lgamma(a + n + 1))
+        return size * (math.log(x) - _polygamma_of(0, a + n + 1))
+
+    return math.fsum(term(n) for n in range(60))
+
+
+def _betainc_of(a: float, b: float, x: float) -> float:
+    def log_beta(p: float, q: float) -> float:
+        return math.lgamma(p) + math.lgamma(q) - math.lgamma(p + q)
+
+    more = math.fsum(math.exp(log_beta(a + 1, n) - log_beta(a + b, n)) * x**n for n in range(1, 120))
+    return x**a * (1 - x) ** b / (a * math.exp(log_beta(a, b))) * (1 + more)
+
+
+def _inverse(f: Callable[[float], float]) -> Callable[[float], float]:
+    """The inverse of a rising function, by bisection."""
+
+    def inverse(y: float) -> float:
+        low, high = -10.0, 10.0
+        while (mid := (low + high) / 2) not in (low, high):
+            low, high = (mid, high) if f(mid) < y else (low, mid)
+        return mid
+
+    return inverse
+
+
+# *** Functions of one argument ***
+
+
+def _gauss(b: Any, x: Any, factor: float, power: float) -> Any:
+    """factor · exp(power · x²)."""
+    return b.Mul(b.Exp(b.Mul(b.Square(x), power)), factor)
+
+
+_ROOT_PI = math.sqrt(math.pi)
+_NDTRI = _inverse(lambda x: math.erfc(-x / math.sqrt(2)) / 2)
+
+# fmt: off
+for _type, _formula, _oracle, (_low, _high), _derivative, _doc in (
+    ("Erf", lambda s, x: s.erf(x), math.erf, (-3, 3),
+     lambda b, n: _gauss(b, n.x, 2 / _ROOT_PI, -1), "The error function."),
+    ("Erfc", lambda s, x: s.erfc(x), math.erfc, (-3, 3),
+     lambda b, n: _gauss(b, n.x, -2 / _ROOT_PI, -1), "1 - erf(x), precise where that is small."),
+    ("Erfinv", lambda s, x: s.erfinv(x), _inverse(math.erf), (-0.9, 0.9),
+     lambda b, n: _gauss(b, n.y, _ROOT_PI / 2, 1), "The inverse of the error function."),
+    ("Ndtri", lambda s, x: s.ndtri(x), _NDTRI, (0.1, 0.9),
+     lambda b, n: _gauss(b, n.y, _ROOT_PI * math.sqrt(2), 0.5), "The quantile of the normal distribution."),
+    ("Lgamma", lambda s, x: s.gammaln(x), math.lgamma, (0.1, 6),
+     lambda b, n: b.Digamma(n.x), "The logarithm of |gamma(x)|."),
+    ("Digamma", _digamma, lambda x: _polygamma_of(0, x), (0.5, 6),
+     lambda b, n: b.Polygamma(1, n.x), "The derivative of Lgamma."),
+):
+    op(
+        _type,
+        "x: T",
+        "y: T",
+        {"T": FLOATING},
+        shape=same_as(0),
+        kernel=_scipy(_formula),
+        grad=times(_derivative),
+        facts=Facts(cost=flops_per_element(30)),
+        oracle=each(_oracle),
+        sample=unary(_low, _high),
+        doc=_doc,
+    )
+# fmt: on
+
+
+# *** Functions of several arguments ***
+
+
+def _igamma_grad(sign: float) -> Any:
+    def grad(b: Any, n: Any, dy: Any) -> list[Any]:
+        a, x = n.a, n.x
+        log_by_x = b.Sub(b.Xlogy(b.Sub(a, 1), x), b.AddV2(x, b.Lgamma(a)))
+        dy = b.Mul(dy, sign)
+        return unbroadcast(b, a, x, b.Mul(dy, b.IgammaGradA(a, x)), b.Mul(dy, b.Exp(log_by_x)))
+
+    return grad
+
+
+def _polygamma_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    return unbroadcast(b, n.a, n.x, None, b.Mul(dy, b.Polygamma(b.AddV2(n.a, 1), n.x)))
+
+
+def _zeta_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    by_q = b.Neg(b.Mul(n.x, b.Zeta(b.AddV2(n.x, 1), n.q)))
+    return unbroadcast(b, n.x, n.q, None, b.Mul(dy, by_q))
+
+
+def _whole(low: int, high: int) -> Any:
+    """Whole numbers in [low, high), with real ones that broadcast with them."""
+
+    def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
+        pairs = (((), ()), ((2, 3), (2, 3)), ((2, 1), (1, 3)), ((0, 3), (1, 3)))
+        return [case(np.floor(draw(rng, dtype, s, low, high)), draw(rng, dtype, t, 0.5, 4)) for s, t in pairs]
+
+    return sample
+
+
+_NO_SECOND = missing("the second derivative by a has no op")
+
+# fmt: off
+for _type, _args, _types, _formula, _oracle, _sample, _grad, _doc in (
+    ("Igamma", "a: T, x: T", FLOATING, _igamma, _igamma_of, binary(0.5, 4, 0.2, 5), _igamma_grad(1),
+     "The lower incomplete gamma function, divided by gamma(a)."),
+    ("Igammac", "a: T, x: T", FLOATING, _igammac, lambda a, x: 1 - _igamma_of(a, x), binary(0.5, 4, 0.2, 5),
+     _igamma_grad(-1), "The upper incomplete gamma function, divided by gamma(a)."),
+    ("IgammaGradA", "a: T, x: T", _WIDE, _igamma_by_a, _igamma_by_a_of, binary(0.5, 4, 0.2, 5), _NO_SECOND,
+     "The derivative of Igamma by `a`."),
+    ("Polygamma", "a: T, x: T", _WIDE, _polygamma, _polygamma_of, _whole(0, 4), _polygamma_grad,
+     "The derivative of order `a` of Digamma (which has no derivative by `a`)."),
+    ("Zeta", "x: T, q: T", _WIDE, lambda s, x, q: s.zeta(x, q), _zeta_of, binary(1.5, 4, 0.5, 4), _zeta_grad,
+     "Hurwitz's zeta function; its derivative by `x` is not there."),
+):
+    op(
+        _type,
+        _args,
+        "z: T",
+        {"T": _types},
+        shape=broadcast,
+        kernel=_scipy(_formula),
+        grad=_grad,
+        facts=Facts(cost=flops_per_element(60)),
+        oracle=each(_oracle),
+        sample=_sample,
+        doc=_doc,
+    )
+# fmt: on
+
+
+def _betainc_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    compute = _scipy(lambda s, a, b, x: s.betainc(a, b, x))(xp, attrs)
+
+    def kernel(a: Any, b: Any, x: Any) -> Any:
+        shapes = {s.shape for s in (a, b, x)} - {()}
+        if len(shapes) > 1:
+            found = ", ".join(show(s.shape) for s in (a, b, x))
+            raise InvalidArgumentError(f"Shapes of a, b and x are inconsistent (only scalars broadcast): {found}")
+        return compute(a, b, x)
+
+    return kernel
+
+
+def _betainc_shape(c: Inference) -> Sequence[Shape]:
+    out: Shape = None
+    for s in c.shapes:
+        out = merge(out, s or None)
+    return [() if all(s == () for s in c.shapes) else out]
+
+
+def _betainc_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    p, q, x = n.a, n.b, n.x
+    log_beta = b.Sub(b.AddV2(b.Lgamma(p), b.Lgamma(q)), b.Lgamma(b.AddV2(p, q)))
+    log_by_x = b.Sub(b.AddV2(b.Xlog1py(b.Sub(q, 1), b.Neg(x)), b.Xlogy(b.Sub(p, 1), x)), log_beta)
+    return [None, None, unbroadcast(b, x, dy, b.Mul(dy, b.Exp(log_by_x)), None)[0]]
+
+
+def _betainc_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    ones, shapes = (), ((), (3,), (2, 3), (0,))
+    cases = [(s, s, s) for s in shapes] + [((2, 3), ones, ones), (ones, ones, (3,))]
+    return [
+        case(draw(rng, dtype, s, 0.5, 3), draw(rng, dtype, t, 0.5, 3), draw(rng, dtype, u, 0.1, 0.7))
+        for s, t, u in cases
+    ]
+
+
+op(
+    "Betainc",
+    "a: T, b: T, x: T",
+    "z: T",
+    {"T": _WIDE},
+    shape=_betainc_shape,
+    kernel=_betainc_kernel,
+    grad=_betainc_grad,
+    facts=Facts(cost=flops_per_element(60)),
+    oracle=each(_betainc_of),
+    sample=_betainc_samples,
+    doc="The regularized incomplete beta function; its derivatives by `a` and `b` are not there.",
+)

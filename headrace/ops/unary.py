@@ -1,0 +1,331 @@
+"""Elementwise functions of one argument: arithmetic, exponentials, trigonometry, rounding, parts of complex numbers.
+
+Source: TensorFlow's ops of the same names. Gradients of functions of a complex argument are `dy · conj(f'(x))`.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, SIGNED, DType, complex64, float32, float64
+from headrace.ir.elementwise import (
+    alike,
+    composed,
+    conj,
+    each,
+    over,
+    require_same_shape,
+    times,
+    ufunc,
+    widened,
+)
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
+from headrace.ir.rules import same_as
+from headrace.ir.samples import draw, unary
+
+
+def _round(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return (lambda x: x) if attrs["T"] in INTEGER else xp.rint
+
+
+def _function(
+    type: str,
+    types: frozenset[DType],
+    kernel: Any,
+    oracle: Any,
+    low: float,
+    high: float,
+    flops: float,
+    doc: str,
+    grad: Any,
+) -> None:
+    """Registers one function; its samples are in [low, high)."""
+    op(
+        type,
+        "x: T",
+        "y: T",
+        {"T": type_attr(types)},
+        shape=same_as(0),
+        kernel=kernel if callable(kernel) else ufunc(kernel),
+        grad=grad,
+        facts=Facts(cost=flops_per_element(flops)),
+        oracle=oracle,
+        sample=unary(low, high),
+        doc=doc,
+    )
+
+
+def _python(name: str) -> Any:
+    """The oracle of a function that `math` and `cmath` have."""
+    return each(getattr(math, name), getattr(cmath, name))
+
+
+_SIGN = each(lambda x: (x > 0) - (x < 0), lambda x: x / abs(x) if x else x)
+_RSQRT = each(lambda x: 1 / math.sqrt(x), lambda x: 1 / cmath.sqrt(x))
+_SIGMOID = each(lambda x: 1 / (1 + math.exp(-x)), lambda x: 1 / (1 + cmath.exp(-x)))
+_EXPM1 = each(math.expm1, lambda x: cmath.exp(x) - 1)
+_LOG1P = each(math.log1p, lambda x: cmath.log(1 + x))
+
+# fmt: off
+_function("Abs", FLOATING | SIGNED, "abs", each(abs), -3, 3, 1, "The absolute value.",
+          times(lambda b, n: b.Sign(n.x)))
+_function("Neg", INEXACT | SIGNED, "negative", each(lambda x: -x), -3, 3, 1, "The negative.",
+          lambda b, n, dy: [b.Neg(dy)])
+_function("Sign", INEXACT | SIGNED, "sign", _SIGN, -3, 3, 1, "-1, 0 or 1; of a complex number x / |x|.",
+          lambda b, n, dy: [b.ZerosLike(n.x)])
+_function("Square", NUMERIC, "square", each(lambda x: x * x), -3, 3, 1, "The square.",
+          times(lambda b, n: b.Mul(n.x, 2)))
+_function("Sqrt", INEXACT, "sqrt", _python("sqrt"), 0.1, 9, 4, "The square root.",
+          lambda b, n, dy: [b.SqrtGrad(conj(b, n.y), dy)])
+_function("Rsqrt", INEXACT, composed(lambda xp, x: xp.reciprocal(xp.sqrt(x))), _RSQRT, 0.1, 9, 8, "1 / sqrt(x).",
+          lambda b, n, dy: [b.RsqrtGrad(conj(b, n.y), dy)])
+_function("Reciprocal", INEXACT, "reciprocal", each(lambda x: 1 / x), 0.3, 3, 4, "1 / x.",
+          lambda b, n, dy: [b.ReciprocalGrad(conj(b, n.y), dy)])
+_function("Inv", INEXACT, "reciprocal", each(lambda x: 1 / x), 0.3, 3, 4, "1 / x (an old name).",
+          lambda b, n, dy: [b.InvGrad(conj(b, n.y), dy)])
+_function("Exp", INEXACT, "exp", _python("exp"), -3, 3, 8, "e to the power of x.",
+          times(lambda b, n: n.y))
+_function("Expm1", INEXACT, "expm1", _EXPM1, -3, 3, 10, "exp(x) - 1, precise for small x.",
+          times(lambda b, n: b.AddV2(n.y, 1)))
+_function("Log", INEXACT, "log", _python("log"), 0.1, 9, 8, "The natural logarithm.",
+          over(lambda b, n: n.x))
+_function("Log1p", INEXACT, "log1p", _LOG1P, -0.9, 3, 10, "log(1 + x), precise for small x.",
+          over(lambda b, n: b.AddV2(n.x, 1)))
+_function("Sin", INEXACT, "sin", _python("sin"), -3, 3, 8, "The sine.",
+          times(lambda b, n: b.Cos(n.x)))
+_function("Cos", INEXACT, "cos", _python("cos"), -3, 3, 8, "The cosine.",
+          times(lambda b, n: b.Neg(b.Sin(n.x))))
+_function("Tan", INEXACT, "tan", _python("tan"), -1.3, 1.3, 12, "The tangent.",
+          times(lambda b, n: b.AddV2(b.Square(n.y), 1)))
+_function("Asin", INEXACT, "arcsin", _python("asin"), -0.9, 0.9, 12, "The arc sine.",
+          over(lambda b, n: b.Sqrt(b.Sub(1, b.Square(n.x)))))
+_function("Acos", INEXACT, "arccos", _python("acos"), -0.9, 0.9, 12, "The arc cosine.",
+          over(lambda b, n: b.Neg(b.Sqrt(b.Sub(1, b.Square(n.x))))))
+_function("Atan", INEXACT, "arctan", _python("atan"), -0.9, 0.9, 12, "The arc tangent.",
+          over(lambda b, n: b.AddV2(b.Square(n.x), 1)))
+_function("Sinh", INEXACT, "sinh", _python("sinh"), -3, 3, 12, "The hyperbolic sine.",
+          times(lambda b, n: b.Cosh(n.x)))
+_function("Cosh", INEXACT, "cosh", _python("cosh"), -3, 3, 12, "The hyperbolic cosine.",
+          times(lambda b, n: b.Sinh(n.x)))
+_function("Tanh", INEXACT, "tanh", _python("tanh"), -3, 3, 12, "The hyperbolic tangent.",
+          lambda b, n, dy: [b.TanhGrad(conj(b, n.y), dy)])
+_function("Asinh", INEXACT, "arcsinh", _python("asinh"), -3, 3, 14, "The inverse of the hyperbolic sine.",
+          over(lambda b, n: b.Cosh(n.y)))
+_function("Acosh", INEXACT, "arccosh", _python("acosh"), 1.1, 3, 14, "The inverse of the hyperbolic cosine.",
+          over(lambda b, n: b.Sinh(n.y)))
+_function("Atanh", INEXACT, "arctanh", _python("atanh"), -0.9, 0.9, 14, "The inverse of the hyperbolic tangent.",
+          over(lambda b, n: b.Sub(1, b.Square(n.x))))
+_function("Sigmoid", INEXACT, composed(lambda xp, x: xp.reciprocal(xp.exp(-x) + 1)), _SIGMOID, -3, 3, 12,
+          "1 / (1 + exp(-x)).",
+          lambda b, n, dy: [b.SigmoidGrad(conj(b, n.y), dy)])
+_function("Floor", FLOATING, "floor", each(math.floor), -3, 3, 1, "The greatest whole number not above x.",
+          NOT_DIFFERENTIABLE)
+_function("Ceil", FLOATING, "ceil", each(math.ceil), -3, 3, 1, "The least whole number not below x.",
+          NOT_DIFFERENTIABLE)
+_function("Rint", FLOATING, "rint", each(round), -3, 3, 1, "The nearest whole number; of two the even one.",
+          NOT_DIFFERENTIABLE)
+_function("Round", FLOATING | SIGNED, _round, each(round), -3, 3, 1, "The nearest whole number; of two the even one.",
+          NOT_DIFFERENTIABLE)
+_function("Invert", INTEGER, "invert", each(lambda x: ~x), -9, 9, 1, "The integer with every bit turned over.",
+          NOT_DIFFERENTIABLE)
+# fmt: on
+
+
+# *** Tests of numbers ***
+
+
+def _strange(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    if dtype not in FLOATING:
+        return []
+    x = np.array([[1.5, np.nan, -np.inf], [np.inf, -0.0, -2.0]]).astype(dtype.numpy)
+    return [case(x), case(x[0, 1]), case(x[:0])]
+
+
+for _type, _kernel, _oracle, _doc in (
+    ("IsNan", ufunc("isnan"), each(math.isnan, out=np.bool_), "Whether it is not a number."),
+    ("IsInf", ufunc("isinf"), each(math.isinf, out=np.bool_), "Whether it is infinite."),
+    ("IsFinite", ufunc("isfinite"), each(math.isfinite, out=np.bool_), "Whether it is a finite number."),
+):
+    op(
+        _type,
+        "x: T",
+        "y: bool",
+        {"T": FLOATING},
+        shape=same_as(0),
+        kernel=_kernel,
+        grad=NOT_DIFFERENTIABLE,
+        facts=Facts(cost=flops_per_element(1)),
+        oracle=_oracle,
+        sample=_strange,
+        doc=_doc,
+    )
+
+
+def _bools(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [case(rng.integers(0, 2, s).astype(np.bool_)) for s in ((), (3,), (2, 3), (0,))]
+
+
+op(
+    "LogicalNot",
+    "x: bool",
+    "y: bool",
+    shape=same_as(0),
+    kernel=ufunc("logical_not"),
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(cost=flops_per_element(1)),
+    oracle=each(lambda x: not x),
+    sample=_bools,
+    doc="Whether it does not hold.",
+)
+
+
+# *** Derivatives of the functions above, as functions of their result ***
+
+
+def _of_result(formula: Any) -> Any:
+    """The factory of `formula(y, dy)`, where both must have the same shape."""
+
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        compute = widened(formula, attrs["T"])
+
+        def kernel(y: Any, dy: Any) -> Any:
+            if y.shape != dy.shape:
+                require_same_shape(y, dy, "a derivative")
+            return compute(y, dy)
+
+        return kernel
+
+    return factory
+
+
+def _tanh_grad(b: Any, n: Any, g: Any) -> list[Any]:
+    y, dy = conj(b, n.y), conj(b, n.dy)
+    return [b.Mul(b.Mul(g, -2), b.Mul(y, dy)), b.TanhGrad(y, g)]
+
+
+def _sigmoid_grad(b: Any, n: Any, g: Any) -> list[Any]:
+    y = conj(b, n.y)
+    return [b.Mul(b.Mul(g, conj(b, n.dy)), b.Sub(1, b.Mul(y, 2))), b.SigmoidGrad(y, g)]
+
+
+def _sqrt_grad(b: Any, n: Any, g: Any) -> list[Any]:
+    by_y = b.RealDiv(g, conj(b, n.y))
+    return [b.Neg(b.Mul(by_y, conj(b, n.z))), b.Mul(by_y, 0.5)]
+
+
+def _rsqrt_grad(b: Any, n: Any, g: Any) -> list[Any]:
+    y = conj(b, n.y)
+    return [b.Mul(b.Mul(g, -1.5), b.Mul(conj(b, n.dy), b.Square(y))), b.RsqrtGrad(y, g)]
+
+
+def _inverse_grad(b: Any, n: Any, g: Any) -> list[Any]:
+    y = conj(b, n.y)
+    return [b.Mul(b.Mul(g, -2), b.Mul(conj(b, n.dy), y)), b.ReciprocalGrad(y, g)]
+
+
+def _pairs(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [case(draw(rng, dtype, s, 0.2, 0.9), draw(rng, dtype, s)) for s in ((), (3,), (2, 3), (0, 2))]
+
+
+for _type, _formula, _grad, _doc in (
+    ("TanhGrad", lambda y, dy: dy * (1 - y * y), _tanh_grad, "The gradient of Tanh, whose result is `y`."),
+    ("SigmoidGrad", lambda y, dy: dy * y * (1 - y), _sigmoid_grad, "The gradient of Sigmoid, whose result is `y`."),
+    ("SqrtGrad", lambda y, dy: dy * 0.5 / y, _sqrt_grad, "The gradient of Sqrt, whose result is `y`."),
+    ("RsqrtGrad", lambda y, dy: dy * -0.5 * (y * y * y), _rsqrt_grad, "The gradient of Rsqrt, whose result is `y`."),
+    ("ReciprocalGrad", lambda y, dy: -dy * y * y, _inverse_grad, "The gradient of Reciprocal, whose result is `y`."),
+    ("InvGrad", lambda y, dy: -dy * y * y, _inverse_grad, "The gradient of Inv, whose result is `y`."),
+):
+    op(
+        _type,
+        "y: T, dy: T",
+        "z: T",
+        {"T": INEXACT},
+        shape=alike,
+        kernel=_of_result(_formula),
+        grad=_grad,
+        facts=Facts(cost=flops_per_element(4)),
+        oracle=each(_formula),
+        sample=_pairs,
+        doc=_doc,
+    )
+
+
+# *** Parts of complex numbers ***
+
+_PARTS = {"T": type_attr(COMPLEX, complex64), "Tout": type_attr({float32, float64}, float32)}
+
+
+def _part(formula: Any) -> Any:
+    """The factory of a real function of complex numbers, whose output dtype is the attribute Tout."""
+
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        dtype = attrs["Tout"].numpy
+        if dtype.itemsize * 2 == attrs["T"].size:
+            return lambda x: formula(xp, x)
+        return lambda x: formula(xp, x).astype(dtype)
+
+    return factory
+
+
+def _with_tout(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    real = float32 if dtype is complex64 else float64
+    return [case(draw(rng, dtype, s), Tout=real) for s in ((), (3,), (2, 3), (0, 2))]
+
+
+def _real_oracle(f: Any) -> Any:
+    return lambda x, Tout: each(f, out=Tout.numpy)(x)
+
+
+def _as_complex(b: Any, n: Any, x: Any) -> Any:
+    return b.Cast(x, DstT=n.attrs["T"])
+
+
+def _angle_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    # d angle = Im(dx / x), and what has the inner product Im(dx / x) with dx is i / conj(x)
+    turned = b.Complex(b.ZerosLike(dy), dy, Tout=n.attrs["T"])
+    return [b.RealDiv(turned, b.Conj(n.inputs[0]))]
+
+
+for _type, _args, _formula, _grad, _oracle, _doc in (
+    ("ComplexAbs", "x: T, y: Tout", lambda xp, x: xp.abs(x),
+     lambda b, n, dy: [b.Mul(_as_complex(b, n, dy), b.Sign(n.x))], abs, "The absolute values of complex numbers."),
+    ("Real", "input: T, output: Tout", lambda xp, x: x.real,
+     lambda b, n, dy: [_as_complex(b, n, dy)], lambda x: x.real, "The real parts."),
+    ("Imag", "input: T, output: Tout", lambda xp, x: x.imag,
+     lambda b, n, dy: [b.Complex(b.ZerosLike(dy), dy, Tout=n.attrs["T"])], lambda x: x.imag, "The imaginary parts."),
+    ("Angle", "input: T, output: Tout", lambda xp, x: xp.arctan2(x.imag, x.real),
+     _angle_grad, cmath.phase, "The angles of complex numbers, in radians."),
+):  # fmt: skip
+    _in, _out = _args.split(", ")
+    op(
+        _type,
+        _in,
+        _out,
+        _PARTS,
+        shape=same_as(0),
+        kernel=_part(_formula),
+        grad=_grad,
+        facts=Facts(cost=flops_per_element(2)),
+        oracle=_real_oracle(_oracle),
+        sample=_with_tout,
+        doc=_doc,
+    )
+
+op(
+    "Conj",
+    "input: T",
+    "output: T",
+    {"T": type_attr(COMPLEX, complex64)},
+    shape=same_as(0),
+    kernel=ufunc("conj"),
+    grad=lambda b, n, dy: [b.Conj(dy)],
+    facts=Facts(cost=flops_per_element(1)),
+    oracle=each(lambda x: x.conjugate()),
+    sample=unary(),
+    doc="The conjugates of complex numbers.",
+)

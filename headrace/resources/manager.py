@@ -1,0 +1,190 @@
+"""Who owns resources: a `ResourceManager` for each session, and one for each running step.
+
+A resource is known by (container, kind, name). Containers group resources so that they can be dropped together;
+"localhost" is the default. The kind is the class that whoever asks expects (`Variable`, `Queue`), so that a name used
+for two kinds of things is two things.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace import shapes
+from headrace.errors import AlreadyExistsError, CancelledError, InvalidArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.dtypes import DType
+    from headrace.shapes import Shape
+
+DEFAULT_CONTAINER = "localhost"
+
+R = TypeVar("R")
+
+
+class ResourceManager:
+    """The resources of one session or one step, by container, kind and name. Thread safe.
+
+    A resource that has a method `release()` is told when it is dropped: it cancels what waits on it and lets go of
+    what it holds.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._resources: dict[tuple[str, type, str], Any] = {}
+        self._numbers = itertools.count()
+        self._closed = False
+
+    def create(self, container: str, kind: type[R], name: str, resource: R) -> R:
+        """Adds `resource` and returns it.
+
+        Raises:
+          AlreadyExistsError: there is one of this name.
+          CancelledError: the manager is closed.
+        """
+        with self._lock:
+            self._check_open()
+            key = (container or DEFAULT_CONTAINER, kind, name)
+            if key in self._resources:
+                raise AlreadyExistsError(
+                    f"Resource {_show(key)} exists already; choose another name or delete it first"
+                )
+            self._resources[key] = resource
+            return resource
+
+    def lookup(self, container: str, kind: type[R], name: str) -> R:
+        """The resource of that name.
+
+        Raises:
+          NotFoundError: there is none.
+        """
+        key = (container or DEFAULT_CONTAINER, kind, name)
+        with self._lock:
+            found: R | None = self._resources.get(key)
+        if found is None:
+            raise NotFoundError(f"Resource {_show(key)} does not exist: it was never created, or deleted")
+        return found
+
+    def lookup_or_create(self, container: str, kind: type[R], name: str, make: Callable[[], R]) -> R:
+        """The resource of that name, made by `make()` if there is none.
+
+        Raises:
+          CancelledError: there is none, and the manager is closed.
+        """
+        key = (container or DEFAULT_CONTAINER, kind, name)
+        with self._lock:
+            found: R | None = self._resources.get(key)
+            if found is None:
+                self._check_open()
+                found = self._resources[key] = make()
+            return found
+
+    def delete(self, container: str, kind: type, name: str) -> None:
+        """Drops the resource of that name.
+
+        Raises:
+          NotFoundError: there is none.
+        """
+        key = (container or DEFAULT_CONTAINER, kind, name)
+        with self._lock:
+            found = self._resources.pop(key, None)
+        if found is None:
+            raise NotFoundError(f"Resource {_show(key)} does not exist, so it cannot be deleted")
+        _release(found)
+
+    def clear_container(self, container: str) -> None:
+        """Drops everything in `container`; nothing happens if there is no such container."""
+        container = container or DEFAULT_CONTAINER
+        with self._lock:
+            keys = [k for k in self._resources if k[0] == container]
+            gone = [self._resources.pop(k) for k in keys]
+        for resource in gone:
+            _release(resource)
+
+    def close(self) -> None:
+        """Drops everything and lets nothing new be created. May be called again."""
+        with self._lock:
+            self._closed = True
+            gone = list(self._resources.values())
+            self._resources.clear()
+        for resource in gone:
+            _release(resource)
+
+    def unique_name(self, prefix: str) -> str:
+        """A name no other call on this manager gets: `prefix`, "_" and a number."""
+        return f"{prefix}_{next(self._numbers)}"
+
+    def __len__(self) -> int:
+        return len(self._resources)
+
+    def __repr__(self) -> str:
+        with self._lock:
+            names = sorted(map(_show, self._resources))
+        return f"ResourceManager({', '.join(names)}{', closed' if self._closed else ''})"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise CancelledError("the session or step that owns these resources has been closed")
+
+
+class Handle:
+    """What a tensor of dtype resource carries: which resource it is, and a direct reference to it.
+
+    Attributes:
+      container, name: where its manager keeps it.
+      resource: the object itself, so that ops need no lookup.
+      value_dtype, value_shape: dtype and static shape of what it holds, where it holds tensors of one kind.
+    """
+
+    __slots__ = ("container", "name", "resource", "value_dtype", "value_shape")
+
+    def __init__(
+        self,
+        container: str,
+        name: str,
+        resource: Any,
+        value_dtype: DType | None = None,
+        value_shape: Shape = None,
+    ) -> None:
+        self.container = container or DEFAULT_CONTAINER
+        self.name = name
+        self.resource = resource
+        self.value_dtype = value_dtype
+        self.value_shape = value_shape
+
+    @property
+    def kind(self) -> str:
+        """The class name of the resource."""
+        return type(self.resource).__name__
+
+    def get(self, kind: type[R]) -> R:
+        """The resource, which must be a `kind`.
+
+        Raises:
+          InvalidArgumentError: it is something else.
+        """
+        resource = self.resource
+        if not isinstance(resource, kind):
+            raise InvalidArgumentError(
+                f"Trying to access resource {self.name!r} as a {kind.__name__}, but it is a {self.kind}: "
+                "the handle of another op was passed"
+            )
+        return resource
+
+    def __repr__(self) -> str:
+        held = "" if self.value_dtype is None else f" of {self.value_dtype.name}{shapes.show(self.value_shape)}"
+        return f"<{self.kind} {self.container}/{self.name}{held}>"
+
+
+def _release(resource: Any) -> None:
+    release = getattr(resource, "release", None)
+    if release is not None:
+        release()
+
+
+def _show(key: tuple[str, type, str]) -> str:
+    container, kind, name = key
+    return f"{container}/{name}/{kind.__name__}"

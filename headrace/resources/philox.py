@@ -1,0 +1,261 @@
+"""TensorFlow's random numbers: Philox4x32-10 streams, and the distributions drawn from them.
+
+Philox is a keyed bijection of 128-bit counters: block k of a stream is four 32-bit words, computed from the key and
+counter + k alone. So any part of a stream can be computed at any time, in any order, all at once in numpy.
+
+TensorFlow fixes the rest, and seeds only reproduce its numbers if all of it is matched:
+
+* an op's (seed, seed2) become the key and the upper half of the counter;
+* each firing reserves 256 blocks for each number it draws, whatever it uses of them;
+* a block gives a *group* of numbers: four of 32 bits or fewer, two of 64, which fill the output in C order;
+* the truncated normal draws again, from the reserve of its group, until the group is full.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from headrace import dtypes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.dtypes import DType
+
+RESERVED_PER_NUMBER: Final = 256
+
+_COUNTER_MASK: Final = (1 << 128) - 1
+_LOW: Final = np.uint64(0xFFFFFFFF)
+_32: Final = np.uint64(32)
+_MULTIPLIER0: Final = 0xD2511F53
+_MULTIPLIER2: Final = 0xCD9E8D57
+_WEYL0: Final = 0x9E3779B9  # what is added to the key after each round
+_WEYL1: Final = 0xBB67AE85
+_ROUNDS: Final = 10
+_FEW: Final = 8  # blocks
+_CHUNK: Final = 1 << 13  # blocks computed together: the work arrays stay in the cache
+_LEAST_U: Final = 1e-7  # Box-Muller takes the logarithm of nothing smaller
+_TRUNCATE_AT: Final = 2.0
+
+
+class Philox:
+    """The random state of one op in one session: a stream, and how far it has been used. Thread safe.
+
+    Args:
+      seed, seed2: the op's attributes; both 0 asks for a stream that differs each time.
+    """
+
+    __slots__ = ("_counter", "_key", "_lock")
+
+    def __init__(self, seed: int, seed2: int) -> None:
+        if seed == 0 and seed2 == 0:
+            seed, seed2 = secrets.randbits(64), secrets.randbits(64)
+        self._key = seed % (1 << 64)
+        self._counter = (seed2 % (1 << 64)) << 64
+        self._lock = threading.Lock()
+
+    def reserve(self, blocks: int) -> Stream:
+        """The stream from here on; the next reservation starts `blocks` blocks later."""
+        with self._lock:
+            start = self._counter
+            self._counter = (start + blocks) & _COUNTER_MASK
+        return Stream(self._key, start)
+
+    def reserve_numbers(self, n: int) -> Stream:
+        """The stream for a firing that draws `n` numbers."""
+        return self.reserve(n * RESERVED_PER_NUMBER)
+
+
+class Stream:
+    """The blocks of a Philox key from one counter on. Immutable: drawing twice gives the same numbers.
+
+    Args:
+      key: 64 bits.
+      counter: 128 bits.
+    """
+
+    __slots__ = ("counter", "key")
+
+    def __init__(self, key: int, counter: int) -> None:
+        self.key = key
+        self.counter = counter
+
+    def skip(self, blocks: int) -> Stream:
+        """The stream `blocks` blocks later."""
+        return Stream(self.key, (self.counter + blocks) & _COUNTER_MASK)
+
+    def blocks(self, n: int) -> np.ndarray:
+        """The first `n` blocks: uint32 [n, 4]."""
+        out = np.empty((n, 4), np.uint32)
+        for start in range(0, n, _CHUNK):
+            stop = min(start + _CHUNK, n)
+            self._fill(np.arange(start, stop, dtype=np.uint64), out[start:stop])
+        return out
+
+    def blocks_at(self, offsets: np.ndarray) -> np.ndarray:
+        """The blocks that many blocks on: uint64 [n] → uint32 [n, 4]."""
+        out = np.empty((len(offsets), 4), np.uint32)
+        for start in range(0, len(offsets), _CHUNK):
+            self._fill(offsets[start : start + _CHUNK], out[start : start + _CHUNK])
+        return out
+
+    def words(self, n: int) -> np.ndarray:
+        """The first `n` words: uint32 [n]."""
+        return self.blocks(-(-n // 4)).ravel()[:n]
+
+    def words64(self, n: int) -> np.ndarray:
+        """The first `n` pairs of words, each as one number, the first word its lower half: uint64 [n]."""
+        pairs = self.blocks(-(-n // 2)).reshape(-1, 2).astype(np.uint64)
+        return (pairs[:, 0] | pairs[:, 1] << _32)[:n]
+
+    # *** distributions: `n` numbers as TensorFlow fills an output with them ***
+
+    def uniform(self, n: int, dtype: DType) -> np.ndarray:
+        """Numbers in [0, 1) of a floating dtype, each from its significand's bits alone."""
+        if dtype is dtypes.float64:
+            return _double_from_words(self.blocks(-(-n // 2)).reshape(-1, 2))[:n]
+        return _float_from_word(self.words(n), dtype)
+
+    def uniform_int(self, n: int, low: int, high: int, dtype: DType) -> np.ndarray:
+        """Integers in [low, high) of dtype int32 or int64; slightly biased, as `word mod range` is."""
+        words = self.words(n) if dtype is dtypes.int32 else self.words64(n)
+        unsigned = words.dtype.type
+        offsets = words % unsigned(high - low)
+        # added modulo 2**bits, which is right because the sum lies in [low, high)
+        out: np.ndarray = offsets + unsigned(low % (1 << (8 * words.itemsize)))
+        return out.view(dtype.numpy)
+
+    def normal(self, n: int, dtype: DType) -> np.ndarray:
+        """Standard normal numbers of a floating dtype."""
+        if dtype is dtypes.float64:
+            return _normal_doubles(self.blocks(-(-n // 2))).ravel()[:n]
+        return _normal_floats(self.blocks(-(-n // 4))).ravel()[:n].astype(dtype.numpy)
+
+    def truncated_normal(self, n: int, dtype: DType) -> np.ndarray:
+        """Standard normal numbers within (-2, 2) of a floating dtype."""
+        if dtype is dtypes.float64:
+            return self._truncated(n, 2, _normal_doubles)
+        return self._truncated(n, 4, _normal_floats).astype(dtype.numpy)
+
+    def permutation(self, n: int) -> np.ndarray:
+        """A permutation of range(n): int64 [n]. Uses n - 1 words."""
+        order = list(range(n))
+        for i, word in enumerate(self.words(max(n - 1, 0)).tolist()):
+            j = i + word % (n - i)
+            order[i], order[j] = order[j], order[i]
+        return np.array(order, np.int64)
+
+    def _truncated(self, n: int, group: int, normals: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Groups of numbers below the limit; group i draws from its own reserve until it is full."""
+        groups = -(-n // group)
+        start = np.arange(groups, dtype=np.uint64) * np.uint64(group * RESERVED_PER_NUMBER // 4)
+        drawn = normals(self.blocks_at(start))
+        out = np.empty((groups, group), drawn.dtype)
+        filled = np.zeros(groups, np.intp)
+        open_ = np.arange(groups)  # the groups that are not full
+        for block in range(1, 1 << 20):
+            for column in drawn.T:
+                take = (np.abs(column) < _TRUNCATE_AT) & (filled[open_] < group)
+                which = open_[take]
+                out[which, filled[which]] = column[take]
+                filled[which] += 1
+            open_ = open_[filled[open_] < group]
+            if not open_.size:
+                break
+            drawn = normals(self.blocks_at(start[open_] + np.uint64(block)))
+        return out.ravel()[:n]
+
+    def _fill(self, offsets: np.ndarray, out: np.ndarray) -> None:
+        """`out[i]` = the block at `offsets[i]`."""
+        if len(offsets) <= _FEW:
+            for i, offset in enumerate(offsets.tolist()):
+                out[i] = _block(self.key, self.counter + offset)
+            return
+        low = np.uint64(self.counter & ((1 << 64) - 1)) + offsets
+        high = np.uint64(self.counter >> 64) + (low < offsets)  # a carry
+        c0, c1, c2, c3 = low & _LOW, low >> _32, high & _LOW, high >> _32
+        product0, product2 = np.empty_like(low), np.empty_like(low)
+        key0, key1 = self.key & 0xFFFFFFFF, self.key >> 32
+        for _ in range(_ROUNDS):  # in place: on arrays of this size, allocating costs more than computing
+            np.multiply(c0, np.uint64(_MULTIPLIER0), out=product0)
+            np.multiply(c2, np.uint64(_MULTIPLIER2), out=product2)
+            np.right_shift(product2, _32, out=c0)
+            c0 ^= c1
+            c0 ^= np.uint64(key0)
+            np.bitwise_and(product2, _LOW, out=c1)
+            np.right_shift(product0, _32, out=c2)
+            c2 ^= c3
+            c2 ^= np.uint64(key1)
+            np.bitwise_and(product0, _LOW, out=c3)
+            key0, key1 = (key0 + _WEYL0) & 0xFFFFFFFF, (key1 + _WEYL1) & 0xFFFFFFFF
+        for i, c in enumerate((c0, c1, c2, c3)):
+            out[:, i] = c
+
+
+def _block(key: int, counter: int) -> tuple[int, int, int, int]:
+    """One block. The same ten rounds on Python ints: for a few blocks, faster than numpy's calls."""
+    c0, c1 = counter & 0xFFFFFFFF, counter >> 32 & 0xFFFFFFFF
+    c2, c3 = counter >> 64 & 0xFFFFFFFF, counter >> 96 & 0xFFFFFFFF
+    key0, key1 = key & 0xFFFFFFFF, key >> 32
+    for _ in range(_ROUNDS):
+        product0, product2 = c0 * _MULTIPLIER0, c2 * _MULTIPLIER2
+        c0, c1 = (product2 >> 32) ^ c1 ^ key0, product2 & 0xFFFFFFFF
+        c2, c3 = (product0 >> 32) ^ c3 ^ key1, product0 & 0xFFFFFFFF
+        key0, key1 = (key0 + _WEYL0) & 0xFFFFFFFF, (key1 + _WEYL1) & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
+# *** numbers from words ***
+
+# significand bits, and the bits of 1.0: a word's low bits under those of 1.0 give a number in [1, 2)
+_LAYOUT: Final = {
+    dtypes.float32: (23, np.uint32, 127 << 23, np.float32),
+    dtypes.float16: (10, np.uint16, 15 << 10, np.float16),
+    dtypes.bfloat16: (7, np.uint16, 127 << 7, ml_dtypes.bfloat16),
+}
+
+
+def _float_from_word(words: np.ndarray, dtype: DType) -> np.ndarray:
+    bits, integer, one, real = _LAYOUT[dtype]
+    significand = (words & np.uint32((1 << bits) - 1)).astype(integer)
+    out: np.ndarray = (significand | integer(one)).view(real) - real(1)
+    return out
+
+
+def _double_from_words(pairs: np.ndarray) -> np.ndarray:
+    """uint32 [n, 2] → float64 [n] in [0, 1)."""
+    wide = pairs.astype(np.uint64)
+    bits = (wide[:, 0] & np.uint64(0xFFFFF)) << _32 | wide[:, 1] | np.uint64(1023 << 52)
+    return bits.view(np.float64) - 1.0
+
+
+def _normal_floats(blocks: np.ndarray) -> np.ndarray:
+    """Box-Muller on each pair of words: uint32 [n, 4] → float32 [n, 4]."""
+    u = _float_from_word(blocks.reshape(-1, 2), dtypes.float32)
+    return _box_muller(u, np.float32).reshape(-1, 4)
+
+
+def _normal_doubles(blocks: np.ndarray) -> np.ndarray:
+    """Box-Muller on each block: uint32 [n, 4] → float64 [n, 2]."""
+    return _box_muller(_double_from_words(blocks.reshape(-1, 2)).reshape(-1, 2), np.float64)
+
+
+def _box_muller(u: np.ndarray, real: type[np.floating[Any]]) -> np.ndarray:
+    """Pairs of uniform numbers to pairs of normal ones, the sine first: [n, 2] → [n, 2].
+
+    Functions are evaluated in double precision and rounded: closest to what the C library gives in single precision
+    (about one number in a hundred differs in its last bit), and numpy's single precision ones are further off.
+    """
+    wide = u.astype(np.float64)
+    logarithm = np.log(np.maximum(wide[:, 0], real(_LEAST_U))).astype(real)
+    radius = np.sqrt(real(-2) * logarithm)
+    angle = (2 * math.pi * wide[:, 1]).astype(real).astype(np.float64)
+    out = np.stack([np.sin(angle), np.cos(angle)], axis=1).astype(real)
+    out *= radius[:, np.newaxis]
+    return out

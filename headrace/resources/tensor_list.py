@@ -1,0 +1,542 @@
+"""Tensor lists: immutable lists of tensors that travel along edges as values of dtype variant.
+
+Loops carry them: accumulators of the backward pass are pushed in the forward loop and popped in the backward one, and
+arrays that a loop fills are lists whose elements it sets. Every change gives a new list that shares storage with the
+old one (`persistent.Vector`), so an old version stays valid at no cost and order is kept by data dependence alone.
+
+An element may be *uninitialized*: it stands for zeros, of a shape found when it is read. The zeros of a whole list
+(`zeros_like`) are such elements with the list they were made from as a pattern of the shapes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.errors import InvalidArgumentError, ResourceExhaustedError
+from headrace.resources import values
+from headrace.resources.persistent import Vector
+from headrace.resources.values import numpy_dtype_of, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.dtypes import DType
+    from headrace.resources.values import Value
+    from headrace.shapes import Shape
+
+
+class _Uninitialized:
+    def __repr__(self) -> str:
+        return "uninitialized"
+
+
+UNINITIALIZED: Final = _Uninitialized()
+
+_MOST_ELEMENTS = 1 << 27  # growing a list beyond this is taken for a mistake in an index, not tried
+
+
+class TensorList:
+    """An immutable list of tensors of one dtype. Serves the TensorList* ops.
+
+    It has neither `__len__` nor `__getitem__`, on purpose: numpy would take it for a sequence and unpack it.
+
+    Attributes:
+      element_dtype: the dtype of its elements.
+      element_shape: a shape all its elements fit.
+      max_num_elements: how many `push` may make it hold; None for any number.
+    """
+
+    __slots__ = ("_initialized", "_items", "_pattern", "element_dtype", "element_shape", "max_num_elements")
+
+    def __init__(
+        self,
+        element_dtype: DType,
+        element_shape: Shape = None,
+        items: Vector[Value] | None = None,
+        max_num_elements: int | None = None,
+        *,
+        initialized: int | None = None,
+        pattern: TensorList | None = None,
+    ) -> None:
+        self.element_dtype = element_dtype
+        self.element_shape = element_shape
+        self.max_num_elements = max_num_elements
+        self._items: Vector[Value] = Vector() if items is None else items
+        # how many elements are not uninitialized; so that adding a list of zeros is O(1)
+        self._initialized = len(self._items) if initialized is None else initialized
+        self._pattern = pattern
+
+    # *** making one ***
+
+    @classmethod
+    def reserve(cls, element_dtype: DType, element_shape: Shape, n: int) -> TensorList:
+        """A list of `n` uninitialized elements.
+
+        Raises:
+          InvalidArgumentError: `n` is negative.
+        """
+        if n < 0:
+            raise InvalidArgumentError(f"The num_elements to reserve must be a non negative number, but got {n}")
+        return cls(element_dtype, element_shape, Vector.filled(UNINITIALIZED, n), initialized=0)
+
+    @classmethod
+    def from_tensor(cls, tensor: np.ndarray, element_dtype: DType, element_shape: Shape) -> TensorList:
+        """The list of the rows of `tensor`.
+
+        Raises:
+          InvalidArgumentError: it is a scalar, or its rows do not fit `element_shape`.
+        """
+        _check_rows(tensor, element_shape)
+        return cls(element_dtype, element_shape, Vector.of(values.rows(tensor, element_dtype)))
+
+    @classmethod
+    def scattered(
+        cls, tensor: np.ndarray, indices: np.ndarray, element_dtype: DType, element_shape: Shape, n: int = -1
+    ) -> TensorList:
+        """A list with row k of `tensor` at `indices[k]`, of length `n` (-1: just as long as needed).
+
+        Raises:
+          InvalidArgumentError: an index out of range, or rows that fit neither `element_shape` nor the indices.
+        """
+        _check_rows(tensor, element_shape)
+        if n < -1:
+            raise InvalidArgumentError(f"TensorListScatter expects num_elements >= -1, found: {n}")
+        for i in indices.tolist():
+            if i < 0:
+                raise InvalidArgumentError(f"Indices in TensorListScatter must all be non-negative, got {i}")
+            if n != -1 and i >= n:
+                raise InvalidArgumentError(f"TensorListScatter: Trying to scatter at index {i} in list with size {n}")
+        return cls.reserve(element_dtype, element_shape, max(n, 0)).scatter(tensor, indices)
+
+    @classmethod
+    def split(cls, tensor: np.ndarray, lengths: np.ndarray, element_dtype: DType, element_shape: Shape) -> TensorList:
+        """The list of consecutive pieces of `tensor`, `lengths[k]` rows each.
+
+        Raises:
+          InvalidArgumentError: the lengths do not add up to the rows, or the pieces do not fit `element_shape`.
+        """
+        if element_shape == ():
+            raise InvalidArgumentError("TensorListSplit requires element_shape to be at least of rank 1, but saw: []")
+        _check_vector(tensor)
+        if lengths.ndim != 1:
+            raise InvalidArgumentError(f"Expected lengths to be a vector, received shape: {_show(lengths)}")
+        if not shapes.compatible(tensor.shape[1:], None if element_shape is None else element_shape[1:]):
+            raise InvalidArgumentError(
+                f"tensor shape {_show(tensor)} is not compatible with element_shape {shapes.show(element_shape)}"
+            )
+        pieces = []
+        start = 0
+        for length in lengths.tolist():
+            if length < 0:
+                raise InvalidArgumentError(f"Invalid value in lengths: {length}; a length must not be negative")
+            end = start + length
+            if end > len(tensor):
+                raise InvalidArgumentError(
+                    f"Attempting to slice [{start}, {end}] from tensor with length {len(tensor)}: "
+                    "the lengths add up to more than that"
+                )
+            pieces.append(tensor[start:end])
+            start = end
+        if start != len(tensor):
+            raise InvalidArgumentError(f"Unused values in tensor. Length of tensor: {len(tensor)} Values used: {start}")
+        return cls(element_dtype, element_shape, Vector.of(pieces))
+
+    # *** reading ***
+
+    def length(self) -> int:
+        """How many elements it has."""
+        return len(self._items)
+
+    def get(self, index: int, element_shape: Shape = None) -> Value:
+        """The element at `index`; zeros if it is uninitialized.
+
+        Args:
+          index: from 0.
+          element_shape: what the reader knows of the shape.
+
+        Raises:
+          InvalidArgumentError: no such element, or the shape of the zeros is not known.
+        """
+        n = len(self._items)
+        if not 0 <= index < n:
+            raise InvalidArgumentError(f"Trying to access element {index} in a list with {n} elements.")
+        item = self._items[index]
+        if item is not UNINITIALIZED:
+            return item
+        shape = self._merged(element_shape)
+        if not shapes.is_full(shape) and self._known_shape(index) is None:
+            for i in range(n):  # a list filled in a loop: all elements are of one shape
+                shape = _merge(shape, self._known_shape(i))
+        return self._zeros(index, shape)
+
+    def pop(self, element_shape: Shape = None) -> tuple[TensorList, Value]:
+        """The list without its last element, and that element (zeros if it is uninitialized).
+
+        Raises:
+          InvalidArgumentError: the list is empty, or the shape of the zeros is not known.
+        """
+        if not self._items:
+            raise InvalidArgumentError("Trying to pop from an empty list.")
+        rest, item = self._items.pop()
+        if item is not UNINITIALIZED:
+            return self._with(rest, self._initialized - 1), item
+        zeros = self._zeros(len(rest), self._merged(element_shape))
+        return self._with(rest, self._initialized), zeros
+
+    def stack(self, element_shape: Shape = None, num_elements: int = -1) -> np.ndarray:
+        """All elements as the rows of one array.
+
+        Args:
+          element_shape: what the reader knows of the elements' shape.
+          num_elements: how many there must be; -1: any number.
+
+        Raises:
+          InvalidArgumentError: another number, differing shapes, or a shape that is not known.
+        """
+        n = len(self._items)
+        if num_elements not in (-1, n):
+            raise InvalidArgumentError(
+                f"Operation expected a list with {num_elements} elements but got a list with {n} elements."
+            )
+        return self._stacked(range(n), list(self._items), element_shape, "stack")
+
+    def gather(self, indices: np.ndarray, element_shape: Shape = None) -> np.ndarray:
+        """The elements at `indices` as the rows of one array.
+
+        Raises:
+          InvalidArgumentError: an index out of range, differing shapes, or a shape that is not known.
+        """
+        n = len(self._items)
+        where = indices.ravel().tolist()
+        for i in where:
+            if not 0 <= i < n:
+                raise InvalidArgumentError(f"Trying to gather element {i} in a list with {n} elements.")
+        return self._stacked(where, [self._items[i] for i in where], element_shape, "gather")
+
+    def concat(self, element_shape: Shape = None, leading_dims: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
+        """All elements one after the other along their first dimension, and the int64 length of each.
+
+        Args:
+          element_shape: what the reader knows of the elements' shape, first dimension included.
+          leading_dims: the length of each uninitialized element.
+
+        Raises:
+          InvalidArgumentError: scalars, differing shapes, or a shape that is not known.
+        """
+        known = self._merged(element_shape)
+        if known == ():
+            raise InvalidArgumentError("Concat requires elements to be at least vectors, found scalars instead.")
+        first, rest = (None, None) if known is None else (known[0], known[1:])
+        items = list(self._items)
+        if not items and not shapes.is_full(rest):
+            raise InvalidArgumentError(
+                "All except the first dimension must be fully defined when concating an empty tensor list. "
+                f"element_shape: {shapes.show(rest)}"
+            )
+        lengths_known = set()
+        for i in () if shapes.is_full(self.element_shape) else range(len(items)):
+            shape = self._known_shape(i)
+            if shape is None:
+                continue
+            if not shape:
+                raise InvalidArgumentError(f"Concat saw a scalar shape at index {i} but requires at least vectors.")
+            rest = _merge(rest, shape[1:])
+            if first is not None and first != shape[0]:
+                raise InvalidArgumentError(
+                    "First entry of element_shape input does not match the first dim of list element at index: "
+                    f"{i} Expected: {first} Actual: {shape[0]}"
+                )
+            lengths_known.add(shape[0])
+        if rest is None or not shapes.is_full(rest):
+            raise InvalidArgumentError(
+                "Trying to concat list with only uninitialized tensors but element_shape_except_first_dim is not "
+                f"fully defined: {shapes.show(rest)}"
+            )
+        if first is None and len(lengths_known) == 1:
+            first = lengths_known.pop()
+        row = tuple(d for d in rest if d is not None)
+        for i, item in enumerate(items):
+            if item is UNINITIALIZED:
+                length = self._length_of(i, first, leading_dims)
+                items[i] = values.zeros(self.element_dtype, (length, *row))
+        lengths = np.array([len(item) for item in items], np.int64)
+        return values.concat(items, self.element_dtype, row), lengths
+
+    # *** changing: each gives a new list ***
+
+    def push(self, value: Value) -> TensorList:
+        """The list with `value` after its end.
+
+        Raises:
+          InvalidArgumentError: it is full, or `value` does not fit.
+        """
+        n = len(self._items)
+        self._check_element(value, "append", "to a list")
+        if self.max_num_elements is not None and n >= self.max_num_elements:
+            raise InvalidArgumentError(
+                f"Tried to push item into a full list list size: {n} max_num_elements: {self.max_num_elements}"
+            )
+        return self._with(self._items.push(value), self._initialized + 1)
+
+    def set(self, index: int, value: Value, resize: bool = False) -> TensorList:
+        """The list with `value` at `index`; with `resize`, one that is too short is made longer.
+
+        Raises:
+          InvalidArgumentError: no such element, or `value` does not fit.
+        """
+        n = len(self._items)
+        if index >= n and resize:
+            return self.resized(index + 1).set(index, value)
+        if not 0 <= index < n:
+            raise InvalidArgumentError(f"Trying to modify element {index} in a list with {n} elements.")
+        self._check_element(value, "set", "at a list index")
+        more = self._items[index] is UNINITIALIZED
+        return self._with(self._items.set(index, value), self._initialized + more)
+
+    def scatter(self, tensor: np.ndarray, indices: np.ndarray) -> TensorList:
+        """The list with row k of `tensor` at `indices[k]`, longer if an index asks for it.
+
+        Raises:
+          InvalidArgumentError: a negative index, or rows that fit neither the list nor the indices.
+        """
+        _check_vector(tensor)
+        if indices.ndim != 1:
+            raise InvalidArgumentError(f"Expected indices to be a vector, but received shape: {_show(indices)}")
+        where = indices.tolist()
+        if len(where) != len(tensor):
+            raise InvalidArgumentError(
+                "Invalid number of rows in input tensor. Expected len(indices) == tensor.shape[0], "
+                f"but saw: {len(where)} vs. {len(tensor)}"
+            )
+        if not where:
+            return self
+        if min(where) < 0:
+            raise InvalidArgumentError(f"Indices to scatter at must all be non-negative, got {min(where)}")
+        rows = values.rows(tensor, self.element_dtype)
+        self._check_element(rows[0], "set", "at a list index")
+        items = list(self.resized(max(len(self._items), max(where) + 1))._items)
+        for i, row in zip(where, rows, strict=True):
+            items[i] = row
+        return self._with_items(items)
+
+    def resized(self, n: int) -> TensorList:
+        """The list with its first `n` elements, new ones uninitialized.
+
+        Raises:
+          InvalidArgumentError: `n` is negative.
+          ResourceExhaustedError: it is absurdly large.
+        """
+        old = len(self._items)
+        if n < 0:
+            raise InvalidArgumentError(f"TensorListSlice expects size to be non-negative. Got: {n}")
+        if n == old:
+            return self
+        if n > max(old, _MOST_ELEMENTS):
+            raise ResourceExhaustedError(
+                f"OOM when growing a list of {old} elements to {n}; the limit is {_MOST_ELEMENTS}"
+            )
+        items = list(self._items)[:n]
+        return self._with_items(items + [UNINITIALIZED] * (n - len(items)))
+
+    def concat_lists(self, other: TensorList) -> TensorList:
+        """The elements of this list, then those of `other`.
+
+        Raises:
+          InvalidArgumentError: another dtype or element shape.
+        """
+        if self.element_dtype != other.element_dtype:
+            raise InvalidArgumentError(
+                f"input_a and input_b hold different dtypes. Saw: {self.element_dtype} vs. {other.element_dtype}"
+            )
+        if self.element_shape != other.element_shape:
+            raise InvalidArgumentError(
+                "input_a and input_b TensorList element shapes are not identical. "
+                f"Saw {shapes.show(self.element_shape)} vs. {shapes.show(other.element_shape)}"
+            )
+        return self._with_items([*self._items, *other._items])
+
+    def zeros_like(self) -> TensorList:
+        """A list as long as this one whose elements are zeros of the same shapes; O(log n)."""
+        items = Vector.filled(UNINITIALIZED, len(self._items))
+        pattern = self if self._initialized else self._pattern
+        return TensorList(self.element_dtype, self.element_shape, items, initialized=0, pattern=pattern)
+
+    def add(self, other: TensorList) -> TensorList:
+        """The elementwise sum; what is uninitialized counts as zero. O(1) if one list is all zeros.
+
+        Raises:
+          InvalidArgumentError: other dtype, length or shapes.
+        """
+        if self.element_dtype != other.element_dtype:
+            raise InvalidArgumentError(
+                f"Trying to add two lists of tensors of different dtypes: {self.element_dtype} and "
+                f"{other.element_dtype}"
+            )
+        if len(self._items) != len(other._items):
+            raise InvalidArgumentError(
+                f"Trying to add two lists of tensors with different lengths: {len(self._items)} and {len(other._items)}"
+            )
+        if not shapes.compatible(self.element_shape, other.element_shape):
+            raise InvalidArgumentError(
+                "Trying to add two lists of tensors with incompatible element shapes: "
+                f"{shapes.show(self.element_shape)} and {shapes.show(other.element_shape)}"
+            )
+        shape = shapes.merge(self.element_shape, other.element_shape)
+        for zero, full in ((self, other), (other, self)):
+            if not zero._initialized:
+                pattern = full._pattern or zero._pattern
+                return TensorList(
+                    self.element_dtype, shape, full._items, initialized=full._initialized, pattern=pattern
+                )
+        items = [_add(a, b) for a, b in zip(self._items, other._items, strict=True)]
+        return TensorList(self.element_dtype, shape)._with_items(items)
+
+    def __repr__(self) -> str:
+        n, k = len(self._items), self._initialized
+        unset = "" if k == n else f", {n - k} uninitialized"
+        return f"TensorList({n} of {self.element_dtype.name}{shapes.show(self.element_shape)}{unset})"
+
+    # *** inside ***
+
+    def _with(self, items: Vector[Value], initialized: int) -> TensorList:
+        return TensorList(
+            self.element_dtype,
+            self.element_shape,
+            items,
+            self.max_num_elements,
+            initialized=initialized,
+            pattern=self._pattern,
+        )
+
+    def _with_items(self, items: list[Value]) -> TensorList:
+        return self._with(Vector.of(items), sum(item is not UNINITIALIZED for item in items))
+
+    def _check_element(self, value: Value, verb: str, where: str) -> None:
+        if numpy_dtype_of(value) != self.element_dtype.numpy:
+            raise InvalidArgumentError(
+                f"Invalid data types; list elements {self.element_dtype.name} but tried to {verb} "
+                f"{numpy_dtype_of(value)}"
+            )
+        if self.element_shape is not None and not shapes.fits(shape_of(value), self.element_shape):
+            raise InvalidArgumentError(
+                f"Tried to {verb} a tensor with incompatible shape {where}. Op element shape: "
+                f"{shapes.show(shape_of(value))} list shape: {shapes.show(self.element_shape)}"
+            )
+
+    def _merged(self, element_shape: Shape) -> Shape:
+        return _merge(element_shape, self.element_shape)
+
+    def _known_shape(self, index: int) -> tuple[int, ...] | None:
+        """The shape of the element at `index`, if it or its pattern is initialized."""
+        item = self._items[index]
+        if item is not UNINITIALIZED:
+            return shape_of(item)
+        if self._pattern is not None and index < len(self._pattern._items):
+            return self._pattern._known_shape(index)
+        return None
+
+    def _zeros(self, index: int, shape: Shape) -> Value:
+        """What the uninitialized element at `index` stands for."""
+        if self.element_dtype is dtypes.variant and self._pattern is not None:
+            inner = self._pattern.get(index)
+            return inner.zeros_like() if isinstance(inner, TensorList) else inner
+        full = _full(shape if shapes.is_full(shape) else _merge(shape, self._known_shape(index)))
+        if full is None:
+            raise InvalidArgumentError(
+                "Trying to read an uninitialized tensor but element_shape is not fully defined: "
+                f"{shapes.show(shape)} and no list element is set."
+            )
+        return values.zeros(self.element_dtype, full)
+
+    def _stacked(self, where: Sequence[int], items: list[Value], element_shape: Shape, verb: str) -> np.ndarray:
+        """`items`, which are the elements at `where`, stacked."""
+        shape = self._merged(element_shape)
+        if not items and not shapes.is_full(shape):
+            raise InvalidArgumentError(
+                f"Tried to {verb} elements of an empty list with non-fully-defined element_shape: {shapes.show(shape)}"
+            )
+        if not shapes.is_full(self.element_shape):
+            for i in where:
+                known = self._known_shape(i)
+                if known is not None and known != shape:
+                    shape = _merge(shape, known)
+        full = _full(shape)
+        if full is None:
+            raise InvalidArgumentError(
+                f"Tried to {verb} list which only contains uninitialized tensors and has a non-fully-defined "
+                f"element_shape: {shapes.show(shape)}"
+            )
+        if not self._initialized and self.element_dtype is not dtypes.variant:
+            zeros: np.ndarray = values.zeros(self.element_dtype, (len(items), *full))
+            return zeros
+        if self._initialized < len(self._items):
+            items = [
+                self._zeros(i, full) if item is UNINITIALIZED else item for i, item in zip(where, items, strict=True)
+            ]
+        return values.stack(items, self.element_dtype, full)
+
+    def _length_of(self, index: int, first: int | None, leading_dims: Sequence[int]) -> int:
+        """How many rows the uninitialized element at `index` stands for in a concatenation."""
+        if index < len(leading_dims):
+            return int(leading_dims[index])
+        pattern = self._known_shape(index)
+        if pattern is not None:
+            return pattern[0]
+        if first is None:
+            raise InvalidArgumentError(
+                f"List contains uninitialized tensor at index {index} but leading_dims has only "
+                f"{len(leading_dims)} elements."
+            )
+        return first
+
+
+def _add(a: Any, b: Any) -> Any:
+    if a is UNINITIALIZED:
+        return b
+    if b is UNINITIALIZED:
+        return a
+    if isinstance(a, TensorList):
+        return a.add(b)
+    if shape_of(a) != shape_of(b):
+        raise InvalidArgumentError(
+            f"Trying to add list elements of different shapes: {shapes.show(shape_of(a))} and "
+            f"{shapes.show(shape_of(b))}"
+        )
+    return a + b
+
+
+def _merge(a: Shape, b: Shape) -> Shape:
+    try:
+        return shapes.merge(a, b)
+    except ValueError:
+        what = "ranks" if a is not None and b is not None and len(a) != len(b) else "shapes"
+        raise InvalidArgumentError(f"Incompatible {what} during merge: {shapes.show(a)} vs. {shapes.show(b)}") from None
+
+
+def _full(shape: Shape) -> tuple[int, ...] | None:
+    """`shape`, if rank and all dimensions are known."""
+    if shape is None:
+        return None
+    dims = tuple(d for d in shape if d is not None)
+    return dims if len(dims) == len(shape) else None
+
+
+def _check_vector(tensor: np.ndarray) -> None:
+    if not shape_of(tensor):
+        raise InvalidArgumentError("Tensor must be at least a vector, but saw shape: []")
+
+
+def _check_rows(tensor: np.ndarray, element_shape: Shape) -> None:
+    _check_vector(tensor)
+    if not shapes.fits(tensor.shape[1:], element_shape):
+        raise InvalidArgumentError(
+            f"Specified a list with shape {shapes.show(element_shape)} from a tensor with shape "
+            f"{shapes.show(tensor.shape[1:])}"
+        )
+
+
+def _show(array: np.ndarray) -> str:
+    return shapes.show(array.shape)

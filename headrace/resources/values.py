@@ -1,0 +1,74 @@
+"""What flows along an edge, as the objects of this package store it.
+
+A tensor is a numpy array or, at rank 0, also a numpy scalar. Of the dtypes without a numpy element type, a rank-0
+resource or variant is the bare object (a `Handle`, a `TensorList`); strings and everything of higher rank are `object`
+arrays. The functions here are the few places where these cases differ.
+
+A value is immutable from the moment it is handed over, so storing one never copies and slices are views.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from headrace import dtypes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.dtypes import DType
+
+Value: TypeAlias = Any  # np.ndarray, np.generic, or a bare object at rank 0
+
+
+def shape_of(value: Value) -> tuple[int, ...]:
+    """The shape of a value; a bare object is a scalar."""
+    shape: tuple[int, ...] = getattr(value, "shape", ())
+    return shape
+
+
+def numpy_dtype_of(value: Value) -> np.dtype:
+    """The numpy element type of a value; `object` for a bare object."""
+    return getattr(value, "dtype", _OBJECT)
+
+
+def zeros(dtype: DType, shape: tuple[int, ...]) -> Value:
+    """Zeros; of strings: empty ones. A resource or variant has no zero: those elements are None."""
+    if dtype is dtypes.string:
+        return np.full(shape, b"", dtype=object)
+    if dtype.numpy == _OBJECT:
+        return np.full(shape, None, dtype=object) if shape else None
+    return np.zeros(shape, dtype.numpy)
+
+
+def stack(values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    """The values, each of `shape`, as the rows of one new array."""
+    if dtype.numpy == _OBJECT:
+        out = np.empty((len(values), *shape), dtype=object)
+        for i, v in enumerate(values):
+            out[i] = v[()] if isinstance(v, np.ndarray) else v
+        return out
+    if not values or not shape:
+        return np.array(values, dtype.numpy).reshape(len(values), *shape)
+    # one C loop; np.stack costs a Python call for each value
+    return np.concatenate(values).reshape(len(values), *shape)
+
+
+def concat(values: Sequence[np.ndarray], dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    """The values, each of shape `[any, *shape]`, one after the other along the first dimension."""
+    values = [v for v in values if v.shape[0]]
+    if not values:
+        return np.zeros((0, *shape), dtype.numpy)
+    return np.concatenate(values)
+
+
+def rows(array: np.ndarray, dtype: DType) -> list[Value]:
+    """The elements along the first dimension, as views (scalars of an array of rank 1)."""
+    if dtype is dtypes.string and array.ndim == 1:
+        return [array[i, ...] for i in range(len(array))]
+    return list(array)
+
+
+_OBJECT = np.dtype(object)

@@ -1,0 +1,127 @@
+"""Variables: a value that ops replace.
+
+A value is never written in place: `update` makes a new array and swaps it in, so a read needs neither copy nor lock,
+and what was read stays what it was.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from headrace import shapes
+from headrace.errors import FailedPreconditionError, InvalidArgumentError
+from headrace.resources.values import numpy_dtype_of, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.dtypes import DType
+    from headrace.resources.values import Value
+    from headrace.shapes import Shape
+
+
+class Variable:
+    """One variable. Serves VariableV2, VarHandleOp and the ops on them. Thread safe.
+
+    Attributes:
+      name: for messages.
+      dtype: the base dtype of its value.
+      shape: its declared static shape.
+    """
+
+    __slots__ = ("_lock", "_value", "dtype", "name", "shape")
+
+    def __init__(self, name: str, dtype: DType, shape: Shape = None) -> None:
+        self.name = name
+        self.dtype = dtype.base
+        self.shape = shape
+        self._lock = threading.Lock()
+        self._value: Value | None = None
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether it has a value."""
+        return self._value is not None
+
+    def read(self) -> Value:
+        """The current value.
+
+        Raises:
+          FailedPreconditionError: it has none yet.
+        """
+        value = self._value
+        if value is None:
+            raise FailedPreconditionError(
+                f"Attempting to use uninitialized value {self.name}. Could not find variable {self.name}'s value: "
+                "either its initializer has not run in this session, or it has been destroyed"
+            )
+        return value
+
+    def assign(self, value: Value, same_shape: bool = False) -> None:
+        """Makes `value` the current value.
+
+        Args:
+          value: of the variable's dtype.
+          same_shape: whether it must have the shape of the value so far (the declared one, if there is none).
+
+        Raises:
+          InvalidArgumentError: wrong dtype, or another shape though `same_shape`.
+        """
+        if numpy_dtype_of(value) != self.dtype.numpy:
+            raise InvalidArgumentError(
+                f"Trying to assign variable {self.name} with wrong dtype. "
+                f"Expected {self.dtype.name} got {numpy_dtype_of(value)}"
+            )
+        with self._lock:
+            if same_shape:
+                self._check_shape(shape_of(value))
+            self._value = value
+
+    def update(self, fn: Callable[[Value], Value]) -> Value:
+        """Replaces the value by `fn(value)`, with no other change in between, and returns the new one.
+
+        `fn` must make a new array; whatever it raises leaves the variable as it was.
+
+        Raises:
+          FailedPreconditionError: there is no value yet.
+        """
+        with self._lock:
+            value = self._value = fn(self.read())
+            return value
+
+    def release(self) -> None:
+        """Drops the value: the variable is uninitialized again."""
+        with self._lock:
+            self._value = None
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        wanted = self.shape if self._value is None else shape_of(self._value)
+        if not shapes.fits(shape, wanted):
+            raise InvalidArgumentError(
+                f"Assign requires shapes of both tensors to match. lhs shape= {shapes.show(wanted)} "
+                f"rhs shape= {shapes.show(shape)}: variable {self.name} keeps its shape unless validate_shape=False"
+            )
+
+    def __repr__(self) -> str:
+        state = "" if self.is_initialized else ", uninitialized"
+        return f"Variable({self.name!r}, {self.dtype.name}{shapes.show(self.shape)}{state})"
+
+
+class Ref:
+    """What a tensor of a reference dtype (`float32_ref`) carries: a variable, not its value.
+
+    Whoever wants the value calls `read()` when it fires, not earlier: that is what a reference means.
+    """
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable = variable
+
+    def read(self) -> Value:
+        """The variable's value now; see `Variable.read`."""
+        return self.variable.read()
+
+    def __repr__(self) -> str:
+        return f"<Ref to {self.variable!r}>"

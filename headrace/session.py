@@ -1,0 +1,418 @@
+"""The session: runs parts of a graph, any number of times and from any number of threads, and owns what persists.
+
+    with hr.Session(graph=g) as sess:
+        y = sess.run("y:0", {"x:0": 3.0})
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from headrace import trace
+from headrace.build.scopes import current_graph
+from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
+from headrace.execute import blas
+from headrace.execute.executor import Executor
+from headrace.execute.step import Step
+from headrace.fetches import Fetches, feed_tensor, feeder, key_of, result
+from headrace.pipeline import CompiledStep, Devices, compile_step
+from headrace.resources.manager import ResourceManager
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from concurrent.futures import ThreadPoolExecutor
+
+    from headrace.ir.graph import Graph, Tensor
+
+CLOSE_SECONDS = 5.0  # how long close() waits for running steps to notice
+
+
+@dataclasses.dataclass(slots=True)
+class RunOptions:
+    """How one run is done.
+
+    Attributes:
+      timeout_in_ms: the run fails with `DeadlineExceededError` after so many milliseconds; 0: no limit.
+      listener: receives the run's `trace` events; with an attribute `wants_values = True` also the values of all outputs.
+      ready: a queue of ready nodes that decides the order of firing; for tests (see `execute.frames.Ready`).
+    """
+
+    timeout_in_ms: int = 0
+    listener: trace.Listener | None = None
+    ready: Any = None
+
+
+_NO_OPTIONS = RunOptions()
+_CONFIG = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "inter_op_parallelism_threads",
+           "intra_op_parallelism_threads")  # fmt: skip
+
+
+@dataclasses.dataclass(slots=True)
+class _Call:
+    """A compiled (fetches, feed keys) pair."""
+
+    step: CompiledStep
+    feeders: list[Callable[[Any], Any]]
+    pack: Callable[[Sequence[Any]], Any]
+    fetch_names: list[str]
+
+
+class Session:
+    """Runs a graph.
+
+    Args:
+      target: "" (this process) is the only one for now.
+      graph: the graph to run; None: the one entered (`with hr.Graph()`).
+      config: a mapping of `device_count` ({"CPU": n}), `operation_timeout_in_ms`, `allow_soft_placement` (default True),
+        `inter_op_parallelism_threads` and `intra_op_parallelism_threads`, as in TensorFlow's ConfigProto.
+      intra_op_threads: threads a single product may use in the BLAS library.
+      inter_op_threads: threads for heavy kernels that can run side by side; None: one a core.
+
+    Threads may call `run` of one session at the same time; their steps overlap, and meet in variables and queues.
+    """
+
+    def __init__(
+        self,
+        target: str = "",
+        graph: Graph | None = None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        intra_op_threads: int = 1,
+        inter_op_threads: int | None = None,
+    ) -> None:
+        if target:
+            raise ValueError(f"Session target {target!r}: only '' (this process) exists; clusters come in a later version")
+        graph = graph if graph is not None else current_graph()
+        if graph is None:
+            raise ValueError("no graph: give Session(graph=...), or make the session inside `with hr.Graph() as g:`")
+        config = dict(config or {})
+        unknown = set(config) - set(_CONFIG)
+        if unknown:
+            raise ValueError(f"Session config has no {sorted(unknown)}; it has {list(_CONFIG)}")
+        self.graph = graph
+        self._timeout_ms = int(config.get("operation_timeout_in_ms") or 0)
+        self._devices = Devices(
+            {"CPU": 1, **(config.get("device_count") or {})}, bool(config.get("allow_soft_placement", True))
+        )
+        self._intra = int(config.get("intra_op_parallelism_threads") or intra_op_threads)
+        self._inter = int(config.get("inter_op_parallelism_threads") or inter_op_threads or os.cpu_count() or 1)
+        if self._intra < 1 or self._inter < 1:
+            raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
+        self._resources = ResourceManager()
+        self._calls: dict[Hashable, tuple[int, _Call]] = {}
+        self._compiled: dict[Hashable, int] = {}  # how often a call was compiled anew because the graph grew
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._active: set[Step] = set()
+        self._partial: dict[str, _PartialRun] = {}
+        self._closed = False
+
+    # *** running ***
+
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: RunOptions | None = None,
+        run_metadata: None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """Runs what `fetches` needs, and returns its values in the structure of `fetches`.
+
+        Args:
+          fetches: a tensor, an operation (its value is None), the name of one, or a list, tuple, dict, namedtuple or
+            dataclass of fetches.
+          feed_dict: tensor or tensor name → value; any tensor can be fed, and what it would have been made of does not run.
+          options: time limit and listener.
+          timeout_ms: the same as `RunOptions(timeout_in_ms=...)`.
+
+        Returns:
+          Arrays the caller may write into; numpy scalars (`bytes` for strings) for rank 0.
+
+        Raises:
+          FeedError (a ValueError and TypeError): a fed value does not fit its tensor.
+          ValueError: an unknown fetch. RuntimeError: the session is closed.
+          OpError: whatever the run fails with, for example `InvalidArgumentError` for a dead fetch.
+        """
+        feed_dict = feed_dict or {}
+        call = self._call(fetches, feed_dict)
+        return self._run(call, list(feed_dict.values()), options or _NO_OPTIONS, timeout_ms)
+
+    def make_callable(
+        self, fetches: Any, feed_list: Sequence[Any] = (), accept_options: bool = False
+    ) -> Callable[..., Any]:
+        """A function that runs `fetches`, given the values of `feed_list` in order: `run` without the look-ups.
+
+        With `accept_options` it takes the keyword argument `options`.
+        """
+        key = tuple(feed_list)
+        self._call(fetches, dict.fromkeys(key))  # errors now rather than at the first call
+
+        def call(*args: Any, options: RunOptions | None = None) -> Any:
+            if len(args) != len(key):
+                raise FeedError(f"this callable takes {len(key)} values ({list(feed_list)}), got {len(args)}")
+            if options is not None and not accept_options:
+                raise TypeError("this callable takes no options: make it with accept_options=True")
+            return self._run(self._call(fetches, key), args, options or _NO_OPTIONS, None)
+
+        return call
+
+    def _call(self, fetches: Any, feeds: Any) -> _Call:
+        """The compiled form of a fetch structure with these feed keys, from the cache if the graph has not grown."""
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        key = (key_of(fetches), *feeds)
+        found = self._calls.get(key)
+        if found is not None and found[0] == self.graph.version:
+            return found[1]
+        with self._lock:
+            version = self.graph.version
+            call = self._compile(fetches, list(feeds))
+            if found is not None:
+                self._warn_of_growth(key, fetches)
+            self._calls[key] = (version, call)
+        return call
+
+    def _compile(self, fetches: Any, feed_keys: list[Any]) -> _Call:
+        resolved = Fetches(self.graph, fetches)
+        tensors = [feed_tensor(self.graph, k) for k in feed_keys]
+        if len(set(tensors)) < len(tensors):
+            raise FeedError(f"a tensor is fed twice: {[t.name for t in tensors]}")
+        step = compile_step(tensors, resolved.tensors, resolved.targets, self._devices)
+        return _Call(step, [feeder(t) for t in tensors], resolved.pack, [t.name for t in resolved.tensors])
+
+    def _warn_of_growth(self, key: Hashable, fetches: Any) -> None:
+        n = self._compiled[key] = self._compiled.get(key, 0) + 1
+        if n == 2:
+            newest = self.graph.operations[-1]
+            warnings.warn(
+                f"the graph grows between runs of {fetches!r}, so each of them is compiled anew and the graph gets larger and "
+                f"larger; newest operation: '{newest.name}' ({newest.type}), made at {newest.source}. Build the graph first.",
+                stacklevel=4,
+            )
+
+    def _run(self, call: _Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
+        fed = [f(v) for f, v in zip(call.feeders, values, strict=True)]
+        executor = self._executor(call.step, options, timeout_ms)
+        step = executor.step
+        error = ""
+        if options.listener is not None:
+            options.listener(trace.StepStart(time.perf_counter_ns(), step.id))
+        try:
+            self._active.add(step)
+            if self._closed:
+                raise CancelledError("the session was closed before the run began")
+            for i, v in enumerate(fed):
+                executor.feed(i, v)
+            if call.step.plan.uses_blas:
+                with blas.threads(self._intra):
+                    executor.run()
+            else:
+                executor.run()
+            out = [_take(executor, i) for i in range(len(call.fetch_names))]
+        except BaseException as e:
+            error = str(e)
+            self._explain(e, call)
+            raise
+        finally:
+            self._active.discard(step)
+            step.close()
+            if options.listener is not None:
+                options.listener(trace.StepEnd(time.perf_counter_ns(), step.id, error))
+        return call.pack(out)
+
+    def _executor(self, compiled: CompiledStep, options: RunOptions, timeout_ms: float | None) -> Executor:
+        limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
+        deadline = time.monotonic() + limit / 1000 if limit else None
+        step = Step(self._resources, ResourceManager, deadline)
+        return Executor(compiled.plan, step, self._get_pool, options.listener, options.ready)
+
+    def _explain(self, error: BaseException, call: _Call) -> None:
+        if isinstance(error, OpError) and error.op is None and error.node is not None:
+            error.op = self.graph.find(error.node)
+
+    def _get_pool(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            with self._lock:
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(self._inter, "headrace-kernel")
+        return self._pool
+
+    # *** partial runs ***
+
+    def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> str:
+        """Begins a run whose feeds come and whose fetches go in several `partial_run` calls.
+
+        Args:
+          fetches: everything that will be fetched or run.
+          feeds: every tensor that will be fed.
+
+        Returns:
+          A handle for `partial_run`.
+        """
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        with self._lock:
+            call = self._compile(fetches, list(feeds))
+        executor = self._executor(call.step, _NO_OPTIONS, None)
+        handle = f"partial_run_{executor.step.id}"
+        self._partial[handle] = _PartialRun(
+            executor, call, [feed_tensor(self.graph, f).name for f in feeds], self.graph
+        )
+        self._active.add(executor.step)
+        return handle
+
+    def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
+        """Feeds more of a partial run and returns more of its results.
+
+        Raises:
+          InvalidArgumentError: a fetch needs what has not been fed, was fetched before, or was not named in the set-up; a
+            feed was fed before or was not named.
+        """
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        run = self._partial.get(handle)
+        if run is None:
+            raise InvalidArgumentError(
+                f"Must run 'setup' before performing partial runs: {handle!r} is no running handle (unknown, or all done)"
+            )
+        try:
+            out = run.go(fetches, feed_dict or {})
+        except BaseException as e:
+            if run.failed:
+                self._end_partial(handle)
+            self._explain(e, run.call)
+            raise
+        if run.executor.propagator.finished:
+            self._end_partial(handle)
+        return out
+
+    def _end_partial(self, handle: str) -> None:
+        run = self._partial.pop(handle)
+        run.executor.abandon()
+        run.executor.step.close()
+        self._active.discard(run.executor.step)
+
+    # *** ending ***
+
+    def clear_container(self, name: str = "") -> None:
+        """Drops the variables, queues and other resources of a container ("" is the default one)."""
+        self._resources.clear_container(name)
+
+    def close(self) -> None:
+        """Cancels what runs (its callers get `CancelledError`) and drops the session's resources. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        for step in list(self._active):
+            step.cancel(CancelledError("the session was closed while this step ran"))
+        for handle in list(self._partial):
+            self._end_partial(handle)
+        until = time.monotonic() + CLOSE_SECONDS
+        while self._active and time.monotonic() < until:
+            time.sleep(0.001)
+        self._resources.close()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError):  # half-made
+            if not self._closed:
+                self._closed = True
+                self._resources.close()
+                if self._pool is not None:
+                    self._pool.shutdown(wait=False)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Session cannot be pickled or copied; make one from the graph (as_graph_def) where it is needed")
+
+
+def _take(executor: Executor, i: int) -> Any:
+    """Fetch `i` as the user's own value; the executor's reference is dropped, so that it need not be copied."""
+    values = [executor.fetch(i)]
+    executor.results[i] = None
+    return result(values)
+
+
+class _PartialRun:
+    """A run under way between `partial_run` calls."""
+
+    def __init__(self, executor: Executor, call: _Call, feed_names: list[str], graph: Graph) -> None:
+        self.executor = executor
+        self.call = call
+        self.failed = False
+        self._graph = graph
+        self._feeds = {n: i for i, n in enumerate(feed_names)}
+        self._fed: set[int] = set()
+        self._fetches = {n: i for i, n in enumerate(call.fetch_names)}
+        self._fetched: set[int] = set()
+        self._targets = {op.name for op in call.step.pruned.graph.operations}
+        self._lock = threading.Lock()
+
+    def go(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> Any:
+        with self._lock:
+            wanted = Fetches(self._graph, fetches)
+            positions = [self._position(t) for t in wanted.tensors]
+            for op in wanted.targets:
+                if op.name not in self._targets:
+                    raise InvalidArgumentError(f"operation '{op.name}' was not named in partial_run_setup", op.name)
+            feeds = [(self._feed_position(feed_tensor(self._graph, k)), v) for k, v in feed_dict.items()]
+            there = self._fed | {i for i, _ in feeds}
+            for t, p in zip(wanted.tensors, positions, strict=True):
+                missing = self.call.step.pruned.depends_on[p] - there
+                if missing:
+                    names = [n for n, i in self._feeds.items() if i in missing]
+                    raise InvalidArgumentError(
+                        f"fetch '{t.name}' can't be computed from the feeds that have been fed so far: it needs {names}"
+                    )
+            values = [(i, self.call.feeders[i](v)) for i, v in feeds]
+            self.failed = True  # from here on an error ends the run
+            for i, v in values:
+                self.executor.feed(i, v)
+            self._fed = there
+            self._run(positions)
+            self._fetched |= set(positions)
+            out = [_take(self.executor, p) for p in positions]
+            self.failed = False
+            return wanted.pack(out)
+
+    def _run(self, positions: list[int]) -> None:
+        # nothing may be left over once everything is fed, so the last call also looks for a step that is stuck
+        until = None if len(self._fed) == len(self._feeds) else positions
+        if self.call.step.plan.uses_blas:
+            with blas.threads(1):
+                self.executor.run(until)
+        else:
+            self.executor.run(until)
+
+    def _position(self, t: Tensor) -> int:
+        p = self._fetches.get(t.name)
+        if p is None:
+            raise InvalidArgumentError(f"fetch '{t.name}' was not named in partial_run_setup", t.name)
+        if p in self._fetched:
+            raise InvalidArgumentError(f"fetch '{t.name}' has already been fetched in this partial run", t.name)
+        return p
+
+    def _feed_position(self, t: Tensor) -> int:
+        p = self._feeds.get(t.name)
+        if p is None:
+            raise InvalidArgumentError(f"feed '{t.name}' was not named in partial_run_setup", t.name)
+        if p in self._fed:
+            raise InvalidArgumentError(f"feed '{t.name}' has already been fed in this partial run", t.name)
+        return p

@@ -1,0 +1,175 @@
+"""Static shapes: what is known of a tensor's shape before it runs.
+
+A shape is a tuple of dimensions, each an `int` or `None` (unknown), or `None` for an unknown rank. Plain values, so
+that shape functions read as arithmetic. The functions raise `ValueError`; the op layer adds the node's name and turns
+it into `ShapeError`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Dim: TypeAlias = int | None
+Shape: TypeAlias = tuple[Dim, ...] | None
+
+
+def show(shape: Shape) -> str:
+    """Text of a shape as TensorFlow prints it.
+
+    >>> show((2, None)), show(None), show(())
+    ('[2,?]', '<unknown>', '[]')
+    """
+    if shape is None:
+        return "<unknown>"
+    return "[" + ",".join("?" if d is None else str(d) for d in shape) + "]"
+
+
+def as_shape(value: object) -> Shape:
+    """A shape from None, an int, or a sequence of ints and Nones (negative: unknown)."""
+    if value is None:
+        return None
+    if isinstance(value, int):
+        return (value,)
+    dims = getattr(value, "dims", value)  # a TensorShape-like object
+    if dims is None:
+        return None
+    out: list[Dim] = []
+    for d in cast("Iterable[Any]", dims):
+        d = getattr(d, "value", d)
+        out.append(None if d is None or int(d) < 0 else int(d))
+    return tuple(out)
+
+
+def is_full(shape: Shape) -> bool:
+    """Whether rank and every dimension are known."""
+    return shape is not None and None not in shape
+
+
+def size(shape: Shape) -> Dim:
+    """The number of elements, or None if a dimension is unknown (0 wins over unknown)."""
+    if shape is None:
+        return None
+    n = 1
+    unknown = False
+    for d in shape:
+        if d is None:
+            unknown = True
+        elif d == 0:
+            return 0
+        else:
+            n *= d
+    return None if unknown else n
+
+
+def compatible(a: Shape, b: Shape) -> bool:
+    """Whether some concrete shape fits both."""
+    if a is None or b is None:
+        return True
+    return len(a) == len(b) and all(x is None or y is None or x == y for x, y in zip(a, b, strict=True))
+
+
+def fits(actual: Sequence[int], wanted: Shape) -> bool:
+    """Whether the concrete shape `actual` is one of those `wanted` describes."""
+    return compatible(tuple(actual), wanted)
+
+
+def merge_dim(a: Dim, b: Dim) -> Dim:
+    """The dimension known from both; `ValueError` if they differ."""
+    if a is None:
+        return b
+    if b is None or a == b:
+        return a
+    raise ValueError(f"Dimensions must be equal, but are {a} and {b}")
+
+
+def merge(a: Shape, b: Shape) -> Shape:
+    """What is known when both describe the same tensor; `ValueError` if they contradict."""
+    if a is None:
+        return b
+    if b is None:
+        return a
+    if len(a) != len(b):
+        raise ValueError(f"Shapes must be equal rank, but are {len(a)} and {len(b)}: {show(a)} and {show(b)}")
+    try:
+        return tuple(merge_dim(x, y) for x, y in zip(a, b, strict=True))
+    except ValueError as e:
+        raise ValueError(f"{e}: {show(a)} and {show(b)}") from None
+
+
+def join(a: Shape, b: Shape) -> Shape:
+    """What is known when the tensor has either shape (the most specific shape that covers both)."""
+    if a is None or b is None or len(a) != len(b):
+        return None
+    return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
+
+
+def with_rank(shape: Shape, rank: int) -> tuple[Dim, ...]:
+    """`shape`, which must have `rank` dimensions; unknown dimensions if the rank is not known."""
+    if shape is None:
+        return (None,) * rank
+    if len(shape) != rank:
+        raise ValueError(f"Shape must be rank {rank} but is rank {len(shape)}: {show(shape)}")
+    return shape
+
+
+def with_rank_at_least(shape: Shape, rank: int) -> Shape:
+    """`shape`, whose rank must not be known to be below `rank`."""
+    if shape is not None and len(shape) < rank:
+        raise ValueError(f"Shape must be at least rank {rank} but is rank {len(shape)}: {show(shape)}")
+    return shape
+
+
+def with_rank_at_most(shape: Shape, rank: int) -> Shape:
+    """`shape`, whose rank must not be known to be above `rank`."""
+    if shape is not None and len(shape) > rank:
+        raise ValueError(f"Shape must be at most rank {rank} but is rank {len(shape)}: {show(shape)}")
+    return shape
+
+
+def concatenate(a: Shape, b: Shape) -> Shape:
+    """The dimensions of `a` followed by those of `b`."""
+    return None if a is None or b is None else a + b
+
+
+def broadcast(a: Shape, b: Shape) -> Shape:
+    """The shape of an elementwise operation on both, by numpy's rule."""
+    if a is None or b is None:
+        return None
+    if len(a) < len(b):
+        a = (1,) * (len(b) - len(a)) + a
+    elif len(b) < len(a):
+        b = (1,) * (len(a) - len(b)) + b
+    out: list[Dim] = []
+    for x, y in zip(a, b, strict=True):
+        if x == 1:
+            out.append(y)
+        elif y == 1 or x == y:
+            out.append(x)
+        elif x is None:
+            out.append(y)  # y is not 1 here: x must be 1 or y
+        elif y is None:
+            out.append(x)
+        else:
+            raise ValueError(f"Dimensions must be equal, but are {x} and {y}: {show(a)} and {show(b)}")
+    return tuple(out)
+
+
+def reduced(shape: Shape, axes: Iterable[int] | None, keep_dims: bool) -> Shape:
+    """The shape left after reducing `axes` (None: not known which)."""
+    if axes is None:
+        return None if shape is None or not keep_dims else (None,) * len(shape)
+    axes = list(axes)
+    if shape is None:
+        return None
+    rank = len(shape)
+    gone = set()
+    for a in axes:
+        if not -rank <= a < rank:
+            raise ValueError(f"Invalid reduction dimension {a} for input with {rank} dimensions")
+        gone.add(a % rank)
+    if keep_dims:
+        return tuple(1 if i in gone else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in gone)

@@ -1,0 +1,1 @@
+"""Tests against an installed TensorFlow (the `conformance` extra); without one they skip."""

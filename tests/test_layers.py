@@ -1,0 +1,263 @@
+"""Who may import whom: the table of docs/layout.md, checked on the source of every module.
+
+The layers exist so that a stage can be tested without the others: a pass on text graphs without the user API, the
+runtime on hand-made plans without passes. The rule that a module breaks is in the failure's text.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "headrace"
+MAX_LINES = 620
+
+BASE = {"errors", "flags", "trace", "dtypes", "shapes", "registry"}
+GRAPH = BASE | {"ir"}
+OPS = GRAPH | {"ops", "resources"}
+FRONT = {"build", "grad", "eager", "autograph"}
+PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
+ENGINE = OPS | FRONT | PASSES | {"execute"}
+TOP = ENGINE | {"fetches", "pipeline", "session"}
+ALL = TOP | {"dist", "train", "cli", "v1", "__main__", "pb", ""}
+
+# What each part of the package may import of the others. Keys are top-level modules and packages; "" is
+# headrace/__init__.py, and so the names a user sees (`import headrace as hr`). Within a part everything may import
+# everything, except in `ops`, whose families meet only through the Builder.
+MAY_IMPORT: dict[str, set[str]] = {
+    **dict.fromkeys(BASE, BASE),
+    "pb": set(),
+    "ir": BASE | {"pb"},
+    "resources": BASE,
+    "ops": GRAPH | {"resources"},
+    "build": OPS,
+    "grad": OPS | {"build"},
+    "eager": OPS | {"build", "grad"},
+    "autograph": OPS | {"build", "grad"},
+    **dict.fromkeys(PASSES, GRAPH),
+    "execute": GRAPH,
+    "pipeline": ENGINE,
+    "fetches": ENGINE,
+    "session": ENGINE | {"fetches", "pipeline"},
+    "dist": TOP,
+    "train": TOP,
+    "cli": TOP | {"dist", "train"},
+    "__main__": ALL,
+    "v1": ALL,
+    "": ALL,
+}
+
+# An import for type checkers alone may also go to another part of the same layer.
+LAYER = (
+    dict.fromkeys(BASE | {"pb"}, "0")
+    | {"ir": "1", "ops": "2", "resources": "2", "build": "3a", "execute": "3 run"}
+    | dict.fromkeys(FRONT - {"build"}, "3b")
+    | dict.fromkeys(PASSES, "3 passes")
+    | {"fetches": "4", "pipeline": "4", "session": "4", "dist": "5", "train": "5", "cli": "5"}
+    | {"": "6", "v1": "6", "__main__": "6"}
+)
+
+# Other people's packages, beside the standard library. Nothing else may be imported; what is slow to import or
+# optional is imported inside the function that needs it, which `test_import_is_light` checks.
+ARRAYS = {"numpy", "ml_dtypes"}
+THIRD_PARTY: dict[str, set[str]] = {
+    **dict.fromkeys(MAY_IMPORT, ARRAYS),
+    "pb": {"google"},
+    "ir": ARRAYS | {"google"},
+    "execute": ARRAYS | {"threadpoolctl", "jax"},
+    "compile": ARRAYS | {"jax"},
+    "session": ARRAYS | {"threadpoolctl"},
+    "dist": ARRAYS | {"ray"},
+}
+
+# Single modules that promise more than their layer does: the propagator is pure.
+FORBIDDEN_IN = {"execute/frames.py": {"threading", "numpy", "time", "queue"}}
+
+
+def modules() -> list[str]:
+    """Paths of the modules under headrace/, without the generated ones."""
+    paths = (p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*.py"))
+    return sorted(p for p in paths if not p.endswith("_pb2.py"))
+
+
+def part_of(path: str) -> str:
+    """`"ir/graph.py"` → `"ir"`, `"prune.py"` → `"prune"`, `"__init__.py"` → `""`."""
+    first = path.split("/")[0].removesuffix(".py")
+    return "" if first == "__init__" else first
+
+
+class Imports(ast.NodeVisitor):
+    """Collects (dotted module, line, only for type checkers) of each import, inside functions too."""
+
+    def __init__(self, path: str) -> None:
+        #: Package of the module, for relative imports: ("headrace", "ir").
+        self.package = ("headrace", *path.split("/")[:-1])
+        self.found: list[tuple[str, int, bool]] = []
+        self._typing = False
+
+    def visit_If(self, node: ast.If) -> None:
+        test = node.test
+        name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
+        if name != "TYPE_CHECKING":
+            self.generic_visit(node)
+            return
+        outer, self._typing = self._typing, True
+        for child in node.body:
+            self.visit(child)
+        self._typing = outer
+        for child in node.orelse:
+            self.visit(child)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self._add(alias.name, node.lineno)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        base = node.module or ""
+        if node.level:
+            kept = self.package[: len(self.package) - node.level + 1]
+            base = ".".join((*kept, base) if base else kept)
+        for alias in node.names:
+            # `from headrace.ir import graph` may name a module or something in one; the longer name says more.
+            self._add(f"{base}.{alias.name}" if base.split(".")[0] == "headrace" else base, node.lineno)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if name in ("import_module", "__import__") and node.args and isinstance(node.args[0], ast.Constant):
+            self._add(str(node.args[0].value), node.lineno)
+        self.generic_visit(node)
+
+    def _add(self, module: str, line: int) -> None:
+        self.found.append((module, line, self._typing))
+
+
+def broken_rules(path: str, source: str) -> list[str]:
+    """What is wrong with the imports of the module `path` (relative to headrace/), one line each."""
+    me = part_of(path)
+    if me not in MAY_IMPORT:
+        return [f"headrace/{path}: {me!r} has no row in the table of tests/test_layers.py and docs/layout.md"]
+    imports = Imports(path)
+    imports.visit(ast.parse(source))
+    out = []
+    for module, line, typing_only in imports.found:
+        where = f"headrace/{path}:{line}: imports {module}"
+        top, *rest = module.split(".")
+        if top in FORBIDDEN_IN.get(path, ()):
+            out.append(f"{where}, which this module promises not to")
+        elif top != "headrace":
+            if top not in sys.stdlib_module_names and top not in THIRD_PARTY[me] and not typing_only:
+                out.append(f"{where}; of other packages {me or '__init__'!r} may use {sorted(THIRD_PARTY[me])}")
+            continue
+        else:
+            other = rest[0] if rest and (rest[0] in MAY_IMPORT or exists(rest[0])) else ""
+            if other == me:
+                if me == "ops" and path != "ops/__init__.py" and not typing_only:
+                    out.append(f"{where}; op families do not import one another, they meet through the Builder")
+            elif other not in MAY_IMPORT[me] and not (typing_only and LAYER[me] == LAYER.get(other)):
+                allowed = ", ".join(sorted(MAY_IMPORT[me])) or "nothing"
+                out.append(f"{where}; of headrace {me or '__init__'!r} may use {allowed}")
+    return out
+
+
+def exists(name: str) -> bool:
+    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
+
+
+@pytest.mark.parametrize("path", modules())
+def test_imports_follow_the_layers(path: str) -> None:
+    broken = broken_rules(path, (PACKAGE / path).read_text(encoding="utf-8"))
+    assert not broken, "\n" + "\n".join(broken)
+
+
+@pytest.mark.parametrize("path", modules())
+def test_modules_are_short_and_named(path: str) -> None:
+    lines = len((PACKAGE / path).read_text(encoding="utf-8").splitlines())
+    assert lines <= MAX_LINES, f"headrace/{path} has {lines} lines; split it by subject"
+    name = path.rsplit("/", 1)[-1]
+    assert name not in ("utils.py", "util.py", "misc.py", "helpers.py"), f"headrace/{path}: name it for its subject"
+
+
+def test_every_part_has_a_layer() -> None:
+    assert set(LAYER) == set(MAY_IMPORT) == set(THIRD_PARTY)
+    assert all(targets <= ALL for targets in MAY_IMPORT.values())
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("errors.py", "from headrace import ir"),
+        ("errors.py", "import headrace.ir.graph"),
+        ("errors.py", "from .ir.graph import Graph"),
+        ("dtypes.py", "import jax"),
+        ("ir/graph.py", "from headrace.ops import math"),
+        ("ir/graph.py", "from ..ops import math"),
+        ("ir/graph.py", "def f():\n  from headrace.build import cond"),
+        ("ir/graph.py", "import headrace as hr"),
+        ("ir/graph.py", "from headrace import Graph"),
+        ("ir/graph.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n  from headrace.ops import math"),
+        ("ir/graph.py", "if TYPE_CHECKING:\n  pass\nelse:\n  import headrace.ops"),
+        ("ir/graph.py", "importlib.import_module('headrace.ops.math')"),
+        ("ops/math.py", "from headrace.ops import array"),
+        ("ops/math.py", "from . import array"),
+        ("ops/math.py", "from headrace import pb"),
+        ("resources/queue.py", "from headrace.ir.graph import Graph"),
+        ("optimize/fold.py", "from headrace.lower import loops"),
+        ("prune.py", "from headrace.ops import math"),
+        ("execute/executor.py", "from headrace.ops import math"),
+        ("execute/frames.py", "import threading"),
+        ("grad/backward.py", "from headrace.eager import tape"),
+        ("pipeline.py", "from headrace import session"),
+        ("session.py", "if TYPE_CHECKING:\n  from headrace.dist import server"),
+        ("cli.py", "import headrace as hr"),
+        ("cli.py", "import tensorflow"),
+        ("newpart.py", ""),
+    ],
+)
+def test_the_check_refuses(path: str, source: str) -> None:
+    assert broken_rules(path, source)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("errors.py", "from headrace import flags\nimport json, numpy"),
+        ("ir/graph.py", "from headrace import errors, pb\nfrom headrace.ir import walk\nfrom . import text"),
+        ("ops/__init__.py", "from headrace.ops import math, array"),
+        ("ops/math.py", "from headrace.ir.opdef import op\nfrom headrace.resources import queue"),
+        ("ops/math.py", "import typing as t\nif t.TYPE_CHECKING:\n  from headrace.ops import array"),
+        ("optimize/fold.py", "from headrace.optimize import base"),
+        ("optimize/fold.py", "if TYPE_CHECKING:\n  from headrace.place import reasons"),
+        ("session.py", "from headrace import pipeline, prune\nfrom headrace.execute.plan import Plan"),
+        ("cli.py", "from headrace.session import Session"),
+        ("__init__.py", "from headrace import cli\nfrom headrace.session import Session"),
+    ],
+)
+def test_the_check_accepts(path: str, source: str) -> None:
+    assert not broken_rules(path, source)
+
+
+def test_import_is_light() -> None:
+    """What is slow or optional waits for its first use.
+
+    Counted from after the packages that headrace needs, and what the interpreter's start-up brings (coverage, path
+    files), so that their imports are not laid at our door.
+    """
+    program = (
+        "import sys, numpy, ml_dtypes\n"
+        "import google.protobuf.message, google.protobuf.descriptor_pool, google.protobuf.internal.builder\n"
+        "before = set(sys.modules)\n"
+        "import headrace\n"
+        "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    heavy = {"jax", "tensorflow", "ray", "asyncio", "socket", "threadpoolctl"} & set(done.stdout.split())
+    assert not heavy, f"`import headrace` imports {sorted(heavy)}; import them in the function that needs them"
