@@ -1,14 +1,15 @@
 """headrace: dataflow programs with control flow.
 
-    import headrace as hr
+import headrace as hr
 
-    with hr.Graph() as g:
-        hr.import_graph_def(open("model.pb", "rb").read(), name="")
-    with hr.Session(graph=g) as sess:
-        print(sess.run("y:0", {"x:0": 3.0}))
+with hr.Graph() as g:
+    hr.import_graph_def(open("model.pb", "rb").read(), name="")
+with hr.Session(graph=g) as sess:
+    print(sess.run("y:0", {"x:0": 3.0}))
 """
 
-from headrace import dtypes, errors, flags, ops, trace
+import headrace.ops  # noqa: F401 - registers the op types
+from headrace import dtypes, errors, flags, trace
 from headrace.build.importing import import_graph_def
 from headrace.build.scopes import Graph
 from headrace.dtypes import (

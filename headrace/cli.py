@@ -2,7 +2,7 @@
 
     headrace run graph.pb --feed x=@x.npy --feed n=3 --fetch y
     headrace inspect graph.pb --fetch y
-    headrace text graph.pb
+    headrace text graph.pb > graph.txt                  # which `run` and `inspect` read, too
 
 Exit status: 0 all went well; 1 the graph was read and the run failed; 2 what was given cannot be used (an option,
 a file, the name of a tensor, a value that does not fit); 130 interrupted.
@@ -27,10 +27,12 @@ import numpy as np
 from headrace import dtypes, shapes, trace
 from headrace.build.importing import import_graph_def
 from headrace.build.scopes import Graph
-from headrace.errors import FeedError, HeadraceError, HeadraceInternalError, OpError
+from headrace.errors import FeedError, HeadraceError, HeadraceInternalError
 from headrace.fetches import feeder
 from headrace.inspect import describe, describe_step, render, render_step
+from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
+from headrace.ir.text import from_text, to_text
 from headrace.progress import Progress
 from headrace.session import RunOptions, Session
 
@@ -126,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("graph", metavar="GRAPH", help="a GraphDef file, binary (.pb) or text (.pbtxt)")
+    parser.add_argument("graph", metavar="GRAPH", help="a GraphDef, binary or text, or headrace's text")
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when something fails")
 
 
@@ -262,45 +264,50 @@ def _inspect(args: argparse.Namespace) -> int:
 
 
 def _text(args: argparse.Namespace) -> int:
-    from headrace.ir.text import to_text
-
     print(to_text(read_graph(args.graph)))
     return OK
 
 
 # *** what the user gives ***
 
-_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_BINARY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # among them the field tags of every binary GraphDef
+_PBTXT = re.compile(r"(\s|#.*\n)*(node|library|versions?|debug_info)\s*[:{<]")
 
 
-def read_graph(path: str) -> Graph:
-    """The graph in a file. A binary GraphDef has control characters (field tags) in it, a text has none.
+def read_graph(path: str) -> ir_graph.Graph:
+    """The graph in a file: a binary GraphDef, one in protobuf's text form, or headrace's own text (`headrace text`).
 
     Raises:
-      UsageError: the file cannot be read, or is no GraphDef that headrace knows.
+      UsageError: the file cannot be read, or is no graph that headrace knows.
     """
     try:
         with open(path, "rb") as f:
             data = f.read()
     except OSError as e:
         raise UsageError(f"cannot read {path!r}: {e.strerror}") from e
-    if not data:
-        raise UsageError(f"{path!r} is empty")
-    graph = Graph()
     try:
-        import_graph_def(data if _CONTROL.search(data) else data.decode(), graph=graph)
+        graph = _import(data, path)
     except UnicodeDecodeError as e:
-        raise UsageError(f"{path!r} is no GraphDef: neither binary nor UTF-8 text") from e
+        raise UsageError(f"{path!r} is no graph: neither a binary GraphDef nor UTF-8 text") from e
     except HeadraceInternalError:
         raise
     except (HeadraceError, ValueError) as e:
-        raise UsageError(f"cannot import {path!r}: {_text_of(e) if isinstance(e, OpError) else e}") from e
+        raise UsageError(f"cannot import {path!r}: {e}") from e
     if not graph.operations:
-        raise UsageError(f"{path!r} holds no operations; is it a GraphDef?")
+        raise UsageError(f"{path!r} holds no operations")
     return graph
 
 
-def _element(graph: Graph, name: str) -> Tensor | Operation:
+def _import(data: bytes, path: str) -> ir_graph.Graph:
+    binary = _BINARY.search(data) is not None
+    if not binary and not _PBTXT.match(data.decode()):
+        return from_text(data.decode(), path)
+    graph = Graph()
+    import_graph_def(data if binary else data.decode(), graph=graph)
+    return graph
+
+
+def _element(graph: ir_graph.Graph, name: str) -> Tensor | Operation:
     """What `--fetch` means: `x:1`; `x`, output 0, or the operation if it has none; `^x`, the operation."""
     try:
         if ":" in name and not name.startswith("^"):
@@ -311,20 +318,20 @@ def _element(graph: Graph, name: str) -> Tensor | Operation:
     return op.outputs[0] if op.outputs and not name.startswith("^") else op
 
 
-def _operation(graph: Graph, name: str) -> Operation:
+def _operation(graph: ir_graph.Graph, name: str) -> Operation:
     found = _element(graph, "^" + name.removeprefix("^"))
     assert isinstance(found, Operation)
     return found
 
 
-def _tensor(graph: Graph, name: str, option: str) -> Tensor:
+def _tensor(graph: ir_graph.Graph, name: str, option: str) -> Tensor:
     found = _element(graph, name)
     if isinstance(found, Operation):
         raise UsageError(f"{option} {name}: the operation '{found.name}' ({found.type}) has no outputs")
     return found
 
 
-def _feed(graph: Graph, text: str) -> tuple[Tensor, Any]:
+def _feed(graph: ir_graph.Graph, text: str) -> tuple[Tensor, Any]:
     """`NAME=VALUE` as a tensor and what may be fed to it."""
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -399,7 +406,7 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def _save(graph: Graph, text: str) -> tuple[Tensor, str]:
+def _save(graph: ir_graph.Graph, text: str) -> tuple[Tensor, str]:
     """`NAME=@FILE` as a tensor and a path that can be written."""
     name, _, path = text.partition("=")
     path = path.removeprefix("@")

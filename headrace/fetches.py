@@ -113,12 +113,20 @@ def feeder(t: Tensor) -> Callable[[Any], Any]:
         return lambda value: _checked_shape(t, _strings(t, value))
     rank = None if shape is None else len(shape)
     exact = shape if shapes.is_full(shape) else None
+    scalar = want.type
+    python = {"f": float, "i": int, "u": int, "b": bool}.get(want.kind)
 
     def feed(value: Any) -> Any:
-        if type(value) is np.ndarray and value.dtype == want:
-            array = value
-        elif isinstance(value, np.generic) and value.dtype == want and rank == 0:
+        kind = type(value)
+        if kind is scalar and rank == 0:
             return value
+        if kind is np.ndarray and value.dtype == want:
+            array = value
+        elif kind is python and rank == 0:
+            try:
+                return scalar(value)
+            except OverflowError as e:
+                raise FeedError(f"the value fed to '{t.name}' does not fit {dtype.name}: {e}") from None
         else:
             array = _as_array(t, value, want)
         if array.shape != exact and not shapes.fits(array.shape, shape):
@@ -208,8 +216,8 @@ _ALONE = _probe()
 def result(values: list[Any]) -> Any:
     """The fetched value (the only entry of `values`) as the user gets it: his own to write into.
 
-    Rank 0 gives a numpy scalar (`bytes` for a string). An array that something else still holds (a variable, a constant, a
-    view's base) is copied; one that nobody else can see is handed over.
+    Rank 0 gives a numpy scalar (`bytes` for a string). An array that something else still holds (a variable, a
+    constant, a view's base) is copied; one that nobody else can see is handed over.
     """
     value = values[0]
     if type(value) is np.ndarray:

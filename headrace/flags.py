@@ -54,7 +54,10 @@ def _flag(name: str, parse: Callable[[str], V], default: V, doc: str) -> Flag[V]
 
 
 VERIFY: Final = _flag(
-    "VERIFY", int, 0, "0: trust; 1: verify graphs after each stage; 2: also check every kernel's result against inference."
+    "VERIFY",
+    int,
+    0,
+    "0: trust; 1: verify graphs after each stage; 2: also check what kernels give against inference.",
 )
 WAIT_LIMIT: Final = _flag(
     "WAIT_LIMIT",

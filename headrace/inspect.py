@@ -278,7 +278,7 @@ def _loop(frame: frames.Frame, uses: Mapping[Tensor, Sequence[tuple[Operation, i
         ops=len(frame.ops),
         parallel_iterations=frame.parallel_iterations,
         condition=cond.inputs[0].name if cond is not None else "",
-        variables=tuple(_loop_variable(m, uses) for m in frame.merges),
+        variables=tuple(_loop_variable(m, uses) for m in sorted(frame.merges, key=lambda op: op.id)),
         constants=tuple(_value(e.outputs[0]) for e in frame.enters if e.attrs["is_constant"]),
     )
 
@@ -318,40 +318,40 @@ def _conditionals(ops: Sequence[Operation], tree: frames.FrameTree | None) -> tu
 def render(d: Description, limit: int | None = 20) -> str:
     """The text of a description; of each list at most `limit` entries (None: all)."""
     out = [f"{_plural(sum(d.ops.values()), 'operation')} of {_plural(len(d.ops), 'type')}"]
-    _section(out, "operations", [_columns(d.ops)] if d.ops else [], None)
     _section(out, "inputs (placeholders)", d.inputs, limit)
     _section(out, "outputs (nobody uses them)", d.outputs, limit)
-    _section(out, "state", [f"{r.type}  {r.name}  {r.detail}".rstrip() for r in d.resources], limit)
-    _section(out, "other operations with effects", [f"{n} {t}" for t, n in d.effects.items()], limit)
-    if d.problem:
-        _section(out, "loops", [f"cannot be told: {d.problem}"], limit)
-    _section(out, "loops", _loop_lines(d.loops, limit), None)
-    _section(
-        out,
-        "conditionals",
-        [
-            f"{c.predicate}  decides the way of {_plural(c.switches, 'value')}"
-            + (f", in loop '{c.frame}'" if c.frame else "")
-            for c in d.conditionals
-        ],
-        limit,
-    )
-    _section(out, "functions", d.functions, limit)
-    _section(out, "devices asked for", [f"{n} on {name}" for name, n in d.devices.items()], limit)
+    _add_inside(out, d, limit)
     return "\n".join(out)
 
 
 def render_step(s: StepDescription, limit: int | None = 20) -> str:
     """The text of a step: its ends, then what is between them."""
-    n = sum(s.graph.ops.values())
-    out = [f"the step holds {n} of the graph's {s.of} operations"]
+    out = [f"the step holds {sum(s.graph.ops.values())} of the graph's {_plural(s.of, 'operation')}"]
     fed = [f"{v}  -> {_names(readers, limit) or 'nobody'}" for v, readers in s.args]
-    _section(out, "Arg (fed)", fed, limit)
-    _section(out, "Retval (fetched)", s.retvals, limit)
-    first = [_plural(s.constants, "constant")] if s.constants else []
-    _section(out, "Source -> (ready at the start)", [*first, *s.source], limit)
-    _section(out, "-> Sink (nobody waits for them)", s.sink, limit)
-    return "\n".join(out) + "\n\n" + render(s.graph, limit)
+    constants = [_plural(s.constants, "constant")] if s.constants else []
+    _section(out, "Arg (fed)", fed or ["nothing"], limit)
+    _section(out, "Retval (fetched)", s.retvals or ["nothing"], limit)
+    _section(out, "Source -> (what waits for nothing)", [*constants, *s.source] or ["nothing"], limit)
+    _section(out, "-> Sink (what nobody waits for)", s.sink or ["nothing"], limit)
+    _section(out, "placeholders that are not fed", s.graph.inputs, limit)
+    _add_inside(out, s.graph, limit)
+    return "\n".join(out)
+
+
+def _add_inside(out: list[str], d: Description, limit: int | None) -> None:
+    """All of a description but its ends."""
+    _section(out, "operations", [_columns(d.ops)] if d.ops else [], None)
+    _section(out, "state", [f"{r.type}  {r.name}  {r.detail}".rstrip() for r in d.resources], limit)
+    _section(out, "other operations with effects", [f"{n} {t}" for t, n in d.effects.items()], limit)
+    _section(out, "loops", [f"cannot be told: {d.problem}"] if d.problem else _loop_lines(d.loops, limit), None)
+    conditionals = [
+        f"{c.predicate}  decides the way of {_plural(c.switches, 'value')}"
+        + (f", in loop '{c.frame}'" if c.frame else "")
+        for c in d.conditionals
+    ]
+    _section(out, "conditionals", conditionals, limit)
+    _section(out, "functions", d.functions, limit)
+    _section(out, "devices asked for", [f"{n} on {name}" for name, n in d.devices.items()], limit)
 
 
 def _section(out: list[str], title: str, entries: Sequence[Any], limit: int | None) -> None:

@@ -1,4 +1,5 @@
-"""From a graph, feeds and fetches to something that runs: the stages of a step, in order. No other module decides order."""
+"""From a graph, feeds and fetches to something that runs: the stages of a step, in order. No other module decides
+order."""
 
 from __future__ import annotations
 

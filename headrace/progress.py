@@ -17,6 +17,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from headrace.execute.blame import where
+
 if TYPE_CHECKING:
     from headrace.execute.frames import Iteration
 
@@ -107,11 +109,10 @@ def describe(it: Iteration) -> str:
     at: Iteration | None = it
     while at is not None:
         count = at.frame.plan.count
-        open_: Iteration | None = at.frame.oldest
-        fired += open_.index * count
-        while open_ is not None:
-            fired += max(count - open_.left, 0)
-            open_ = open_.next
+        one: Iteration | None = at.frame.oldest
+        fired += at.frame.oldest.index * count
+        while one is not None:
+            fired += max(count - one.left, 0)
+            one = one.next
         at = at.frame.parent
-    where = f"in loop {it.tag}" if it.tag else "outside any loop"
-    return f"{where}; at least {fired:,} nodes fired"
+    return f"{where(it) or 'outside any loop'}; at least {fired:,} nodes fired"

@@ -1,8 +1,8 @@
 """Prune: what a step needs of a graph, with its feeds and fetches made explicit.
 
-The result is a new graph: each fed tensor is replaced by an `_Arg`, each fetched one read by a `_Retval`, and of the rest only
-what those (and the targets) need is there. An operation whose every output is fed and that has no inputs (a placeholder) does
-not run, even where something waits for it by a control edge.
+The result is a new graph: each fed tensor is replaced by an `_Arg`, each fetched one read by a `_Retval`, and of the
+rest only what those (and the targets) need is there. An operation whose every output is fed and that has no inputs (a
+placeholder) does not run, even where something waits for it by a control edge.
 """
 
 from __future__ import annotations

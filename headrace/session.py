@@ -1,7 +1,7 @@
 """The session: runs parts of a graph, any number of times and from any number of threads, and owns what persists.
 
-    with hr.Session(graph=g) as sess:
-        y = sess.run("y:0", {"x:0": 3.0})
+with hr.Session(graph=g) as sess:
+    y = sess.run("y:0", {"x:0": 3.0})
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
 
 from headrace import trace
 from headrace.build.scopes import current_graph
@@ -40,8 +42,8 @@ class RunOptions:
 
     Attributes:
       timeout_in_ms: the run fails with `DeadlineExceededError` after so many milliseconds; 0: no limit.
-      listener: receives the run's `trace` events; with an attribute `wants_values = True` also the values of all outputs.
-      ready: a queue of ready nodes that decides the order of firing; for tests (see `execute.frames.Ready`).
+      listener: receives the run's `trace` events; with an attribute `wants_values = True` also the values of all
+      outputs. ready: a queue of ready nodes that decides the order of firing; for tests (see `execute.frames.Ready`).
     """
 
     timeout_in_ms: int = 0
@@ -70,8 +72,8 @@ class Session:
     Args:
       target: "" (this process) is the only one for now.
       graph: the graph to run; None: the one entered (`with hr.Graph()`).
-      config: a mapping of `device_count` ({"CPU": n}), `operation_timeout_in_ms`, `allow_soft_placement` (default True),
-        `inter_op_parallelism_threads` and `intra_op_parallelism_threads`, as in TensorFlow's ConfigProto.
+      config: a mapping of `device_count` ({"CPU": n}), `operation_timeout_in_ms`, `allow_soft_placement` (default
+        True), `inter_op_parallelism_threads` and `intra_op_parallelism_threads`, as in TensorFlow's ConfigProto.
       intra_op_threads: threads a single product may use in the BLAS library.
       inter_op_threads: threads for heavy kernels that can run side by side; None: one a core.
 
@@ -88,7 +90,9 @@ class Session:
         inter_op_threads: int | None = None,
     ) -> None:
         if target:
-            raise ValueError(f"Session target {target!r}: only '' (this process) exists; clusters come in a later version")
+            raise ValueError(
+                f"Session target {target!r}: only '' (this process) exists; clusters come in a later version"
+            )
         graph = graph if graph is not None else current_graph()
         if graph is None:
             raise ValueError("no graph: give Session(graph=...), or make the session inside `with hr.Graph() as g:`")
@@ -130,9 +134,8 @@ class Session:
         Args:
           fetches: a tensor, an operation (its value is None), the name of one, or a list, tuple, dict, namedtuple or
             dataclass of fetches.
-          feed_dict: tensor or tensor name → value; any tensor can be fed, and what it would have been made of does not run.
-          options: time limit and listener.
-          timeout_ms: the same as `RunOptions(timeout_in_ms=...)`.
+          feed_dict: tensor or tensor name → value; any tensor can be fed, and what it would have been made of does
+          not run. options: time limit and listener. timeout_ms: the same as `RunOptions(timeout_in_ms=...)`.
 
         Returns:
           Arrays the caller may write into; numpy scalars (`bytes` for strings) for rank 0.
@@ -194,8 +197,9 @@ class Session:
         if n == 2:
             newest = self.graph.operations[-1]
             warnings.warn(
-                f"the graph grows between runs of {fetches!r}, so each of them is compiled anew and the graph gets larger and "
-                f"larger; newest operation: '{newest.name}' ({newest.type}), made at {newest.source}. Build the graph first.",
+                f"the graph grows between runs of {fetches!r}, so each of them is compiled anew and the graph gets "
+                f"larger and larger; newest operation: '{newest.name}' ({newest.type}), made at {newest.source}. "
+                "Build the graph first, then run it.",
                 stacklevel=4,
             )
 
@@ -203,9 +207,9 @@ class Session:
         fed = [f(v) for f, v in zip(call.feeders, values, strict=True)]
         executor = self._executor(call.step, options, timeout_ms)
         step = executor.step
-        error = ""
         if options.listener is not None:
             options.listener(trace.StepStart(time.perf_counter_ns(), step.id))
+        error = ""
         try:
             self._active.add(step)
             if self._closed:
@@ -276,15 +280,15 @@ class Session:
         """Feeds more of a partial run and returns more of its results.
 
         Raises:
-          InvalidArgumentError: a fetch needs what has not been fed, was fetched before, or was not named in the set-up; a
-            feed was fed before or was not named.
+          InvalidArgumentError: a fetch needs what has not been fed, was fetched before, or was not named in the
+            set-up; a feed was fed before or was not named.
         """
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
         run = self._partial.get(handle)
         if run is None:
             raise InvalidArgumentError(
-                f"Must run 'setup' before performing partial runs: {handle!r} is no running handle (unknown, or all done)"
+                f"Must run 'setup' before performing partial runs: {handle!r} is no running handle (unknown, or done)"
             )
         try:
             out = run.go(fetches, feed_dict or {})
@@ -310,7 +314,8 @@ class Session:
         self._resources.clear_container(name)
 
     def close(self) -> None:
-        """Cancels what runs (its callers get `CancelledError`) and drops the session's resources. May be called twice."""
+        """Cancels what runs (its callers get `CancelledError`) and drops the session's resources. May be called
+        twice."""
         if self._closed:
             return
         self._closed = True
@@ -340,12 +345,16 @@ class Session:
                     self._pool.shutdown(wait=False)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Session cannot be pickled or copied; make one from the graph (as_graph_def) where it is needed")
+        raise TypeError(
+            "a Session cannot be pickled or copied; make one from the graph (as_graph_def) where it is needed"
+        )
 
 
 def _take(executor: Executor, i: int) -> Any:
     """Fetch `i` as the user's own value; the executor's reference is dropped, so that it need not be copied."""
     values = [executor.fetch(i)]
+    if isinstance(values[0], np.generic):
+        return values[0]
     executor.results[i] = None
     return result(values)
 

@@ -1,7 +1,7 @@
 """What happens while a step runs, as structured events: the one stream that tracing, watching and debugging read.
 
-A *listener* is any callable that takes an event; give it to a run by `RunOptions(listener=...)`. Without one the executor
-takes a path on which no event exists. Times are `time.perf_counter_ns()` nanoseconds.
+A *listener* is any callable that takes an event; give it to a run by `RunOptions(listener=...)`. Without one the
+executor takes a path on which no event exists. Times are `time.perf_counter_ns()` nanoseconds.
 
     events = []
     session.run(y, options=hr.RunOptions(listener=events.append))

@@ -24,7 +24,8 @@ FRONT = {"build", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"fetches", "pipeline", "session"}
-ALL = TOP | {"dist", "train", "cli", "v1", "__main__", "pb", ""}
+COMMAND = {"cli", "inspect", "progress"}
+ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
 # What each part of the package may import of the others. Keys are top-level modules and packages; "" is
 # headrace/__init__.py, and so the names a user sees (`import headrace as hr`). Within a part everything may import
@@ -35,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ir": BASE | {"pb"},
     "resources": BASE,
     "ops": GRAPH | {"resources"},
-    "build": OPS,
+    "build": OPS | {"pb"},
     "grad": OPS | {"build"},
     "eager": OPS | {"build", "grad"},
     "autograph": OPS | {"build", "grad"},
@@ -46,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "session": ENGINE | {"fetches", "pipeline"},
     "dist": TOP,
     "train": TOP,
-    "cli": TOP | {"dist", "train"},
+    **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "train"}),
     "__main__": ALL,
     "v1": ALL,
     "": ALL,
@@ -58,7 +59,8 @@ LAYER = (
     | {"ir": "1", "ops": "2", "resources": "2", "build": "3a", "execute": "3 run"}
     | dict.fromkeys(FRONT - {"build"}, "3b")
     | dict.fromkeys(PASSES, "3 passes")
-    | {"fetches": "4", "pipeline": "4", "session": "4", "dist": "5", "train": "5", "cli": "5"}
+    | {"fetches": "4", "pipeline": "4", "session": "4", "dist": "5", "train": "5"}
+    | dict.fromkeys(COMMAND, "5")
     | {"": "6", "v1": "6", "__main__": "6"}
 )
 
@@ -69,6 +71,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     **dict.fromkeys(MAY_IMPORT, ARRAYS),
     "pb": {"google"},
     "ir": ARRAYS | {"google"},
+    "ops": ARRAYS | {"scipy"},
     "execute": ARRAYS | {"threadpoolctl", "jax"},
     "compile": ARRAYS | {"jax"},
     "session": ARRAYS | {"threadpoolctl"},
@@ -259,5 +262,5 @@ def test_import_is_light() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    heavy = {"jax", "tensorflow", "ray", "asyncio", "socket", "threadpoolctl"} & set(done.stdout.split())
+    heavy = {"jax", "tensorflow", "ray", "asyncio", "scipy", "socket", "threadpoolctl"} & set(done.stdout.split())
     assert not heavy, f"`import headrace` imports {sorted(heavy)}; import them in the function that needs them"

@@ -23,10 +23,9 @@ def import_graph_def(
     """Adds the nodes of a `GraphDef` to a graph, under their own names or below the scope `name`.
 
     Args:
-      graph_def: a serialized `GraphDef` (`bytes`), its text form (`str`), or a `GraphDef` message, headrace's or TensorFlow's.
-      name: prefix for the nodes' names; "" for none.
-      input_map: tensor name in the GraphDef → tensor of the graph that takes its place.
-      return_elements: names of tensors and operations of the GraphDef to return.
+      graph_def: a serialized `GraphDef` (`bytes`), its text form (`str`), or a `GraphDef` message, headrace's or
+      TensorFlow's. name: prefix for the nodes' names; "" for none. input_map: tensor name in the GraphDef → tensor of
+      the graph that takes its place. return_elements: names of tensors and operations of the GraphDef to return.
       graph: the graph to add to; None: the one entered (`with hr.Graph()`).
 
     Returns:
@@ -47,7 +46,9 @@ def import_graph_def(
     """
     into = graph if graph is not None else current_graph()
     if into is None:
-        raise ValueError("no graph to import into: call import_graph_def inside `with hr.Graph() as g:`, or give graph=")
+        raise ValueError(
+            "no graph to import into: call import_graph_def inside `with hr.Graph() as g:`, or give graph="
+        )
     return graphdef.import_graph_def(
         graph_def, into, name=name, input_map=input_map, return_elements=return_elements, source=source.here()
     )

@@ -7,9 +7,12 @@ import contextvars
 from typing import TYPE_CHECKING
 
 from headrace.ir import graph as ir_graph
+from headrace.ir import graphdef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from headrace.pb import GraphDef
 
 _current: contextvars.ContextVar[tuple[Graph, ...]] = contextvars.ContextVar("headrace_graphs", default=())
 
@@ -37,6 +40,10 @@ class Graph(ir_graph.Graph):
         """TensorFlow's name for entering a graph."""
         with self:
             yield self
+
+    def as_graph_def(self) -> GraphDef:
+        """The graph as a `headrace.pb.GraphDef` message, which TensorFlow reads too (same wire format)."""
+        return graphdef.export_graph_def(self)
 
 
 def current_graph() -> Graph | None:

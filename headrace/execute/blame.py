@@ -1,7 +1,7 @@
 """What an error of a running step says: which operation, made where, in which loop and iteration, on which inputs.
 
-A kernel's own `OpError` is kept and gains notes. What numpy raises is given TensorFlow's class, with the original as its
-cause.
+A kernel's own `OpError` is kept and gains notes. What numpy raises is given TensorFlow's class, with the original as
+its cause.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from headrace.errors import (
 )
 
 if TYPE_CHECKING:
-    from headrace.execute.frames import Iteration, Origin
     from headrace.execute.plan import Node
+    from headrace.execute.records import Iteration, Origin
     from headrace.ir.graph import Operation
 
 

@@ -1,8 +1,8 @@
 """How many threads the BLAS library may use while a step runs.
 
 The library's own default is one thread a core, which spin between calls; on a busy machine that was seen to slow small
-products 10 to 100 times. So a step with products runs with `intra_op_threads` (one, unless the session asks for more), and
-what the process had before is put back when the last such step ends.
+products 10 to 100 times. So a step with products runs with `intra_op_threads` (one, unless the session asks for
+more), and what the process had before is put back when the last such step ends.
 """
 
 from __future__ import annotations

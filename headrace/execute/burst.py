@@ -1,8 +1,8 @@
 """The hot loop: the rules of `frames.Propagator` for the commonest nodes, written out in one function.
 
 A node of a graph over scalars does less work than a Python call costs, so here pure kernels are called and their tokens
-sent without one in between. Everything here is also a method of `Propagator` (`done`, `switch`, `merge`, `dead`), which is
-what defines it: a traced step runs by the methods alone, and the tests run every graph both ways.
+sent without one in between. Everything here is also a method of `Propagator` (`done`, `switch`, `merge`, `dead`),
+which is what defines it: a traced step runs by the methods alone, and the tests run every graph both ways.
 """
 
 from __future__ import annotations
@@ -14,11 +14,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.execute.blame import raise_blamed
-from headrace.execute.plan import COUNT_MASK, DEAD, ENTER, LOOP_MERGE, MERGE, NARY, NEXT, NULLARY, PASS, RETVAL, SWITCH, UNARY
+from headrace.execute.plan import (
+    COUNT_MASK,
+    DEAD,
+    ENTER,
+    LOOP_MERGE,
+    MERGE,
+    NARY,
+    NEXT,
+    NULLARY,
+    PASS,
+    RETVAL,
+    SWITCH,
+    UNARY,
+)
 
 if TYPE_CHECKING:
-    from headrace.execute.frames import Iteration, Propagator
+    from headrace.execute.frames import Propagator
     from headrace.execute.plan import Node
+    from headrace.execute.records import Iteration
 
 
 def burst(
@@ -113,7 +127,7 @@ def burst(
                 it.left = left
                 if not left:
                     settle(it.frame)
-            elif kind == LOOP_MERGE or kind == MERGE:
+            elif kind == LOOP_MERGE or kind == MERGE:  # noqa: SIM109 - a tuple would be built and searched each time
                 if kind == MERGE:
                     value, k = x
                 else:
@@ -132,6 +146,8 @@ def burst(
                     settle(it.frame)
             elif kind == NEXT:
                 next_iteration(node, it, x)
+            elif kind == RETVAL:
+                fire(node, it, x)
             elif kind == DEAD and node.live.real != RETVAL:
                 live = node.live
                 if live.stops_dead or live.real == ENTER:

@@ -1,9 +1,10 @@
 """Runs a plan: one thread takes ready nodes, runs their kernels and tells the propagator.
 
-The thread that calls `Executor.run` owns the propagator; nobody else touches it. Cheap kernels run in that thread. A heavy
-pure kernel goes to a pool when there is other work to do meanwhile; an asynchronous one (a dequeue, a receive) is started and
-calls back. Both come back through `step.completions`, which is also what the thread waits on when nothing is ready: there
-are no locks. Every so many nodes it looks whether the step was cancelled or is past its deadline.
+The thread that calls `Executor.run` owns the propagator; nobody else touches it. Cheap kernels run in that thread. A
+heavy pure kernel goes to a pool when there is other work to do meanwhile; an asynchronous one (a dequeue, a receive)
+is started and calls back. Both come back through `step.completions`, which is also what the thread waits on when
+nothing is ready: there are no locks. Every so many nodes it looks whether the step was cancelled or is past its
+deadline.
 
 The first error ends the step: started asynchronous kernels are cancelled, pool kernels (which hold nothing) are left to
 finish unheard.
@@ -31,8 +32,8 @@ from headrace.ir.kernel import KernelContext
 if TYPE_CHECKING:
     from concurrent.futures import Executor as Pool
 
-    from headrace.execute.frames import Frame, Iteration, Origin, Ready
     from headrace.execute.plan import Node, Plan
+    from headrace.execute.records import Frame, Iteration, Origin, Ready
     from headrace.execute.step import Step
 
 BURST: Final = 256  # nodes between two looks at cancellation and the clock
@@ -70,17 +71,18 @@ class Executor:
         self.step = step
         self._pool = pool
         self._listener = listener
-        self._wants_values = bool(getattr(listener, "wants_values", False))
+        self._wants_values = listener is not None and bool(getattr(listener, "wants_values", False))
         self._ready: Ready = collections.deque() if ready is None else ready
         watch = None if listener is None else self._watch
         make = StraightPropagator if plan.is_straight else Propagator
         self.propagator: Propagator = make(plan, self._ready, watch)
         self.results: list[Any] = [_unset] * len(plan.retvals)
         self._dead: dict[int, Origin] = {}
-        self._kernels: list[Callable[..., Any]] = [factory(KernelContext(step, op), op.attrs) for op, factory in plan.binders]
+        self._kernels: list[Callable[..., Any]] = (
+            [factory(KernelContext(step, op), op.attrs) for op, factory in plan.binders] if plan.binders else []
+        )
         self._waiting: dict[tuple[Node, Iteration], Callable[[], object] | None] = {}  # started and not done
         self._started = False
-        self._quiet_since = 0.0
 
     # *** what the owner calls ***
 
@@ -163,6 +165,9 @@ class Executor:
     def _fire(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
         """Fires a node of any kind; returns its outputs' values where they are known at once, for the trace."""
         kind, p = node.kind, self.propagator
+        if kind == plans.RETVAL:
+            self._retval(node, it, x)
+            return (x,)
         if kind == plans.READING:
             kind, x = node.real, _read(node, x)
         if kind == plans.PASS:
@@ -195,8 +200,6 @@ class Executor:
             p.enter(node, it, x)
         elif kind == plans.EXIT:
             p.exit(node, it, x)
-        elif kind == plans.RETVAL:
-            self._retval(node, it, x)
         elif kind == plans.TRIGGER:
             p.done_many(node, it, ())
         elif kind == plans.HEAVY:
@@ -223,13 +226,13 @@ class Executor:
     def _retval(self, node: Node, it: Iteration, x: Any) -> None:
         if self.results[node.position] is not _unset:
             raise InternalError(
-                f"Retval[{node.position}] has already been set: '{node.op.inputs[0].name}' is fetched and has a value in "
-                f"{where(it) or 'more than one firing'} after an earlier one. Fetch a loop's result (its Exit) instead.",
+                f"Retval[{node.position}] has already been set: '{node.op.inputs[0].name}' is fetched and has a value "
+                f"in {where(it) or 'more than one firing'} after an earlier one. Fetch a loop's result (its Exit).",
                 node.op.inputs[0].name,
                 node.op,
             )
         self.results[node.position] = x.read() if node.reads else x
-        self.propagator.done_many(node, it, ())
+        self.propagator.absorbed(it)
 
     def _heavy(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
         kernel = node.kernel
@@ -285,10 +288,12 @@ class Executor:
 
     def _wait(self) -> bool:
         """Nothing is ready: waits for a completion. False when nothing was started that could complete."""
+        if self.propagator.finished:
+            return False
         step = self.step
         self._poll()
-        if self._ready or self.propagator.finished:
-            return len(self._ready) > 0
+        if self._ready:
+            return True
         if not self._waiting:
             return False
         limit = flags.WAIT_LIMIT.value
@@ -335,8 +340,8 @@ class Executor:
 
     def _waited_too_long(self, limit: float) -> DeadlineExceededError:
         return DeadlineExceededError(
-            f"step {self.step.id} has waited {limit:g} s without any progress for {self._waits()}. Nothing in this step can "
-            "wake it; give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if this wait is meant"
+            f"step {self.step.id} has waited {limit:g} s without any progress for {self._waits()}. Nothing in this "
+            "step can wake it; give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if this is meant"
         )
 
     def _stuck(self) -> InternalError:
@@ -345,8 +350,8 @@ class Executor:
             lines.append(f"  {place(node.op)}" + (f" in {where(it)}" if where(it) else ""))
         text = "\n".join(lines) or "  (no node is half-fed)"
         return InternalError(
-            f"step {self.step.id} cannot go on: nothing is ready or running, and these operations have got only some of "
-            f"their inputs:\n{text}\nIn a loop every NextIteration must fire alive in the same iterations."
+            f"step {self.step.id} cannot go on: nothing is ready or running, and these operations have got only some "
+            f"of their inputs:\n{text}\nIn a loop every NextIteration must fire alive in the same iterations."
         )
 
     # *** events ***
@@ -375,7 +380,8 @@ def predicate(value: Any) -> bool:
     """The predicate of a Switch as a Python bool; `InvalidArgumentError` unless it is a scalar."""
     if getattr(value, "ndim", 0):
         raise InvalidArgumentError(
-            f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: a predicate decides one way"
+            f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: "
+            "a predicate decides one way"
         )
     return bool(value)
 
@@ -404,6 +410,7 @@ def _is_heavy(node: Node, x: Any) -> bool:
     if node.cost is None:
         return True
     args = [x] if node.arity == 1 else x
-    # an output's shape is not known before it is computed; the product of the inputs' is what the cost functions of such ops need
+    # an output's shape is not known before it is computed; the product of the inputs' is what the cost functions of
+    # such ops need
     flops = node.cost([np.shape(a) for a in args], [t.shape for t in node.op.outputs])
     return flops is not None and flops >= plans.HEAVY_FLOPS

@@ -2,41 +2,43 @@
 
 **The idea.** A graph runs by tokens: a node fires when a token has arrived on each of its inputs, computes, and sends a
 token along each of its output edges. With that alone every node fires once, so there are no loops. Loops come in by
-*tagging* tokens. A tag says where a token belongs: to iteration 3 of the loop `outer`, inside that to iteration 0 of the
-loop `inner`, and so on. Tokens meet at a node only if their tags are equal, so several iterations of one loop can be under
-way at the same time, in the same nodes, without getting mixed up.
+*tagging* tokens. A tag says where a token belongs: to iteration 3 of the loop `outer`, inside that to iteration 0 of
+the loop `inner`, and so on. Tokens meet at a node only if their tags are equal, so several iterations of one loop can
+be under way at the same time, in the same nodes, without getting mixed up.
 
 A loop has its own *frame*. `Enter` moves a token from a tag t to iteration 0 of a frame below it, `NextIteration` from
-iteration n to n+1, `Exit` back to t. `Switch` sends its data to one of two outputs by a predicate; a *dead* token goes to
-the other one, and whoever gets a dead token does not compute but passes deadness on, until a `Merge` meets it, which takes
-the first live token of its inputs. So each node of the branch that is not taken still fires, dead; nobody waits for it in
-vain.
+iteration n to n+1, `Exit` back to t. `Switch` sends its data to one of two outputs by a predicate; a *dead* token
+goes to the other one, and whoever gets a dead token does not compute but passes deadness on, until a `Merge` meets
+it, which takes the first live token of its inputs. So each node of the branch that is not taken still fires, dead;
+nobody waits for it in vain.
 
 **A worked loop**: `i = 0; while i < 2: i = i + 1`, five nodes in the frame F (Less and Add hold their constants):
 
     root  Enter(0)  -> F/0
-    F/0   Merge(0) -> Less(0)=True -> Switch(0, True): [1] 0 alive, [0] dead.  Add(0)=1 -> NextIteration(1) -> F/1.  Exit: dead
-    F/1   Merge(1) -> Less(1)=True -> Switch(1, True): [1] 1 alive, [0] dead.  Add(1)=2 -> NextIteration(2) -> F/2.  Exit: dead
-    F/2   Merge(2) -> Less(2)=False -> Switch(2, False): [1] dead, [0] 2 alive. Add: dead -> NextIteration: dead, stops.  Exit(2) -> root
+    F/0   Merge(0) -> Less(0)=True -> Switch(0, True): [1] 0 alive, [0] dead.  Add(0)=1 -> NextIteration(1) -> F/1.
+    Exit: dead F/1   Merge(1) -> Less(1)=True -> Switch(1, True): [1] 1 alive, [0] dead.  Add(1)=2 -> NextIteration(2)
+    -> F/2.  Exit: dead F/2   Merge(2) -> Less(2)=False -> Switch(2, False): [1] dead, [0] 2 alive. Add: dead ->
+    NextIteration: dead, stops.  Exit(2) -> root
 
 **The rules**, exactly:
 
 * *Any node*: when all tokens (data and control) are there it fires: dead if one of them is dead, else it computes.
 * *Switch*: alive, it sends its data to one output and a dead token to the other; control edges out of it are alive.
-* *Merge*: fires at its first live input, or dead when all inputs are dead; then goes on consuming the rest. It waits for
-  its control inputs and ignores their deadness. In iteration 0 of a loop it expects its Enters, later its NextIterations.
+* *Merge*: fires at its first live input, or dead when all inputs are dead; then goes on consuming the rest. It waits
+  for its control inputs and ignores their deadness. In iteration 0 of a loop it expects its Enters, later its
+  NextIterations.
 * *Enter*: into iteration 0; a constant one into every iteration, those open and those to come.
-* *NextIteration*: a dead token stops here. At most `parallel_iterations` iterations of a frame are open: a token that would
-  open one more is *held* until the oldest is freed.
-* *Exit*: a dead one is withheld. When the frame is finished, each Exit that never fired alive sends one dead token. (Passed
-  on at once, consumers would see one for every iteration.)
+* *NextIteration*: a dead token stops here. At most `parallel_iterations` iterations of a frame are open: a token that
+  would open one more is *held* until the oldest is freed.
+* *Exit*: a dead one is withheld. When the frame is finished, each Exit that never fired alive sends one dead token.
+  (Passed on at once, consumers would see one for every iteration.)
 * *ControlTrigger*: alive whatever its inputs are.
 
-**The invariant**: in every opened iteration of every frame instance each node fires exactly once, alive or dead (an Enter
-counts where its input is). So an iteration need not be watched for leftover activity: it is over when as many nodes have
-fired as the frame has and no child frame is open. Then it is freed, oldest first; a frame is finished when its last
-iteration is and all its Enters have arrived; the step is finished when the root's only iteration is. The proof of the
-partitioner rests on the same invariant, and the tests check it after every run.
+**The invariant**: in every opened iteration of every frame instance each node fires exactly once, alive or dead (an
+Enter counts where its input is). So an iteration need not be watched for leftover activity: it is over when as many
+nodes have fired as the frame has and no child frame is open. Then it is freed, oldest first; a frame is finished when
+its last iteration is and all its Enters have arrived; the step is finished when the root's only iteration is. The
+proof of the partitioner rests on the same invariant, and the tests check it after every run.
 
 **What this module is not.** It starts no thread, runs no kernel, looks at no value (not even a predicate: the executor
 says which way a Switch went). It is driven: `start()` makes the first nodes ready, and for each ready entry
@@ -47,7 +49,7 @@ executor (PropagatorState) for the rules; Arvind and Culler's tagged-token archi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceInternalError, InternalError
 from headrace.execute.plan import (
@@ -63,108 +65,13 @@ from headrace.execute.plan import (
     RETVAL,
     TRIGGER,
 )
+from headrace.execute.records import Frame, Iteration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.execute.plan import FramePlan, Node, Out, Plan
-
-
-class Ready(Protocol):
-    """The queue of ready entries: a deque, or one that picks in a seeded random order."""
-
-    def append(self, entry: tuple[Node, Iteration, Any], /) -> None: ...
-    def popleft(self) -> tuple[Node, Iteration, Any]: ...
-    def __len__(self) -> int: ...
-
-
-# Why a token is dead: the Switch that sent its value the other way, in which iteration, and which way it was. (A plain
-# tuple: one is made for each Switch that fires.)
-Origin: TypeAlias = "tuple[Node, Iteration, bool]"
-
-
-class Iteration:
-    """One opened iteration of a frame instance.
-
-    Attributes:
-      frame: the frame instance.
-      index: its number, from 0.
-      values, pending: slots and counts, see `execute.plan`.
-      left: nodes that have not fired yet, plus child frames that are open.
-      next: the iteration after it, once opened.
-    """
-
-    __slots__ = ("frame", "index", "left", "next", "pending", "values")
-
-    def __init__(self, frame: Frame, index: int, values: list[Any], pending: list[int], left: int) -> None:
-        self.frame = frame
-        self.index = index
-        self.values = values
-        self.pending = pending
-        self.left = left
-        self.next: Iteration | None = None
-
-    @property
-    def tag(self) -> str:
-        """The tag as text: "" in the root frame, else "outer#3/inner#0"."""
-        parent = self.frame.parent
-        if parent is None:
-            return ""
-        above = parent.tag
-        return f"{above + '/' if above else ''}{self.frame.plan.name}#{self.index}"
-
-
-class Frame:
-    """One instance of a frame: opened by the first Enter that arrives, closed when everything in it is done.
-
-    Attributes:
-      plan: its static side.
-      parent: the iteration it was opened from (None for the root).
-      oldest, newest: the window of open iterations.
-      open: how many are open.
-      enters_left: Enters that have not arrived.
-      held: (node, value) of NextIterations that wait for room; they follow `newest`.
-      values, pending: what a new iteration starts as: the plan's templates, with the loop constants that have arrived.
-      constants: (node, value or None, origin or None) of loop constants that the templates cannot hold.
-      children: open child frames by (iteration number, frame plan).
-      live_exits: Exits that have fired alive.
-      dead_exits: why the others are dead.
-      origins: deadness by (iteration number, pending index) of joins that have not fired.
-    """
-
-    __slots__ = (
-        "children",
-        "constants",
-        "dead_exits",
-        "enters_left",
-        "held",
-        "live_exits",
-        "newest",
-        "oldest",
-        "open",
-        "origins",
-        "parent",
-        "pending",
-        "plan",
-        "values",
-    )
-
-    oldest: Iteration
-    newest: Iteration
-
-    def __init__(self, plan: FramePlan, parent: Iteration | None) -> None:
-        self.plan = plan
-        self.parent = parent
-        self.open = 0
-        self.enters_left = plan.enters
-        self.held: list[tuple[Node, Any]] = []
-        self.values = plan.values
-        self.pending = plan.later
-        self.constants: list[tuple[Node, Any, Origin | None]] = []
-        self.children: dict[tuple[int, int], Frame] = {}
-        self.live_exits: set[Node] = set()
-        self.dead_exits: dict[Node, Origin] = {}
-        self.origins: dict[tuple[int, int], Origin] = {}
+    from headrace.execute.records import Origin, Ready
 
 
 class Propagator:
@@ -182,22 +89,23 @@ class Propagator:
 
     __slots__ = ("_push", "finished", "plan", "ready", "root", "watch")
 
-    def __init__(
-        self, plan: Plan, ready: Ready, watch: Callable[[str, Frame, Iteration], None] | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, ready: Ready, watch: Callable[[str, Frame, Iteration], None] | None = None) -> None:
         self.plan = plan
         self.ready = ready
         self._push = ready.append
         self.watch = watch
         self.finished = False
-        self.root = self._open_first(Frame(plan.frames[0], None))
+        self.root = self._open_root(plan.frames[0])
+
+    def _open_root(self, plan: FramePlan) -> Iteration:
+        return self._open_first(Frame(plan, None))
 
     def start(self) -> None:
         """Makes the nodes that wait for nothing ready. Feeds come by `done` on the plan's `args`."""
         root, push = self.root, self._push
         for node, x in self.plan.sources:
             push((node, root, x))
-        if not root.left:
+        if not root.left and not self.finished:
             self._settle(root.frame)
 
     # *** what the driver calls: one method for each way a node can fire ***
@@ -266,6 +174,13 @@ class Propagator:
         if node.more:
             self._send(node.outs[1], it, index)
             self._send_controls(node, it)
+        left = it.left - 1
+        it.left = left
+        if not left:
+            self._settle(it.frame)
+
+    def absorbed(self, it: Iteration) -> None:
+        """A node that sends no tokens (a fetch) has fired."""
         left = it.left - 1
         it.left = left
         if not left:
@@ -495,8 +410,8 @@ class Propagator:
     def _keep_constant(self, frame: Frame, node: Node, value: Any, origin: Origin | None) -> None:
         """Sees to it that iterations opened from now on have the constant.
 
-        Where it only fills a slot of joins that wait for something else too, it is written into the templates, so that opening
-        an iteration costs nothing for it.
+        Where it only fills a slot of joins that wait for something else too, it is written into the templates, so
+        that opening an iteration costs nothing for it.
         """
         out = node.outs[0]
         simple = origin is None and not (out.direct or out.merges or node.control_direct or node.more)
@@ -570,7 +485,9 @@ class Propagator:
             if node not in frame.live_exits:
                 origin = frame.dead_exits.get(node)
                 if origin is None:
-                    raise HeadraceInternalError(f"frame {frame.plan.name!r} is over and Exit {node.op.name!r} never fired")
+                    raise HeadraceInternalError(
+                        f"frame {frame.plan.name!r} is over and Exit {node.op.name!r} never fired"
+                    )
                 self._deliver(node, parent, None, origin)
         del parent.frame.children[parent.index, frame.plan.id]
         parent.left -= 1

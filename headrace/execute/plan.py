@@ -4,9 +4,9 @@
 with templates (what an iteration record starts as), and for each operation a `Node` whose edges lead straight to other
 nodes. While a step runs nothing looks at a name, an attribute or a graph again.
 
-**Slots.** An iteration record has a list `values` with one slot for each data input of each *join* (a node that waits for more than
-one token) and a list `pending` with one count for each join. A node that waits for exactly one token has neither: the
-token goes into the ready queue at once ("direct" edges).
+**Slots.** An iteration record has a list `values` with one slot for each data input of each *join* (a node that waits
+for more than one token) and a list `pending` with one count for each join. A node that waits for exactly one token
+has neither: the token goes into the ready queue at once ("direct" edges).
 
 **Constants.** A constant of the root frame without control inputs is not a node: its value stands in the template of
 the root's slots.
@@ -50,7 +50,8 @@ TRIGGER: Final = 17  # ControlTrigger: live whatever its inputs are
 READING: Final = 18  # a primitive that takes a value but is fed a reference: it reads, then fires as `real`
 
 KIND_NAMES: Final = (
-    "pass unary nary nullary switch loop-merge next dead merge enter exit other stateful async heavy retval arg trigger reading".split()
+    *("pass", "unary", "nary", "nullary", "switch", "loop merge", "next", "dead", "merge", "enter", "exit", "other"),
+    *("stateful", "async", "heavy", "retval", "arg", "trigger", "reading"),
 )
 
 # A pending count holds the tokens still to come in its low bits; a dead token adds DEAD_TOKEN. A Merge's count also
@@ -110,8 +111,8 @@ class Node:
       control_merges, control_direct: control edges to Merges, and to nodes that wait for nothing else.
       dead: its dead twin, of kind `DEAD`; the twin's `live` leads back.
 
-    What fires with a node, `x` in a ready entry `(node, iteration, x)`: the value of its one input; else the list of its
-    inputs' values; for a Merge the pair (value, input index); for a dead twin the origin of its deadness.
+    What fires with a node, `x` in a ready entry `(node, iteration, x)`: the value of its one input; else the list of
+    its inputs' values; for a Merge the pair (value, input index); for a dead twin the origin of its deadness.
     """
 
     __slots__ = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.execute.frames import Iteration
+    from headrace.execute.records import Iteration
 
 _ids = itertools.count(1)
 
@@ -55,7 +55,8 @@ class Step:
         return "" if self.iteration is None else self.iteration.tag
 
     def cancel(self, error: BaseException) -> None:
-        """Makes the step fail with `error` as soon as its executor looks; the first call counts. Any thread may call it."""
+        """Makes the step fail with `error` as soon as its executor looks; the first call counts. Any thread may call
+        it."""
         if self.cancelled is None:
             self.cancelled = error
         self.completions.put(None)

@@ -159,6 +159,15 @@ def dims(values: Any) -> tuple[int, ...]:
     return tuple(values.tolist())
 
 
+def scalar(x: Any, name: str) -> Any:
+    """`x`, which must be a scalar or, as old graphs have it, a vector of one element."""
+    if x.ndim == 0:
+        return x
+    if x.shape == (1,):
+        return x[0]
+    raise InvalidArgumentError(f"{name} must be a scalar, got shape {shapes.show(x.shape)}")
+
+
 def add_dims(ds: Iterable[Dim]) -> Dim:
     """The sum of dimensions, unknown if one of them is."""
     total = 0

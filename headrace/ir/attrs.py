@@ -311,11 +311,13 @@ def encode_tensor(array: Values | BadTensor) -> pb.TensorProto:
 # *** attributes ***
 
 
-def _text(value: bytes) -> str:
+def to_str(value: bytes) -> str:
+    """A string of the file as Python text."""
     return value.decode("utf-8", "surrogateescape")
 
 
-def _bytes(value: str) -> bytes:
+def to_bytes(value: str) -> bytes:
+    """The inverse of `to_str`; `GraphError` for text that no bytes make."""
     try:
         return value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as e:
@@ -336,7 +338,7 @@ _KINDS: Final[dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]]
     "int": ("i", int, int),
     "float": ("f", float, float),
     "bool": ("b", bool, bool),
-    "string": ("s", _text, _bytes),
+    "string": ("s", to_str, to_bytes),
     "shape": ("shape", decode_shape, encode_shape),
     "tensor": ("tensor", decode_tensor, encode_tensor),
     "func": ("func", _decode_func, _encode_func),

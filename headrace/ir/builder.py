@@ -161,11 +161,11 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
     Raises:
       TypeError: it cannot be an array of that dtype without losing what it is (a float as an int, text as a number).
     """
-    if dtype is not None and dtype.base is dtypes.string or (dtype is None and _is_text(value)):
+    if (dtype is not None and dtype.base is dtypes.string) or (dtype is None and _is_text(value)):
         return frozen(_string_array(value))
     array = np.asarray(value)
     if array.dtype == object:
-        if dtype is not None and dtype.numpy == object:
+        if dtype is not None and dtype in dtypes.OBJECT:
             return frozen(array)
         raise TypeError(f"{value!r} cannot be a tensor: its elements are of no dtype headrace has, or it is ragged")
     if dtype is None:

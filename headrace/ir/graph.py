@@ -72,7 +72,9 @@ class Tensor:
         return f"<Tensor {self.name!r} shape={show(self.shape)} dtype={self.dtype.name}>"
 
     def _no_value(self, what: str, instead: str) -> NoReturn:
-        raise TypeError(f"{what} of the symbolic tensor {self.name!r}, which has no value until the graph runs; {instead}")
+        raise TypeError(
+            f"{what} of the symbolic tensor {self.name!r}, which has no value until the graph runs; {instead}"
+        )
 
     def __bool__(self) -> bool:
         self._no_value("bool()", "use hr.cond or hr.while_loop, or run it in a Session first")
@@ -111,7 +113,19 @@ class Operation:
       outputs: its tensors.
     """
 
-    __slots__ = ("attrs", "control_inputs", "device", "graph", "id", "inputs", "name", "opdef", "outputs", "source", "type")
+    __slots__ = (
+        "attrs",
+        "control_inputs",
+        "device",
+        "graph",
+        "id",
+        "inputs",
+        "name",
+        "opdef",
+        "outputs",
+        "source",
+        "type",
+    )
 
     def __init__(
         self,
@@ -134,9 +148,7 @@ class Operation:
         self.device = device
         self.source = source
         self.id = -1
-        self.outputs: tuple[Tensor, ...] = tuple(
-            Tensor(self, i, d) for i, d in enumerate(record.output_dtypes(attrs))
-        )
+        self.outputs: tuple[Tensor, ...] = tuple(Tensor(self, i, d) for i, d in enumerate(record.output_dtypes(attrs)))
 
     def get_attr(self, name: str) -> Any:
         """The value of an attribute; `ValueError` if there is none of that name (TensorFlow's method)."""
@@ -144,7 +156,9 @@ class Operation:
             return self.attrs[name]
         except KeyError:
             pass
-        raise ValueError(f"operation {self.name!r} ({self.type}) has no attribute {name!r}; it has {sorted(self.attrs)}")
+        raise ValueError(
+            f"operation {self.name!r} ({self.type}) has no attribute {name!r}; it has {sorted(self.attrs)}"
+        )
 
     def __repr__(self) -> str:
         return f"<Operation {self.name!r} type={self.type}>"
@@ -220,7 +234,9 @@ class Graph:
             )
         return op.outputs[int(index)]
 
-    def as_graph_element(self, obj: object, allow_tensor: bool = True, allow_operation: bool = True) -> Tensor | Operation:
+    def as_graph_element(
+        self, obj: object, allow_tensor: bool = True, allow_operation: bool = True
+    ) -> Tensor | Operation:
         """The tensor or operation that `obj` (itself, or a name) means in this graph."""
         if isinstance(obj, (Tensor, Operation)):
             if obj.graph is not self:

@@ -7,19 +7,19 @@ known before anything runs (constants, and small pure ops of constants), and for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import shapes
+from headrace import dtypes, shapes
 from headrace.errors import HeadraceError, ShapeError
 from headrace.ir import graph as graphs
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation, Tensor
-    from headrace.shapes import Dim, Shape
+    from headrace.shapes import Shape
 
 FOLD_ELEMENTS = 1024  # values above this many elements are not computed for inference
 _FOLD_DEPTH = 64
@@ -120,7 +120,7 @@ def _fold(t: Tensor, depth: int) -> np.ndarray | None:
     if op.type == "Const":
         v = op.attrs["value"]
         return v if isinstance(v, np.ndarray) else None
-    if record.kernel is None or record.facts.effect or record.facts.no_fold or t.dtype.numpy == object:
+    if record.kernel is None or record.facts.effect or record.facts.no_fold or t.dtype.base in dtypes.OBJECT:
         return None
     n = shapes.size(t.shape)
     if n is None or n > FOLD_ELEMENTS:

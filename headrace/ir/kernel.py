@@ -85,7 +85,8 @@ _overrides: Registry[list[_Override]] = Registry("kernel override")
 def override(
     op: str, device: str, constraints: Mapping[str, frozenset[DType]] | None = None, form: str = "pure"
 ) -> Callable[[KernelFactory], KernelFactory]:
-    """Decorates a factory that replaces the kernel of `op` on `device` where the type attributes are in `constraints`."""
+    """Decorates a factory that replaces the kernel of `op` on `device` where the type attributes are in
+    `constraints`."""
 
     def register(factory: KernelFactory) -> KernelFactory:
         key = f"{op}@{device}"

@@ -89,9 +89,7 @@ def func_attr(default: Any = REQUIRED) -> AttrSpec:
     return AttrSpec("func", default=default)
 
 
-def list_attr(
-    kind: str, default: Any = REQUIRED, minimum: int = 0, allowed: Iterable[Any] | None = None
-) -> AttrSpec:
+def list_attr(kind: str, default: Any = REQUIRED, minimum: int = 0, allowed: Iterable[Any] | None = None) -> AttrSpec:
     """A list of `kind` (a Python tuple)."""
     return AttrSpec(kind, True, default, None if allowed is None else frozenset(allowed), minimum)
 
@@ -120,7 +118,8 @@ class Func:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArgSpec:
-    """One named argument: a single tensor, `number_attr` tensors of one type, or one tensor a type of a list attribute."""
+    """One named argument: a single tensor, `number_attr` tensors of one type, or one tensor a type of a list
+    attribute."""
 
     name: str
     dtype: DType | None = None
@@ -437,7 +436,7 @@ def op(
     async_: KernelFactory | None = None,
     primitive: str = "",
     grad: GradRule,
-    facts: Facts = Facts(),  # noqa: B008 - frozen
+    facts: Facts = Facts(),
     shape_value: Callable[[Inference], Shape] | None = None,
     oracle: Callable[..., Any] | None = None,
     sample: Sample | None = None,
@@ -550,5 +549,3 @@ def apply_gradient(record: OpDef, b: Builder, node: GradNode, *dys: Any) -> list
     if len(out) != len(node.inputs):
         raise TypeError(f"the gradient of {record.type} gave {len(out)} entries for {len(node.inputs)} inputs")
     return out
-
-

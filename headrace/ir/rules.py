@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headrace.ir.infer import Inference
     from headrace.shapes import Dim, Shape
 
+
 def same_as(i: int = 0) -> Any:
     """The output has the shape of input `i`."""
 

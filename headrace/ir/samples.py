@@ -31,7 +31,8 @@ PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 def draw(
     rng: np.random.Generator, dtype: DType, shape: Sequence[int], low: float = -3.0, high: float = 3.0
 ) -> np.ndarray:
-    """Random elements of `dtype` in [low, high); integers are whole numbers in it, complex ones have both parts in it."""
+    """Random elements of `dtype` in [low, high); integers are whole numbers in it, complex ones have both parts in
+    it."""
     d = dtype.base
     if d is dtypes.bool_:
         return rng.integers(0, 2, shape).astype(np.bool_)

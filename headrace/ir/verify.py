@@ -15,7 +15,7 @@ from headrace.ir import frames, walk
 from headrace.ir.device import DeviceSpec
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import REQUIRED, check_attr, op_registry
-from headrace.ir.text import show_op
+from headrace.ir.text import check_const, show_op
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -74,6 +74,7 @@ def _check_op(op: Operation, at: int | None) -> None:
             missing = "" if spec.default is REQUIRED else " (though it has a default, it must be written out)"
             raise GraphError(f"operation '{op.name}' has no attribute {name!r}, which {op.type} declares{missing}")
         check_attr(op.type, name, spec, op.attrs[name])
+    check_const(op.type, op.attrs)
     record.check_inputs(op.attrs, [t.dtype for t in op.inputs])
     made = [t.dtype for t in op.outputs]
     want = record.output_dtypes(op.attrs)

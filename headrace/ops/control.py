@@ -154,5 +154,3 @@ def _abort(ctx: Any, attrs: Any) -> Any:
             raise AbortedError(f"{ctx.node}: {attrs['error_msg'] or 'Abort was run'}", ctx.node)
 
     return kernel
-
-

@@ -1,8 +1,8 @@
 """Ops on the diagonals of matrices: MatrixDiag*, MatrixDiagPart*, MatrixSetDiag*, MatrixBandPart, Diag, DiagPart.
 
-Source: TensorFlow's ops of the same names. Diagonal d of a matrix holds the elements [r, r + d]. The V3 ops take a whole
-band of diagonals, packed as the rows of a matrix, the highest diagonal first; `align` says for the diagonals above and
-below the main one at which end a shorter one is padded.
+Source: TensorFlow's ops of the same names. Diagonal d of a matrix holds the elements [r, r + d]. The V3 ops take a band
+of diagonals, packed as the rows of a matrix, the highest diagonal first; `align` says for the diagonals above and below
+the main one at which end a shorter one is padded.
 """
 
 from __future__ import annotations

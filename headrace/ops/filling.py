@@ -1,4 +1,4 @@
-"""Ops that make arrays of a given shape: Fill, ZerosLike, OnesLike, Empty, Range, LinSpace.
+"""Ops that make arrays of a given shape: Fill, ZerosLike, OnesLike, Empty, Range, LinSpace, OneHot.
 
 Source: TensorFlow's ops of the same names.
 """
@@ -14,7 +14,18 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import boxed, check_size, dims, entries, shape_from, values_only, vector_of_unknowns, zeros
+from headrace.ir.arrays import (
+    axis_in,
+    boxed,
+    check_size,
+    dims,
+    entries,
+    scalar,
+    shape_from,
+    values_only,
+    vector_of_unknowns,
+    zeros,
+)
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
 from headrace.ir.rules import same_as
@@ -37,15 +48,18 @@ def _fill_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["T"]
 
     def kernel(shape: Any, value: Any) -> Any:
-        if value.ndim:
-            raise InvalidArgumentError(f"value must be a scalar, got shape {shapes.show(value.shape)}")
-        return _full(xp, dims(shape), value, dtype)
+        if shape.ndim == 0:  # as old graphs have it
+            shape = shape.reshape(1)
+        return _full(xp, dims(shape), value if dtype in dtypes.OBJECT else scalar(value, "value"), dtype)
 
     return kernel
 
 
 def _fill_shape(c: Inference) -> Sequence[Shape]:
     shapes.with_rank(c.shapes[1], 0)
+    v = c.value(0)
+    if v is not None and v.size and v.min() < 0:
+        raise ValueError(f"Fill dimensions must be >= 0, got {v.tolist()}")
     return [shape_from(c, 0)]
 
 
@@ -177,9 +191,7 @@ def _range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     is_integer = dtype in INTEGER
 
     def kernel(start: Any, limit: Any, delta: Any) -> Any:
-        if start.ndim or limit.ndim or delta.ndim:
-            got = ", ".join(shapes.show(x.shape) for x in (start, limit, delta))
-            raise InvalidArgumentError(f"start, limit and delta must be scalars, got shapes {got}")
+        start, limit, delta = scalar(start, "start"), scalar(limit, "limit"), scalar(delta, "delta")
         if is_integer:
             a, z, step = int(start), int(limit), int(delta)
             check_size((_range_size(a, z, step),), dtype)
@@ -259,4 +271,70 @@ op(
         for a, z, n in ((0, 4, 5), (1, 2, 3), (3, -1, 1), (2, -2, 2))
     ],
     doc="`num` numbers at even distances from `start` to `stop`, both included.",
+)
+
+
+def _one_hot_shape(c: Inference) -> Sequence[Shape]:
+    depth, x = c.scalar(1), c.shapes[0]
+    if depth is not None and depth < 0:
+        raise ValueError(f"depth must be non-negative, got: {depth}")
+    if x is None:
+        return [None]
+    at = axis_in(c.attrs["axis"], len(x) + 1)
+    return [(*x[:at], depth, *x[at:])]
+
+
+def _one_hot_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    axis, dtype = attrs["axis"], attrs["T"]
+
+    def kernel(indices: Any, depth: Any, on: Any, off: Any) -> Any:
+        if depth.ndim or on.ndim or off.ndim:
+            got = ", ".join(shapes.show(x.shape) for x in (depth, on, off))
+            raise InvalidArgumentError(f"depth, on_value and off_value must be scalars, got shapes {got}")
+        n = int(depth)
+        if n < 0:
+            raise InvalidArgumentError(f"depth must be non-negative, got: {n}")
+        at = axis_in(axis, indices.ndim + 1)
+        check_size((*indices.shape, n), dtype)
+        places = xp.arange(n).reshape([n if i == at else 1 for i in range(indices.ndim + 1)])
+        return xp.where(xp.expand_dims(indices, at) == places, on, off)
+
+    return kernel
+
+
+@values_only
+def _one_hots(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    def some(indices: Any, index: Any, depth: int, **attrs: int) -> Any:
+        return case(np.array(indices, index), np.int32(depth), draw(rng, dtype, ()), draw(rng, dtype, ()), **attrs)
+
+    return [
+        some([0, 2, -1, 5], np.int64, 3),
+        some([[0, 1], [2, 0]], np.int32, 3, axis=0),
+        some([[0, 1], [2, 0]], np.uint8, 2, axis=1),
+        some(1, np.int8, 2),
+        some([], np.int32, 2),
+        some([1], np.int32, 0),
+    ]
+
+
+def _one_hot_model(indices: Any, depth: Any, on: Any, off: Any, axis: int = -1) -> np.ndarray:
+    out = np.full((*indices.shape, int(depth)), off[()], on.dtype)
+    for at in np.ndindex(indices.shape):
+        if 0 <= indices[at] < depth:
+            out[(*at, int(indices[at]))] = on[()]
+    return np.moveaxis(out, -1, axis)
+
+
+op(
+    "OneHot",
+    "indices: TI, depth: int32, on_value: T, off_value: T",
+    "output: T",
+    {"axis": -1, "T": type_attr(), "TI": type_attr(INDEX | {dtypes.uint8, dtypes.int8}, dtypes.int64)},
+    shape=_one_hot_shape,
+    kernel=_one_hot_kernel,
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
+    oracle=_one_hot_model,
+    sample=_one_hots,
+    doc="`on_value` at the position each index names along a new axis, `off_value` elsewhere.",
 )

@@ -161,6 +161,8 @@ def _wide(b: Any, indices: Any) -> Any:
 
 def _gather_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     indices = _wide(b, n.indices)
+    if indices.shape is None or not indices.shape:  # perhaps a scalar; ScatterNd wants a list of positions
+        indices, dy = b.ExpandDims(indices, 0), b.ExpandDims(dy, 0)
     d = b.ScatterNd(b.ExpandDims(indices, -1), dy, b.Shape(n.params, out_type=indices.dtype.base))
     return [d, None]
 
@@ -290,8 +292,9 @@ def _places(indices: Any, shape: Sequence[int], ignore_bad: bool) -> tuple[tuple
 
 
 def _check_updates(indices: Any, updates: Any, shape: Sequence[int]) -> None:
-    if not indices.ndim:
-        raise InvalidArgumentError("Indices shape must have rank at least one. Found: []")
+    for name, x in (("Indices", indices), ("Updates", updates)):
+        if not x.ndim:
+            raise InvalidArgumentError(f"{name} shape must have rank at least one. Found: []")
     want = indices.shape[:-1] + tuple(shape[indices.shape[-1] :])
     if updates.shape != want:
         raise InvalidArgumentError(
@@ -351,11 +354,13 @@ def _scatter(out: Any, indices: Any, updates: Any, put: Any, ignore_bad: bool) -
 def _scatter_fits(indices: Shape, updates: Shape, shape: Shape) -> None:
     """Checks what is known of the shapes; see `_check_updates`."""
     shapes.with_rank_at_least(indices, 1)
-    if indices is None or shape is None or indices[-1] is None:
+    shapes.with_rank_at_least(updates, 1)
+    if indices is None or updates is None:
         return
-    if indices[-1] > len(shape):
-        raise ValueError(f"indices of {indices[-1]} entries do not index into the shape {shapes.show(shape)}")
-    want = indices[:-1] + shape[indices[-1] :]
+    if len(updates) < len(indices) - 1:
+        raise ValueError(f"updates {shapes.show(updates)} must start with the dimensions {shapes.show(indices[:-1])}")
+    rest = None if shape is None or indices[-1] is None else shape[indices[-1] :]
+    want = indices[:-1] + (updates[len(indices) - 1 :] if rest is None else rest)
     if not shapes.compatible(want, updates):
         raise ValueError(f"Dimensions of updates must be {shapes.show(want)}, got {shapes.show(updates)}")
 
@@ -395,6 +400,8 @@ def _gather_nd_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _gather_nd_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     indices = _wide(b, n.indices)
     shape = b.Shape(n.params, out_type=indices.dtype.base)
+    if indices.shape is None or len(indices.shape) == 1:  # a single position; ScatterNd wants a list of them
+        indices, dy = b.ExpandDims(indices, 0), b.ExpandDims(dy, 0)
     return [b.ScatterNd(indices, dy, shape, bad_indices_policy=n.attrs["bad_indices_policy"]), None]
 
 
@@ -403,13 +410,12 @@ _ND_PLACES: tuple[tuple[tuple[int, ...], Any], ...] = (
     ((3, 2), [[2, 1], [0, 0], [1, 1]]),
     ((3, 2), [[2], [0]]),
     ((2, 3, 2), [[[0, 2]], [[1, 1]]]),
-    ((3,), [1]),
 )
 
 
 @values_only
 def _nd_gathers(rng: np.random.Generator, dtype: DType) -> list[Any]:
-    return [case(draw(rng, dtype, s), np.array(i, np.int32)) for s, i in _ND_PLACES]
+    return [case(draw(rng, dtype, s), np.array(i, np.int32)) for s, i in (*_ND_PLACES, ((3,), [1]))]
 
 
 def _gather_nd_model(params: np.ndarray, indices: np.ndarray) -> np.ndarray:

@@ -259,17 +259,12 @@ def _concat_offset_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _concat_offset_shape(c: Inference) -> Sequence[Shape]:
-    shapes.with_rank(c.shapes[0], 0)
-    return [shapes.with_rank(s, 1) for s in c.shapes[1:]]
-
-
 op(
     "ConcatOffset",
     "concat_dim: int32, shape: N * shape_type",
     "offset: N * shape_type",
     {"N": int_attr(minimum=2), "shape_type": _INDEX},
-    shape=_concat_offset_shape,
+    shape=lambda c: c.shapes[1:],
     kernel=_concat_offset_kernel,
     grad=NOT_DIFFERENTIABLE,
     oracle=lambda axis, parts: tuple(
@@ -339,16 +334,25 @@ def _pieces(x: Any, sizes: Sequence[int], axis: int) -> tuple[Any, ...]:
 
 
 def _split_axis(split_dim: Any, x: Any) -> int:
-    if split_dim.size != 1:
+    if split_dim.ndim:
         raise InvalidArgumentError(f"split_dim must be a scalar but has rank {split_dim.ndim}")
-    return axis_in(int(split_dim if split_dim.ndim == 0 else split_dim.item()), x.ndim, "split_dim")
+    return axis_in(int(split_dim), x.ndim, "split_dim")
+
+
+def _known_axis(c: Inference, i: int, x: Shape) -> int | None:
+    """The axis along which an array of shape `x` is split, if input `i` or the rank tells it."""
+    axis = c.scalar(i)
+    if x is None:
+        return None
+    if not x:
+        raise ValueError("Can't split scalars")
+    return 0 if axis is None and len(x) == 1 else None if axis is None else axis_in(axis, len(x), "split_dim")
 
 
 def _split_shape(c: Inference) -> Sequence[Shape]:
-    num, x, axis = c.attrs["num_split"], c.shapes[1], c.scalar(0)
-    if x is None or axis is None:
+    num, x, at = c.attrs["num_split"], c.shapes[1], _known_axis(c, 0, c.shapes[1])
+    if x is None or at is None:
         return [None if x is None else (None,) * len(x)] * num
-    at = axis_in(axis, len(x), "split_dim")
     dim = x[at]
     if dim is not None and dim % num:
         raise ValueError(
@@ -421,13 +425,12 @@ def _split_sizes(sizes: Sequence[int | None], total: Dim) -> list[Dim]:
 
 
 def _split_v_shape(c: Inference) -> Sequence[Shape]:
-    num, x, axis = c.attrs["num_split"], c.shapes[0], c.scalar(2)
+    num, x, at = c.attrs["num_split"], c.shapes[0], _known_axis(c, 2, c.shapes[0])
     (count,) = shapes.with_rank(c.shapes[1], 1)
     shapes.merge_dim(count, num)
     sizes = entries(c, 1) or [None] * num
-    if x is None or axis is None:
+    if x is None or at is None:
         return [None if x is None else (None,) * len(x)] * num
-    at = axis_in(axis, len(x), "split_dim")
     found: list[Dim] = [x[at]] if num == 1 else _split_sizes(sizes, x[at])
     return [(*x[:at], n, *x[at + 1 :]) for n in found]
 

@@ -170,9 +170,9 @@ def _reshape_shape(c: Inference) -> Sequence[Shape]:
 
 def _reshape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, shape: Any) -> Any:
-        if shape.ndim != 1:
+        if shape.ndim > 1:
             raise InvalidArgumentError(f"sizes input must be 1-D, not {shapes.show(shape.shape)}")
-        wanted = shape.tolist()
+        wanted = shape.tolist() if shape.ndim else [int(shape)]  # a scalar counts as a vector of one
         try:
             if not wanted or min(wanted) >= -1:  # numpy takes any negative number for "whatever fits"
                 return x.reshape(wanted)
@@ -228,11 +228,11 @@ op(
 
 
 def _expand_shape(c: Inference) -> Sequence[Shape]:
-    if shapes.size(c.shapes[1]) not in (None, 1):
-        raise ValueError(f"'dim' input must be a tensor with a single value, got shape {shapes.show(c.shapes[1])}")
     x = c.shapes[0]
     if x is None:
         return [None]
+    if shapes.size(c.shapes[1]) not in (None, 1):
+        raise ValueError(f"'dim' input must be a tensor with a single value, got shape {shapes.show(c.shapes[1])}")
     at = c.axes(1)
     if at is None:
         return [(None,) * (len(x) + 1)]
@@ -384,15 +384,15 @@ op(
 
 def _broadcast_to_shape(c: Inference) -> Sequence[Shape]:
     x, wanted = c.shapes[0], shape_from(c, 1)
-    if x is not None and wanted is not None:
-        if len(x) > len(wanted):
-            raise ValueError(f"Rank of input ({len(x)}) must be no greater than rank of output shape ({len(wanted)})")
-        for have, want in zip(reversed(x), reversed(wanted)):
-            if None not in (have, want) and have not in (1, want):
-                raise ValueError(
-                    f"Dimensions must be equal, but are {have} and {want}: {shapes.show(x)} and {shapes.show(wanted)}"
-                )
-    return [wanted]
+    if x is None or wanted is None:
+        return [wanted]
+    if len(x) > len(wanted):
+        raise ValueError(f"Rank of input ({len(x)}) must be no greater than rank of output shape ({len(wanted)})")
+    out = list(wanted)
+    for i, have in enumerate(x, len(wanted) - len(x)):
+        if have not in (1, None):
+            out[i] = shapes.merge_dim(have, out[i])
+    return [tuple(out)]
 
 
 def _broadcast_to_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -446,13 +446,10 @@ def _broadcast_args_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _broadcast_args(x: Any, y: Any) -> Any:
-    a, b = dims(x), dims(y)
     try:
-        if all(d >= 0 for d in a + b):
-            return np.array(shapes.broadcast(a, b), x.dtype)
-    except ValueError:
-        pass
-    raise InvalidArgumentError(f"Incompatible shapes for broadcasting: {list(a)} and {list(b)}")
+        return np.array(shapes.broadcast(dims(x), dims(y)), x.dtype)
+    except ValueError as e:
+        raise InvalidArgumentError(f"Incompatible shapes for broadcasting: {e}") from None
 
 
 op(

@@ -51,8 +51,8 @@ def _slice_shape(c: Inference) -> Sequence[Shape]:
     out: list[Dim] = []
     for i, dim in enumerate(x):
         at, n = begin[i] if begin else None, size[i] if size else None
-        if n is not None and n < -1:
-            raise ValueError(f"Expected size[{i}] to be -1 or more, but got {n}")
+        if min(at or 0, n or 0) < -1:
+            raise ValueError(f"begin and size must not be negative, -1 aside: {at} and {n} for dimension {i}")
         if dim is not None and at is not None and n is not None:
             part = _bounds_of_slice(i, at, n, dim)
             out.append(part.stop - part.start)
@@ -230,6 +230,8 @@ def _strided_shape(c: Inference, x: Shape, at: int) -> Shape:
         return None
     used = sum(kind in (_RANGE, _AT) for kind, _, _ in parts)
     if used > len(x):
+        if None in steps:
+            return None  # TensorFlow leaves this to the run
         if not x:
             raise ValueError("Attempting to slice scalar input.")
         raise ValueError(f"Index out of range using input dim {len(x)}; input has only {len(x)} dims")
@@ -245,7 +247,7 @@ def _strided_shape(c: Inference, x: Shape, at: int) -> Shape:
             left = left[covered:]
         elif kind == _AT:
             dim = left.pop(0)
-            if dim is not None and start is not None and not -dim <= start < dim:
+            if dim is not None and None not in (start, stop) and not -dim <= start < dim:
                 raise ValueError(f"slice index {start} of dimension {len(x) - len(left) - 1} out of bounds.")
         else:
             known = (from_start or start is not None) and (to_end or stop is not None)

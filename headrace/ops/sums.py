@@ -24,9 +24,7 @@ from headrace.ir.opdef import (
     op,
     shape_attr,
     string_attr,
-    type_attr,
 )
-from headrace.ir.rules import same_as
 from headrace.ir.samples import SHAPES, draw
 from headrace.shapes import Shape, show
 

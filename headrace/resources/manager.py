@@ -95,6 +95,16 @@ class ResourceManager:
             raise NotFoundError(f"Resource {_show(key)} does not exist, so it cannot be deleted")
         _release(found)
 
+    def remove(self, resource: object) -> bool:
+        """Drops `resource`, whatever its name; False if it is not (or no longer) here."""
+        with self._lock:
+            keys = [k for k, r in self._resources.items() if r is resource]
+            for k in keys:
+                del self._resources[k]
+        if keys:
+            _release(resource)
+        return bool(keys)
+
     def clear_container(self, container: str) -> None:
         """Drops everything in `container`; nothing happens if there is no such container."""
         container = container or DEFAULT_CONTAINER
@@ -177,6 +187,19 @@ class Handle:
     def __repr__(self) -> str:
         held = "" if self.value_dtype is None else f" of {self.value_dtype.name}{shapes.show(self.value_shape)}"
         return f"<{self.kind} {self.container}/{self.name}{held}>"
+
+
+def resource_of(value: Any, kind: type[R]) -> R:
+    """The `kind` that `value`, a scalar tensor of dtype resource, is a handle to.
+
+    Raises:
+      InvalidArgumentError: it is no scalar handle, or one to something else.
+    """
+    if not isinstance(value, Handle):
+        raise InvalidArgumentError(
+            f"expected the handle of a {kind.__name__} (a scalar of dtype resource), got {type(value).__name__}"
+        )
+    return value.get(kind)
 
 
 def _release(resource: Any) -> None:

@@ -493,6 +493,47 @@ class TensorList:
         return first
 
 
+def list_of(value: Value, element_dtype: DType | None = None) -> TensorList:
+    """The list that `value`, a scalar tensor of dtype variant, is; of elements of `element_dtype`.
+
+    Raises:
+      InvalidArgumentError: it is no list, or one of other elements.
+    """
+    if not isinstance(value, TensorList):
+        if shape_of(value):
+            raise InvalidArgumentError(f"Input list must be a scalar saw: {shapes.show(shape_of(value))}")
+        raise InvalidArgumentError(f"Input handle is not a list. Saw: '{value!r}'")
+    if element_dtype is not None and value.element_dtype != element_dtype:
+        raise InvalidArgumentError(
+            f"Invalid data types; op elements {element_dtype.name} but list elements {value.element_dtype.name}"
+        )
+    return value
+
+
+def element_shape_of(value: Value) -> Shape:
+    """An element shape given as a tensor: a vector with -1 for unknown dimensions, or the scalar -1 for any rank.
+
+    Raises:
+      InvalidArgumentError: it is neither.
+    """
+    if value.ndim == 1:
+        dims = value.tolist()
+        if min(dims, default=0) >= 0:
+            return tuple(dims)
+        if min(dims) < -1:
+            raise InvalidArgumentError(f"Dimension {min(dims)} must be >= -1 in an element_shape, got {dims}")
+        return tuple(None if d < 0 else d for d in dims)
+    if value.ndim > 1:
+        raise InvalidArgumentError(
+            f"element_shape must be at most rank 1 but has the shape of {shapes.show(value.shape)}"
+        )
+    if value != -1:
+        raise InvalidArgumentError(
+            f"The only valid scalar shape tensor is the fully unknown shape specified as -1, got {value}."
+        )
+    return None
+
+
 def _add(a: Any, b: Any) -> Any:
     if a is UNINITIALIZED:
         return b

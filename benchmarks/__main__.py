@@ -1,0 +1,62 @@
+"""Measures everything and prints a markdown table; takes about a minute.
+
+python -m benchmarks --json results.json
+python -m benchmarks --only overhead --only imports
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+import headrace as hr
+from benchmarks import interpreter, startup
+from benchmarks.measure import Result, table
+
+BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
+    "overhead": interpreter.overhead,
+    "small_runs": interpreter.small_runs,
+    "long_chain": interpreter.long_chain,
+    "long_loop": interpreter.long_loop,
+    "many_runs": interpreter.many_runs,
+    "imports": startup.imports,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures headrace.")
+    parser.add_argument("--only", action="append", choices=BENCHMARKS, help="run only this one (may be repeated)")
+    parser.add_argument("--json", metavar="FILE", help="write all rounds of all results")
+    args = parser.parse_args(argv)
+    began = time.perf_counter()
+    results: list[Result] = []
+    for name in args.only or BENCHMARKS:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        results += BENCHMARKS[name]()
+    versions = {
+        "headrace": hr.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+    }
+    print(table(results))
+    print(
+        f"\nMedians, and least to greatest, over rounds with the garbage collector off; measured in"
+        f" {time.perf_counter() - began:.0f} s: " + ", ".join(f"{k} {v}" for k, v in versions.items())
+    )
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as f:
+            json.dump({"versions": versions, "results": [r.as_json() for r in results]}, f, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""How everything here is timed: several rounds with the garbage collector off, medians, and the spread beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One line of the table.
+
+    Attributes:
+      name: what was measured.
+      unit: of `values`.
+      values: one for each round.
+      facts: what it was compared with or made of.
+    """
+
+    name: str
+    unit: str
+    values: Sequence[float]
+    facts: str = ""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as plain data, all rounds included."""
+        return {**dataclasses.asdict(self), "values": list(self.values), "median": self.median}
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """The garbage collector is off inside, and has just run."""
+    gc.collect()
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def rounds(f: Callable[[], object], repeats: int) -> list[float]:
+    """Seconds that each of `repeats` calls of `f` takes."""
+    return alternating([f], repeats)[0]
+
+
+def alternating(fs: Sequence[Callable[[], object]], repeats: int) -> list[list[float]]:
+    """`rounds` of several functions, taken in turns, so that what else the machine does hits all alike."""
+    out: list[list[float]] = [[] for _ in fs]
+    with no_collection():
+        for _ in range(repeats):
+            for f, seconds in zip(fs, out):
+                start = time.perf_counter()
+                f()
+                seconds.append(time.perf_counter() - start)
+    return out
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM now (where the system does not tell: the most there has been)."""
+    try:
+        with open("/proc/self/statm", "rb") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def table(results: Sequence[Result]) -> str:
+    """A markdown table of medians, with least and greatest."""
+    rows = ["| what | median | least to greatest | unit | |", "|---|---:|---:|---|---|"]
+    for r in results:
+        spread = f"{_show(min(r.values))} to {_show(max(r.values))}" if len(r.values) > 1 else ""
+        rows.append(f"| {r.name} | {_show(r.median)} | {spread} | {r.unit} | {r.facts} |")
+    return "\n".join(rows)
+
+
+def _show(x: float) -> str:
+    if abs(x) < 1e-9:  # what a fit leaves of nothing
+        return "0"
+    return f"{x:.0f}" if abs(x) >= 1000 else f"{x:.3g}"

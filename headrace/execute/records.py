@@ -1,0 +1,108 @@
+"""The records of a running step: frame instances, their iterations, and why a token is dead.
+
+Plain state; the rules that change it are in `execute.frames`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from headrace.execute.plan import FramePlan, Node
+
+
+class Ready(Protocol):
+    """The queue of ready entries: a deque, or one that picks in a seeded random order."""
+
+    def append(self, entry: tuple[Node, Iteration, Any], /) -> None: ...
+    def popleft(self) -> tuple[Node, Iteration, Any]: ...
+    def __len__(self) -> int: ...
+
+
+# Why a token is dead: the Switch that sent its value the other way, in which iteration, and which way it was. (A plain
+# tuple: one is made for each Switch that fires.)
+Origin: TypeAlias = "tuple[Node, Iteration, bool]"
+
+
+class Iteration:
+    """One opened iteration of a frame instance.
+
+    Attributes:
+      frame: the frame instance.
+      index: its number, from 0.
+      values, pending: slots and counts, see `execute.plan`.
+      left: nodes that have not fired yet, plus child frames that are open.
+      next: the iteration after it, once opened.
+    """
+
+    __slots__ = ("frame", "index", "left", "next", "pending", "values")
+
+    def __init__(self, frame: Frame, index: int, values: list[Any], pending: list[int], left: int) -> None:
+        self.frame = frame
+        self.index = index
+        self.values = values
+        self.pending = pending
+        self.left = left
+        self.next: Iteration | None = None
+
+    @property
+    def tag(self) -> str:
+        """The tag as text: "" in the root frame, else "outer#3/inner#0"."""
+        parent = self.frame.parent
+        if parent is None:
+            return ""
+        above = parent.tag
+        return f"{above + '/' if above else ''}{self.frame.plan.name}#{self.index}"
+
+
+class Frame:
+    """One instance of a frame: opened by the first Enter that arrives, closed when everything in it is done.
+
+    Attributes:
+      plan: its static side.
+      parent: the iteration it was opened from (None for the root).
+      oldest, newest: the window of open iterations.
+      open: how many are open.
+      enters_left: Enters that have not arrived.
+      held: (node, value) of NextIterations that wait for room; they follow `newest`.
+      values, pending: what a new iteration starts as: the plan's templates, with the loop constants that have arrived.
+      constants: (node, value or None, origin or None) of loop constants that the templates cannot hold.
+      children: open child frames by (iteration number, frame plan).
+      live_exits: Exits that have fired alive.
+      dead_exits: why the others are dead.
+      origins: deadness by (iteration number, pending index) of joins that have not fired.
+    """
+
+    __slots__ = (
+        "children",
+        "constants",
+        "dead_exits",
+        "enters_left",
+        "held",
+        "live_exits",
+        "newest",
+        "oldest",
+        "open",
+        "origins",
+        "parent",
+        "pending",
+        "plan",
+        "values",
+    )
+
+    oldest: Iteration
+    newest: Iteration
+
+    def __init__(self, plan: FramePlan, parent: Iteration | None) -> None:
+        self.plan = plan
+        self.parent = parent
+        self.open = 0
+        self.enters_left = plan.enters
+        self.held: list[tuple[Node, Any]] = []
+        self.values = plan.values
+        self.pending = plan.later
+        self.constants: list[tuple[Node, Any, Origin | None]] = []
+        self.children: dict[tuple[int, int], Frame] = {}
+        self.live_exits: set[Node] = set()
+        self.dead_exits: dict[Node, Origin] = {}
+        self.origins: dict[tuple[int, int], Origin] = {}

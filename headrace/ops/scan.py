@@ -1,0 +1,152 @@
+"""Running results along a dimension: Cumsum, Cumprod, CumulativeLogsumexp.
+
+Source: TensorFlow's ops of the same names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, DType, int32
+from headrace.errors import InvalidArgumentError
+from headrace.ir.elementwise import HALF
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
+from headrace.ir.samples import draw
+from headrace.shapes import Shape, show, with_rank
+
+
+def _scan(name: str, first: float) -> Any:
+    """The factory of a scan with the ufunc `name`; an exclusive one starts from `first`, its neutral element."""
+
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        accumulate, t = getattr(xp, name).accumulate, attrs["T"]
+        wide = np.dtype(np.float32 if t in HALF else t.numpy)
+        exclusive, reverse = attrs["exclusive"], attrs["reverse"]
+
+        def kernel(x: Any, axis: Any) -> Any:
+            if axis.ndim:
+                raise InvalidArgumentError(f"ScanOp: axis must be a scalar, not {show(axis.shape)}")
+            a = int(axis)
+            if not -x.ndim <= a < x.ndim:
+                raise InvalidArgumentError(
+                    f"ScanOp: Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {a}"
+                )
+            if not x.size:
+                return x
+            if reverse:
+                x = xp.flip(x, a)
+            out = accumulate(x.astype(wide), axis=a, dtype=wide)
+            if exclusive:
+                before = [slice(None)] * x.ndim
+                before[a] = slice(0, 1)
+                start = xp.full(x[tuple(before)].shape, first, wide)
+                before[a] = slice(0, -1)
+                out = xp.concatenate([start, out[tuple(before)]], a)
+            if reverse:
+                out = xp.flip(out, a)
+            return out.astype(t.numpy) if t in HALF else out
+
+        return kernel
+
+    return factory
+
+
+def _scan_shape(c: Inference) -> Sequence[Shape]:
+    with_rank(c.shapes[1], 0)
+    x, axis = c.shapes[0], c.scalar(1)
+    if x is not None and axis is not None and not -len(x) <= axis < len(x):
+        raise ValueError(f"ScanOp: Expected scan axis in the range [{-len(x)}, {len(x)}), but got {axis}")
+    return [x]
+
+
+def _again(b: Any, n: Any, type: str, x: Any, turned: bool = False) -> Any:
+    """The same scan of something else, turned round if asked for."""
+    reverse = n.attrs["reverse"] != turned
+    return b.make(type, [x, n.axis], {"exclusive": n.attrs["exclusive"], "reverse": reverse})
+
+
+def _cumsum_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    return [_again(b, n, "Cumsum", dy, turned=True), None]
+
+
+def _cumprod_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    x, y = n.x, n.out
+    if x.dtype.is_complex:
+        x, y = b.Conj(x), b.Conj(y)
+    return [b.DivNoNan(_again(b, n, "Cumsum", b.Mul(y, dy), turned=True), x), None]
+
+
+def _cumulative_logsumexp_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    """exp(x_j) · Σ dy_i exp(-y_i), with the sum in logarithms: of the positive and of the negative dy apart."""
+    x, y = n.x, n.out
+    zero = b.ZerosLike(dy)
+
+    def part(positive: Any, size: Any) -> Any:
+        log = b.Log(b.SelectV2(positive, size, zero))  # -inf where it has the other sign
+        return b.Exp(b.AddV2(_again(b, n, "CumulativeLogsumexp", b.Sub(log, y), turned=True), x))
+
+    return [b.Sub(part(b.Greater(dy, zero), dy), part(b.Less(dy, zero), b.Neg(dy))), None]
+
+
+def _scanning(step: Callable[[Any, Any], Any], first: Any) -> Any:
+    """The oracle: a loop over each row."""
+
+    def oracle(x: np.ndarray, axis: np.ndarray, exclusive: bool = False, reverse: bool = False) -> np.ndarray:
+        rows = np.moveaxis(x, int(axis), -1)
+        out = np.empty(rows.shape, np.int64 if x.dtype.kind in "iu" else np.complex128)
+        for i in np.ndindex(rows.shape[:-1]):
+            total: Any = first
+            for j in range(rows.shape[-1]):
+                at = (*i, -1 - j if reverse else j)
+                before, total = total, step(total, complex(rows[at]) if out.dtype.kind == "c" else int(rows[at]))
+                out[at] = before if exclusive else total
+        out = np.moveaxis(out, -1, int(axis))
+        return (out if x.dtype.kind in "iuc" else out.real).astype(x.dtype)
+
+    return oracle
+
+
+def _log_add(a: Any, b: Any) -> Any:
+    return b.real if a == -math.inf else a + math.log1p(math.exp(b.real - a))
+
+
+def _samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    low = 1 if dtype in INTEGER else -2
+    return [
+        case(draw(rng, dtype, s, low, 3), np.array(a, i), exclusive=e, reverse=r)
+        for s, a, i, e, r in (
+            ((4,), 0, np.int32, False, False),
+            ((4,), 0, np.int64, True, False),
+            ((2, 3), 1, np.int32, False, True),
+            ((2, 3), -2, np.int32, True, True),
+            ((2, 0), 1, np.int32, True, False),
+        )
+    ]
+
+
+# fmt: off
+for _type, _types, _ufunc, _first, _grad, _step, _doc in (
+    ("Cumsum", NUMERIC, "add", 0, _cumsum_grad, lambda a, b: a + b, "Running sums along a dimension."),
+    ("Cumprod", NUMERIC, "multiply", 1, _cumprod_grad, lambda a, b: a * b, "Running products along a dimension."),
+    ("CumulativeLogsumexp", FLOATING, "logaddexp", -math.inf, _cumulative_logsumexp_grad, _log_add,
+     "The logarithms of running sums of exp(x) along a dimension."),
+):
+    op(
+        _type,
+        "x: T, axis: Tidx",
+        "out: T",
+        {"exclusive": False, "reverse": False, "T": type_attr(_types), "Tidx": type_attr(INDEX, int32)},
+        shape=_scan_shape,
+        kernel=_scan(_ufunc, _first),
+        grad=_grad,
+        facts=Facts(cost=flops_per_input(2)),
+        oracle=_scanning(_step, _first),
+        sample=_samples,
+        doc=_doc,
+    )
+# fmt: on

@@ -1,0 +1,331 @@
+"""Sums, products and extremes of groups of rows: the Segment ops (sorted ids) and UnsortedSegment ops.
+
+Source: TensorFlow's ops of the same names. A sorted op makes as many rows as its last id says, an unsorted one
+`num_segments`, and drops rows with negative ids. NaN makes the extremes of its segment NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from headrace.dtypes import INDEX, INTEGER, NUMERIC, REAL, DType, int16, int32
+from headrace.errors import InvalidArgumentError
+from headrace.ir.arrays import check_size
+from headrace.ir.elementwise import HALF
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
+from headrace.ir.samples import draw
+from headrace.shapes import Shape, compatible, merge, merge_dim, show, with_rank, with_rank_at_least
+
+
+def _reduce_runs(f: Any, rows: np.ndarray, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Sets `out[i]` to the reduction by the ufunc `f` of the rows whose (sorted) id is `i`, where there are any."""
+    if ids.size:
+        starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))
+        out[ids[starts]] = f.reduceat(rows.astype(out.dtype), starts, axis=0, dtype=out.dtype)
+    return out
+
+
+def _wide(t: DType) -> np.dtype:
+    return np.dtype(np.float32) if t in HALF else t.numpy
+
+
+def _result(out: np.ndarray, t: DType) -> np.ndarray:
+    return out.astype(t.numpy) if t in HALF else out
+
+
+# *** Sorted ids ***
+
+
+def _check_sorted(data: Any, ids: Any) -> int:
+    """The number of segments."""
+    if not data.ndim:
+        raise InvalidArgumentError("input must be at least rank 1, got a scalar")
+    if ids.ndim != 1:
+        raise InvalidArgumentError(f"segment_ids should be a vector, got the shape {show(ids.shape)}")
+    if len(ids) != len(data):
+        raise InvalidArgumentError(
+            f"segment_ids should be the same size as dimension 0 of input: {len(ids)} against {show(data.shape)}"
+        )
+    if not len(ids):
+        return 0
+    if ids.min() < 0:
+        raise InvalidArgumentError(f"segment ids must be >= 0, got {ids.min()}")
+    if (ids[1:] < ids[:-1]).any():
+        raise InvalidArgumentError("segment ids are not increasing")
+    return int(ids[-1]) + 1
+
+
+def _sorted_kernel(name: str, fill: int, mean: bool = False) -> Any:
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        f, t = getattr(np, name), attrs["T"]
+
+        def kernel(data: Any, ids: Any) -> Any:
+            shape = (_check_sorted(data, ids), *data.shape[1:])
+            check_size(shape, t)
+            out = _reduce_runs(f, data, ids, np.full(shape, fill, _wide(t)))
+            if mean and len(ids):
+                count = np.maximum(np.bincount(ids), 1).reshape(-1, *[1] * (data.ndim - 1)).astype(out.dtype)
+                out = (out - np.fmod(out, count)) // count if t in INTEGER else out / count
+            return _result(out, t)
+
+        return kernel
+
+    return factory
+
+
+def _sorted_shape(c: Inference) -> Sequence[Shape]:
+    data = with_rank_at_least(c.shapes[0], 1)
+    (n,) = with_rank(c.shapes[1], 1)
+    if data is None:
+        return [None]
+    merge_dim(data[0], n)
+    ids = c.value(1)
+    rows = None if ids is None else int(ids[-1]) + 1 if ids.size and ids[-1] >= 0 else 0 if not ids.size else None
+    return [(rows, *data[1:])]
+
+
+def _rows_of(b: Any, g: Any, ids: Any) -> Any:
+    return b.GatherV2(g, ids, 0)
+
+
+def _like_rows(b: Any, counts: Any, like: Any) -> Any:
+    """A vector or array of flags or counts with dimensions of 1 appended, to broadcast along the rows of `like`."""
+    if counts.shape is not None and like.shape is not None:
+        for _ in range(len(like.shape) - len(counts.shape)):
+            counts = b.ExpandDims(counts, -1)
+        return counts
+    missing = b.Sub(b.Rank(like), b.Rank(counts))
+    ones = b.Fill(b.Reshape(missing, [1]), 1)
+    return b.Reshape(counts, b.ConcatV2([b.Shape(counts), ones], 0))
+
+
+def _counts(b: Any, n: Any) -> Any:
+    """How many rows went into each segment, at least 1."""
+    ones = b.OnesLike(b.Cast(n.segment_ids, DstT=n.attrs["T"]))
+    return b.Maximum(b.SegmentSum(ones, n.segment_ids), 1)
+
+
+def _segment_sum_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    return [_rows_of(b, dy, n.segment_ids), None]
+
+
+def _segment_mean_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    return [_rows_of(b, b.RealDiv(dy, _like_rows(b, _counts(b, n), dy)), n.segment_ids), None]
+
+
+def _segment_extreme_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    """Shared evenly by the elements that equal the result."""
+    ids = n.segment_ids
+    winners = b.Cast(b.Equal(n.data, _rows_of(b, n.output, ids)), DstT=n.attrs["T"])
+    shared = b.DivNoNan(dy, b.SegmentSum(winners, ids))
+    return [b.Mul(winners, _rows_of(b, shared, ids)), None]
+
+
+def _segment_prod_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    rows = b.StridedSlice(b.Shape(dy), [0], [1], [1], shrink_axis_mask=1)
+    return [_product_grad(b, n, dy, rows, n.segment_ids), None]
+
+
+# *** Any ids ***
+
+
+def _finite(t: DType) -> Any:
+    return np.iinfo(t.numpy) if t in INTEGER else ml_dtypes.finfo(t.numpy)
+
+
+def _unsorted_kernel(name: str, fill: Callable[[DType], Any]) -> Any:
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        f, t = getattr(np, name), attrs["T"]
+        first = fill(t)
+
+        def kernel(data: Any, ids: Any, num_segments: Any) -> Any:
+            if num_segments.ndim:
+                raise InvalidArgumentError(f"num_segments should be a scalar, not shape {show(num_segments.shape)}")
+            n = int(num_segments)
+            if n < 0:
+                raise InvalidArgumentError(f"Input num_segments == {n} must not be negative.")
+            if data.shape[: ids.ndim] != ids.shape:
+                raise InvalidArgumentError(
+                    f"data.shape = {show(data.shape)} does not start with segment_ids.shape = {show(ids.shape)}"
+                )
+            rest = data.shape[ids.ndim :]
+            flat = ids.reshape(-1)
+            if flat.size and flat.max() >= n:
+                at = int(np.argmax(flat >= n))
+                raise InvalidArgumentError(f"segment_ids[{at}] = {flat[at]} is out of range [0, {n})")
+            check_size((n, *rest), t)
+            order = np.argsort(flat, kind="stable")
+            order = order[np.searchsorted(flat[order], 0) :]  # without the negative ones
+            rows = data.reshape(flat.size, *rest)[order]
+            return _result(_reduce_runs(f, rows, flat[order], np.full((n, *rest), first, _wide(t))), t)
+
+        return kernel
+
+    return factory
+
+
+def _unsorted_shape(c: Inference) -> Sequence[Shape]:
+    data, ids = c.shapes[0], c.shapes[1]
+    n = c.scalar(2)
+    if n is not None and n < 0:
+        raise ValueError(f"Input num_segments == {n} must not be negative.")
+    if data is None or ids is None:
+        return [None]
+    with_rank_at_least(data, len(ids))
+    if not compatible(data[: len(ids)], ids):
+        merge(data[: len(ids)], ids)
+    return [(n, *data[len(ids) :])]
+
+
+def _kept(b: Any, n: Any, g: Any) -> tuple[Any, Any]:
+    """For each row of data that of `g` with its segment's number, 0 for dropped ones; and which are not dropped."""
+    ids = n.segment_ids
+    kept = b.GreaterEqual(ids, 0)
+    rows = _rows_of(b, g, b.Maximum(ids, 0))
+    kept = _like_rows(b, kept, rows)
+    return b.SelectV2(kept, rows, b.ZerosLike(rows)), kept
+
+
+def _unsorted_sum_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    return [_kept(b, n, dy)[0], None, None]
+
+
+def _unsorted_extreme_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    rows, kept = _kept(b, n, n.output)
+    winners = b.Cast(b.LogicalAnd(b.Equal(n.data, rows), kept), DstT=n.attrs["T"])
+    count = b.UnsortedSegmentSum(winners, n.segment_ids, n.num_segments)
+    return [b.Mul(winners, _kept(b, n, b.DivNoNan(dy, count))[0]), None, None]
+
+
+def _product_grad(b: Any, n: Any, dy: Any, segments: Any, ids: Any) -> Any:
+    """For each element the product of the others of its segment, computed so that zeros do no harm.
+
+    With no zero among them it is the whole product over the element; an element that is the only zero gets the product
+    of the nonzero ones; with other zeros it is 0.
+    """
+    x, t = n.data, n.attrs["T"]
+    zero = b.ZerosLike(x)
+    is_zero = b.Equal(x, zero)
+    zeros = b.UnsortedSegmentSum(b.Cast(is_zero, DstT=int32), ids, segments)
+    nonzero = b.UnsortedSegmentProd(b.SelectV2(is_zero, b.OnesLike(x), x), ids, segments)
+    if t in NUMERIC - REAL:
+        x, nonzero = b.Conj(x), b.Conj(nonzero)
+    with_none = _kept(b, n, b.Mul(dy, b.Cast(b.Equal(zeros, 0), DstT=t)))[0]
+    with_one = _kept(b, n, b.Mul(dy, b.Cast(b.Equal(zeros, 1), DstT=t)))[0]
+    product = _kept(b, n, nonzero)[0]
+    others = b.SelectV2(is_zero, product, b.DivNoNan(product, x))
+    return b.Mul(others, b.SelectV2(is_zero, with_one, with_none))
+
+
+def _unsorted_prod_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    return [_product_grad(b, n, dy, n.num_segments, n.segment_ids), None, None]
+
+
+# *** Oracles and samples ***
+
+
+def _grouping(f: Callable[[list[Any]], Any], empty: Callable[[np.dtype], Any]) -> Any:
+    """The oracle that applies `f` to the list of numbers of each segment."""
+
+    def oracle(data: np.ndarray, ids: np.ndarray, num_segments: Any = None) -> np.ndarray:
+        rest = data.shape[ids.ndim :]
+        n = int(ids.max(initial=-1)) + 1 if num_segments is None else int(num_segments)
+        out = np.empty((n, *rest), data.dtype)
+        for i in np.ndindex(out.shape):
+            group = [data[(*j, *i[1:])] for j in np.ndindex(ids.shape) if ids[j] == i[0]]
+            values = [int(v) if data.dtype.kind in "iu" else complex(v) for v in group]
+            v = f([z.real for z in values] if data.dtype.kind not in "iuc" else values) if group else empty(data.dtype)
+            out[i] = np.array(v % 2**64, np.uint64).astype(data.dtype) if isinstance(v, int) else v
+        return out
+
+    return oracle
+
+
+def _mean_of(values: list[Any]) -> Any:
+    return math.trunc(sum(values) / len(values)) if isinstance(values[0], int) else sum(values) / len(values)
+
+
+def _limit(which: str) -> Callable[[np.dtype], Any]:
+    return lambda d: int(getattr(np.iinfo(d), which)) if d.kind in "iu" else getattr(ml_dtypes.finfo(d), which)
+
+
+def _sorted_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [
+        case(draw(rng, dtype, s, 1, 4), np.array(ids, i))
+        for s, ids, i in (
+            ((4,), [0, 0, 1, 1], np.int32),
+            ((3, 2), [0, 2, 2], np.int64),
+            ((2, 2, 2), [1, 1], np.int32),
+            ((0, 2), [], np.int32),
+            ((2, 0), [0, 1], np.int32),
+        )
+    ]
+
+
+def _unsorted_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [
+        case(draw(rng, dtype, s, 1, 4), np.array(ids, i), np.array(n, np.int32 if i != np.int32 else np.int64))
+        for s, ids, n, i in (
+            ((4,), [1, 0, -1, 1], 3, np.int32),
+            ((3, 2), [2, 0, 2], 4, np.int64),
+            ((2, 2, 2), [[0, 1], [-1, 0]], 2, np.int32),
+            ((2,), 1, 2, np.int16),
+            ((0, 2), [], 2, np.int32),
+        )
+    ]
+
+
+_ZERO: Callable[[np.dtype], Any] = lambda d: 0
+_ONE: Callable[[np.dtype], Any] = lambda d: 1
+
+for _type, _types, _kernel, _grad, _oracle, _doc in (
+    ("Sum", NUMERIC, _sorted_kernel("add", 0), _segment_sum_grad, _grouping(sum, _ZERO), "The sums"),
+    ("Mean", NUMERIC, _sorted_kernel("add", 0, mean=True), _segment_mean_grad, _grouping(_mean_of, _ZERO), "The means"),
+    ("Prod", NUMERIC, _sorted_kernel("multiply", 1), _segment_prod_grad, _grouping(math.prod, _ONE), "The products"),
+    ("Max", REAL, _sorted_kernel("maximum", 0), _segment_extreme_grad, _grouping(max, _ZERO), "The greatest elements"),
+    ("Min", REAL, _sorted_kernel("minimum", 0), _segment_extreme_grad, _grouping(min, _ZERO), "The least elements"),
+):
+    op(
+        "Segment" + _type,
+        "data: T, segment_ids: Tindices",
+        "output: T",
+        {"T": type_attr(_types), "Tindices": INDEX},
+        shape=_sorted_shape,
+        kernel=_kernel,
+        grad=_grad,
+        facts=Facts(dynamic_shape=True, cost=flops_per_input(2)),
+        oracle=_oracle,
+        sample=_sorted_samples,
+        doc=f"{_doc} of runs of rows with the same id.",
+    )
+
+# fmt: off
+for _type, _types, _kernel, _grad, _oracle, _doc in (
+    ("Sum", NUMERIC, _unsorted_kernel("add", lambda t: 0), _unsorted_sum_grad, _grouping(sum, _ZERO), "The sums"),
+    ("Prod", NUMERIC, _unsorted_kernel("multiply", lambda t: 1), _unsorted_prod_grad, _grouping(math.prod, _ONE),
+     "The products"),
+    ("Max", REAL, _unsorted_kernel("maximum", lambda t: _finite(t).min), _unsorted_extreme_grad,
+     _grouping(max, _limit("min")), "The greatest elements"),
+    ("Min", REAL, _unsorted_kernel("minimum", lambda t: _finite(t).max), _unsorted_extreme_grad,
+     _grouping(min, _limit("max")), "The least elements"),
+):
+    op(
+        "UnsortedSegment" + _type,
+        "data: T, segment_ids: Tindices, num_segments: Tnumsegments",
+        "output: T",
+        {"T": type_attr(_types), "Tindices": INDEX | {int16}, "Tnumsegments": type_attr(INDEX, int32)},
+        shape=_unsorted_shape,
+        kernel=_kernel,
+        grad=_grad,
+        facts=Facts(dynamic_shape=True, cost=flops_per_input(4)),
+        oracle=_oracle,
+        sample=_unsorted_samples,
+        doc=f"{_doc} of the rows with the same id; those with a negative one are dropped.",
+    )
+# fmt: on

@@ -1,0 +1,566 @@
+"""Variables: making, reading, assigning and updating them, by handle or (in graphs of TensorFlow 1) by reference.
+
+Source: TensorFlow's VarHandleOp and VariableV2 and the ops on them. A variable's value is replaced, never written
+(`resources.variable`). Gathering from and scattering into variables is in `state_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.dtypes import INDEX, NUMERIC
+from headrace.errors import (
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    OutOfRangeError,
+)
+from headrace.ir import arrays
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import (
+    NOT_DIFFERENTIABLE,
+    Facts,
+    bool_attr,
+    int_attr,
+    list_attr,
+    op,
+    shape_attr,
+    string_attr,
+    type_attr,
+)
+from headrace.ir.rules import nothing, scalars
+from headrace.resources.manager import Handle, resource_of
+from headrace.resources.values import shape_of
+from headrace.resources.variable import Ref, Variable
+from headrace.shapes import Shape
+
+if TYPE_CHECKING:
+    from headrace.ir.kernel import KernelContext
+
+# TensorFlow's name for "a new variable at each firing"
+_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+
+_NAMED = {"shape": shape_attr(), "dtype": type_attr(), "container": "", "shared_name": ""}
+_READS = Facts(effect="resource")
+_WRITES = Facts(effect="resource", writes=True)
+
+
+# *** making variables ***
+
+
+def _full(shape: Shape) -> tuple[int, ...]:
+    """The shape of a reference variable; an unknown rank is written as a scalar's, as TensorFlow 1 did."""
+    if not shapes.is_full(shape) and shape is not None:
+        raise InvalidArgumentError(f"Shape {shapes.show(shape)} is not fully defined")
+    return tuple(d for d in shape or () if d is not None)
+
+
+def _named_variable(ctx: KernelContext, attrs: Mapping[str, Any], shape: Shape) -> Variable:
+    name = attrs["shared_name"] or ctx.node
+    found: Variable = ctx.step.session.lookup_or_create(
+        attrs["container"], Variable, name, lambda: Variable(name, attrs["dtype"], shape)
+    )
+    return found
+
+
+def _ref_variable(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Ref]:
+    def kernel() -> Ref:
+        variable = _named_variable(ctx, attrs, _full(attrs["shape"]))
+        if variable.dtype != attrs["dtype"]:
+            raise InvalidArgumentError(
+                f"Trying to access variable {variable.name} with wrong dtype. "
+                f"Expected {variable.dtype.name} got {attrs['dtype'].name}"
+            )
+        return Ref(variable)
+
+    return kernel
+
+
+op(
+    "VariableV2",
+    outs="ref: Ref(dtype)",
+    attrs=_NAMED,
+    shape=lambda c: [c.attrs["shape"]],
+    stateful=_ref_variable,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_READS,
+    doc="A reference to the session's variable of this name.",
+)
+op(
+    "Variable",
+    outs="ref: Ref(dtype)",
+    attrs=_NAMED,
+    shape=lambda c: [c.attrs["shape"] or None],  # its () may mean "unknown"
+    stateful=_ref_variable,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_READS,
+    doc="A reference to the session's variable of this name.",
+)
+
+
+def _temporary_name(ctx: KernelContext, attrs: Mapping[str, Any]) -> str:
+    # each iteration of a loop has its own
+    return f"{attrs['var_name'] or ctx.node}/{ctx.step.tag}"
+
+
+def _temporary(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Ref]:
+    def kernel() -> Ref:
+        shape, dtype = _full(attrs["shape"]), attrs["dtype"]
+        name = _temporary_name(ctx, attrs)
+        variable = Variable(name, dtype, shape)
+        ctx.step.resources.create("_temporary", Variable, name, variable)
+        variable.assign(arrays.zeros(np, shape, dtype))
+        return Ref(variable)
+
+    return kernel
+
+
+def _destroy_temporary(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref], Any]:
+    def kernel(ref: Ref) -> Any:
+        value = ref.read()
+        ctx.step.resources.delete("_temporary", Variable, _temporary_name(ctx, attrs))
+        return value
+
+    return kernel
+
+
+op(
+    "TemporaryVariable",
+    outs="ref: Ref(dtype)",
+    attrs={"shape": shape_attr(), "dtype": type_attr(), "var_name": ""},
+    shape=lambda c: [c.attrs["shape"]],
+    stateful=_temporary,
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(effect="step", writes=True),
+    doc="A reference to a new variable of zeros that lives until DestroyTemporaryVariable or the step's end.",
+)
+op(
+    "DestroyTemporaryVariable",
+    "ref: Ref(T)",
+    "value: T",
+    {"T": type_attr(), "var_name": string_attr()},
+    shape=lambda c: [c.shapes[0]],
+    stateful=_destroy_temporary,
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(effect="step", writes=True),
+    doc="The value of a temporary variable, which ends.",
+)
+
+
+def _var_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Handle]:
+    dtype, shape, container = attrs["dtype"], attrs["shape"], attrs["container"]
+    if attrs["shared_name"] == _ANONYMOUS:
+        return lambda: Handle(container, ctx.node, Variable(ctx.node, dtype, shape), dtype, shape)
+
+    def kernel() -> Handle:
+        variable = _named_variable(ctx, attrs, shape)
+        return Handle(container, variable.name, variable, dtype, shape)
+
+    return kernel
+
+
+def _var_handle_shape(c: Inference) -> Sequence[Shape]:
+    c.set_handle(0, c.attrs["dtype"], c.attrs["shape"])
+    return [()]
+
+
+op(
+    "VarHandleOp",
+    outs="resource: resource",
+    attrs={
+        "container": "",
+        "shared_name": "",
+        "debug_name": "",
+        "dtype": type_attr(),
+        "shape": shape_attr(),
+        "allowed_devices": list_attr("string", ()),
+    },
+    shape=_var_handle_shape,
+    stateful=_var_handle,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_READS,
+    doc="A handle to the session's variable of this name.",
+)
+
+
+# *** shapes ***
+
+
+def _held(c: Inference, dtype: str = "dtype") -> Shape:
+    """The static shape of the variable behind input 0, which must be of the dtype the attribute `dtype` says."""
+    known = c.handle(0)
+    if known is None:
+        return None
+    if known[0] != c.attrs[dtype]:
+        raise ValueError(
+            f"Trying to access variable with wrong dtype. Expected {known[0].name} got {c.attrs[dtype].name}"
+        )
+    return known[1]
+
+
+def _written(c: Inference) -> Sequence[Shape]:
+    shapes.merge(_held(c), c.shapes[1])
+    return []
+
+
+def _merged_ref(c: Inference) -> Sequence[Shape]:
+    return [shapes.merge(c.shapes[0], c.shapes[1])]
+
+
+# *** reading ***
+
+
+def _variable_for(handle: Any, dtype: dtypes.DType) -> Variable:
+    variable = resource_of(handle, Variable)
+    if variable.dtype != dtype:
+        raise InvalidArgumentError(
+            f"Trying to access variable {variable.name} with wrong dtype. "
+            f"Expected {variable.dtype.name} got {dtype.name}"
+        )
+    return variable
+
+
+def _initialized(handle: Any, dtype: dtypes.DType | None = None) -> Variable:
+    """The variable, which must have a value: where TensorFlow says that it does not exist before that."""
+    variable = resource_of(handle, Variable) if dtype is None else _variable_for(handle, dtype)
+    if not variable.is_initialized:
+        raise NotFoundError(
+            f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
+            "run its initializer in this session first"
+        )
+    return variable
+
+
+def _read(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
+    dtype = attrs["dtype"]
+    return lambda handle: _variable_for(handle, dtype).read()
+
+
+def _variable_shape(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
+    out = attrs["out_type"].numpy
+    return lambda handle: np.array(shape_of(_initialized(handle).read()), out)
+
+
+def _variable_shape_shape(c: Inference) -> Sequence[Shape]:
+    known = c.handle(0)
+    rank = None if known is None or known[1] is None else len(known[1])
+    return [(rank,)]
+
+
+def _variable_shape_value(c: Inference) -> Shape:
+    known = c.handle(0)
+    return None if known is None else known[1]
+
+
+op(
+    "ReadVariableOp",
+    "resource: resource",
+    "value: dtype",
+    {"dtype": type_attr()},
+    shape=lambda c: [_held(c)],
+    stateful=_read,
+    grad=lambda b, n, dy: [dy],  # the gradient of a variable is that of its value
+    facts=_READS,
+    doc="The variable's value.",
+)
+op(
+    "VarIsInitializedOp",
+    "resource: resource",
+    "is_initialized: bool",
+    shape=scalars,
+    stateful=lambda ctx, attrs: lambda handle: np.bool_(resource_of(handle, Variable).is_initialized),
+    grad=NOT_DIFFERENTIABLE,
+    facts=_READS,
+    doc="Whether the variable has a value.",
+)
+op(
+    "IsVariableInitialized",
+    "ref: Ref(dtype)",
+    "is_initialized: bool",
+    {"dtype": type_attr()},
+    shape=scalars,
+    stateful=lambda ctx, attrs: lambda ref: np.bool_(ref.variable.is_initialized),
+    grad=NOT_DIFFERENTIABLE,
+    facts=_READS,
+    doc="Whether the variable has a value.",
+)
+op(
+    "VariableShape",
+    "input: resource",
+    "output: out_type",
+    {"out_type": type_attr(INDEX, dtypes.int32)},
+    shape=_variable_shape_shape,
+    stateful=_variable_shape,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_READS,
+    shape_value=_variable_shape_value,
+    doc="The shape of the variable's value.",
+)
+
+
+# *** assigning ***
+
+
+def _assign_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any], None]:
+    dtype, validate = attrs["dtype"], attrs["validate_shape"]
+
+    def kernel(handle: Any, value: Any) -> None:
+        variable = _variable_for(handle, dtype)
+        variable.assign(value, same_shape=validate and variable.is_initialized)
+
+    return kernel
+
+
+def _assign_ref(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref, Any], Ref]:
+    validate = attrs["validate_shape"]
+
+    def kernel(ref: Ref, value: Any) -> Ref:
+        ref.variable.assign(value, same_shape=validate)
+        return ref
+
+    return kernel
+
+
+def _assign_ref_shape(c: Inference) -> Sequence[Shape]:
+    return _merged_ref(c) if c.attrs["validate_shape"] else [c.shapes[1]]
+
+
+def _destroy(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], None]:
+    ignore = attrs["ignore_lookup_error"]
+
+    def kernel(handle: Any) -> None:
+        resource = resource_of(handle, object)
+        if isinstance(resource, Variable):  # the name stays known, as handles to it may be assigned to again
+            existed = resource.is_initialized
+            resource.release()
+        else:
+            existed = ctx.step.session.remove(resource) or ctx.step.resources.remove(resource)
+        if not existed and not ignore:
+            raise NotFoundError(f"Resource {handle.container}/{handle.name} does not exist, so it cannot be destroyed")
+
+    return kernel
+
+
+op(
+    "AssignVariableOp",
+    "resource: resource, value: dtype",
+    "",
+    {"dtype": type_attr(), "validate_shape": False},
+    shape=_written,
+    stateful=_assign_handle,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_WRITES,
+    doc="Gives the variable a value.",
+)
+op(
+    "Assign",
+    "ref: Ref(T), value: T",
+    "output_ref: Ref(T)",
+    {"T": type_attr(), "validate_shape": True, "use_locking": True},
+    shape=_assign_ref_shape,
+    stateful=_assign_ref,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_WRITES,
+    doc="Gives the variable a value.",
+)
+op(
+    "DestroyResourceOp",
+    "resource: resource",
+    "",
+    {"ignore_lookup_error": bool_attr(True)},
+    shape=nothing,
+    stateful=_destroy,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_WRITES,
+    doc="Drops the resource; a variable becomes uninitialized.",
+)
+
+
+# *** adding and subtracting ***
+
+
+def _combined(f: Any, old: Any, value: Any) -> Any:
+    if shape_of(old) != shape_of(value):
+        raise InvalidArgumentError(
+            f"Cannot update variable with shape {shapes.show(shape_of(old))} using a Tensor with shape "
+            f"{shapes.show(shape_of(value))}, shapes must be equal. Parameters and update must be the same size"
+        )
+    return f(old, value)
+
+
+def _update_handle(f: Any) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any], None]:
+        dtype = attrs["dtype"]
+
+        def kernel(handle: Any, value: Any) -> None:
+            _initialized(handle, dtype).update(lambda old: _combined(f, old, value))
+
+        return kernel
+
+    return factory
+
+
+def _update_ref(f: Any) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref, Any], Ref]:
+        def kernel(ref: Ref, value: Any) -> Ref:
+            ref.variable.update(lambda old: _combined(f, old, value))
+            return ref
+
+        return kernel
+
+    return factory
+
+
+for _name, _f, _verb in (("Add", np.add, "Adds to"), ("Sub", np.subtract, "Subtracts from")):
+    op(
+        f"Assign{_name}VariableOp",
+        "resource: resource, value: dtype",
+        "",
+        {"dtype": type_attr()},
+        shape=_written,
+        stateful=_update_handle(_f),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_WRITES,
+        doc=f"{_verb} the variable's value.",
+    )
+    op(
+        f"Assign{_name}",
+        "ref: Ref(T), value: T",
+        "output_ref: Ref(T)",
+        {"T": NUMERIC, "use_locking": False},
+        shape=_merged_ref,
+        stateful=_update_ref(_f),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_WRITES,
+        doc=f"{_verb} the variable's value.",
+    )
+
+
+# *** counting ***
+
+
+def _counter(limit: int, variable: Variable) -> Any:
+    """Adds one to the variable and returns what it was before."""
+    before = None
+
+    def next_value(value: Any) -> Any:
+        nonlocal before
+        if shape_of(value):
+            raise InvalidArgumentError(f"input is not a scalar: {shapes.show(shape_of(value))}")
+        if value >= limit:
+            raise OutOfRangeError(f"Reached limit of {limit}")
+        before = value
+        return value + value.dtype.type(1)
+
+    variable.update(next_value)
+    return before
+
+
+def _count_ref(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref], Any]:
+    limit = attrs["limit"]
+    return lambda ref: _counter(limit, ref.variable)
+
+
+def _count_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
+    limit, dtype = attrs["limit"], attrs["T"]
+    return lambda handle: _counter(limit, _initialized(handle, dtype))
+
+
+def _count_handle_shape(c: Inference) -> Sequence[Shape]:
+    shapes.with_rank(_held(c, "T"), 0)
+    return [()]
+
+
+op(
+    "CountUpTo",
+    "ref: Ref(T)",
+    "output: T",
+    {"limit": int_attr(), "T": INDEX},
+    shape=lambda c: [shapes.with_rank(c.shapes[0], 0)],
+    stateful=_count_ref,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_WRITES,
+    doc="The variable's value before one is added; an OutOfRangeError once it is `limit`.",
+)
+op(
+    "ResourceCountUpTo",
+    "resource: resource",
+    "output: T",
+    {"limit": int_attr(), "T": INDEX},
+    shape=_count_handle_shape,
+    stateful=_count_handle,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_WRITES,
+    doc="The variable's value before one is added; an OutOfRangeError once it is `limit`.",
+)
+
+
+# *** gradient descent ***
+
+
+def _descended(value: Any, alpha: Any, delta: Any) -> Any:
+    if shape_of(alpha):
+        raise InvalidArgumentError(f"alpha is not a scalar: {shapes.show(shape_of(alpha))}")
+    if shape_of(value) != shape_of(delta):
+        raise InvalidArgumentError(
+            f"var and delta do not have the same shape{shapes.show(shape_of(value))} {shapes.show(shape_of(delta))}"
+        )
+    return value - alpha * delta
+
+
+def _descend_ref(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref, Any, Any], Ref]:
+    def kernel(ref: Ref, alpha: Any, delta: Any) -> Ref:
+        ref.variable.update(lambda value: _descended(value, alpha, delta))
+        return ref
+
+    return kernel
+
+
+def _descend_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], None]:
+    dtype = attrs["T"]
+
+    def kernel(handle: Any, alpha: Any, delta: Any) -> None:
+        variable = _variable_for(handle, dtype)
+        if not variable.is_initialized:  # an odd class, but TensorFlow's
+            raise InternalError(f"Invalid variable reference. Variable {variable.name} is uninitialized")
+        variable.update(lambda value: _descended(value, alpha, delta))
+
+    return kernel
+
+
+def _descend_shape(c: Inference, var: Shape) -> Shape:
+    shapes.with_rank(c.shapes[1], 0)
+    return shapes.merge(var, c.shapes[2])
+
+
+def _descend_handle_shape(c: Inference) -> Sequence[Shape]:
+    _descend_shape(c, _held(c, "T"))
+    return []
+
+
+op(
+    "ApplyGradientDescent",
+    "var: Ref(T), alpha: T, delta: T",
+    "out: Ref(T)",
+    {"T": NUMERIC, "use_locking": False},
+    shape=lambda c: [_descend_shape(c, c.shapes[0])],
+    stateful=_descend_ref,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_WRITES,
+    doc="Subtracts `alpha * delta` from the variable's value.",
+)
+op(
+    "ResourceApplyGradientDescent",
+    "var: resource, alpha: T, delta: T",
+    "",
+    {"T": NUMERIC, "use_locking": False},
+    shape=_descend_handle_shape,
+    stateful=_descend_handle,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_WRITES,
+    doc="Subtracts `alpha * delta` from the variable's value.",
+)

@@ -1,0 +1,253 @@
+"""Rows of variables: gathering from and scattering into them, by handle or by reference.
+
+Source: TensorFlow's ResourceGather, ResourceScatter* and Scatter*. A scatter copies the value before it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.dtypes import INDEX, NUMERIC, REAL
+from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
+from headrace.resources.manager import resource_of
+from headrace.resources.values import shape_of
+from headrace.resources.variable import Ref, Variable
+from headrace.shapes import Shape
+
+if TYPE_CHECKING:
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Tensor
+    from headrace.ir.kernel import KernelContext
+    from headrace.ir.opdef import GradNode
+
+_READS = Facts(effect="resource")
+_WRITES = Facts(effect="resource", writes=True)
+
+
+def _variable(handle: Any, dtype: dtypes.DType) -> Variable:
+    """The variable, which must have a value of `dtype`."""
+    variable = resource_of(handle, Variable)
+    if variable.dtype != dtype:
+        raise InvalidArgumentError(
+            f"Trying to access variable {variable.name} with wrong dtype. "
+            f"Expected {variable.dtype.name} got {dtype.name}"
+        )
+    if not variable.is_initialized:
+        raise NotFoundError(
+            f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
+            "run its initializer in this session first"
+        )
+    return variable
+
+
+def _held(c: Inference) -> Shape:
+    known = c.handle(0)
+    if known is None:
+        return None
+    if known[0] != c.attrs["dtype"]:
+        raise ValueError(
+            f"Trying to access variable with wrong dtype. Expected {known[0].name} got {c.attrs['dtype'].name}"
+        )
+    return known[1]
+
+
+def _check_range(indices: Any, n: int) -> None:
+    """Raises unless every index is one of `n` rows."""
+    bad = (indices < 0) | (indices >= n)
+    if bad.any():
+        where = np.argwhere(bad)[0].tolist()
+        value = indices[tuple(where)]
+        at = f"indices[{','.join(map(str, where))}]" if where else "indices"
+        raise InvalidArgumentError(f"{at} = {value} is not in [0, {n})")
+
+
+# *** gathering ***
+
+
+def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+    dtype, batch = attrs["dtype"], attrs["batch_dims"]
+
+    def kernel(handle: Any, indices: Any) -> Any:
+        params = _variable(handle, dtype).read()
+        shape, wanted = shape_of(params), shape_of(indices)
+        if not shape:
+            raise InvalidArgumentError("params must be at least 1 dimensional, got a scalar")
+        if not 0 <= batch <= min(len(shape) - 1, len(wanted)) or shape[:batch] != wanted[:batch]:
+            raise InvalidArgumentError(
+                f"batch_dims = {batch}: the first {batch} dimensions of params {shapes.show(shape)} and indices "
+                f"{shapes.show(wanted)} must be equal"
+            )
+        _check_range(indices, shape[batch])
+        if not batch:
+            return params[indices, ...]
+        leading = np.ix_(*(np.arange(d) for d in shape[:batch]))
+        rest = (1,) * (len(wanted) - batch)
+        return params[(*(i.reshape(i.shape + rest) for i in leading), indices)]
+
+    return kernel
+
+
+def _gather_shape(c: Inference) -> Sequence[Shape]:
+    batch = c.attrs["batch_dims"]
+    if batch < 0:
+        raise ValueError(f"batch_dims is negative ({batch})")
+    params = shapes.with_rank_at_least(_held(c), batch + 1)
+    indices = shapes.with_rank_at_least(c.shapes[1], batch)
+    if params is None or indices is None:
+        return [None]
+    return [(*_merged(params[:batch], indices[:batch]), *indices[batch:], *params[batch + 1 :])]
+
+
+def _merged(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    return tuple(shapes.merge_dim(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
+    """The rows of `dy` added at their indices, as a dense tensor."""
+    if n.attrs["batch_dims"]:
+        raise LookupError("ResourceGather with batch_dims has no gradient; read the variable and use GatherV2")
+    shape = b.VariableShape(n.resource)
+    rows = b.StridedSlice(shape, [0], [1], [1], shrink_axis_mask=1)
+    row = b.StridedSlice(shape, [1], [0], [1], end_mask=1)
+    flat = b.Reshape(dy, b.ConcatV2([[-1], row], 0))
+    return [b.UnsortedSegmentSum(flat, b.Reshape(n.indices, [-1]), rows), None]
+
+
+op(
+    "ResourceGather",
+    "resource: resource, indices: Tindices",
+    "output: dtype",
+    {"batch_dims": 0, "validate_indices": True, "dtype": type_attr(), "Tindices": INDEX},
+    shape=_gather_shape,
+    stateful=_gather,
+    grad=_gather_grad,
+    facts=_READS,
+    doc="The variable's rows at `indices`.",
+)
+
+
+# *** scattering ***
+
+
+def _put(rows: np.ndarray, indices: Any, updates: Any) -> None:
+    rows[indices] = updates
+
+
+def _divide(rows: np.ndarray, indices: Any, updates: Any) -> None:
+    if rows.dtype.kind not in "iu":
+        np.divide.at(rows, indices, updates)
+        return
+    updates = np.broadcast_to(updates, shape_of(indices) + rows.shape[1:])
+    if not np.all(updates):
+        raise InvalidArgumentError("Integer division by zero in a scatter")
+    for at in np.ndindex(shape_of(indices)):  # one by one: an index may come twice, and each division rounds to zero
+        row, by = rows[indices[at]], updates[at]
+        quotient = np.floor_divide(row, by)
+        rows[indices[at]] = quotient + ((quotient < 0) & (quotient * by != row))
+
+
+def _each(f: np.ufunc) -> Callable[[np.ndarray, Any, Any], None]:
+    return lambda rows, indices, updates: f.at(rows, indices, updates)
+
+
+def _scattered(combine: Callable[[np.ndarray, Any, Any], None], params: Any, indices: Any, updates: Any) -> np.ndarray:
+    """A copy of `params` with `updates` combined into its rows at `indices`, in order."""
+    shape = shape_of(params)
+    if not shape:
+        raise InvalidArgumentError("params must be at least 1-D, got shape []")
+    if shape_of(updates) not in ((), shape_of(indices) + shape[1:]):
+        raise InvalidArgumentError(
+            "Must have updates.shape = indices.shape + params.shape[1:] or updates.shape = [], got "
+            f"updates.shape {shapes.show(shape_of(updates))}, indices.shape {shapes.show(shape_of(indices))}, "
+            f"params.shape {shapes.show(shape)}"
+        )
+    _check_range(indices, shape[0])
+    out: np.ndarray = params.copy()
+    if np.size(indices):
+        combine(out, indices, updates)
+    return out
+
+
+def _scatter_ref(combine: Callable[[np.ndarray, Any, Any], None]) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref, Any, Any], Ref]:
+        def kernel(ref: Ref, indices: Any, updates: Any) -> Ref:
+            ref.variable.update(lambda params: _scattered(combine, params, indices, updates))
+            return ref
+
+        return kernel
+
+    return factory
+
+
+def _scatter_handle(combine: Callable[[np.ndarray, Any, Any], None]) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], None]:
+        dtype = attrs["dtype"]
+
+        def kernel(handle: Any, indices: Any, updates: Any) -> None:
+            variable = _variable(handle, dtype)
+            variable.update(lambda params: _scattered(combine, params, indices, updates))
+
+        return kernel
+
+    return factory
+
+
+def _check_updates(params: Shape, indices: Shape, updates: Shape) -> None:
+    if params is None or indices is None or updates == ():
+        return
+    shapes.merge(updates, indices + params[1:])
+
+
+def _scatter_ref_shape(c: Inference) -> Sequence[Shape]:
+    _check_updates(*c.shapes)
+    return [c.shapes[0]]
+
+
+def _scatter_handle_shape(c: Inference) -> Sequence[Shape]:
+    _check_updates(_held(c), c.shapes[1], c.shapes[2])
+    return []
+
+
+for _name, _combine, _allowed, _doc in (
+    ("Update", _put, None, "Replaces"),
+    ("Add", _each(np.add), NUMERIC, "Adds to"),
+    ("Sub", _each(np.subtract), NUMERIC, "Subtracts from"),
+    ("Mul", _each(np.multiply), NUMERIC, "Multiplies"),
+    ("Div", _divide, NUMERIC, "Divides"),
+    ("Min", _each(np.minimum), REAL, "Takes the smaller of the updates and"),
+    ("Max", _each(np.maximum), REAL, "Takes the larger of the updates and"),
+):
+    # the by-reference forms of Min and Max know fewer types
+    _few = frozenset({dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64})
+    op(
+        f"Scatter{_name}",
+        "ref: Ref(T), indices: Tindices, updates: T",
+        "output_ref: Ref(T)",
+        {
+            "T": type_attr(_few if _allowed is REAL else _allowed),
+            "Tindices": INDEX,
+            "use_locking": _name == "Update",
+        },
+        shape=_scatter_ref_shape,
+        stateful=_scatter_ref(_combine),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_WRITES,
+        doc=f"{_doc} the variable's rows at `indices`.",
+    )
+    op(
+        f"ResourceScatter{_name}",
+        "resource: resource, indices: Tindices, updates: dtype",
+        "",
+        {"dtype": type_attr(NUMERIC if _allowed is REAL else _allowed), "Tindices": INDEX},
+        shape=_scatter_handle_shape,
+        stateful=_scatter_handle(_combine),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_WRITES,
+        doc=f"{_doc} the variable's rows at `indices`.",
+    )

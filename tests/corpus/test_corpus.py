@@ -1,0 +1,150 @@
+"""The control-flow core of the recorded TensorFlow programs, one test each, in the natural order and in random ones.
+
+What is known to fail, and what cannot be run in a random order, stands with its reason in `docs/conformance.md`; a program
+that is listed there and passes is a failure too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import pathlib
+import re
+import types
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from tests.execute.machine import SeededReady
+
+ROOT = pathlib.Path(__file__).parents[2]
+CORPUS = ROOT / "tests" / "data" / "corpus"
+NOTES = ROOT / "docs" / "conformance.md"
+STEP_MS = 20_000  # no step of these programs takes a tenth of it
+
+
+def _replay() -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location("headrace_corpus_replay", CORPUS / "replay.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+replay = _replay()
+corpus = replay.Corpus(str(CORPUS))
+
+
+def core() -> list[str]:
+    """The ids that `replay.py --core` selects."""
+    args = argparse.Namespace(
+        module=list(replay.CORE), program=None, split="all", tag=None, skip_tag=["functions"], only_ops=None, op=None,
+        test=None, sample=None, seed=0,
+    )  # fmt: skip
+    ids: list[str] = replay.select(corpus, args)
+    return ids
+
+
+def table(heading: str) -> dict[str, str]:
+    """The rows `| program | why |` of the table below a heading of `docs/conformance.md`."""
+    text = NOTES.read_text(encoding="utf-8")
+    parts = re.split(r"^##+ (.*)$", text, flags=re.MULTILINE)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    rows = re.findall(r"^\| `([^`|]+/\d+)` \| (.+?) \|$", sections[heading], flags=re.MULTILINE)
+    found = dict(rows)
+    assert len(found) == len(rows), f"a program stands twice below {heading!r}"
+    return found
+
+
+CORE = core()
+KNOWN = table("Known differences")
+UNORDERED = table("Order matters")
+
+
+def _parameters() -> list[Any]:
+    return [
+        pytest.param(p, marks=pytest.mark.xfail(reason=KNOWN[p], raises=replay.Mismatch, strict=True))
+        if p in KNOWN
+        else p
+        for p in CORE
+    ]
+
+
+def _open(graph: bytes, config: dict[str, Any]) -> Any:
+    """`open_headrace` with a time limit on every step, so that one that hangs is a failure and not the end of all tests."""
+    return replay.open_headrace(graph, {"operation_timeout_in_ms": STEP_MS, **config})
+
+
+class _Seeded:
+    """The same, with every run in a random order, and the machine's invariant checked after it."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.runs = 0
+
+    def __call__(self, graph: bytes, config: dict[str, Any]) -> Any:
+        g = hr.Graph()
+        with g.as_default():
+            hr.import_graph_def(graph, name="")
+        keys = ("device_count", "operation_timeout_in_ms", "allow_soft_placement")
+        session = hr.Session(graph=g, config={k: v for k, v in config.items() if k in keys})
+
+        def run(fetches: list[str], targets: list[str], feeds: dict[str, Any], timeout_ms: float | None = None) -> list[Any]:
+            self.runs += 1
+            ready = SeededReady(self.seed * 1000 + self.runs)
+            limit = timeout_ms or config.get("operation_timeout_in_ms") or STEP_MS
+            options = hr.RunOptions(timeout_in_ms=int(limit), ready=ready)
+            out = session.run([*fetches, *targets], feeds, options)
+            ready.check()
+            return list(out)[: len(fetches)]
+
+        return types.SimpleNamespace(run=run, close=session.close)
+
+
+def _random_orders() -> list[str]:
+    """The programs that can run in any order: no partial runs, no steps that overlap."""
+    out = []
+    for entry in corpus.index:
+        if entry["id"] in CORE and not {"partial_run", "concurrent", "import_error"} & set(entry["tags"]):
+            if entry["id"] not in KNOWN and entry["id"] not in UNORDERED:
+                out.append(entry["id"])
+    return out
+
+
+def _replay_in_random_order(program: str, seeds: range) -> None:
+    loaded = corpus.load(program)
+    if loaded.get("events"):
+        pytest.skip("its steps overlap")
+    for seed in seeds:
+        try:
+            replay.execute(loaded, _Seeded(seed), replay.TOL)
+        except Exception as e:
+            e.add_note(f"seed {seed}")
+            raise
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("program", _parameters())
+def test_program(program: str) -> None:
+    replay.execute(corpus.load(program), _open, replay.TOL)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("program", _random_orders())
+def test_program_in_random_orders(program: str) -> None:
+    _replay_in_random_order(program, range(2))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("program", _random_orders())
+def test_program_in_many_random_orders(program: str) -> None:
+    _replay_in_random_order(program, range(2, 22))
+
+
+def test_the_notes_name_programs_of_the_core() -> None:
+    assert set(KNOWN) <= set(CORE)
+    assert set(UNORDERED) <= set(CORE)
+    assert not set(KNOWN) & set(UNORDERED)
+    assert len(CORE) > 500

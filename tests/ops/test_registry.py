@@ -1,0 +1,324 @@
+"""What every op record promises, checked for the whole registry: no list of ops is kept here.
+
+For each op with a sampler and each dtype it has cases for: the kernel against the oracle, the static shape against the
+computed one, graphs as text and on the wire, gradient rules against differences of values, and hostile inputs.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace import dtypes, shapes
+from headrace.dtypes import DType
+from headrace.errors import OpError
+from headrace.ir import arrays, graphdef, text
+from headrace.ir.builder import Builder
+from headrace.ir.graph import Graph, Operation
+from headrace.ir.opdef import Case, Missing, NotDifferentiable, OpDef, op_registry
+from tests.ops.cases import (
+    assert_close,
+    cases,
+    constant_op,
+    dtype_of,
+    evaluate,
+    first_types,
+    flat,
+    gradients,
+    is_inexact,
+    make,
+    open_op,
+    placeholder,
+    records,
+    run_kernel,
+    sampled,
+)
+
+SAMPLED = sampled()
+each_sample = pytest.mark.parametrize(("type", "dtype"), SAMPLED, ids=[f"{t}-{d}" for t, d in SAMPLED])
+
+
+def read_only(x: np.ndarray) -> np.ndarray:
+    out = x.copy()
+    out.flags.writeable = False
+    return out
+
+
+def scalars(args: Sequence[np.ndarray]) -> list[Any]:
+    """The numpy scalars in place of arrays of rank 0 (strings stay arrays)."""
+    return [x[()] if x.ndim == 0 and x.dtype != object else x for x in args]
+
+
+def wanted(record: OpDef, case: Case) -> tuple[Any, ...]:
+    want = case.want
+    if want is None:
+        assert record.oracle is not None, f"a case of {record.type} has neither want= nor an oracle"
+        with np.errstate(all="ignore"):
+            want = record.oracle(*case.inputs, **case.attrs)
+    return want if isinstance(want, tuple) else (want,)
+
+
+# *** Kernels ***
+
+
+@each_sample
+def test_kernel_gives_what_the_oracle_gives(type: str, dtype: DType) -> None:
+    record = op_registry.get(type)
+    for i, case in enumerate(cases(type, dtype)):
+        op = constant_op(record, case)
+        where = f"case {i} of {type} {dtype} {dict(case.attrs)}"
+        args = [read_only(x) for x in flat(case.inputs)]
+        before = [x.tobytes() for x in args if x.dtype != object]
+        got = run_kernel(op, args)
+        want = wanted(record, case)
+        assert len(got) == len(want) == len(op.outputs), where
+        for g, w, t in zip(got, want, op.outputs, strict=True):
+            assert isinstance(g, (np.ndarray, np.generic)), f"{where}: {g!r} is a Python value"
+            assert g.dtype == t.dtype.numpy, f"{where}: got dtype {g.dtype}, the record says {t.dtype}"
+            assert_close(g, w, where)
+            assert shapes.fits(g.shape, t.shape), f"{where}: computed shape {g.shape}, inferred {t.shape}"
+            if not record.facts.dynamic_shape:
+                assert shapes.is_full(t.shape), f"{where}: inferred {t.shape} of constants; is it dynamic_shape?"
+        assert before == [x.tobytes() for x in args if x.dtype != object], f"{where}: an input was changed"
+        again = run_kernel(op, scalars(args))
+        for g, a in zip(got, again, strict=True):
+            assert_close(a, np.asarray(g), f"{where}, with numpy scalars")
+            shared = isinstance(g, np.ndarray) and g.flags.writeable and np.may_share_memory(g, a)
+            assert not shared, f"{where}: two firings gave the same writable storage"
+
+
+@each_sample
+def test_inference_says_nothing_wrong_of_unknown_shapes(type: str, dtype: DType) -> None:
+    record = op_registry.get(type)
+    for case in cases(type, dtype):
+        actual = [np.shape(w) for w in wanted(record, case)]
+        ways: tuple[Callable[[np.ndarray], Any], ...] = (
+            lambda x: None,
+            lambda x: (None,) * x.ndim,
+            lambda x: (None, *x.shape[1:]) if x.ndim else (),
+            lambda x: x.shape,
+        )
+        for way in ways:
+            op = open_op(record, case, way)
+            for t, s in zip(op.outputs, actual, strict=True):
+                assert shapes.fits(s, t.shape), f"{type} {dtype}: computed shape {s}, inferred {t.shape}"
+
+
+# *** Round trips ***
+
+
+def example_graph(type: str, dtype: DType) -> Graph:
+    """All cases of an op in one graph, half on constants, half on placeholders."""
+    record, b = op_registry.get(type), Builder(Graph())
+    for i, case in enumerate(cases(type, dtype)):
+        found = flat(case.inputs)
+        if i % 2:
+            make(b, record, case, [b.const(x, dtype_of(x)) for x in found])
+        else:
+            make(b, record, case, [placeholder(b, x, x.shape) for x in found])
+    return b.graph
+
+
+def assert_same(a: Operation, b: Operation) -> None:
+    assert (a.name, a.type, set(a.attrs)) == (b.name, b.type, set(b.attrs))
+    assert [t.name for t in a.inputs] == [t.name for t in b.inputs]
+    assert [(t.dtype, t.shape) for t in a.outputs] == [(t.dtype, t.shape) for t in b.outputs]
+    for name, value in a.attrs.items():
+        if isinstance(value, np.ndarray):
+            assert_close(b.attrs[name], value, f"{a.name}.{name}")
+        elif isinstance(value, float):
+            assert np.float32(b.attrs[name]) == np.float32(value), f"{a.name}.{name}"  # what the wire keeps
+        else:
+            assert b.attrs[name] == value, f"{a.name}.{name}"
+
+
+@each_sample
+def test_text_round_trip(type: str, dtype: DType) -> None:
+    graph = example_graph(type, dtype)
+    written = text.to_text(graph)
+    back = text.from_text(written)
+    assert len(back) == len(graph)
+    for a, b in zip(graph.operations, back.operations, strict=True):
+        assert_same(a, b)
+    assert text.to_text(back) == written
+
+
+@each_sample
+def test_wire_round_trip(type: str, dtype: DType) -> None:
+    graph = example_graph(type, dtype)
+    written = graphdef.export_graph_def(graph)
+    back = Graph()
+    graphdef.import_graph_def(Builder(back), written)
+    assert len(back) == len(graph)
+    for a, b in zip(graph.operations, back.operations, strict=True):
+        assert_same(a, b)
+
+
+# *** Gradients ***
+
+# Inputs by which TensorFlow gives no gradient either, though there is one.
+UNDERIVED = {"Betainc": {0, 1}, "Polygamma": {0}, "Zeta": {0}}
+# Not functions of a complex number that have a derivative; TensorFlow's rules are those of the real case.
+NOT_HOLOMORPHIC = {"EuclideanNorm", "Sign", "SquaredDifference"}
+STEP = 1e-6
+
+DERIVED = [
+    (r.type, d)
+    for r in records()
+    if r.sample is not None and r.is_pure and not isinstance(r.grad, (NotDifferentiable, Missing))
+    for d in first_types(r)
+    if d in (dtypes.float64, dtypes.complex128) and cases(r.type, d)
+    if not (d.is_complex and r.type in NOT_HOLOMORPHIC)
+]
+
+
+def smooth(case: Case) -> bool:
+    """Whether to differentiate at a case: its numbers are finite, and none is 0, where functions have their kinks."""
+    numbers = [x for x in flat(case.inputs) if x.dtype.kind in "fc"]
+    return bool(numbers) and all(np.isfinite(x).all() and (x != 0).all() for x in numbers)
+
+
+def inner(us: Sequence[Any], vs: Sequence[Any]) -> float:
+    """Σ Re(conj(u)·v)."""
+    return float(sum(np.sum(np.real(np.conj(u) * v)) for u, v in zip(us, vs, strict=True)))
+
+
+def random_like(rng: np.random.Generator, x: Any) -> np.ndarray:
+    out = rng.uniform(-1, 1, np.shape(x))
+    return np.asarray(out + 1j * rng.uniform(-1, 1, np.shape(x)) if np.iscomplexobj(x) else out)
+
+
+def check_gradient(record: OpDef, case: Case, static: bool, rng: np.random.Generator) -> None:
+    """Compares the rule, and the rules of the ops it uses, with central differences in a random direction.
+
+    With `static`, shapes are known and integer inputs constants; else nothing is known while the graph is built.
+    """
+    b = Builder(Graph())
+    found = flat(case.inputs)
+    fed: dict[Any, Any] = {}
+    inputs = []
+    for x in found:
+        if static and x.dtype.kind not in "fc":
+            inputs.append(b.const(x, dtype_of(x)))
+            continue
+        inputs.append(placeholder(b, x, x.shape if static else None))
+        fed[inputs[-1]] = x
+    op = make(b, record, case, inputs)
+    if any(is_inexact(t) and t.dtype not in (dtypes.float64, dtypes.complex128) for t in op.outputs):
+        return  # too coarse for differences
+    xs = [t for i, t in enumerate(inputs) if is_inexact(t) and i not in UNDERIVED.get(record.type, ())]
+    ys = [t for t in op.outputs if is_inexact(t)]
+    direction = [random_like(rng, fed[x]) for x in xs]
+    for order in (1, 2):
+        weights = [random_like(rng, y) for y in evaluate(ys, fed)]
+        seeds = [placeholder(b, w, w.shape if static else None) for w in weights]
+        seeded = dict(zip(seeds, weights, strict=True))
+        try:
+            dxs = gradients(b, ys, seeds, xs)
+        except LookupError:
+            if order == 1 and static:
+                raise
+            return  # the rule says that it has no derivative itself, or none where nothing is known
+
+        def along(step: float, ys: list[Any] = ys, weights: list[Any] = weights) -> float:
+            moved = {x: fed[x] + step * v for x, v in zip(xs, direction, strict=True)}
+            return inner(weights, evaluate(ys, {**fed, **moved}))
+
+        numeric = (along(STEP) - along(-STEP)) / (2 * STEP)
+        there = [(x, dx, v) for x, dx, v in zip(xs, dxs, direction, strict=True) if dx is not None]
+        values = evaluate([dx for _, dx, _ in there], {**fed, **seeded})
+        for (x, _, _), value in zip(there, values, strict=True):
+            assert np.shape(value) == np.shape(fed[x]), f"the gradient by {x.name} has shape {np.shape(value)}"
+        exact = inner(values, [v for _, _, v in there])
+        size = max(1.0, abs(exact), abs(numeric))
+        assert abs(exact - numeric) < 2e-5 * size, f"order {order}: {exact} by the rules, {numeric} by differences"
+        fed.update(seeded)
+        ys = [dx for _, dx, _ in there]
+        if not ys:
+            return
+
+
+@pytest.mark.parametrize(("type", "dtype"), DERIVED, ids=[f"{t}-{d}" for t, d in DERIVED])
+def test_gradient_rule(type: str, dtype: DType) -> None:
+    record, rng = op_registry.get(type), np.random.default_rng(5)
+    for case in filter(smooth, cases(type, dtype)):
+        with np.errstate(all="ignore"):
+            check_gradient(record, case, static=True, rng=rng)
+            check_gradient(record, case, static=False, rng=rng)
+
+
+# *** Hostile inputs ***
+
+MOST_BYTES = 10**8
+ALLOWED = (OpError, ValueError, IndexError, MemoryError)
+
+
+def spoilt(x: np.ndarray) -> list[np.ndarray]:
+    """What may come instead of an input: other ranks, nothing, absurd integers."""
+    out = [x[None], x[None, None, None], np.zeros((0,) * max(x.ndim, 1), x.dtype), np.zeros((), x.dtype)]
+    if x.dtype == object:
+        out = [x[None], x[:0] if x.ndim else x[None][:0]]
+    if x.ndim:
+        out += [x[:1], np.concatenate([x, x]), np.zeros((3, *x.shape[1:]), x.dtype) if x.dtype != object else x[:1]]
+    if x.dtype.kind in "iu":
+        limits = np.iinfo(x.dtype)
+        out += [np.full_like(x, v) for v in (limits.min, limits.max, limits.max // 2, 7, limits.max // 4 * 0 + 1)]
+        if limits.min:
+            out += [np.full_like(x, -1), np.full_like(x, -7)]
+    if x.dtype.kind == "f":
+        out += [np.full_like(x, np.nan), np.full_like(x, np.inf)]
+    return out
+
+
+def hostile_dtype(type: str) -> DType:
+    """One dtype is enough: what is checked does not depend on it, but for integers, which do not lie in wait."""
+    there = [d for t, d in SAMPLED if t == type]
+    return next((d for d in (dtypes.float32, dtypes.int32) if d in there), there[0])
+
+
+HOSTILE = sorted({t for t, _ in SAMPLED})
+
+
+@pytest.mark.parametrize("type", HOSTILE)
+def test_hostile_inputs_are_refused_or_computed(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "max_bytes", MOST_BYTES // 4)
+    record = op_registry.get(type)
+    tracemalloc.start()
+    try:
+        for case in cases(type, hostile_dtype(type))[:6]:
+            op = constant_op(record, case)
+            found = [x for x in flat(case.inputs)]
+            for i, x in enumerate(found):
+                for bad in spoilt(x):
+                    args = [bad if j == i else y for j, y in enumerate(found)]
+                    try:
+                        run_kernel(op, args)
+                    except ALLOWED:
+                        pass
+                    except Exception as e:
+                        e.add_note(f"{type} {dict(case.attrs)}: input {i} was {bad!r} of shape {bad.shape}")
+                        raise
+        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES, f"{type} allocated too much"
+    finally:
+        tracemalloc.stop()
+
+
+# *** Completeness ***
+
+
+def test_every_pure_op_is_sampled() -> None:
+    sampled_types = {t for t, _ in SAMPLED}
+    left = [
+        r.type
+        for r in records()
+        if r.is_pure and r.outs and not r.facts.no_fold and r.type not in sampled_types and r.type != "Const"
+    ]
+    assert not left, f"these ops have no sampler (or no cases), so nothing here tests them: {left}"
+
+
+def test_every_op_says_what_it_does() -> None:
+    assert not [r.type for r in records() if not r.doc.strip().endswith(")") and not r.doc.strip().endswith(".")]

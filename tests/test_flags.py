@@ -1,0 +1,49 @@
+"""Flags: the documented table is the real one, overrides end, bad values are refused by name."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from headrace import flags
+
+DOCS = pathlib.Path(__file__).parent.parent / "docs" / "flags.md"
+
+
+def test_the_documented_table_is_generated():
+    assert flags.describe() in DOCS.read_text()
+
+
+def test_an_override_ends_with_its_block():
+    before = flags.WAIT_LIMIT.value
+    with flags.override(WAIT_LIMIT=1.5):
+        assert flags.WAIT_LIMIT.value == 1.5
+    assert flags.WAIT_LIMIT.value == before
+
+
+def test_an_override_ends_when_the_block_fails():
+    before = flags.VERIFY.value
+    with pytest.raises(RuntimeError), flags.override(VERIFY=0):
+        raise RuntimeError
+    assert flags.VERIFY.value == before
+
+
+def test_an_unknown_flag_is_refused_with_the_known_ones():
+    with pytest.raises(KeyError, match="VERIFY"), flags.override(VERIFI=1):
+        pass
+
+
+def test_a_bad_value_in_the_environment_is_refused_by_name():
+    code = "import os; os.environ['HEADRACE_VERIFY'] = 'much'; import headrace.flags"
+    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert got.returncode != 0
+    assert "HEADRACE_VERIFY='much'" in got.stderr
+
+
+def test_no_other_module_reads_the_environment():
+    package = DOCS.parent.parent / "headrace"
+    readers = [p.name for p in package.rglob("*.py") if "os.environ" in p.read_text() or "getenv" in p.read_text()]
+    assert readers == ["flags.py"]
