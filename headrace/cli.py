@@ -161,6 +161,8 @@ def _text_of(e: BaseException) -> str:
 def _run(args: argparse.Namespace) -> int:
     graph = read_graph(args.graph)
     feeds = [_feed(graph, f) for f in args.feed]
+    if len({t for t, _ in feeds}) < len(feeds):
+        raise UsageError(f"a tensor is fed twice: {', '.join(t.name for t, _ in feeds)}")
     saves = [_save(graph, s) for s in args.save]
     fetches: list[Tensor | Operation] = [_element(graph, f) for f in args.fetch]
     fetches += [t for t, _ in saves if t not in fetches]
@@ -374,7 +376,8 @@ def parse_value(text: str, dtype: DType) -> Any:
         return value if _is_text(value) else text
     if not _is_data(value):
         raise ValueError(f"{_short(text)} is no {dtype.name}; write a number, true, false or a list of them")
-    return np.array(value)  # a ragged list is a ValueError
+    array = np.array(value)  # a ragged list is a ValueError
+    return array if array.size else array.astype(dtype.numpy)
 
 
 def _numbers(text: str) -> Any:

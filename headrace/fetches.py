@@ -155,13 +155,19 @@ def _as_array(t: Tensor, value: Any, want: np.dtype) -> np.ndarray:
     except (ValueError, TypeError) as e:
         raise FeedError(f"the value fed to '{t.name}' is no array: {e}") from e
     if array.dtype == want:
-        return array
+        # what has an array of its own and hands it out may write into it later
+        return array.copy() if hasattr(value, "__array__") else array
     if _KINDS.get(array.dtype.kind, 9) > _KINDS.get(want.kind, -1):
         raise FeedError(
             f"Type of the value fed to '{t.name}' is {array.dtype}, which does not fit its dtype {t.dtype.base.name}: "
             f"convert it first (value {_short(value)})"
         )
-    cast = array.astype(want)
+    try:
+        cast = array.astype(want)
+    except (ValueError, TypeError) as e:
+        raise FeedError(
+            f"the value fed to '{t.name}' cannot be made {t.dtype.base.name} from {array.dtype}: {e}"
+        ) from e
     if want.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(cast, array):
         raise FeedError(f"the value fed to '{t.name}' does not fit {t.dtype.base.name}: {_short(value)}")
     return cast

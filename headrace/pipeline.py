@@ -11,7 +11,6 @@ from headrace import flags
 from headrace.errors import InvalidArgumentError
 from headrace.execute.plan import Plan, make_plan
 from headrace.ir.device import DeviceSpec
-from headrace.ir.verify import verify
 from headrace.prune import Pruned, prune
 
 if TYPE_CHECKING:
@@ -58,6 +57,8 @@ def compile_step(
 def _checkpoint(graph: Graph) -> None:
     """Between two stages: the graph is legal (HEADRACE_VERIFY)."""
     if flags.VERIFY.value >= 1:
+        from headrace.ir.verify import verify  # brings the wire format, which takes long to import
+
         verify(graph)
 
 

@@ -6,7 +6,6 @@ error says where the first registration was).
 
 from __future__ import annotations
 
-import difflib
 import sys
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -54,6 +53,8 @@ class Registry(Generic[V]):
             return self._items[name]
         except KeyError:
             pass
+        import difflib  # slow to import, and only needed here
+
         near = difflib.get_close_matches(name, self._items, n=3)
         hint = "; near: " + ", ".join(map(repr, near)) if near else ""
         raise LookupError(f"no {self.kind} named {name!r} is registered{hint}")

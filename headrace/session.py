@@ -224,7 +224,7 @@ class Session:
             out = [_take(executor, i) for i in range(len(call.fetch_names))]
         except BaseException as e:
             error = str(e)
-            self._explain(e, call)
+            self._explain(e)
             raise
         finally:
             self._active.discard(step)
@@ -239,9 +239,10 @@ class Session:
         step = Step(self._resources, ResourceManager, deadline)
         return Executor(compiled.plan, step, self._get_pool, options.listener, options.ready)
 
-    def _explain(self, error: BaseException, call: _Call) -> None:
-        if isinstance(error, OpError) and error.op is None and error.node is not None:
-            error.op = self.graph.find(error.node)
+    def _explain(self, error: BaseException) -> None:
+        """Makes the operation that an error carries the user's own: what failed is the copy that pruning made."""
+        if isinstance(error, OpError) and error.node is not None:
+            error.op = self.graph.find(error.node.partition(":")[0])
 
     def _get_pool(self) -> ThreadPoolExecutor:
         if self._pool is None:
@@ -295,14 +296,16 @@ class Session:
         except BaseException as e:
             if run.failed:
                 self._end_partial(handle)
-            self._explain(e, run.call)
+            self._explain(e)
             raise
         if run.executor.propagator.finished:
             self._end_partial(handle)
         return out
 
     def _end_partial(self, handle: str) -> None:
-        run = self._partial.pop(handle)
+        run = self._partial.pop(handle, None)
+        if run is None:
+            return  # close() was faster
         run.executor.abandon()
         run.executor.step.close()
         self._active.discard(run.executor.step)
@@ -321,8 +324,9 @@ class Session:
         self._closed = True
         for step in list(self._active):
             step.cancel(CancelledError("the session was closed while this step ran"))
-        for handle in list(self._partial):
-            self._end_partial(handle)
+        for handle, run in list(self._partial.items()):
+            if not run.is_running:  # one that is will notice, and end itself
+                self._end_partial(handle)
         until = time.monotonic() + CLOSE_SECONDS
         while self._active and time.monotonic() < until:
             time.sleep(0.001)
@@ -374,6 +378,11 @@ class _PartialRun:
         self._targets = {op.name for op in call.step.pruned.graph.operations}
         self._lock = threading.Lock()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a thread is in `go` now."""
+        return self._lock.locked()
+
     def go(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> Any:
         with self._lock:
             wanted = Fetches(self._graph, fetches)
@@ -402,13 +411,13 @@ class _PartialRun:
             return wanted.pack(out)
 
     def _run(self, positions: list[int]) -> None:
-        # nothing may be left over once everything is fed, so the last call also looks for a step that is stuck
-        until = None if len(self._fed) == len(self._feeds) else positions
+        # nothing may be left over once everything is fed, so from then on a step that is stuck is an error
+        is_fed = len(self._fed) == len(self._feeds)
         if self.call.step.plan.uses_blas:
             with blas.threads(1):
-                self.executor.run(until)
+                self.executor.run(positions, is_fed)
         else:
-            self.executor.run(until)
+            self.executor.run(positions, is_fed)
 
     def _position(self, t: Tensor) -> int:
         p = self._fetches.get(t.name)

@@ -11,7 +11,6 @@ executor takes a path on which no event exists. Times are `time.perf_counter_ns(
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any, TypeAlias
 
@@ -147,6 +146,8 @@ def _meta(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
 
 def write_chrome(events: Sequence[Event], file: str | IO[str]) -> None:
     """Writes `events` as a Chrome trace to `file`, a path or an open text file."""
+    import json  # slow to import, and only needed here
+
     data = {"traceEvents": chrome_events(events), "displayTimeUnit": "ns"}
     if isinstance(file, str):
         with open(file, "w", encoding="utf-8") as f:

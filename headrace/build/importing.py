@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.build.scopes import current_graph
-from headrace.ir import graphdef, source
+from headrace.ir import source
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -44,6 +44,8 @@ def import_graph_def(
       >>> y
       <Operation 'y' type=NoOp>
     """
+    from headrace.ir import graphdef  # protobuf takes long to import, and not every program needs it
+
     into = graph if graph is not None else current_graph()
     if into is None:
         raise ValueError(

@@ -7,7 +7,6 @@ import contextvars
 from typing import TYPE_CHECKING
 
 from headrace.ir import graph as ir_graph
-from headrace.ir import graphdef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +42,8 @@ class Graph(ir_graph.Graph):
 
     def as_graph_def(self) -> GraphDef:
         """The graph as a `headrace.pb.GraphDef` message, which TensorFlow reads too (same wire format)."""
+        from headrace.ir import graphdef  # see build.importing
+
         return graphdef.export_graph_def(self)
 
 

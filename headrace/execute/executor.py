@@ -83,6 +83,7 @@ class Executor:
         )
         self._waiting: dict[tuple[Node, Iteration], Callable[[], object] | None] = {}  # started and not done
         self._started = False
+        self._until: Sequence[int] | None = None
 
     # *** what the owner calls ***
 
@@ -90,11 +91,12 @@ class Executor:
         """Supplies the feed `position`."""
         self.propagator.done(self.plan.args[position], self.propagator.root, value)
 
-    def run(self, until: Sequence[int] | None = None) -> None:
-        """Runs until the step is finished, or (a partial run) until nothing more can fire.
+    def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
+        """Runs until the step is finished, or (a partial run) until what is wanted is there or nothing more can fire.
 
         Args:
-          until: for a partial run: the fetches wanted; running on without them is not an error.
+          until: for a partial run: the fetches wanted. Once they are there, nothing is waited for.
+          is_fed: whether all feeds have been supplied, so that a step that cannot go on is an error.
 
         Raises:
           OpError: of a kernel, or `DeadlineExceededError`, `CancelledError`; `InternalError` if the step is stuck.
@@ -102,6 +104,7 @@ class Executor:
         if not self._started:
             self._started = True
             self.propagator.start()
+        self._until = until
         try:
             with np.errstate(all="ignore"):
                 if self._listener is None:
@@ -111,7 +114,7 @@ class Executor:
         except BaseException:
             self.abandon()
             raise
-        if until is None and not self.propagator.finished:
+        if is_fed and not self._waiting and not self.propagator.finished:
             raise self._stuck()
 
     def fetch(self, position: int) -> Any:
@@ -294,7 +297,7 @@ class Executor:
         self._poll()
         if self._ready:
             return True
-        if not self._waiting:
+        if not self._waiting or self._is_satisfied():
             return False
         limit = flags.WAIT_LIMIT.value
         until = time.monotonic() + limit
@@ -312,8 +315,12 @@ class Executor:
                     raise self._waited_too_long(limit) from None
                 continue
             self._poll()
-            if self._ready or self.propagator.finished or not self._waiting:
+            if self._ready or self.propagator.finished or not self._waiting or self._is_satisfied():
                 return len(self._ready) > 0
+
+    def _is_satisfied(self) -> bool:
+        """Whether this is a partial run and has what it wants for now."""
+        return self._until is not None and all(map(self.has, self._until))
 
     def _complete(self, entry: Any) -> None:
         if entry is None:

@@ -191,7 +191,7 @@ def derive(ops: Sequence[Operation]) -> FrameTree:
             continue  # the NextIteration is not among the operations
         at = fires_in[e.merge]
         if source is not at:
-            others = [p for p in walk.predecessors(e.merge) if not walk.is_back_edge(p, e.merge)]
+            others = walk.forward_predecessors(e.merge)
             raise _different_frames(e.merge, e.next_iteration, source, others[0] if others else e.merge, at)
         at.back_edges.append(e)
     for op in ops:
@@ -205,12 +205,9 @@ def _frame_of_inputs(
     """The one frame that the inputs of `op` are in. Back edges are noted, to be looked at when all is known."""
     at: _Draft | None = None
     first: Operation | None = None
-    is_merge = op.opdef.primitive == "Merge"
-    for i, p in enumerate(walk.predecessors(op)):
-        if is_merge and walk.is_back_edge(p, op):
-            if i < len(op.inputs):
-                back_edges.append(BackEdge(p, op, i))
-            continue
+    if op.opdef.primitive == "Merge":
+        back_edges += [BackEdge(t.op, op, i) for i, t in enumerate(op.inputs) if walk.is_back_edge(t.op, op)]
+    for p in walk.forward_predecessors(op):
         here = outputs_in.get(p)
         if at is None:
             at, first = here, p

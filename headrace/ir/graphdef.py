@@ -68,8 +68,8 @@ def import_graph_def(
       The `return_elements` (mapped ones as `input_map` says), or None if none were asked for.
 
     Raises:
-      GraphError (a ValueError): it is not a `GraphDef`, or describes no legal graph; the text names the node. Nothing is
-        added then.
+      GraphError (a ValueError): it is not a `GraphDef`, or describes no legal graph; the text names the node. Nothing
+        is added then.
       NotFoundError: an op type is not registered.
       TypeError: `graph_def` or `input_map` is of no type that can be used.
 

@@ -498,8 +498,8 @@ class _Reader:
         if late and not (record.primitive == "Merge" and there):
             at, name, _ = entry.inputs[late[0][1]]
             raise entry.line.error(
-                f"{name!r} is not defined above; only a Merge may take such an input, from a NextIteration further down, "
-                "beside one that is defined above",
+                f"{name!r} is not defined above; only a Merge may take such an input, from a NextIteration further "
+                "down, beside one that is defined above",
                 at,
             )
         inputs = [there[0] if t is None else t for t in found]
@@ -575,7 +575,10 @@ def _complete(record: OpDef, given: dict[str, Any], inputs: Sequence[Tensor]) ->
     """Complete attributes; those that follow from the inputs may be left out if it is clear which input is which."""
     lists = [a for a in record.ins if a.is_list]
     rest = len(inputs) - (len(record.ins) - len(lists))
-    if len(lists) > 1 or rest < 0 or (rest and not lists):
+    if rest < 0 or (rest and not lists):
+        arguments = ", ".join(a.name for a in record.ins) or "none"
+        raise GraphError(f"{record.type} takes {len(record.ins)} inputs ({arguments}), got {len(inputs)}")
+    if len(lists) > 1:
         return record.complete_attrs(given)
     groups, at = [], 0
     for arg in record.ins:

@@ -18,8 +18,15 @@ def predecessors(op: Operation) -> list[Operation]:
 
 
 def is_back_edge(producer: Operation, consumer: Operation) -> bool:
-    """Whether an edge leads from one loop iteration to the next (NextIteration to Merge)."""
+    """Whether a data edge leads from one loop iteration to the next (NextIteration to Merge)."""
     return producer.opdef.primitive == "NextIteration" and consumer.opdef.primitive == "Merge"
+
+
+def forward_predecessors(op: Operation) -> list[Operation]:
+    """What `op` waits for in its own iteration: its predecessors without the sources of back edges."""
+    if op.opdef.primitive != "Merge":
+        return predecessors(op)
+    return [t.op for t in op.inputs if not is_back_edge(t.op, op)] + op.control_inputs
 
 
 def reachable(roots: Iterable[Operation], stop: frozenset[Tensor] | set[Tensor] = frozenset()) -> set[Operation]:
@@ -58,8 +65,8 @@ def toposort(ops: Sequence[Operation]) -> list[Operation]:
     users: dict[Operation, list[Operation]] = {op: [] for op in ops}
     for op in ops:
         n = 0
-        for p in predecessors(op):
-            if p in inside and not is_back_edge(p, op):
+        for p in forward_predecessors(op):
+            if p in inside:
                 users[p].append(op)
                 n += 1
         waiting[op] = n
@@ -90,5 +97,5 @@ def _one_cycle(stuck: Sequence[Operation], inside: set[Operation]) -> list[Opera
     while op not in at:
         at[op] = len(path)
         path.append(op)
-        op = next(p for p in predecessors(op) if p in left and p in inside and not is_back_edge(p, op))
+        op = next(p for p in forward_predecessors(op) if p in left and p in inside)
     return path[at[op] :]

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from headrace import shapes
+from headrace import dtypes, shapes
 from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.ir.arrays import values_only
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -26,6 +27,7 @@ from headrace.ir.opdef import (
     type_attr,
 )
 from headrace.ir.rules import nothing
+from headrace.ir.samples import draw
 from headrace.shapes import Shape
 
 
@@ -111,8 +113,12 @@ def _same(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return lambda x: x
 
 
+_TWO = (dtypes.float32, dtypes.string)
+
+
+@values_only
 def _any_case(rng: np.random.Generator, dtype: Any) -> list[Any]:
-    return [case(rng.integers(0, 2, (2, 3)).astype(dtype.numpy)), case(np.zeros((), dtype.numpy))]
+    return [case(draw(rng, dtype, s)) for s in ((2, 3), ())]
 
 
 op(
@@ -159,6 +165,8 @@ op(
     shape=lambda c: c.shapes,
     kernel=lambda xp, attrs: (lambda x: x) if len(attrs["T"]) == 1 else (lambda *xs: xs),
     grad=lambda b, n, *dys: dys,
+    oracle=lambda xs: tuple(xs),
+    sample=lambda rng, dtype: [case([draw(rng, d, (2,)) for d in ds]) for ds in (_TWO, _TWO[:1])],
     doc="The inputs.",
 )
 op(

@@ -90,7 +90,7 @@ def _checked(f: Any) -> Any:
     """Integer division `f`, which refuses a zero divisor."""
 
     def divide(x: Any, y: Any) -> Any:
-        if not y.all():
+        if not y.all() and x.size:
             raise InvalidArgumentError("Integer division by zero")
         return f(x, y)
 
@@ -271,13 +271,12 @@ def _apart(rng: np.random.Generator, dtype: DType) -> list[Any]:
     return out
 
 
-def _some_zeros(sample: Any) -> Any:
-    """The cases of `sample`, and one with zeros in both arguments."""
+def _some_zeros(sample: Any, which: int) -> Any:
+    """The cases of `sample`, and one with zeros in argument `which`, and once in both."""
 
     def drawn(rng: np.random.Generator, dtype: DType) -> list[Any]:
-        x = np.array([0, 0, 1, 2]).astype(dtype.numpy)
-        y = np.array([0, 1, 0, 2]).astype(dtype.numpy)
-        return [*sample(rng, dtype), case(x, y)]
+        with_zeros, other = (np.array(v).astype(dtype.numpy) for v in ([0, 0, 1, 2], [0, 1, 3, 2]))
+        return [*sample(rng, dtype), case(other, with_zeros) if which else case(with_zeros, other)]
 
     return drawn
 
@@ -313,9 +312,9 @@ _binary("TruncateMod", FLOATING | INDEX, _truncate_mod, _fmod, _apart,
         _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6)
 _binary("Mod", FLOATING | INDEX, _truncate_mod, _fmod, _apart, "TruncateMod, by its old name.",
         _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6)
-_binary("DivNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x / y), lambda x, y: x / y if y else 0, _some_zeros(_apart),
+_binary("DivNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x / y), lambda x, y: x / y if y else 0, _some_zeros(_apart, 1),
         "The quotient, 0 where `y` is 0.", _no_nan_grad, flops=5)
-_binary("MulNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x * y), lambda x, y: x * y if y else 0, _some_zeros(_ANY),
+_binary("MulNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x * y), lambda x, y: x * y if y else 0, _some_zeros(_ANY, 1),
         "The product, 0 where `y` is 0 even if `x` is infinite or NaN.",
         _by_each(lambda b, n, dy: b.MulNoNan(dy, conj(b, n.y)), lambda b, n, dy: b.MulNoNan(conj(b, n.x), dy)), flops=2)
 _binary("Pow", INEXACT | SIGNED, "power", _power, _powers, "`x` to the power of `y`.", _pow_grad, flops=20)
@@ -329,7 +328,7 @@ _binary("SquaredDifference", INEXACT | INDEX, composed(_square_of_difference), l
                  lambda b, n, dy: b.Mul(b.Mul(dy, -2), b.Sub(n.x, n.y))), flops=2, commutative=True)
 _binary("Atan2", FLOATING, "arctan2", math.atan2, _apart, "The angle of the point (x, y), in radians.", _atan2_grad,
         flops=20, args="y: T, x: T")
-_binary("Xdivy", INEXACT, _zero_if(0, lambda xp, x, y: x / y), lambda x, y: x / y if x else 0, _some_zeros(_apart),
+_binary("Xdivy", INEXACT, _zero_if(0, lambda xp, x, y: x / y), lambda x, y: x / y if x else 0, _some_zeros(_apart, 0),
         "x / y, 0 where `x` is 0.", _x_by("Xdivy", lambda b, x, y: b.Xdivy(b.Neg(x), b.Square(y))), flops=5)
 _binary("Xlogy", INEXACT, _zero_if(0, lambda xp, x, y: x * xp.log(y)),
         (lambda x, y: x * math.log(y) if x else 0, lambda x, y: x * cmath.log(y) if x else 0), _POSITIVE,

@@ -239,7 +239,7 @@ def _select_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
 
 
 def _select_oracle(c: np.ndarray, t: np.ndarray, e: np.ndarray) -> np.ndarray:
-    out = e.copy()
+    out = np.array(e)
     for i in np.ndindex(t.shape):
         if c[i[: c.ndim]]:
             out[i] = t[i]

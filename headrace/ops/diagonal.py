@@ -18,6 +18,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.arrays import check_size, entries, values_only, zeros
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, op, string_attr, type_attr
+from headrace.ir.rules import same_as
 from headrace.ir.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -125,10 +126,16 @@ def _band_shape(x: Shape, band: tuple[int, int] | None) -> Shape:
 
 
 def _set_shape(c: Inference, band: tuple[int, int] | None) -> Sequence[Shape]:
-    diagonal = _band_shape(c.shapes[0], band)
-    shapes.merge(diagonal, c.shapes[1])
-    shapes.with_rank_at_least(c.shapes[1], 1)
-    return [c.shapes[0]]
+    x, diagonal = c.shapes[0], shapes.with_rank_at_least(c.shapes[1], 1)
+    shapes.merge(_band_shape(x, band), diagonal)
+    if x is None and diagonal is not None and band is not None:
+        return [(*diagonal[: -1 if band[0] == band[1] else -2], None, None)]
+    return [x]
+
+
+def _part_v3_shape(c: Inference) -> Sequence[Shape]:
+    shapes.with_rank(c.shapes[2], 0)
+    return [_band_shape(c.shapes[0], _known_band(c, 1))]
 
 
 def _matrix_sides(longest: int, low: int, high: int, rows: int, cols: int) -> tuple[int, int]:
@@ -152,6 +159,8 @@ def _matrix_sides(longest: int, low: int, high: int, rows: int, cols: int) -> tu
 
 def _diag_v3_shape(c: Inference) -> Sequence[Shape]:
     x, band = shapes.with_rank_at_least(c.shapes[0], 1), _known_band(c, 1)
+    for s in c.shapes[2:]:
+        shapes.with_rank(s, 0)
     rows, cols = ((entries(c, i) or [None])[0] for i in (2, 3))
     if x is None or band is None:
         return [None]
@@ -191,7 +200,9 @@ def _diag_v3_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         check_size(shape, dtype)
         out = np.empty(shape, dtype.numpy)
         out[...] = padding
-        return _set_band(out, band, low, high, align)
+        r, c, i, j = _places(*shape[-2:], low, high, align)
+        out[..., r, c] = band[..., i, j] if low != high else band[..., j]
+        return out
 
     return kernel
 
@@ -353,7 +364,7 @@ op(
     "input: T, k: int32, padding_value: T",
     "diagonal: T",
     {**_ANY, "align": _ALIGN},
-    shape=lambda c: [_band_shape(c.shapes[0], _known_band(c, 1))],
+    shape=_part_v3_shape,
     kernel=_part_v3_kernel,
     grad=_part_v3_grad,
     facts=_COPY,
@@ -439,12 +450,6 @@ def _band_part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _band_part_shape(c: Inference) -> Sequence[Shape]:
-    for s in c.shapes[1:]:
-        shapes.with_rank(s, 0)
-    return [shapes.with_rank_at_least(c.shapes[0], 2)]
-
-
 def _band_part_model(x: np.ndarray, lower: Any, upper: Any) -> np.ndarray:
     out = np.array(x)
     for r, c in np.ndindex(x.shape[-2:]):
@@ -458,7 +463,7 @@ op(
     "input: T, num_lower: Tindex, num_upper: Tindex",
     "band: T",
     {**_ANY, "Tindex": type_attr(INDEX, dtypes.int64)},
-    shape=_band_part_shape,
+    shape=same_as(0),
     kernel=_band_part_kernel,
     grad=lambda b, n, dy: [b.MatrixBandPart(dy, n.num_lower, n.num_upper), None, None],
     facts=Facts(cost=flops_per_element(3)),

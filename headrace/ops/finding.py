@@ -38,6 +38,15 @@ def _where_shape(c: Inference) -> Sequence[Shape]:
     return [(None, None if c.shapes[0] is None else len(c.shapes[0]))]
 
 
+def _where_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel(x: Any) -> Any:
+        if not x.ndim:
+            raise InvalidArgumentError("WhereOp : Unhandled input dimensions: 0")
+        return xp.argwhere(x).astype(np.int64, copy=False)
+
+    return kernel
+
+
 def _where_model(x: np.ndarray) -> np.ndarray:
     found = [at for at in np.ndindex(x.shape) if x[at] != 0]
     return np.array(found, np.int64).reshape(len(found), x.ndim)
@@ -49,11 +58,11 @@ op(
     "index: int64",
     {"T": type_attr(NUMERIC | {dtypes.bool_}, dtypes.bool_)},
     shape=_where_shape,
-    kernel=lambda xp, attrs: lambda x: xp.argwhere(x).astype(np.int64, copy=False),
+    kernel=_where_kernel,
     grad=NOT_DIFFERENTIABLE,
     facts=_OPEN,
     oracle=_where_model,
-    sample=lambda rng, dtype: [case(draw(rng, dtype, s, -1, 2)) for s in ((4,), (2, 3), (0, 2), (), (2, 1, 2))],
+    sample=lambda rng, dtype: [case(draw(rng, dtype, s, -1, 2)) for s in ((4,), (2, 3), (0, 2), (2, 1, 2))],
     doc="The positions of the elements that are not zero, one a row.",
 )
 
@@ -224,8 +233,8 @@ def _bound_kernel(side: Any) -> Any:
         def kernel(rows: Any, values: Any) -> Any:
             if rows.ndim != 2 or values.ndim != 2 or len(rows) != len(values):
                 raise InvalidArgumentError(
-                    "sorted_inputs and values must be matrices with as many rows: Leading dim_size of both tensors must "
-                    f"match, got shapes {shapes.show(rows.shape)} and {shapes.show(values.shape)}"
+                    "sorted_inputs and values must be matrices. Leading dim_size of both tensors must match: got "
+                    f"{shapes.show(rows.shape)} and {shapes.show(values.shape)}"
                 )
             found = [np.searchsorted(r, v, side) for r, v in zip(rows, values)]
             return np.array(found, out).reshape(values.shape)

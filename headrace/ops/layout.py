@@ -24,18 +24,6 @@ _INDEX = type_attr(INDEX, dtypes.int32)
 # *** Transpose ***
 
 
-def _check_perm(perm: Sequence[int | None], rank: int) -> None:
-    seen = set()
-    for p in perm:
-        if p is None:
-            continue
-        if not 0 <= p < rank:
-            raise ValueError(f"{p} is out of range [0 .. {rank})")
-        if p in seen:
-            raise ValueError(f"perm {list(perm)} is no permutation: {p} is there twice")
-        seen.add(p)
-
-
 def _transpose_shape(c: Inference) -> Sequence[Shape]:
     (n,) = shapes.with_rank(c.shapes[1], 1)
     x = c.shapes[0] if n is None else shapes.with_rank(c.shapes[0], n)
@@ -44,8 +32,7 @@ def _transpose_shape(c: Inference) -> Sequence[Shape]:
     perm = entries(c, 1) or [None] * len(x)
     if len(perm) != len(x):
         raise ValueError(f"perm must have an entry for each dimension of {shapes.show(x)}, got {len(perm)}")
-    _check_perm(perm, len(x))
-    return [tuple(None if p is None else x[p] for p in perm)]
+    return [tuple(None if p is None else x[axis_in(p, len(x), "perm")] for p in perm)]
 
 
 def _transpose_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -54,13 +41,7 @@ def _transpose_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"transpose expects a vector of size {x.ndim}. But input(1) is of shape {shapes.show(perm.shape)}"
             )
-        order = perm.tolist()
-        try:
-            if not order or min(order) >= 0:  # numpy would count negative ones from the end
-                return x.transpose(order)
-        except ValueError:
-            pass
-        _check_perm(order, x.ndim)
+        return x.transpose(perm.tolist())
 
     return kernel
 
@@ -223,13 +204,9 @@ op(
 def _pad_shape(c: Inference) -> Sequence[Shape]:
     n, two = shapes.with_rank(c.shapes[1], 2)
     shapes.merge_dim(two, 2)
-    for s in c.shapes[2:]:
-        shapes.with_rank(s, 0)
     x = c.shapes[0] if n is None else shapes.with_rank(c.shapes[0], n)
     if x is None:
         return [None]
-    if n is not None and len(x) != n:
-        raise ValueError(f"paddings must have a row for each dimension of {shapes.show(x)}, got {n}")
     paddings = c.value(1)
     if paddings is None:
         return [(None,) * len(x)]
@@ -258,8 +235,6 @@ def _pad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         rows = _padding(x, paddings)
         if value is not None and value.ndim:
             raise InvalidArgumentError(f"constant_values must be a scalar, got shape {shapes.show(value.shape)}")
-        if not rows:
-            return x
         shape = tuple(d + before + after for d, (before, after) in zip(x.shape, rows))
         out = zeros(np, shape, dtype)
         if value is not None:
@@ -347,16 +322,6 @@ def _check_mirror(n: int, before: int, after: int, edge: int) -> None:
         raise InvalidArgumentError(f"paddings must be {least} the dimension size: {before}, {after} for {n}")
 
 
-def _mirror_shape(c: Inference) -> Sequence[Shape]:
-    edge, paddings = int(c.attrs["mode"] == "REFLECT"), c.value(1)
-    shape = _pad_shape(c)
-    if paddings is not None and c.shapes[0] is not None:
-        for d, (before, after) in zip(c.shapes[0], paddings.tolist()):
-            if d is not None and max(before, after) > d - edge and (before or after):
-                raise ValueError(f"paddings must not reach beyond the dimension: {before}, {after} for {d}")
-    return shape
-
-
 def _mirror_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     edge, dtype = int(attrs["mode"] == "REFLECT"), attrs["T"]
 
@@ -386,8 +351,8 @@ def _mirror_grad_shape(c: Inference) -> Sequence[Shape]:
     out: list[Dim] = []
     for d, (before, after) in zip(x, paddings.tolist()):
         out.append(None if d is None else d - before - after)
-    if any(d is not None and d < 0 for d in out):
-        raise ValueError(f"paddings {paddings.tolist()} are larger than the input {shapes.show(x)}")
+    if (paddings.size and paddings.min() < 0) or any(d is not None and d < 0 for d in out):
+        raise ValueError(f"Paddings must be non-negative and fit the input {shapes.show(x)}: {paddings.tolist()}")
     return [tuple(out)]
 
 
@@ -452,7 +417,7 @@ op(
     "input: T, paddings: Tpaddings",
     "output: T",
     _MODE,
-    shape=_mirror_shape,
+    shape=_pad_shape,
     kernel=_mirror_kernel,
     grad=lambda b, n, dy: [b.MirrorPadGrad(dy, n.paddings, mode=n.attrs["mode"]), None],
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
@@ -491,13 +456,15 @@ def _flipped_axes(axes: Sequence[int], rank: int) -> list[int]:
 def _reverse_shape(c: Inference) -> Sequence[Shape]:
     shapes.with_rank(c.shapes[1], 1)
     axes = c.axes(1)
-    if axes is not None and c.shapes[0] is not None:
+    if axes is not None and c.shapes[0]:
         _flipped_axes(axes, len(c.shapes[0]))
     return [c.shapes[0]]
 
 
 def _reverse_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, axis: Any) -> Any:
+        if not x.ndim or not x.size:
+            return x  # whatever the axes say
         axes = _flipped_axes(dims(axis), x.ndim)
         return xp.flip(x, axes) if axes else x
 
@@ -528,8 +495,7 @@ op(
 
 def _roll_shape(c: Inference) -> Sequence[Shape]:
     shapes.with_rank_at_least(c.shapes[0], 1)
-    for s in c.shapes[1:]:
-        shapes.with_rank_at_most(s, 1)
+    shapes.with_rank_at_most(shapes.merge(c.shapes[1], c.shapes[2]), 1)
     return [c.shapes[0]]
 
 

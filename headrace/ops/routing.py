@@ -175,5 +175,5 @@ for _name in ("DynamicStitch", "ParallelDynamicStitch"):
         facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
         oracle=_stitch_model,
         sample=_stitches,
-        doc="Puts row k of each `data[i]` at `indices[i][k]`; the last of several holds, and what is never named is zero.",
+        doc="Puts row k of each `data[i]` at `indices[i][k]`; the last of several holds; what is never named is zero.",
     )

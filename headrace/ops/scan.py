@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, DType, int32
@@ -84,10 +85,11 @@ def _cumprod_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 def _cumulative_logsumexp_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     """exp(x_j) · Σ dy_i exp(-y_i), with the sum in logarithms: of the positive and of the negative dy apart."""
     x, y = n.x, n.out
-    zero = b.ZerosLike(dy)
+    zero, one = b.ZerosLike(dy), b.OnesLike(dy)
+    nothing = b.const(ml_dtypes.finfo(x.dtype.numpy).min, x.dtype.base)  # in place of log(0): -inf less -inf is NaN
 
-    def part(positive: Any, size: Any) -> Any:
-        log = b.Log(b.SelectV2(positive, size, zero))  # -inf where it has the other sign
+    def part(there: Any, size: Any) -> Any:
+        log = b.SelectV2(there, b.Log(b.SelectV2(there, size, one)), nothing)
         return b.Exp(b.AddV2(_again(b, n, "CumulativeLogsumexp", b.Sub(log, y), turned=True), x))
 
     return [b.Sub(part(b.Greater(dy, zero), dy), part(b.Less(dy, zero), b.Neg(dy))), None]

@@ -69,7 +69,7 @@ def _sorted_kernel(name: str, fill: int, mean: bool = False) -> Any:
             shape = (_check_sorted(data, ids), *data.shape[1:])
             check_size(shape, t)
             out = _reduce_runs(f, data, ids, np.full(shape, fill, _wide(t)))
-            if mean and len(ids):
+            if mean and out.size:
                 count = np.maximum(np.bincount(ids), 1).reshape(-1, *[1] * (data.ndim - 1)).astype(out.dtype)
                 out = (out - np.fmod(out, count)) // count if t in INTEGER else out / count
             return _result(out, t)
@@ -107,8 +107,8 @@ def _like_rows(b: Any, counts: Any, like: Any) -> Any:
 
 def _counts(b: Any, n: Any) -> Any:
     """How many rows went into each segment, at least 1."""
-    ones = b.OnesLike(b.Cast(n.segment_ids, DstT=n.attrs["T"]))
-    return b.Maximum(b.SegmentSum(ones, n.segment_ids), 1)
+    counts = b.SegmentSum(b.OnesLike(n.segment_ids), n.segment_ids)
+    return b.Cast(b.Maximum(counts, 1), DstT=n.attrs["T"])
 
 
 def _segment_sum_grad(b: Any, n: Any, dy: Any) -> list[Any]:
@@ -275,7 +275,7 @@ def _unsorted_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
             ((4,), [1, 0, -1, 1], 3, np.int32),
             ((3, 2), [2, 0, 2], 4, np.int64),
             ((2, 2, 2), [[0, 1], [-1, 0]], 2, np.int32),
-            ((2,), 1, 2, np.int16),
+            ((2,), 1, 2, np.int32),
             ((0, 2), [], 2, np.int32),
         )
     ]
@@ -319,7 +319,11 @@ for _type, _types, _kernel, _grad, _oracle, _doc in (
         "UnsortedSegment" + _type,
         "data: T, segment_ids: Tindices, num_segments: Tnumsegments",
         "output: T",
-        {"T": type_attr(_types), "Tindices": INDEX | {int16}, "Tnumsegments": type_attr(INDEX, int32)},
+        {
+            "T": type_attr(_types),
+            "Tindices": INDEX | {int16} if _type == "Sum" else INDEX,
+            "Tnumsegments": type_attr(INDEX, int32),
+        },
         shape=_unsorted_shape,
         kernel=_kernel,
         grad=_grad,

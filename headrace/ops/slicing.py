@@ -279,15 +279,14 @@ def _strided_slice_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _written(x: Any, where: tuple[Any, ...], value: Any) -> Any:
     """`x`, which may be written, with `value` in the part `where`."""
     part = _view(x, (*where, ...) if ... not in where else where)
-    if part.shape != value.shape:
+    if part.size:
         try:
-            value = np.broadcast_to(value, part.shape)
+            part[...] = value
         except ValueError:
             raise InvalidArgumentError(
                 f"the value of shape {shapes.show(value.shape)} cannot be assigned to a slice of shape "
                 f"{shapes.show(part.shape)}"
             ) from None
-    part[...] = value
     return x
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, REAL
 from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.ir import arrays
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.resources.manager import resource_of
@@ -85,7 +86,8 @@ def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any]
             )
         _check_range(indices, shape[batch])
         if not batch:
-            return params[indices, ...]
+            out = params[indices, ...]
+            return out[()] if not out.ndim and dtype in arrays.HANDLES else out  # a list by itself is no array
         leading = np.ix_(*(np.arange(d) for d in shape[:batch]))
         rest = (1,) * (len(wanted) - batch)
         return params[(*(i.reshape(i.shape + rest) for i in leading), indices)]

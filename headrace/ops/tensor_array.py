@@ -157,6 +157,11 @@ def _element(c: Inference) -> Shape:
     return None if known is None else known[1]
 
 
+def _merged(element: Shape, given: Shape) -> Shape:
+    """What both say; `element` where they contradict, as that is an error only when the elements are read."""
+    return shapes.merge(element, given) if shapes.compatible(element, given) else element
+
+
 def _read_shape(c: Inference) -> Sequence[Shape]:
     shapes.with_rank(c.shapes[1], 0)
     return [_element(c)]
@@ -169,7 +174,7 @@ def _write_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _gather_shape(c: Inference) -> Sequence[Shape]:
-    element = shapes.merge(_element(c), c.attrs["element_shape"])
+    element = _merged(_element(c), c.attrs["element_shape"])
     return [shapes.concatenate(shapes.with_rank(c.shapes[1], 1), element)]
 
 
@@ -185,9 +190,9 @@ def _scatter_shape(c: Inference) -> Sequence[Shape]:
 def _concat_shape(c: Inference) -> Sequence[Shape]:
     rest = c.attrs["element_shape_except0"]
     element = _element(c)
-    if element is not None:
-        rest = shapes.merge(rest, (shapes.with_rank_at_least(element, 1) or ())[1:])
-    return [shapes.concatenate((None,), rest), (None,)]
+    if element == ():
+        return [None, (None,)]
+    return [shapes.concatenate((None,), _merged(None if element is None else element[1:], rest)), (None,)]
 
 
 def _split_shape(c: Inference) -> Sequence[Shape]:

@@ -1,4 +1,4 @@
-"""Tensor lists: immutable lists of tensors as values of dtype variant; accumulators and `hr.TensorArray` are such lists.
+"""Tensor lists: immutable lists of tensors as values of dtype variant; accumulators and `hr.TensorArray` are made so.
 
 Source: TensorFlow's TensorList* ops. Push and pop are each other's gradient; so are stack and from-tensor, gather and
 scatter, concat and split. `resources.tensor_list` says what a list is.
@@ -42,6 +42,16 @@ def _scalar(value: Any, what: str) -> int:
     return int(value)
 
 
+def _check_fits(element: Any, wanted: Shape) -> None:
+    """Raises unless the element has the shape that the op's `element_shape` promised to shape inference."""
+    shape = shape_of(element)
+    if shape != wanted and not shapes.fits(shape, wanted):
+        raise InvalidArgumentError(
+            f"Incompatible shapes during merge: the list's element has shape {shapes.show(shape)}, "
+            f"but element_shape is {shapes.show(wanted)}"
+        )
+
+
 # *** shape rules ***
 
 
@@ -82,27 +92,10 @@ def _same_list(c: Inference) -> None:
         c.set_handle(0, *known)
 
 
-def _takes_element(i: int) -> Any:
-    """A new list from the one in input 0, with input `i` as an element."""
-
-    def rule(c: Inference) -> Sequence[Shape]:
-        _held(c, c.shapes[i])
-        _same_list(c)
-        return [()]
-
-    return rule
-
-
-def _takes_rows(i: int) -> Any:
-    """A new list from the one in input 0, with the rows of input `i` as elements."""
-
-    def rule(c: Inference) -> Sequence[Shape]:
-        s = shapes.with_rank_at_least(c.shapes[i], 1)
-        _held(c, None if s is None else s[1:])
-        _same_list(c)
-        return [()]
-
-    return rule
+def _set_shape(c: Inference) -> Sequence[Shape]:
+    shapes.with_rank(c.shapes[1], 0)
+    _held(c, c.shapes[2])
+    return _keeps_list(c)
 
 
 def _keeps_list(c: Inference) -> Sequence[Shape]:
@@ -113,7 +106,9 @@ def _keeps_list(c: Inference) -> Sequence[Shape]:
 
 def _pop_shape(c: Inference) -> Sequence[Shape]:
     _same_list(c)
-    return [(), _held(c, _shape_input(c, 1))]
+    element, given = _held(c), _shape_input(c, 1)
+    # a contradiction is an error only when the list is popped
+    return [(), shapes.merge(element, given) if shapes.compatible(element, given) else element]
 
 
 def _get_shape(c: Inference) -> Sequence[Shape]:
@@ -132,22 +127,17 @@ def _gather_shape(c: Inference) -> Sequence[Shape]:
 
 def _concat_shape(c: Inference) -> Sequence[Shape]:
     given = c.attrs["element_shape"] if "element_shape" in c.attrs else _shape_input(c, 1)
-    element = shapes.with_rank_at_least(_held(c, given), 1)
-    return [None if element is None else (None, *element[1:]), (None,)]
+    element = _held(c, given)
+    return [(None, *element[1:]) if element else None, (None,)]
 
 
-def _from_rows_shape(shape_at: int) -> Any:
-    """A list of the rows of input 0."""
-
-    def rule(c: Inference) -> Sequence[Shape]:
-        s = shapes.with_rank_at_least(c.shapes[0], 1)
-        element = _shape_input(c, shape_at)
-        if s is not None:
-            shapes.merge(element, s[1:])
-        c.set_handle(0, c.attrs["element_dtype"], element)
-        return [()]
-
-    return rule
+def _from_tensor_shape(c: Inference) -> Sequence[Shape]:
+    rows_shape = shapes.with_rank_at_least(c.shapes[0], 1)
+    element = _shape_input(c, 1)
+    if rows_shape is not None:
+        shapes.merge(element, rows_shape[1:])
+    c.set_handle(0, c.attrs["element_dtype"], element)
+    return [()]
 
 
 def _split_shape(c: Inference) -> Sequence[Shape]:
@@ -219,12 +209,26 @@ def _push_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
 
 def _pop(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[TensorList, Any]]:
     dtype = attrs["element_dtype"]
-    return lambda handle, shape: list_of(handle, dtype).pop(element_shape_of(shape))
+
+    def kernel(handle: Any, element_shape: Any) -> tuple[TensorList, Any]:
+        shape = element_shape_of(element_shape)
+        rest, element = list_of(handle, dtype).pop(shape)
+        _check_fits(element, shape)
+        return rest, element
+
+    return kernel
 
 
 def _get(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], Any]:
     dtype = attrs["element_dtype"]
-    return lambda handle, index, shape: list_of(handle, dtype).get(_scalar(index, "index"), element_shape_of(shape))
+
+    def kernel(handle: Any, index: Any, element_shape: Any) -> Any:
+        shape = element_shape_of(element_shape)
+        element = list_of(handle, dtype).get(_scalar(index, "index"), shape)
+        _check_fits(element, shape)
+        return element
+
+    return kernel
 
 
 def _set(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], TensorList]:
@@ -419,7 +423,7 @@ op(
     "tensor: element_dtype, element_shape: shape_type",
     "output_handle: variant",
     _SHAPED,
-    shape=_from_rows_shape(1),
+    shape=_from_tensor_shape,
     kernel=_from_tensor,
     grad=_from_tensor_grad,
     doc="The list of the rows of `tensor`.",
@@ -429,7 +433,7 @@ op(
     "input_handle: variant, tensor: element_dtype",
     "output_handle: variant",
     _ELEMENT,
-    shape=_takes_element(1),
+    shape=_keeps_list,
     kernel=_push,
     grad=_push_grad,
     doc="The list with `tensor` after its end.",
@@ -469,7 +473,7 @@ op(
     "input_handle: variant, index: int32, item: element_dtype",
     "output_handle: variant",
     {"element_dtype": type_attr(), "resize_if_index_out_of_bounds": False},
-    shape=_takes_element(2),
+    shape=_set_shape,
     kernel=_set,
     grad=_set_grad,
     doc="The list with `item` at `index`.",
@@ -508,7 +512,7 @@ op(
     "tensor: element_dtype, indices: int32, element_shape: shape_type",
     "output_handle: variant",
     _SHAPED,
-    shape=_from_rows_shape(2),
+    shape=_new_list(2),
     kernel=_scatter,
     grad=_scatter_grad,
     doc="A list with the rows of `tensor` at `indices`.",
@@ -518,7 +522,7 @@ op(
     "tensor: element_dtype, indices: int32, element_shape: shape_type, num_elements: int32",
     "output_handle: variant",
     _SHAPED,
-    shape=_from_rows_shape(2),
+    shape=_new_list(2),
     kernel=_scatter,
     grad=_scatter_grad,
     doc="A list of `num_elements` elements (-1: as many as needed) with the rows of `tensor` at `indices`.",
@@ -528,7 +532,7 @@ op(
     "input_handle: variant, tensor: element_dtype, indices: int32",
     "output_handle: variant",
     _ELEMENT,
-    shape=_takes_rows(1),
+    shape=_keeps_list,
     kernel=_scatter_into,
     grad=_scatter_into_grad,
     doc="The list with the rows of `tensor` at `indices`.",

@@ -285,6 +285,10 @@ def _as_complex(b: Any, n: Any, x: Any) -> Any:
     return b.Cast(x, DstT=n.attrs["T"])
 
 
+def _abs_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    return [b.DivNoNan(b.Mul(_as_complex(b, n, dy), n.x), _as_complex(b, n, n.y))]
+
+
 def _angle_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     # d angle = Im(dx / x), and what has the inner product Im(dx / x) with dx is i / conj(x)
     turned = b.Complex(b.ZerosLike(dy), dy, Tout=n.attrs["T"])
@@ -293,7 +297,7 @@ def _angle_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 for _type, _args, _formula, _grad, _oracle, _doc in (
     ("ComplexAbs", "x: T, y: Tout", lambda xp, x: xp.abs(x),
-     lambda b, n, dy: [b.Mul(_as_complex(b, n, dy), b.Sign(n.x))], abs, "The absolute values of complex numbers."),
+     _abs_grad, abs, "The absolute values of complex numbers."),
     ("Real", "input: T, output: Tout", lambda xp, x: x.real,
      lambda b, n, dy: [_as_complex(b, n, dy)], lambda x: x.real, "The real parts."),
     ("Imag", "input: T, output: Tout", lambda xp, x: x.imag,

@@ -157,16 +157,16 @@ def test_it_takes_builders_graphs():
         (
             "add = Merge(e1, e2)",
             "{{node add}} has inputs from different frames. The input {{node e2}} is in frame 'f2'. "
-            "The input {{node e1}} is in frame 'f1'. The value of 'e2' (made at <text>:5) belongs to the loop 'f2', the "
-            "value of 'e1' (made at <text>:4) to the loop 'f1', and neither loop is inside the other: return one of them "
-            "from its loop through an Exit, and bring it into the other through an Enter (made at <text>:6)",
+            "The input {{node e1}} is in frame 'f1'. The value of 'e2' (made at <text>:5) belongs to the loop 'f2', "
+            "the value of 'e1' (made at <text>:4) to the loop 'f1', and neither loop is inside the other: return one of "
+            "them from its loop through an Exit, and bring it into the other through an Enter (made at <text>:6)",
         ),
         (
             "add = Merge(a, e1)",
             "{{node add}} has inputs from different frames. The input {{node e1}} is in frame 'f1'. "
-            "The input {{node a}} is in frame ''. The value of 'e1' (made at <text>:4) belongs to the loop 'f1': to use it "
-            "outside, return it from the loop through an Exit; to use 'a' inside the loop, bring it in through an Enter "
-            "(is_constant=True) or give it a control input from inside (made at <text>:6)",
+            "The input {{node a}} is in frame ''. The value of 'e1' (made at <text>:4) belongs to the loop 'f1': to use "
+            "it outside, return it from the loop through an Exit; to use 'a' inside the loop, bring it in through an "
+            "Enter (is_constant=True) or give it a control input from inside (made at <text>:6)",
         ),
         ("add = Merge(e1, a)", "The input {{node e1}} is in frame 'f1'. The input {{node a}} is in frame ''."),
         (
@@ -175,9 +175,9 @@ def test_it_takes_builders_graphs():
         ),
         ("add = Identity(e1) ^a", "{{node add}} has inputs from different frames"),
         ("add = NoOp ^e1 ^e2", "{{node add}} has inputs from different frames"),
-        ("add = Enter[frame_name=\"g\"](e1) ^a", "{{node add}} has inputs from different frames"),
+        ('add = Enter[frame_name="g"](e1) ^a', "{{node add}} has inputs from different frames"),
         ("add = Exit(i)", "Invalid Exit op: Cannot find a corresponding Enter op. {{node add}}"),
-        ("add = Enter[frame_name=\"\"](a)", "The Enter {{node add}} must have a frame name."),
+        ('add = Enter[frame_name=""](a)', "The Enter {{node add}} must have a frame name."),
         ("add = Merge(e1, n)\nn = NextIteration(e2)", "The input {{node n}} is in frame 'f2'. The input {{node e1}}"),
         (
             "c1 = LoopCond(p1)\nc2 = LoopCond(p1)",
@@ -204,7 +204,7 @@ def test_one_frame_has_one_parent():
         y = Enter[frame_name="f2"](a)
         z = Enter[frame_name="f2"](x)
     """)
-    with pytest.raises(InternalError, match='Mismatched parent frames for "f2": "f1" vs "".*different frame names'):
+    with pytest.raises(InternalError, match=r'Mismatched parent frames for "f2": .*different frame names'):
         frames.derive(g.operations)
 
 
@@ -235,9 +235,7 @@ def test_a_cycle_that_is_no_loop_is_found():
         frames.derive(g.operations)
 
 
-def test_it_takes_linear_time():
-    lines = ["a = Placeholder[dtype=float32]"]
-    for i in range(2000):
-        lines.append(f'e{i} = Enter[frame_name="f{i}"](x{i - 1})' if i else 'e0 = Enter[frame_name="f0"](a)')
-        lines.append(f"x{i} = Exit(e{i})")
-    assert len(derive("\n".join(lines))[1].frames) == 2001
+def test_depth_is_no_problem():
+    lines = ["e0 = Placeholder[dtype=float32]"]
+    lines += [f'e{i} = Enter[frame_name="f{i}"](e{i - 1})' for i in range(1, 2001)]
+    assert derive("\n".join(lines))[1].frames[-1].depth == 2000

@@ -39,6 +39,8 @@ from tests.ops.cases import (
 )
 
 SAMPLED = sampled()
+DTYPES = {type: [d for t, d in SAMPLED if t == type] for type, _ in SAMPLED}
+each_type = pytest.mark.parametrize("type", DTYPES)
 each_sample = pytest.mark.parametrize(("type", "dtype"), SAMPLED, ids=[f"{t}-{d}" for t, d in SAMPLED])
 
 
@@ -46,6 +48,11 @@ def read_only(x: np.ndarray) -> np.ndarray:
     out = x.copy()
     out.flags.writeable = False
     return out
+
+
+def one_dtype(type: str) -> DType:
+    """A dtype for checks that depend on it little."""
+    return next((d for d in (dtypes.float32, dtypes.int32) if d in DTYPES[type]), DTYPES[type][0])
 
 
 def scalars(args: Sequence[np.ndarray]) -> list[Any]:
@@ -91,17 +98,18 @@ def test_kernel_gives_what_the_oracle_gives(type: str, dtype: DType) -> None:
             assert not shared, f"{where}: two firings gave the same writable storage"
 
 
-@each_sample
-def test_inference_says_nothing_wrong_of_unknown_shapes(type: str, dtype: DType) -> None:
+@each_type
+def test_inference_says_nothing_wrong_of_unknown_shapes(type: str) -> None:
     record = op_registry.get(type)
+    ways: tuple[Callable[[np.ndarray], Any], ...] = (
+        lambda x: None,
+        lambda x: (None,) * x.ndim,
+        lambda x: (None, *x.shape[1:]) if x.ndim else (),
+        lambda x: x.shape,
+    )
+    dtype = one_dtype(type)
     for case in cases(type, dtype):
         actual = [np.shape(w) for w in wanted(record, case)]
-        ways: tuple[Callable[[np.ndarray], Any], ...] = (
-            lambda x: None,
-            lambda x: (None,) * x.ndim,
-            lambda x: (None, *x.shape[1:]) if x.ndim else (),
-            lambda x: x.shape,
-        )
         for way in ways:
             op = open_op(record, case, way)
             for t, s in zip(op.outputs, actual, strict=True):
@@ -111,15 +119,12 @@ def test_inference_says_nothing_wrong_of_unknown_shapes(type: str, dtype: DType)
 # *** Round trips ***
 
 
-def example_graph(type: str, dtype: DType) -> Graph:
-    """All cases of an op in one graph, half on constants, half on placeholders."""
+def example_graph(type: str) -> Graph:
+    """Some cases of an op, of every dtype, in one graph: in turn on constants and on placeholders."""
     record, b = op_registry.get(type), Builder(Graph())
-    for i, case in enumerate(cases(type, dtype)):
-        found = flat(case.inputs)
-        if i % 2:
-            make(b, record, case, [b.const(x, dtype_of(x)) for x in found])
-        else:
-            make(b, record, case, [placeholder(b, x, x.shape) for x in found])
+    for dtype in DTYPES[type]:
+        for i, case in enumerate(cases(type, dtype)[:4]):
+            make(b, record, case, [b.const(x, dtype_of(x)) if i % 2 else placeholder(b, x, x.shape) for x in flat(case.inputs)])
     return b.graph
 
 
@@ -136,9 +141,9 @@ def assert_same(a: Operation, b: Operation) -> None:
             assert b.attrs[name] == value, f"{a.name}.{name}"
 
 
-@each_sample
-def test_text_round_trip(type: str, dtype: DType) -> None:
-    graph = example_graph(type, dtype)
+@each_type
+def test_text_round_trip(type: str) -> None:
+    graph = example_graph(type)
     written = text.to_text(graph)
     back = text.from_text(written)
     assert len(back) == len(graph)
@@ -147,15 +152,16 @@ def test_text_round_trip(type: str, dtype: DType) -> None:
     assert text.to_text(back) == written
 
 
-@each_sample
-def test_wire_round_trip(type: str, dtype: DType) -> None:
-    graph = example_graph(type, dtype)
+@each_type
+def test_wire_round_trip(type: str) -> None:
+    graph = example_graph(type)
     written = graphdef.export_graph_def(graph)
     back = Graph()
-    graphdef.import_graph_def(Builder(back), written)
+    graphdef.import_graph_def(written.SerializeToString(), back)
     assert len(back) == len(graph)
     for a, b in zip(graph.operations, back.operations, strict=True):
         assert_same(a, b)
+    assert graphdef.export_graph_def(back) == written
 
 
 # *** Gradients ***
@@ -164,6 +170,8 @@ def test_wire_round_trip(type: str, dtype: DType) -> None:
 UNDERIVED = {"Betainc": {0, 1}, "Polygamma": {0}, "Zeta": {0}}
 # Not functions of a complex number that have a derivative; TensorFlow's rules are those of the real case.
 NOT_HOLOMORPHIC = {"EuclideanNorm", "Sign", "SquaredDifference"}
+# Ops that say what the gradient is against the values.
+AGAINST = {"StopGradient", "PreventGradient"}
 STEP = 1e-6
 
 DERIVED = [
@@ -172,7 +180,7 @@ DERIVED = [
     if r.sample is not None and r.is_pure and not isinstance(r.grad, (NotDifferentiable, Missing))
     for d in first_types(r)
     if d in (dtypes.float64, dtypes.complex128) and cases(r.type, d)
-    if not (d.is_complex and r.type in NOT_HOLOMORPHIC)
+    if r.type not in AGAINST and not (d.is_complex and r.type in NOT_HOLOMORPHIC)
 ]
 
 
@@ -214,7 +222,10 @@ def check_gradient(record: OpDef, case: Case, static: bool, rng: np.random.Gener
     ys = [t for t in op.outputs if is_inexact(t)]
     direction = [random_like(rng, fed[x]) for x in xs]
     for order in (1, 2):
-        weights = [random_like(rng, y) for y in evaluate(ys, fed)]
+        values = evaluate(ys, fed)
+        if not all(np.isfinite(v).all() for v in values):
+            return  # the mean of nothing, say
+        weights = [random_like(rng, v) * (np.abs(v) < 1e100) for v in values]  # the largest of nothing is huge
         seeds = [placeholder(b, w, w.shape if static else None) for w in weights]
         seeded = dict(zip(seeds, weights, strict=True))
         try:
@@ -274,24 +285,15 @@ def spoilt(x: np.ndarray) -> list[np.ndarray]:
     return out
 
 
-def hostile_dtype(type: str) -> DType:
-    """One dtype is enough: what is checked does not depend on it, but for integers, which do not lie in wait."""
-    there = [d for t, d in SAMPLED if t == type]
-    return next((d for d in (dtypes.float32, dtypes.int32) if d in there), there[0])
-
-
-HOSTILE = sorted({t for t, _ in SAMPLED})
-
-
-@pytest.mark.parametrize("type", HOSTILE)
+@each_type
 def test_hostile_inputs_are_refused_or_computed(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "max_bytes", MOST_BYTES // 4)
     record = op_registry.get(type)
     tracemalloc.start()
     try:
-        for case in cases(type, hostile_dtype(type))[:6]:
+        for case in cases(type, one_dtype(type))[:6]:
             op = constant_op(record, case)
-            found = [x for x in flat(case.inputs)]
+            found = flat(case.inputs)
             for i, x in enumerate(found):
                 for bad in spoilt(x):
                     args = [bad if j == i else y for j, y in enumerate(found)]
@@ -311,11 +313,11 @@ def test_hostile_inputs_are_refused_or_computed(type: str, monkeypatch: pytest.M
 
 
 def test_every_pure_op_is_sampled() -> None:
-    sampled_types = {t for t, _ in SAMPLED}
     left = [
         r.type
         for r in records()
-        if r.is_pure and r.outs and not r.facts.no_fold and r.type not in sampled_types and r.type != "Const"
+        if r.is_pure and r.outs and not r.facts.no_fold and r.type not in DTYPES and r.type != "Const"
+        if not any(a.dtype in arrays.HANDLES for a in (*r.ins, *r.outs))  # lists have suites of their own
     ]
     assert not left, f"these ops have no sampler (or no cases), so nothing here tests them: {left}"
 
