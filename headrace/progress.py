@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from headrace.execute.blame import where
 
 if TYPE_CHECKING:
-    from headrace.execute.frames import Iteration
+    from headrace.execute.records import Iteration
 
 FIRST: Final = 2.0  # seconds before anything is shown
 EVERY: Final = 0.5  # seconds between two updates of a terminal's line

@@ -205,12 +205,12 @@ class Session:
 
     def _run(self, call: _Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
         fed = [f(v) for f, v in zip(call.feeders, values, strict=True)]
-        executor = self._executor(call.step, options, timeout_ms)
-        step = executor.step
+        step = self._step(options, timeout_ms)
         if options.listener is not None:
             options.listener(trace.StepStart(time.perf_counter_ns(), step.id))
         error = ""
         try:
+            executor = self._executor(call.step, step, options)
             self._active.add(step)
             if self._closed:
                 raise CancelledError("the session was closed before the run began")
@@ -233,10 +233,12 @@ class Session:
                 options.listener(trace.StepEnd(time.perf_counter_ns(), step.id, error))
         return call.pack(out)
 
-    def _executor(self, compiled: CompiledStep, options: RunOptions, timeout_ms: float | None) -> Executor:
+    def _step(self, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
         deadline = time.monotonic() + limit / 1000 if limit else None
-        step = Step(self._resources, ResourceManager, deadline)
+        return Step(self._resources, ResourceManager, deadline)
+
+    def _executor(self, compiled: CompiledStep, step: Step, options: RunOptions) -> Executor:
         return Executor(compiled.plan, step, self._get_pool, options.listener, options.ready)
 
     def _explain(self, error: BaseException) -> None:
@@ -269,7 +271,7 @@ class Session:
             raise RuntimeError("Attempted to use a closed Session.")
         with self._lock:
             call = self._compile(fetches, list(feeds))
-        executor = self._executor(call.step, _NO_OPTIONS, None)
+        executor = self._executor(call.step, self._step(_NO_OPTIONS, None), _NO_OPTIONS)
         handle = f"partial_run_{executor.step.id}"
         self._partial[handle] = _PartialRun(
             executor, call, [feed_tensor(self.graph, f).name for f in feeds], self.graph

@@ -22,13 +22,19 @@ from headrace.errors import (
 if TYPE_CHECKING:
     from headrace.execute.plan import Node
     from headrace.execute.records import Iteration, Origin
-    from headrace.ir.graph import Operation
+    from headrace.ir.graph import Operation, Tensor
 
 
 def place(op: Operation) -> str:
     """`'name' (Type), made at file:line`."""
     made = f", made at {op.source}" if op.source is not None else ""
     return f"'{op.name}' ({op.type}){made}"
+
+
+def known_as(t: Tensor) -> str:
+    """The name the user knows a tensor by: of a feed, that of the tensor fed."""
+    name: str = t.op.attrs["of"] if t.op.type == "_Arg" else t.name
+    return name
 
 
 def where(it: Iteration) -> str:
@@ -87,7 +93,7 @@ def blame(error: BaseException, node: Node, it: Iteration, x: Any) -> BaseExcept
     out.add_note(f"operation {place(op)}" + (f", in {loop}" if loop else ""))
     inputs = _inputs(node, x)
     if inputs:
-        shown = ", ".join(f"{t.name}: {brief(v)}" for t, v in zip(op.inputs, inputs, strict=False))
+        shown = ", ".join(f"{known_as(t)}: {brief(v)}" for t, v in zip(op.inputs, inputs, strict=False))
         out.add_note(f"inputs: {shown}")
     return out
 
@@ -117,7 +123,7 @@ def dead_fetch(name: str, position: int, origin: Origin | None) -> InvalidArgume
     side = "true" if taken else "false"
     loop = where(it)
     text += (
-        f", because the Switch {place(op)} sent its data to the {side} side: its predicate '{op.inputs[1].name}' was "
-        f"{taken}" + (f" in {loop}" if loop else "")
+        f", because the Switch {place(op)} sent its data to the {side} side: "
+        f"its predicate '{known_as(op.inputs[1])}' was {taken}" + (f" in {loop}" if loop else "")
     )
     return InvalidArgumentError(text + ". Fetch the result of the conditional (its Merge) instead.", name)

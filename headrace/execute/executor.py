@@ -23,7 +23,7 @@ import numpy as np
 from headrace import flags, shapes, trace
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError
 from headrace.execute import plan as plans
-from headrace.execute.blame import dead_fetch, place, raise_blamed, where
+from headrace.execute.blame import dead_fetch, known_as, place, raise_blamed, where
 from headrace.execute.burst import burst
 from headrace.execute.frames import Propagator
 from headrace.execute.straight import StraightPropagator
@@ -122,7 +122,7 @@ class Executor:
         value = self.results[position]
         if value is _unset:
             op = self.plan.retvals[position].op
-            raise dead_fetch(op.inputs[0].name, position, self._dead.get(position))
+            raise dead_fetch(known_as(op.inputs[0]), position, self._dead.get(position))
         return value
 
     def has(self, position: int) -> bool:
@@ -228,10 +228,11 @@ class Executor:
 
     def _retval(self, node: Node, it: Iteration, x: Any) -> None:
         if self.results[node.position] is not _unset:
+            name = known_as(node.op.inputs[0])
             raise InternalError(
-                f"Retval[{node.position}] has already been set: '{node.op.inputs[0].name}' is fetched and has a value "
+                f"Retval[{node.position}] has already been set: '{name}' is fetched and has a value "
                 f"in {where(it) or 'more than one firing'} after an earlier one. Fetch a loop's result (its Exit).",
-                node.op.inputs[0].name,
+                name,
                 node.op,
             )
         self.results[node.position] = x.read() if node.reads else x

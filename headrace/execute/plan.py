@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import flags, shapes
-from headrace.errors import HeadraceInternalError, UnimplementedError
+from headrace import flags
+from headrace.errors import UnimplementedError
+from headrace.execute import checking
 from headrace.ir import frames as ir_frames
 from headrace.ir import walk
 from headrace.ir.kernel import CPU, find_kernel
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import Operation
 
 # Kinds of nodes: how a node fires. The executor's hot loop tells them apart by number, most frequent first.
 PASS: Final = 0  # one data input, and the output is that value
@@ -363,11 +364,14 @@ def _add_kernel(plan: Plan, node: Node) -> None:
     if kernel.form != "pure":
         node.kind = STATEFUL if kernel.form == "stateful" else ASYNC
         node.bound = len(plan.binders)
-        plan.binders.append((op, kernel.factory))
+        factory = kernel.factory
+        if flags.VERIFY.value >= 2:
+            factory = checking.later(op, factory, node.kind == ASYNC)
+        plan.binders.append((op, factory))
         return
     f = kernel.factory(np, op.attrs)
     if flags.VERIFY.value >= 2:
-        f = _checked(op, f)
+        f = checking.checked(op, f)
     if node.reads:
         f = _reading(f, node.reads)
     node.kernel = f
@@ -394,31 +398,6 @@ def _reading(f: Callable[..., Any], reads: Sequence[int]) -> Callable[..., Any]:
         return f(*got)
 
     return reading
-
-
-def _checked(op: Operation, f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f` with its results checked against what inference promised (HEADRACE_VERIFY=2)."""
-
-    def checked(*args: Any) -> Any:
-        out = f(*args)
-        for t, v in zip(op.outputs, (out,) if len(op.outputs) == 1 else out or (), strict=True):
-            check_value(t, v)
-        return out
-
-    return checked
-
-
-def check_value(t: Tensor, value: Any) -> None:
-    """Raises `HeadraceInternalError` unless `value` is what `t`'s dtype and static shape say."""
-    if t.dtype.is_ref or t.dtype.name in ("resource", "variant"):
-        return
-    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype != t.dtype.numpy:
-        got = getattr(value, "dtype", type(value).__name__)
-        raise HeadraceInternalError(f"{t.name} ({t.op.type}) must be {t.dtype.name}, its kernel gave {got}")
-    if not shapes.fits(value.shape, t.shape):
-        raise HeadraceInternalError(
-            f"{t.name} ({t.op.type}) was inferred as {shapes.show(t.shape)}, its kernel gave {shapes.show(value.shape)}"
-        )
 
 
 def _connect(plan: Plan, nodes: Mapping[Operation, Node], constants: Mapping[Operation, Any]) -> None:

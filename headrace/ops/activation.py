@@ -57,6 +57,12 @@ def _with_alpha(sample: Any) -> Any:
     return drawn
 
 
+# the columns of the tables below
+_formula: Any
+_grad: Any
+_oracle: Any
+_sample: Any
+
 _LEAKY = {"alpha": 0.2, "T": type_attr(FLOATING, float32)}
 
 # fmt: off

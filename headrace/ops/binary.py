@@ -312,8 +312,8 @@ _binary("TruncateMod", FLOATING | INDEX, _truncate_mod, _fmod, _apart,
         _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6)
 _binary("Mod", FLOATING | INDEX, _truncate_mod, _fmod, _apart, "TruncateMod, by its old name.",
         _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6)
-_binary("DivNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x / y), lambda x, y: x / y if y else 0, _some_zeros(_apart, 1),
-        "The quotient, 0 where `y` is 0.", _no_nan_grad, flops=5)
+_binary("DivNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x / y), lambda x, y: x / y if y else 0,
+        _some_zeros(_apart, 1), "The quotient, 0 where `y` is 0.", _no_nan_grad, flops=5)
 _binary("MulNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x * y), lambda x, y: x * y if y else 0, _some_zeros(_ANY, 1),
         "The product, 0 where `y` is 0 even if `x` is infinite or NaN.",
         _by_each(lambda b, n, dy: b.MulNoNan(dy, conj(b, n.y)), lambda b, n, dy: b.MulNoNan(conj(b, n.x), dy)), flops=2)

@@ -30,7 +30,7 @@ def _product_cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
     batch = shapes.size(out[:-2])
     if batch is None or None in sizes:
         return None
-    return 2.0 * batch * math.sqrt(math.prod(sizes))  # type: ignore[type-var,return-value]
+    return 2.0 * batch * math.sqrt(math.prod(sizes))  # type: ignore[arg-type]
 
 
 _FACTS = Facts(cost=_product_cost, blas=True)
@@ -238,10 +238,11 @@ def _batch_oracle(x: np.ndarray, y: np.ndarray, adj_x: bool, adj_y: bool, Tout: 
 _ADJ = {"adj_x": False, "adj_y": False, "grad_x": False, "grad_y": False}
 _NARROW = INEXACT | INDEX | {uint8, int8, int16}
 
-for _type, _args, _attrs, _broadcasts, _sample, _doc in (
+for _type, _ins, _outs, _attrs, _broadcasts, _sample, _doc in (
     (
         "BatchMatMul",
-        "x: T, y: T|output: T",
+        "x: T, y: T",
+        "output: T",
         {"T": INEXACT | INDEX},
         False,
         _batches(_SAME),
@@ -249,7 +250,8 @@ for _type, _args, _attrs, _broadcasts, _sample, _doc in (
     ),
     (
         "BatchMatMulV2",
-        "x: T, y: T|output: T",
+        "x: T, y: T",
+        "output: T",
         {"T": INEXACT | INDEX | UNSIGNED | {int16}},
         True,
         _batches(_SAME + _BROADCAST),
@@ -257,7 +259,8 @@ for _type, _args, _attrs, _broadcasts, _sample, _doc in (
     ),
     (
         "BatchMatMulV3",
-        "x: Ta, y: Tb|output: Tout",
+        "x: Ta, y: Tb",
+        "output: Tout",
         {"Ta": _NARROW, "Tb": _NARROW, "Tout": INEXACT | INDEX | {int16}},
         True,
         _batches(_SAME + _BROADCAST, out=True),
@@ -266,7 +269,8 @@ for _type, _args, _attrs, _broadcasts, _sample, _doc in (
 ):
     op(
         _type,
-        *_args.split("|"),
+        _ins,
+        _outs,
         _attrs | _ADJ,
         shape=_batch_shape(broadcast if _broadcasts else merge),
         kernel=_batch_kernel(_broadcasts),

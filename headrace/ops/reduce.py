@@ -274,6 +274,10 @@ def _samples(low: float = -3, high: float = 3) -> Any:
     return sample
 
 
+# the columns of the tables below
+_types: Any
+_oracle: Any
+
 # fmt: off
 for _type, _types, _kernel, _grad, _oracle, _sample, _flops, _doc in (
     ("Sum", NUMERIC, _accumulated("add"), _sum_grad, lambda v, t: _wrapped(sum(v), t), _samples(), 1, "The sum"),
@@ -302,8 +306,8 @@ for _type, _types, _kernel, _grad, _oracle, _sample, _flops, _doc in (
 # fmt: on
 
 for _type, _ufunc, _oracle, _doc in (
-    ("All", "logical_and", all, "Whether all hold, over some dimensions."),
-    ("Any", "logical_or", any, "Whether one or more hold, over some dimensions."),
+    ("All", "logical_and", lambda v, t: all(v), "Whether all hold, over some dimensions."),
+    ("Any", "logical_or", lambda v, t: any(v), "Whether one or more hold, over some dimensions."),
 ):
     op(
         _type,
@@ -314,7 +318,7 @@ for _type, _ufunc, _oracle, _doc in (
         kernel=_logical(_ufunc),
         grad=NOT_DIFFERENTIABLE,
         facts=Facts(dynamic_shape=True, cost=flops_per_input(1)),
-        oracle=_reducing(lambda v, t, f=_oracle: f(v)),
+        oracle=_reducing(_oracle),
         sample=lambda rng, dtype: _samples()(rng, dtypes.bool_),
         doc=_doc,
     )

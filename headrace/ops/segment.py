@@ -20,7 +20,7 @@ from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.ir.samples import draw
-from headrace.shapes import Shape, compatible, merge, merge_dim, show, with_rank, with_rank_at_least
+from headrace.shapes import Shape, compatible, merge, show, with_rank, with_rank_at_least
 
 
 def _reduce_runs(f: Any, rows: np.ndarray, ids: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -81,10 +81,9 @@ def _sorted_kernel(name: str, fill: int, mean: bool = False) -> Any:
 
 def _sorted_shape(c: Inference) -> Sequence[Shape]:
     data = with_rank_at_least(c.shapes[0], 1)
-    (n,) = with_rank(c.shapes[1], 1)
+    with_rank(c.shapes[1], 1)
     if data is None:
         return [None]
-    merge_dim(data[0], n)
     ids = c.value(1)
     rows = None if ids is None else int(ids[-1]) + 1 if ids.size and ids[-1] >= 0 else 0 if not ids.size else None
     return [(rows, *data[1:])]

@@ -28,7 +28,7 @@ def _scipy(formula: Callable[..., Any]) -> Any:
     """The factory of `formula(scipy.special, *arrays)`, in float32 for half precision."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        import scipy.special
+        import scipy.special  # type: ignore[import-untyped]
 
         return widened(functools.partial(formula, scipy.special), attrs["T"])
 
@@ -123,6 +123,12 @@ def _gauss(b: Any, x: Any, factor: float, power: float) -> Any:
     """factor · exp(power · x²)."""
     return b.Mul(b.Exp(b.Mul(b.Square(x), power)), factor)
 
+
+# the columns of the tables below
+_oracle: Any
+_formula: Any
+_grad: Any
+_sample: Any
 
 _ROOT_PI = math.sqrt(math.pi)
 _NDTRI = _inverse(lambda x: math.erfc(-x / math.sqrt(2)) / 2)

@@ -61,7 +61,7 @@ def _formatter(attrs: Mapping[str, Any]) -> Callable[[Any], bytes]:
     size = str(width) if width > -1 else ""
     digits = f".{precision}" if precision > -1 else ""
     if not inexact:
-        pattern = f"%{flag}{size}" + (f"{digits if size else ''}s" if t is dtypes.string else "d")
+        pattern = f"%{flag}{size}" + (f"{digits if width > 0 else ''}s" if t is dtypes.string else "d")
         return lambda x: pattern.encode() % x
     notation = "e" if attrs["scientific"] else "g" if attrs["shortest"] else "f"
 

@@ -138,6 +138,11 @@ _function("Invert", INTEGER, "invert", each(lambda x: ~x), -9, 9, 1, "The intege
 
 # *** Tests of numbers ***
 
+# the columns of the tables below
+_formula: Any
+_grad: Any
+_oracle: Any
+
 
 def _strange(rng: np.random.Generator, dtype: DType) -> list[Any]:
     if dtype not in FLOATING:

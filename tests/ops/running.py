@@ -89,4 +89,6 @@ def check_gradient(p: Program, y: Tensor, xs: Mapping[Tensor, np.ndarray], order
         if not there:
             return
         # the next function: a sum of the gradients, weighed so that none cancels another
-        y = p.b.AddN([p.b.Sum(p.b.Mul(dx, float(i + 1)), p.b.Range(0, p.b.Rank(dx), 1)) for i, (_, dx) in enumerate(there)])
+        y = p.b.AddN(
+            [p.b.Sum(p.b.Mul(dx, float(i + 1)), p.b.Range(0, p.b.Rank(dx), 1)) for i, (_, dx) in enumerate(there)]
+        )

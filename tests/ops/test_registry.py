@@ -124,7 +124,8 @@ def example_graph(type: str) -> Graph:
     record, b = op_registry.get(type), Builder(Graph())
     for dtype in DTYPES[type]:
         for i, case in enumerate(cases(type, dtype)[:4]):
-            make(b, record, case, [b.const(x, dtype_of(x)) if i % 2 else placeholder(b, x, x.shape) for x in flat(case.inputs)])
+            found = flat(case.inputs)
+            make(b, record, case, [b.const(x, dtype_of(x)) if i % 2 else placeholder(b, x, x.shape) for x in found])
     return b.graph
 
 

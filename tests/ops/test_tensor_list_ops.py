@@ -109,7 +109,11 @@ def test_element_shapes_as_tensors(p: Program) -> None:
         got = p.run(b.TensorListElementShape(x, shape_type=dtypes.int64))
         assert got.tolist() == want
         assert got.dtype == np.int64
-    for bad, match in ((3, "only valid scalar shape"), ([2, -2], "Dimension -2 must be >= -1"), ([[1]], "at most rank 1")):
+    for bad, match in (
+        (3, "only valid scalar shape"),
+        ([2, -2], "Dimension -2 must be >= -1"),
+        ([[1]], "at most rank 1"),
+    ):
         with p.fails(InvalidArgumentError, match):
             p.run(b.TensorListLength(b.EmptyTensorList(p.feed(np.int32(bad)), -1, element_dtype=f32)))
 
