@@ -86,9 +86,9 @@ class Counter:
 def main() -> int:
     replay = load_replay()
     corpus = replay.Corpus(str(CORPUS))
-    print("headrace runs TensorFlow's graphs on a machine of its own. These four were built and run by TensorFlow's")
-    print("unit tests, and each result is compared with what TensorFlow got. (A node that fires dead computes nothing:")
-    print("it passes on that there is no value, because a conditional or a loop went the other way.)")
+    print("headrace runs TensorFlow's graphs by an executor of its own, written in Python on numpy. TensorFlow's unit")
+    print("tests built and ran these four; each result is compared with what TensorFlow got. (A node that fires dead")
+    print("computes nothing: it passes on that there is no value, because a conditional or loop went the other way.)")
     print(f"headrace {hr.__version__}, Python {sys.version.split()[0]}, numpy {np.__version__}, no TensorFlow\n")
     differences = sum(show(i, p, corpus.load(p.id), replay) for i, p in enumerate(PROGRAMS, 1))
     if differences:

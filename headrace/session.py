@@ -157,14 +157,18 @@ class Session:
         With `accept_options` it takes the keyword argument `options`.
         """
         key = tuple(feed_list)
-        self._call(fetches, dict.fromkeys(key))  # errors now rather than at the first call
+        # (graph version, call): the look-up is skipped while the graph does not grow
+        known = (self.graph.version, self._call(fetches, dict.fromkeys(key)))  # errors now, not at the first call
 
         def call(*args: Any, options: RunOptions | None = None) -> Any:
+            nonlocal known
             if len(args) != len(key):
                 raise FeedError(f"this callable takes {len(key)} values ({list(feed_list)}), got {len(args)}")
             if options is not None and not accept_options:
                 raise TypeError("this callable takes no options: make it with accept_options=True")
-            return self._run(self._call(fetches, key), args, options or _NO_OPTIONS, None)
+            if self._closed or known[0] != self.graph.version:
+                known = (self.graph.version, self._call(fetches, key))
+            return self._run(known[1], args, options or _NO_OPTIONS, None)
 
         return call
 

@@ -59,6 +59,11 @@ class Executor:
       results: for each fetch its value, once there.
     """
 
+    __slots__ = (
+        *("_dead", "_kernels", "_listener", "_pool", "_ready", "_started", "_until", "_waiting", "_wants_values"),
+        *("plan", "propagator", "results", "step"),
+    )
+
     def __init__(
         self,
         plan: Plan,
@@ -73,9 +78,8 @@ class Executor:
         self._listener = listener
         self._wants_values = listener is not None and bool(getattr(listener, "wants_values", False))
         self._ready: Ready = collections.deque() if ready is None else ready
-        watch = None if listener is None else self._watch
         make = StraightPropagator if plan.is_straight else Propagator
-        self.propagator: Propagator = make(plan, self._ready, watch)
+        self.propagator: Propagator = make(plan, self._ready, None if listener is None else self._watch)
         self.results: list[Any] = [_unset] * len(plan.retvals)
         self._dead: dict[int, Origin] = {}
         self._kernels: list[Callable[..., Any]] = (

@@ -512,7 +512,7 @@ class Propagator:
         """The joins that have not fired, with their iterations: what a stuck step waits at."""
         out: list[tuple[Node, Iteration]] = []
         for frame in self.open_frames():
-            it: Iteration | None = frame.oldest
+            it: Iteration | None = frame.oldest if frame.parent is not None else self.root
             while it is not None:
                 for node in frame.plan.nodes:
                     if node.index >= 0:

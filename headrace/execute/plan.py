@@ -200,9 +200,12 @@ class FramePlan:
       count: how many nodes fire in each iteration.
       enters: how many Enters lead into it.
       exits: its Exits.
+      shared: the frame instance that all runs share, where there is no control flow (`execute.straight`).
     """
 
-    __slots__ = ("count", "enters", "exits", "first", "id", "later", "limit", "name", "nodes", "parent", "values")
+    __slots__ = (
+        *("count", "enters", "exits", "first", "id", "later", "limit", "name", "nodes", "parent", "shared", "values"),
+    )
 
     def __init__(self, id: int, name: str, parent: FramePlan | None, limit: int) -> None:
         self.id = id
@@ -216,6 +219,7 @@ class FramePlan:
         self.count = 0
         self.enters = 0
         self.exits: list[Node] = []
+        self.shared: Any = None
 
     def __repr__(self) -> str:
         return f"<frame {self.name or 'root'}>"

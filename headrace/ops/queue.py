@@ -1,6 +1,7 @@
 """Queues between steps. The ops that may wait are asynchronous: nothing blocks a thread.
 
-Source: TensorFlow's FIFOQueueV2, QueueEnqueueV2, ... and the same without V2, whose handles are references to names.
+Source: TensorFlow's FIFOQueueV2, PaddingFIFOQueueV2, RandomShuffleQueueV2, PriorityQueueV2, QueueEnqueueV2, ..., and
+the same without V2, whose handles are references to names.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from headrace.ir.rules import nothing
 from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of
 from headrace.resources.names import name_ref, named
 from headrace.resources.queue import Done, FIFOQueue, Queue
+from headrace.resources.queue_kinds import PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref
 from headrace.shapes import Shape
@@ -31,6 +33,7 @@ _READS = Facts(effect="resource")
 _WAITS = {"timeout_ms": -1}
 
 Find = Callable[["KernelContext", Any], Queue]  # from a handle
+Kind = Callable[[Mapping[str, Any]], Callable[[str], Queue]]  # from attributes to what makes a queue of a name
 
 
 def _by_handle(ctx: KernelContext, handle: Any) -> Queue:
@@ -53,12 +56,18 @@ def _shared(ctx: KernelContext, attrs: Mapping[str, Any], make: Callable[[str], 
     return queue
 
 
-def _fifo(attrs: Mapping[str, Any]) -> Callable[[str], Queue]:
-    capacity = attrs["capacity"]
-    return lambda name: FIFOQueue(name, attrs["component_types"], attrs["shapes"], capacity if capacity >= 0 else None)
+def _declared(kind: Callable[..., Queue], *more: str) -> Kind:
+    """What makes a queue as the attributes of an op declare it; `more` are attributes that only this kind has."""
+
+    def declare(attrs: Mapping[str, Any]) -> Callable[[str], Queue]:
+        capacity = attrs["capacity"] if attrs["capacity"] >= 0 else None
+        extra = [attrs[a] for a in more]
+        return lambda name: kind(name, attrs["component_types"], attrs["shapes"], capacity, *extra)
+
+    return declare
 
 
-def _make(kind: Callable[[Mapping[str, Any]], Callable[[str], Queue]]) -> Any:
+def _make(kind: Kind) -> Any:
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Handle]:
         def kernel() -> Handle:
             queue = _shared(ctx, attrs, kind(attrs))
@@ -69,7 +78,7 @@ def _make(kind: Callable[[Mapping[str, Any]], Callable[[str], Queue]]) -> Any:
     return factory
 
 
-def _make_named(kind: Callable[[Mapping[str, Any]], Callable[[str], Queue]]) -> Any:
+def _make_named(kind: Kind) -> Any:
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Ref]:
         return lambda: name_ref(attrs["container"] or DEFAULT_CONTAINER, _shared(ctx, attrs, kind(attrs)).name)
 
@@ -78,7 +87,7 @@ def _make_named(kind: Callable[[Mapping[str, Any]], Callable[[str], Queue]]) -> 
 
 def _make_shape(c: Inference) -> Sequence[Shape]:
     types, known = c.attrs["component_types"], c.attrs["shapes"]
-    if len(types) == 1 and len(known) == 1:
+    if c.op.type != "PriorityQueueV2" and len(types) == 1 and len(known) == 1:
         c.set_handle(0, types[0], known[0])
     return [()]
 
@@ -175,35 +184,46 @@ def _up_to_shape(c: Inference) -> Sequence[Shape]:
 
 # *** records ***
 
-_QUEUE = {
-    "component_types": list_attr("type", minimum=1),
-    "shapes": list_attr("shape", ()),
-    "capacity": -1,
-    "container": "",
-    "shared_name": "",
-}
-op(
-    "FIFOQueueV2",
-    "",
-    "handle: resource",
-    _QUEUE,
-    shape=_make_shape,
-    stateful=_make(_fifo),
-    grad=NOT_DIFFERENTIABLE,
-    facts=_READS,
-    doc="A handle to the session's first-in-first-out queue of this name.",
-)
-op(
-    "FIFOQueue",
-    "",
-    "handle: Ref(string)",
-    _QUEUE,
-    shape=lambda c: [(2,)],
-    stateful=_make_named(_fifo),
-    grad=NOT_DIFFERENTIABLE,
-    facts=_READS,
-    doc="The name of the session's first-in-first-out queue.",
-)
+_PLACE = {"capacity": -1, "container": "", "shared_name": ""}
+_QUEUE = {"component_types": list_attr("type", minimum=1), "shapes": list_attr("shape", ()), **_PLACE}
+for _name, _kind, _attrs, _doc in (
+    ("FIFOQueue", _declared(FIFOQueue), _QUEUE, "first-in-first-out queue"),
+    ("PaddingFIFOQueue", _declared(PaddingFIFOQueue), _QUEUE, "queue whose batches are padded with zeros"),
+    (
+        "RandomShuffleQueue",
+        _declared(RandomShuffleQueue, "min_after_dequeue", "seed", "seed2"),
+        {**_QUEUE, "min_after_dequeue": 0, "seed": 0, "seed2": 0},
+        "queue that gives its elements in random order",
+    ),
+    (
+        "PriorityQueue",
+        _declared(PriorityQueue),
+        {"component_types": list_attr("type", ()), "shapes": list_attr("shape"), **_PLACE},
+        "queue that gives the element of least priority",
+    ),
+):
+    op(
+        f"{_name}V2",
+        "",
+        "handle: resource",
+        _attrs,
+        shape=_make_shape,
+        stateful=_make(_kind),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_READS,
+        doc=f"A handle to the session's {_doc} of this name.",
+    )
+    op(
+        _name,
+        "",
+        "handle: Ref(string)",
+        _attrs,
+        shape=lambda c: [(2,)],
+        stateful=_make_named(_kind),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_READS,
+        doc=f"The name of the session's {_doc}.",
+    )
 _PUTS = {"Tcomponents": list_attr("type", minimum=1), **_WAITS}
 _TAKES = {"component_types": list_attr("type", minimum=1), **_WAITS}
 for _suffix, _handle, _find in (("V2", "handle: resource", _by_handle), ("", "handle: Ref(string)", _by_name)):

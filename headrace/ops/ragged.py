@@ -1,7 +1,7 @@
 """Ops that carry ragged tensors as variants (RaggedTensorToVariant, RaggedTensorFromVariant), and RaggedRange.
 
-Source: TensorFlow's ops of the same names. A ragged tensor is a flat array of values and, for each ragged dimension from
-the outermost on, *row splits*: row i of a dimension is elements `splits[i]` to `splits[i + 1]` of what lies below.
+Source: TensorFlow's ops of the same names. A ragged tensor is a flat array of values and, for each ragged dimension
+from the outermost on, *row splits*: row i of it is elements `splits[i]` to `splits[i + 1]` of what lies below.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _rows(nested: Sequence[Any], values: Any) -> list[RaggedVariant]:
     if not nested:
         if not values.ndim:
             raise InvalidArgumentError("batched_input is True, but input is a scalar, which has no rows")
-        return [RaggedVariant((), np.asarray(v)) for v in values]
+        return [RaggedVariant((), values[i, ...]) for i in range(len(values))]
     out = []
     for start, end in zip(nested[0].tolist(), nested[0].tolist()[1:]):
         inner = []
@@ -271,7 +271,7 @@ def _ragged_range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         sizes = np.array([_steps(*row) for row in zip(starts, limits, deltas)], np.float64)
         if not sizes.sum() < 2.0**62:
             raise InvalidArgumentError(
-                f"Requires ((limit - start) / delta) < 2**62, got rows of {sizes.max()} elements"
+                f"Requires ((limit - start) / delta) < 2**62, got {sizes.max()}"
             )
         counts = sizes.astype(np.int64)
         check_size((int(counts.sum()),), dtype)

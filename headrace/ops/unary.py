@@ -81,13 +81,13 @@ _function("Sign", INEXACT | SIGNED, "sign", _SIGN, -3, 3, 1, "-1, 0 or 1; of a c
 _function("Square", NUMERIC, "square", each(lambda x: x * x), -3, 3, 1, "The square.",
           times(lambda b, n: b.Mul(n.x, 2)))
 _function("Sqrt", INEXACT, "sqrt", _python("sqrt"), 0.1, 9, 4, "The square root.",
-          lambda b, n, dy: [b.SqrtGrad(conj(b, n.y), dy)])
+          lambda b, n, dy: [b.SqrtGrad(n.y, dy)])
 _function("Rsqrt", INEXACT, composed(lambda xp, x: xp.reciprocal(xp.sqrt(x))), _RSQRT, 0.1, 9, 8, "1 / sqrt(x).",
-          lambda b, n, dy: [b.RsqrtGrad(conj(b, n.y), dy)])
+          lambda b, n, dy: [b.RsqrtGrad(n.y, dy)])
 _function("Reciprocal", INEXACT, "reciprocal", each(lambda x: 1 / x), 0.3, 3, 4, "1 / x.",
-          lambda b, n, dy: [b.ReciprocalGrad(conj(b, n.y), dy)])
+          lambda b, n, dy: [b.ReciprocalGrad(n.y, dy)])
 _function("Inv", INEXACT, "reciprocal", each(lambda x: 1 / x), 0.3, 3, 4, "1 / x (an old name).",
-          lambda b, n, dy: [b.InvGrad(conj(b, n.y), dy)])
+          lambda b, n, dy: [b.InvGrad(n.y, dy)])
 _function("Exp", INEXACT, "exp", _python("exp"), -3, 3, 8, "e to the power of x.",
           times(lambda b, n: n.y))
 _function("Expm1", INEXACT, "expm1", _EXPM1, -3, 3, 10, "exp(x) - 1, precise for small x.",
@@ -190,18 +190,22 @@ op(
 
 
 # *** Derivatives of the functions above, as functions of their result ***
+#
+# As in TensorFlow, those of Sqrt, Rsqrt and Reciprocal conjugate a complex `y` themselves, those of Tanh and Sigmoid
+# want it conjugated.
 
 
-def _of_result(formula: Any) -> Any:
+def _of_result(formula: Any, conjugates: bool) -> Any:
     """The factory of `formula(y, dy)`, where both must have the same shape."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         compute = widened(formula, attrs["T"])
+        turns = conjugates and attrs["T"] in COMPLEX
 
         def kernel(y: Any, dy: Any) -> Any:
             if y.shape != dy.shape:
                 require_same_shape(y, dy, "a derivative")
-            return compute(y, dy)
+            return compute(xp.conj(y) if turns else y, dy)
 
         return kernel
 
@@ -219,31 +223,36 @@ def _sigmoid_grad(b: Any, n: Any, g: Any) -> list[Any]:
 
 
 def _sqrt_grad(b: Any, n: Any, g: Any) -> list[Any]:
-    by_y = b.RealDiv(g, conj(b, n.y))
-    return [b.Neg(b.Mul(by_y, conj(b, n.z))), b.Mul(by_y, 0.5)]
+    by_y = b.RealDiv(g, n.y)
+    return [b.Neg(b.Mul(conj(b, by_y), n.z)), b.Mul(by_y, 0.5)]
 
 
 def _rsqrt_grad(b: Any, n: Any, g: Any) -> list[Any]:
     y = conj(b, n.y)
-    return [b.Mul(b.Mul(g, -1.5), b.Mul(conj(b, n.dy), b.Square(y))), b.RsqrtGrad(y, g)]
+    return [b.Mul(b.Mul(conj(b, g), -1.5), b.Mul(n.dy, b.Square(y))), b.RsqrtGrad(y, g)]
 
 
 def _inverse_grad(b: Any, n: Any, g: Any) -> list[Any]:
     y = conj(b, n.y)
-    return [b.Mul(b.Mul(g, -2), b.Mul(conj(b, n.dy), y)), b.ReciprocalGrad(y, g)]
+    return [b.Mul(b.Mul(conj(b, g), -2), b.Mul(n.dy, y)), b.ReciprocalGrad(y, g)]
+
+
+def _conjugating(formula: Any) -> Any:
+    return each(formula, lambda y, dy: formula(y.conjugate(), dy))
 
 
 def _pairs(rng: np.random.Generator, dtype: DType) -> list[Any]:
     return [case(draw(rng, dtype, s, 0.2, 0.9), draw(rng, dtype, s)) for s in ((), (3,), (2, 3), (0, 2))]
 
 
-for _type, _formula, _grad, _doc in (
-    ("TanhGrad", lambda y, dy: dy * (1 - y * y), _tanh_grad, "The gradient of Tanh, whose result is `y`."),
-    ("SigmoidGrad", lambda y, dy: dy * y * (1 - y), _sigmoid_grad, "The gradient of Sigmoid, whose result is `y`."),
-    ("SqrtGrad", lambda y, dy: dy * 0.5 / y, _sqrt_grad, "The gradient of Sqrt, whose result is `y`."),
-    ("RsqrtGrad", lambda y, dy: dy * -0.5 * (y * y * y), _rsqrt_grad, "The gradient of Rsqrt, whose result is `y`."),
-    ("ReciprocalGrad", lambda y, dy: -dy * y * y, _inverse_grad, "The gradient of Reciprocal, whose result is `y`."),
-    ("InvGrad", lambda y, dy: -dy * y * y, _inverse_grad, "The gradient of Inv, whose result is `y`."),
+# fmt: off
+for _type, _formula, _conjugates, _grad in (
+    ("TanhGrad", lambda y, dy: dy * (1 - y * y), False, _tanh_grad),
+    ("SigmoidGrad", lambda y, dy: dy * y * (1 - y), False, _sigmoid_grad),
+    ("SqrtGrad", lambda y, dy: dy * 0.5 / y, True, _sqrt_grad),
+    ("RsqrtGrad", lambda y, dy: dy * -0.5 * (y * y * y), True, _rsqrt_grad),
+    ("ReciprocalGrad", lambda y, dy: -dy * y * y, True, _inverse_grad),
+    ("InvGrad", lambda y, dy: -dy * y * y, True, _inverse_grad),
 ):
     op(
         _type,
@@ -251,13 +260,14 @@ for _type, _formula, _grad, _doc in (
         "z: T",
         {"T": INEXACT},
         shape=alike,
-        kernel=_of_result(_formula),
+        kernel=_of_result(_formula, _conjugates),
         grad=_grad,
         facts=Facts(cost=flops_per_element(4)),
-        oracle=each(_formula),
+        oracle=_conjugating(_formula) if _conjugates else each(_formula),
         sample=_pairs,
-        doc=_doc,
+        doc=f"The gradient of {_type.removesuffix('Grad')}, whose result is `y`.",
     )
+# fmt: on
 
 
 # *** Parts of complex numbers ***

@@ -19,7 +19,7 @@ import abc
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from headrace import shapes
 from headrace.errors import (
@@ -103,6 +103,8 @@ class _Dequeue(_Attempt):
         self.taken: list[Element] = []
 
     def run(self, queue: Queue) -> bool:
+        if not queue.in_parts and queue._available() < self.wanted and not queue._closed:
+            return False
         while len(self.taken) < self.wanted and queue._available():
             self.taken.append(queue._take())
         short = len(self.taken) < self.wanted
@@ -134,11 +136,16 @@ class Queue(abc.ABC):
     `_available`; and how they are checked and batched, if shapes may differ: `_check_shape`, `_batch`.
 
     Attributes:
+      partial_shapes: whether shapes with unknown dimensions are allowed.
+      in_parts: whether a request for many may take some now and the rest later.
       name: for messages.
       component_types: the dtype of each component.
       shapes: the shape of each component, or () if they may be anything.
       capacity: how many elements it holds; None for any number.
     """
+
+    partial_shapes: ClassVar[bool] = False
+    in_parts: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -150,13 +157,19 @@ class Queue(abc.ABC):
         """An empty queue.
 
         Raises:
-          InvalidArgumentError: there are shapes, but not one for each component.
+          InvalidArgumentError: there are shapes, but not one for each component, or one that is not fully known.
         """
         if component_shapes and len(component_shapes) != len(component_types):
             raise InvalidArgumentError(
                 f"Different number of component types.  Queue {name!r} has {len(component_types)} component types, "
                 f"but {len(component_shapes)} shapes; give one shape for each, or none"
             )
+        for shape in component_shapes:
+            if not self.partial_shapes and not shapes.is_full(shape):
+                raise InvalidArgumentError(
+                    f"Shape {shapes.show(shape)} is not fully defined: elements of a {type(self).__name__} are all of "
+                    "one shape (PaddingFIFOQueue takes partly known ones)"
+                )
         self.name = name
         self.component_types = tuple(component_types)
         self.shapes = tuple(component_shapes)
@@ -284,17 +297,13 @@ class Queue(abc.ABC):
         """For an op that shares this queue by name, but declares `other`.
 
         Raises:
-          InvalidArgumentError: they differ in kind, capacity, component types or shapes.
+          InvalidArgumentError: they differ in kind, capacity, component types, shapes or what else their kind declares.
         """
-        for what, mine, wanted in (
-            ("type", type(self).__name__, type(other).__name__),
-            ("capacity", self.capacity, other.capacity),
-            ("component types", self.component_types, other.component_types),
-            ("component shapes", self.shapes, other.shapes),
-        ):
-            if mine != wanted:
+        mine = self._declaration()
+        for what, wanted in other._declaration().items():
+            if mine.get(what) != wanted:
                 raise InvalidArgumentError(
-                    f"Shared queue '{self.name}' has {what} {mine} but requested {what} was {wanted}"
+                    f"Shared queue '{self.name}' has {what} {mine.get(what)} but requested {what} was {wanted}"
                 )
 
     def describe(self) -> str:
@@ -319,6 +328,15 @@ class Queue(abc.ABC):
     @abc.abstractmethod
     def _put_back(self, elements: Sequence[Element]) -> None:
         """Undoes the `_take`s that gave these elements, in that order."""
+
+    def _declaration(self) -> dict[str, object]:
+        """What ops that share this queue must declare alike; the kind first."""
+        return {
+            "type": type(self).__name__,
+            "capacity": self.capacity,
+            "component types": self.component_types,
+            "component shapes": self.shapes,
+        }
 
     def _available(self) -> int:
         """How many elements may be taken now."""
@@ -398,18 +416,7 @@ class FIFOQueue(Queue):
         component_shapes: Sequence[Shape] = (),
         capacity: int | None = None,
     ) -> None:
-        """An empty queue; see `Queue`.
-
-        Raises:
-          InvalidArgumentError: a shape is not fully known.
-        """
         super().__init__(name, component_types, component_shapes, capacity)
-        for shape in self.shapes:
-            if not shapes.is_full(shape):
-                raise InvalidArgumentError(
-                    f"Shape {shapes.show(shape)} is not fully defined: a FIFOQueue's elements are all of one shape "
-                    "(PaddingFIFOQueue takes partly known ones)"
-                )
         self._elements: deque[Element] = deque()
 
     def size(self) -> int:
