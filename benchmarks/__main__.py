@@ -35,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", choices=BENCHMARKS, help="run only this one (may be repeated)")
     parser.add_argument("--json", metavar="FILE", help="write all rounds of all results")
     args = parser.parse_args(argv)
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")  # what else the machine does
     began = time.perf_counter()
     results: list[Result] = []
     for name in args.only or BENCHMARKS:
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "numpy": np.__version__,
         "machine": platform.machine(),
         "cores": os.cpu_count(),
+        "load before": round(load, 1),
     }
     print(table(results))
     print(

@@ -27,8 +27,8 @@ from headrace.session import RunOptions, Session
 FEED = np.float32(1.0)
 
 
-def empty_call(n: int = 200_000, repeats: int = 7) -> list[float]:
-    """Seconds of one call of an empty Python function, the loop around it taken off."""
+def empty_calls(n: int) -> Callable[[], None]:
+    """A function that calls an empty one 10 n times; so often a trip that its own loop hardly counts."""
 
     def nothing() -> None:
         pass
@@ -36,60 +36,53 @@ def empty_call(n: int = 200_000, repeats: int = 7) -> list[float]:
     def calls() -> None:
         f = nothing
         for _ in range(n):
-            f()
-            f()
-            f()
-            f()
+            f(), f(), f(), f(), f(), f(), f(), f(), f(), f()
 
-    def loop() -> None:
-        for _ in range(n):
-            pass
-
-    return [max(a - b, 0.0) / (4 * n) for a, b in zip(rounds(calls, repeats), rounds(loop, repeats))]
+    return calls
 
 
 # *** overhead per node ***
 
 
-def overhead(trips: int = 20_000, chain: int = 2_000, repeats: int = 7) -> list[Result]:
+def overhead(trips: int = 20_000, chain: int = 2_000, repeats: int = 9) -> list[Result]:
     """The interpreter's overhead per node in three graphs, in µs and in empty calls."""
-    seconds = empty_call(repeats=repeats)
-    call = float(np.median(seconds))
-    results = [Result("empty Python call", "µs", [1e6 * s for s in seconds])]
+    results = []
     for name, loop in (("counting loop", graphs.counting_loop), ("conditional in a loop", graphs.conditional_loop)):
         graph, out, _ = loop(trips)
         few, few_out, _ = loop(8)  # what an iteration does does not depend on how many there are
-        results += _overhead(name, graph, out, None, plain_kernels(few, few_out), trips, repeats, call)
+        results += _overhead(name, graph, out, None, plain_kernels(few, few_out), trips, repeats)
     graph, x, y = graphs.identity_chain(chain)
-    results += _overhead("chain of identities", graph, y, x, plain_kernels(graph, y, x), 1, repeats, call)
+    results += _overhead("chain of identities", graph, y, x, plain_kernels(graph, y, x), 1, repeats)
     return results
 
 
 def _overhead(
-    name: str,
-    graph: Graph,
-    out: Tensor,
-    feed: Tensor | None,
-    kernels: Callable[[int], None],
-    trips: int,
-    repeats: int,
-    call: float,
+    name: str, graph: Graph, out: Tensor, feed: Tensor | None, kernels: Callable[[int], None], trips: int, repeats: int
 ) -> list[Result]:
     """`trips`: how often the frame that is measured is gone through (1: it is the root)."""
     feeds, args = ([], []) if feed is None else ([feed], [FEED])
     nodes = compile_step(feeds, [out], [], Devices()).plan.frames[-1].count
+    n = max(trips, 10_000)
+    calls = empty_calls(n)
     with Session(graph=graph) as session:
         run = session.make_callable(out, feeds)
         run(*args)
-        total, plain = alternating([lambda: run(*args), lambda: kernels(trips)], repeats)
-    per_node = [1e6 * (a - b) / trips / nodes for a, b in zip(total, plain)]
+        # in turns, the empty calls too, so that a slow minute of the machine is one for all of them
+        total, plain, empty = alternating([lambda: run(*args), lambda: kernels(trips), calls], repeats)
+    per_node = [(t - p) / trips / nodes for t, p in zip(total, plain)]
+    call = float(np.median(empty)) / (10 * n)
     facts = (
         f"{nodes} nodes {'an iteration' if trips > 1 else 'a run'}, {1e6 * np.median(total) / trips:.3g} µs;"
         f" the kernels alone {1e6 * np.median(plain) / trips:.3g} µs"
     )
     return [
-        Result(f"{name}: overhead per node", "µs", per_node, facts),
-        Result(f"{name}: the same", "empty calls", [x / (1e6 * call) for x in per_node]),
+        Result(f"{name}: overhead per node", "µs", [1e6 * s for s in per_node], facts),
+        Result(
+            f"{name}: the same",
+            "empty calls",
+            [s / call for s in per_node],
+            f"an empty Python call takes {1e9 * call:.3g} ns",
+        ),
     ]
 
 

@@ -273,8 +273,7 @@ class Session:
         """
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
-        with self._lock:
-            call = self._compile(fetches, list(feeds))
+        call = self._call(fetches, tuple(feeds))
         executor = self._executor(call.step, self._step(_NO_OPTIONS, None), _NO_OPTIONS)
         handle = f"partial_run_{executor.step.id}"
         self._partial[handle] = _PartialRun(

@@ -490,6 +490,7 @@ class Propagator:
                     )
                 self._deliver(node, parent, None, origin)
         del parent.frame.children[parent.index, frame.plan.id]
+        frame.values, frame.constants = frame.plan.values, []  # what may be large goes now, the rest with the cycle
         parent.left -= 1
         if not parent.left:
             self._settle(parent.frame)

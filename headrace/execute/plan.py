@@ -462,13 +462,16 @@ def _lay_out(plan: Plan, node: Node, constants: Mapping[Operation, Any]) -> None
 
 
 def _lay_out_merge(node: Node, controls: int) -> None:
-    """A Merge expects Enters in iteration 0, NextIterations later, and anything else in every iteration."""
+    """A Merge expects Enters in iteration 0, NextIterations later, and anything else in every iteration.
+
+    Outside loops there is only one iteration, and NextIteration just passes on.
+    """
     op, frame = node.op, node.frame
     first = later = 0
     index = [0, 0]
     for i, t in enumerate(op.inputs):
         p = t.op.opdef.primitive
-        if p != "NextIteration":
+        if p != "NextIteration" or frame.parent is None:
             first += 1
             index[0] = i
         if p != "Enter" or t.op.attrs["is_constant"]:

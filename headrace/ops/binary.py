@@ -32,7 +32,7 @@ from headrace.dtypes import (
     int32,
     uint8,
 )
-from headrace.errors import FailedPreconditionError, InvalidArgumentError
+from headrace.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OpError
 from headrace.ir.elementwise import composed, conj, each, ufunc
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
@@ -86,12 +86,12 @@ def _add(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return _text(np.add) if attrs["T"] is dtypes.string else xp.add
 
 
-def _checked(f: Any) -> Any:
-    """Integer division `f`, which refuses a zero divisor."""
+def _checked(f: Any, error: type[OpError] = InvalidArgumentError) -> Any:
+    """Integer division `f`, which refuses a zero divisor (those that truncate with the error of TensorFlow's)."""
 
     def divide(x: Any, y: Any) -> Any:
         if not y.all() and x.size:
-            raise InvalidArgumentError("Integer division by zero")
+            raise error("Integer division by zero")
         return f(x, y)
 
     return divide
@@ -105,23 +105,26 @@ def _floor_div(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _truncate_div(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    if attrs["T"] in SIGNED:
-        return _checked(lambda x, y: xp.floor_divide(x - xp.fmod(x, y), y))
-    if attrs["T"] in UNSIGNED:
-        return _checked(xp.floor_divide)
+    if attrs["T"] in INTEGER:
+        return _checked(_quotient(xp, attrs), InternalError)
     return lambda x, y: xp.trunc(x / y)
 
 
+def _quotient(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    """The quotient of integers, without its fraction."""
+    return xp.floor_divide if attrs["T"] in UNSIGNED else lambda x, y: xp.floor_divide(x - xp.fmod(x, y), y)
+
+
 def _div(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    return _truncate_div(xp, attrs) if attrs["T"] in INTEGER else xp.divide
+    return _checked(_quotient(xp, attrs)) if attrs["T"] in INTEGER else xp.divide
 
 
 def _floor_mod(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return _checked(xp.remainder) if attrs["T"] in INTEGER else xp.remainder
 
 
-def _truncate_mod(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    return _checked(xp.fmod) if attrs["T"] in INTEGER else xp.fmod
+def _truncate_mod(error: type[OpError]) -> Any:
+    return lambda xp, attrs: _checked(xp.fmod, error) if attrs["T"] in INTEGER else xp.fmod
 
 
 def _shift(name: str) -> Any:
@@ -307,10 +310,11 @@ _binary("TruncateDiv", REAL, _truncate_div, _truncate_oracle, _apart, "The quoti
         NOT_DIFFERENTIABLE, flops=6)
 _binary("FloorMod", REAL, _floor_mod, lambda x, y: x % y, _apart, "What FloorDiv leaves; it has the sign of `y`.",
         _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.FloorDiv(n.x, n.y)))), flops=6)
-_binary("TruncateMod", FLOATING | INDEX, _truncate_mod, _fmod, _apart,
+_binary("TruncateMod", FLOATING | INDEX, _truncate_mod(InternalError), _fmod, _apart,
         "What TruncateDiv leaves; it has the sign of `x`.",
         _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6)
-_binary("Mod", FLOATING | INDEX, _truncate_mod, _fmod, _apart, "TruncateMod, by its old name.",
+_binary("Mod", FLOATING | INDEX, _truncate_mod(InvalidArgumentError), _fmod, _apart,
+        "TruncateMod, by its old name.",
         _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6)
 _binary("DivNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x / y), lambda x, y: x / y if y else 0,
         _some_zeros(_apart, 1), "The quotient, 0 where `y` is 0.", _no_nan_grad, flops=5)

@@ -295,7 +295,10 @@ def _one_hot_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if n < 0:
             raise InvalidArgumentError(f"depth must be non-negative, got: {n}")
         at = axis_in(axis, indices.ndim + 1)
-        check_size((*indices.shape, n), dtype)
+        shape = (*indices.shape[:at], n, *indices.shape[at:])
+        check_size(shape, dtype)
+        if not indices.size:
+            return zeros(xp, shape, dtype)
         places = xp.arange(n).reshape([n if i == at else 1 for i in range(indices.ndim + 1)])
         return xp.where(xp.expand_dims(indices, at) == places, on, off)
 

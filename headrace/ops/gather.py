@@ -144,7 +144,8 @@ def _span(b: Any, start: Any, stop: Any) -> Any:
 def _joined(b: Any, *parts: Any) -> Any:
     if all(isinstance(p, list) for p in parts):
         return b.const(np.array([a for p in parts for a in p], np.int32))
-    return b.ConcatV2([b.const(np.array(p, np.int32)) if isinstance(p, list) else p for p in parts], 0)
+    tensors = [b.const(np.array(p, np.int32)) if isinstance(p, list) else p for p in parts]
+    return b.ConcatV2(tensors, 0) if len(tensors) > 1 else tensors[0]
 
 
 def _rank(b: Any, t: Any) -> Any:

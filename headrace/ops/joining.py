@@ -118,7 +118,6 @@ def _unpacks(rng: np.random.Generator, dtype: DType) -> list[Any]:
         case(draw(rng, dtype, (2, 3)), num=2),
         case(draw(rng, dtype, (2, 3)), num=3, axis=-1),
         case(draw(rng, dtype, (1, 2)), num=1),
-        case(draw(rng, dtype, (0, 2)), num=0),
     ]
 
 

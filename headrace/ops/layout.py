@@ -456,7 +456,7 @@ def _flipped_axes(axes: Sequence[int], rank: int) -> list[int]:
 def _reverse_shape(c: Inference) -> Sequence[Shape]:
     shapes.with_rank(c.shapes[1], 1)
     axes = c.axes(1)
-    if axes is not None and c.shapes[0]:
+    if axes is not None and c.shapes[0] is not None:
         _flipped_axes(axes, len(c.shapes[0]))
     return [c.shapes[0]]
 
@@ -481,7 +481,7 @@ op(
     "ReverseV2",
     "tensor: T, axis: Tidx",
     "output: T",
-    {"Tidx": type_attr(INDEX, dtypes.int32), "T": NUMERIC | {dtypes.bool_, dtypes.string}},
+    {"T": NUMERIC | {dtypes.bool_, dtypes.string}, "Tidx": _INDEX},
     shape=_reverse_shape,
     kernel=_reverse_kernel,
     grad=lambda b, n, dy: [b.ReverseV2(dy, n.axis), None],

@@ -128,6 +128,11 @@ def _channel_axis(attrs: Mapping[str, Any]) -> int:
     return 1 if attrs.get("data_format") == "NCHW" else -1
 
 
+def _least_rank(attrs: Mapping[str, Any]) -> int:
+    """As TensorFlow has it while a graph is built; its kernels take matrices under NCHW too."""
+    return 3 if attrs.get("data_format") == "NCHW" else 2
+
+
 def _require_matrix(x: Any) -> None:
     if x.ndim < 2:
         raise InvalidArgumentError(f"Input tensor must be at least 2D: {show(x.shape)}")
@@ -153,7 +158,7 @@ def _bias_add(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _bias_add_shape(c: Inference) -> Sequence[Shape]:
-    value, axis = shapes.with_rank_at_least(c.shapes[0], 2), _channel_axis(c.attrs)
+    value, axis = shapes.with_rank_at_least(c.shapes[0], _least_rank(c.attrs)), _channel_axis(c.attrs)
     (n,) = shapes.with_rank(c.shapes[1], 1)
     if value is None:
         return [None]
@@ -166,7 +171,7 @@ def _biased(rng: np.random.Generator, dtype: DType) -> list[Any]:
     last = [case(draw(rng, dtype, s), draw(rng, dtype, s[-1:])) for s in ((2, 3), (2, 1, 2, 3), (0, 2), (2, 0))]
     second = [
         case(draw(rng, dtype, s), draw(rng, dtype, s[1:2]), data_format="NCHW")
-        for s in ((2, 3), (2, 3, 1, 2), (1, 2, 3))
+        for s in ((2, 3, 1, 2), (1, 2, 3))
     ]
     return last + second
 
@@ -220,7 +225,7 @@ def _bias_add_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _bias_grad_shape(c: Inference) -> Sequence[Shape]:
-    dy = shapes.with_rank_at_least(c.shapes[0], 2)
+    dy = shapes.with_rank_at_least(c.shapes[0], _least_rank(c.attrs))
     return [(None if dy is None else dy[_channel_axis(c.attrs)],)]
 
 

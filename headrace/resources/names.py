@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def name_ref(container: str, name: str) -> Ref:
     """A reference to the string vector [container, name]."""
     variable = Variable(name, dtypes.string, (2,))
-    variable.assign(np.array([container.encode(), name.encode()], object))
+    variable.assign(np.array([part.encode("utf-8", "surrogateescape") for part in (container, name)], object))
     return Ref(variable)
 
 

@@ -34,6 +34,7 @@ class _Uninitialized:
 
 
 UNINITIALIZED: Final = _Uninitialized()
+_blank: Final = object.__new__
 
 _MOST_ELEMENTS = 1 << 27  # growing a list beyond this is taken for a mistake in an index, not tried
 
@@ -402,14 +403,14 @@ class TensorList:
     # *** inside ***
 
     def _with(self, items: Vector[Value], initialized: int) -> TensorList:
-        return TensorList(
-            self.element_dtype,
-            self.element_shape,
-            items,
-            self.max_num_elements,
-            initialized=initialized,
-            pattern=self._pattern,
-        )
+        out = _blank(TensorList)  # loops push: a call with keywords would double what it costs
+        out.element_dtype = self.element_dtype
+        out.element_shape = self.element_shape
+        out.max_num_elements = self.max_num_elements
+        out._items = items
+        out._initialized = initialized
+        out._pattern = self._pattern
+        return out
 
     def _with_items(self, items: list[Value]) -> TensorList:
         return self._with(Vector.of(items), sum(item is not UNINITIALIZED for item in items))
@@ -420,10 +421,11 @@ class TensorList:
                 f"Invalid data types; list elements {self.element_dtype.name} but tried to {verb} "
                 f"{numpy_dtype_of(value)}"
             )
-        if self.element_shape is not None and not shapes.fits(shape_of(value), self.element_shape):
+        shape = shape_of(value)
+        if shape != self.element_shape and not shapes.fits(shape, self.element_shape):
             raise InvalidArgumentError(
                 f"Tried to {verb} a tensor with incompatible shape {where}. Op element shape: "
-                f"{shapes.show(shape_of(value))} list shape: {shapes.show(self.element_shape)}"
+                f"{shapes.show(shape)} list shape: {shapes.show(self.element_shape)}"
             )
 
     def _merged(self, element_shape: Shape) -> Shape:
@@ -517,9 +519,9 @@ def element_shape_of(value: Value) -> Shape:
       InvalidArgumentError: it is neither.
     """
     if value.ndim == 1:
-        dims = value.tolist()
-        if min(dims, default=0) >= 0:
-            return tuple(dims)
+        dims = tuple(value.tolist())
+        if not dims or min(dims) >= 0:
+            return dims
         if min(dims) < -1:
             raise InvalidArgumentError(f"Dimension {min(dims)} must be >= -1 in an element_shape, got {dims}")
         return tuple(None if d < 0 else d for d in dims)
@@ -550,6 +552,8 @@ def _add(a: Any, b: Any) -> Any:
 
 
 def _merge(a: Shape, b: Shape) -> Shape:
+    if a == b:
+        return a
     try:
         return shapes.merge(a, b)
     except ValueError:

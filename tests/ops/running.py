@@ -47,7 +47,7 @@ class Program:
 
 
 def gradients(b: Builder, ys: Mapping[Tensor, Tensor], xs: Sequence[Tensor]) -> list[Tensor | None]:
-    """The gradients by `xs` of the sum of `y * dy` over `ys`, by the rules of the records. Lists carry gradients too."""
+    """The gradients by `xs` of the sum of `y * dy` over `ys`, by the records' rules. Lists carry gradients too."""
     partial: dict[Tensor, list[Tensor]] = {y: [dy] for y, dy in ys.items()}
 
     def total(t: Tensor) -> Tensor | None:

@@ -202,3 +202,28 @@ def test_closing_the_session_cancels_those_who_wait(p: Program) -> None:
     wait_until_it_waits(p)
     p.session.close()
     assert isinstance(waiting.end().error, CancelledError)
+
+
+# *** the other kinds ***
+
+
+def test_padding_shuffling_and_priorities(p: Program) -> None:
+    b = p.b
+    q = b.PaddingFIFOQueueV2(component_types=(f32,), shapes=((None,),))
+    p.run(b.QueueEnqueueV2(q, [[1.0]]))
+    p.run(b.QueueEnqueueV2(q, [[2.0, 3.0]]))
+    padded = b.QueueDequeueManyV2(q, 2, component_types=(f32,))
+    assert padded.shape == (2, None)
+    assert p.run(padded).tolist() == [[1, 0], [2, 3]]
+
+    q = b.RandomShuffleQueueV2(component_types=(i32,), shapes=((),), seed=87654321, seed2=7)
+    p.run(b.QueueEnqueueManyV2(q, [np.arange(10, dtype=np.int32)]))
+    got = p.run(b.QueueDequeueManyV2(q, 10, component_types=(i32,))).tolist()
+    assert got == [7, 1, 5, 6, 4, 3, 2, 0, 9, 8]  # TensorFlow 2.21 with these seeds
+
+    for q in (b.PriorityQueueV2(component_types=(), shapes=()), b.PriorityQueue(component_types=(), shapes=())):
+        suffix = "V2" if q.dtype is dtypes.resource else ""
+        for priority in (3, 1, 2):
+            p.run(b.make(f"QueueEnqueue{suffix}", [q, [b.const(priority, dtypes.int64)]], {}))
+        take = b.make(f"QueueDequeue{suffix}", [q], {"component_types": (dtypes.int64,)})
+        assert [p.run(take) for _ in range(3)] == [1, 2, 3]

@@ -36,7 +36,7 @@ def growth(work: Callable[[], Any], runs: int) -> int:
     for _ in range(100):
         work()
     with traced():
-        for _ in range(50):
+        for _ in range(300):
             work()
         gc.collect()
         before = tracemalloc.get_traced_memory()[0]

@@ -1,0 +1,132 @@
+"""Every sampled op in TensorFlow itself: its cases as one graph, which TensorFlow imports and runs node by node.
+
+Ops and dtypes for which TensorFlow has no kernel on the CPU are left out; so is what differs on purpose.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from headrace import dtypes
+from headrace.ir import graphdef
+from headrace.ir.builder import Builder
+from headrace.ir.graph import Graph, Operation
+from tests.ops.cases import assert_close, cases, dtype_of, flat, make, op_registry, run_kernel, sampled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PROGRAM = """
+import pickle
+import numpy as np
+import tensorflow as tf
+tf.compat.v1.disable_v2_behavior()
+tf.compat.v1.disable_control_flow_v2()
+options = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
+options.graph_options.optimizer_options.opt_level = -1
+options.graph_options.rewrite_options.disable_meta_optimizer = True
+results = {{}}
+
+
+def run(session, op):
+    try:
+        outputs = session.run(list(op.outputs))
+    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError) as e:
+        text = str(e)
+        missing = any(s in text for s in ("No OpKernel", "not registered", "no registered", "not supported"))
+        return None if missing or isinstance(e, tf.errors.UnimplementedError) else text[:300]
+    found = []
+    for x in map(np.asarray, outputs):
+        found.append((x.dtype.name, x.shape, x.ravel().tolist() if x.dtype == object else x.tobytes()))
+    return found
+
+
+for type, data in pickle.load(open({graphs!r}, "rb")).items():
+    graph_def = tf.compat.v1.GraphDef.FromString(data)
+    with tf.Graph().as_default() as graph:
+        try:
+            tf.import_graph_def(graph_def, name="")
+        except ValueError as e:
+            results[type] = str(e)[:500]
+            continue
+        except tf.errors.UnimplementedError:  # an op of long ago
+            results[type] = [None] * len(graph_def.node)
+            continue
+        with tf.compat.v1.Session(config=options) as session:
+            results[type] = [run(session, op) for op in graph.get_operations() if op.type != "Const"]
+with open({out!r}, "wb") as f:
+    pickle.dump(results, f)
+"""
+
+# What TensorFlow's CPU kernels do that nobody can want.
+WRONG = {
+    ("ConjugateTranspose", "string"): "ends the process",
+    ("Round", "int32"): "0 for every integer",
+    ("Round", "int64"): "0 for every integer",
+}
+CASES = 6  # of each op and dtype
+
+
+def decode(found: tuple[str, tuple[int, ...], Any]) -> np.ndarray:
+    name, shape, data = found
+    if name == "object":
+        out = np.empty(len(data), object)
+        out[:] = data
+        return out.reshape(shape)
+    return np.frombuffer(data, dtypes.as_dtype(name).numpy).reshape(shape)
+
+
+def examples() -> dict[str, tuple[Graph, list[tuple[Operation, list[np.ndarray]]]]]:
+    """For each op type a graph, and in it the ops with their arguments."""
+    out: dict[str, tuple[Graph, list[tuple[Operation, list[np.ndarray]]]]] = {}
+    for type, dtype in sampled():
+        if (type, dtype.name) in WRONG or type.startswith("_") or type == "Const":
+            continue
+        graph, made = out.setdefault(type, (Graph(), []))
+        b = Builder(graph)
+        for case in cases(type, dtype)[:CASES]:
+            args = flat(case.inputs)
+            made.append((make(b, op_registry.get(type), case, [b.const(x, dtype_of(x)) for x in args]), args))
+    return out
+
+
+def difference(op: Operation, args: list[np.ndarray], found: Any) -> str:
+    """What TensorFlow's outputs (or its error) and ours differ in."""
+    where = f"{op.type} {({k: v for k, v in op.attrs.items() if not isinstance(v, np.ndarray)})}"
+    try:
+        got = run_kernel(op, args)
+        assert not isinstance(found, str), f"{where}: TensorFlow says {found}, ours {got}"
+        for g, w in zip(got, found, strict=True):
+            assert_close(g, decode(w), where)
+    except Exception as e:
+        return f"{where} on {args}: {e}"
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_tensorflow_computes_the_same(run_python: Callable[[str], bytes], tmp_path: Path) -> None:
+    made = examples()
+    graphs, out = tmp_path / "graphs.pkl", tmp_path / "values.pkl"
+    data = {type: graphdef.export_graph_def(graph).SerializeToString() for type, (graph, _) in made.items()}
+    graphs.write_bytes(pickle.dumps(data))
+    run_python(PROGRAM.format(graphs=str(graphs), out=str(out)))
+    results = pickle.loads(out.read_bytes())
+    report, compared = [], 0
+    for type, (_, ops) in made.items():
+        found = results[type]
+        if isinstance(found, str):
+            report.append(f"{type}: TensorFlow refuses the graph: {found}")
+            continue
+        for (op, args), values in zip(ops, found, strict=False):
+            if values is not None:
+                compared += 1
+                report += filter(None, [difference(op, args, values)])
+    if report:
+        pytest.fail("\n".join(report), pytrace=False)
+    assert compared > 1000
