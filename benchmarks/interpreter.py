@@ -48,8 +48,8 @@ def overhead(trips: int = 20_000, chain: int = 2_000, repeats: int = 9) -> list[
     """The interpreter's overhead per node in three graphs, in µs and in empty calls."""
     results = []
     for name, loop in (("counting loop", graphs.counting_loop), ("conditional in a loop", graphs.conditional_loop)):
-        graph, out, _ = loop(trips)
-        few, few_out, _ = loop(8)  # what an iteration does does not depend on how many there are
+        graph, out = loop(trips)
+        few, few_out = loop(8)  # what an iteration does does not depend on how many there are
         results += _overhead(name, graph, out, None, plain_kernels(few, few_out), trips, repeats)
     graph, x, y = graphs.identity_chain(chain)
     results += _overhead("chain of identities", graph, y, x, plain_kernels(graph, y, x), 1, repeats)
@@ -155,7 +155,7 @@ class _Values:
 def long_loop(trips: int = 1_000_000, watched_trips: int = 10_000) -> list[Result]:
     """A loop of a million trips: time, records of iterations open at once, memory."""
     most = _most_open(watched_trips)
-    graph, out, nodes = graphs.counting_loop(trips)
+    graph, out = graphs.counting_loop(trips)
     with Session(graph=graph) as session:
         run = session.make_callable(out)
         before = resident_bytes()
@@ -164,7 +164,7 @@ def long_loop(trips: int = 1_000_000, watched_trips: int = 10_000) -> list[Resul
     name = f"loop of {trips:,} trips"
     memory = [(after - before) / 1024]
     return [
-        Result(name, "s", [seconds], f"{nodes} nodes a trip, {1e6 * seconds / trips:.3g} µs a trip"),
+        Result(name, "s", [seconds], f"{1e6 * seconds / trips:.3g} µs a trip"),
         Result(f"{name}: iterations open at once", "records", [most], f"of {watched_trips:,} trips; 10 are allowed"),
         Result(f"{name}: memory gained", "KiB", memory, f"{after / 2**20:.0f} MiB resident afterwards"),
     ]
@@ -181,7 +181,7 @@ def _most_open(trips: int) -> int:
         elif isinstance(event, trace.IterationFree):
             open_now -= bool(event.frame)
 
-    graph, out, _ = graphs.counting_loop(trips)
+    graph, out = graphs.counting_loop(trips)
     with Session(graph=graph) as session:
         session.run(out, options=RunOptions(listener=watch))
     return most

@@ -56,7 +56,7 @@ def test_plain_kernels_are_those_of_an_iteration(monkeypatch: pytest.MonkeyPatch
         return step
 
     monkeypatch.setattr(interpreter, "compile_step", watched)
-    graph, out, _ = graphs.counting_loop(8)
+    graph, out = graphs.counting_loop(8)
     interpreter.plain_kernels(graph, out)(1)
     assert sorted(t for t, *_ in calls) == ["AddV2", "Const", "Identity", "Less", "LoopCond"]
     (i,) = [args[0] for t, *args in calls if t == "Identity"]

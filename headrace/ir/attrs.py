@@ -32,7 +32,7 @@ _MAX_ELEMENTS: Final = 2**63 - 1
 
 # A tensor given by its first few elements, the last of which stands for all that follow, has to be written out unless
 # it is given by one. This bounds what a few bytes of a file can make us allocate.
-_MAX_FILLED_BYTES: Final = 1 << 26
+_MAX_FILLED_BYTES: Final = 1 << 24
 
 Values: TypeAlias = "np.ndarray[Any, Any]"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.errors import HeadraceError, ShapeError
+from headrace.errors import GraphError, OpError, ShapeError
 from headrace.ir import graph as graphs
 
 if TYPE_CHECKING:
@@ -83,9 +83,13 @@ def infer_shapes(op: Operation) -> None:
     c = Inference(op)
     try:
         out = list(op.opdef.shape(c))
-    except HeadraceError:
+        for s in out:
+            for d in s or ():
+                if d is not None and not 0 <= d < 2**63:
+                    raise ValueError(f"Dimension {d} must be >= 0 and below 2**63, in the shape {shapes.show(s)}")
+    except GraphError:
         raise
-    except (ValueError, IndexError, TypeError, OverflowError) as e:
+    except (ValueError, IndexError, TypeError, OverflowError, OpError) as e:
         ins = ", ".join(f"{t.name}: {t.dtype.name}{shapes.show(t.shape)}" for t in op.inputs)
         where = f", made at {op.source}" if op.source else ""
         raise ShapeError(f"{e} for '{op.name}' (op: '{op.type}') with inputs {ins or 'none'}{where}") from e

@@ -1,7 +1,7 @@
 """TensorFlow's behaviour to match: one test or more for each sentence of that section of the corpus's README.
 
-The sections and their order are those of `tests/data/corpus/README.md`. What is said there of while loops as they are built
-waits for the building of loops; here stands what an imported loop shows of it.
+The sections and their order are those of `tests/data/corpus/README.md`. What is said there of while loops as they are
+built waits for the building of loops; here stands what an imported loop shows of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headrace.errors import (
     OutOfRangeError,
 )
 from headrace.ir.builder import Builder
-from tests.execute.loops import Loop, counting, dead
+from tests.execute.loops import counting, dead
 from tests.execute.machine import SeededReady
 from tests.session.helpers import builder, session
 
@@ -35,8 +35,8 @@ def run(b: Builder, fetches: Any, feeds: Any = None, **options: Any) -> Any:
         return s.run(fetches, feeds, hr.RunOptions(timeout_in_ms=30_000, **options))
 
 
-def fails(kind: type[Exception], text: str, b: Builder, fetches: Any, feeds: Any = None) -> Exception:
-    with pytest.raises(kind, match=text) as e:
+def fails(kind: type[Exception], why: str, b: Builder, fetches: Any, feeds: Any = None) -> Exception:
+    with pytest.raises(kind, match=why) as e:
         run(b, fetches, feeds)
     return e.value
 
@@ -108,12 +108,6 @@ def test_running_a_dead_op_only_as_a_target_succeeds() -> None:
 def test_a_control_edge_from_a_switch_is_alive_even_if_the_reader_means_its_dead_output() -> None:
     b = builder()
     b.Switch(b.const(1), b.const(False), name="s")
-    hr.import_graph_def(
-        'node { name: "c" op: "Const" input: "^s" attr { key: "dtype" value { type: DT_INT32 } } '
-        'attr { key: "value" value { tensor { dtype: DT_INT32 tensor_shape { } int_val: 7 } } } } '
-        'node { name: "s" op: "NoOp" }',
-        graph=hr.Graph(),
-    )
     after = b.after(b.graph.get_tensor_by_name("s:1")).const(7)  # an edge from a tensor is an edge from its op
     assert run(b, after) == 7
 
@@ -207,8 +201,8 @@ def test_fetching_a_root_frame_next_iteration_returns_the_value() -> None:
 
 def test_a_root_frame_exit_fails() -> None:
     b = builder()
-    text = "Invalid Exit op: Cannot find a corresponding Enter op"
-    fails(InvalidArgumentError, text, b, b.Exit(b.const(1)))
+    why = "Invalid Exit op: Cannot find a corresponding Enter op"
+    fails(InvalidArgumentError, why, b, b.Exit(b.const(1)))
 
 
 def test_mixed_frames_fail_before_execution() -> None:
@@ -279,7 +273,10 @@ BAD_GRAPHS = {
     "unknown input": ("Node 'a': Unknown input node 'zz'", text(op("a", "Identity", "zz"))),
     "unknown control input": ("Node 'a': Unknown input node '\\^zz'", text(noop("a", "^zz"))),
     "twice": ("Node 'a' is not unique", text(const("a"), const("a"))),
-    "order": ("Control dependencies must come after regular dependencies", text(const("a"), op("b", "Identity", "^a", "a"))),
+    "order": (
+        "Control dependencies must come after regular dependencies",
+        text(const("a"), op("b", "Identity", "^a", "a")),
+    ),
     "output": (
         "Connecting to invalid output 3 of source node p which has 1 outputs",
         text(const("p"), op("a", "Identity", "p:3")),
@@ -294,7 +291,10 @@ BAD_GRAPHS = {
             op("y", "MatMul", "x", "x", attrs=FLOATS),
         ),
     ),
-    "LoopCond": ("Shape must be rank 0 but is rank 1", text(placeholder("x", "DT_BOOL", "dim { size: 2 }"), op("y", "LoopCond", "x", attrs=""))),
+    "LoopCond": (
+        "Shape must be rank 0 but is rank 1",
+        text(placeholder("x", "DT_BOOL", "dim { size: 2 }"), op("y", "LoopCond", "x", attrs="")),
+    ),
 }
 
 
@@ -349,7 +349,10 @@ def test_nothing_of_a_bad_graph_is_added() -> None:
 
 def test_unknown_extra_attributes_import() -> None:
     g = hr.Graph()
-    hr.import_graph_def(text(const("a") + ' attr { key: "_of_tomorrow" value { s: "?" } } attr { key: "other" value { i: 3 } }'), graph=g)
+    hr.import_graph_def(
+        text(const("a") + ' attr { key: "_of_tomorrow" value { s: "?" } } attr { key: "other" value { i: 3 } }'),
+        graph=g,
+    )
     with hr.Session(graph=g) as s:
         assert s.run("a:0") == 1
 
@@ -389,8 +392,8 @@ def test_a_const_whose_dtype_or_count_disagrees_imports(tensor: str, value: list
 def test_a_placeholder_must_be_fed() -> None:
     b = builder()
     p = b.Placeholder(dtype="float32", shape=(2,), name="p")
-    text = r"You must feed a value for placeholder tensor 'p' with dtype float and shape \[2\]"
-    fails(InvalidArgumentError, text, b, b.Identity(p))
+    why = r"You must feed a value for placeholder tensor 'p' with dtype float and shape \[2\]"
+    fails(InvalidArgumentError, why, b, b.Identity(p))
     q = b.Placeholder(dtype="int64", shape=None, name="q")
     fails(InvalidArgumentError, "placeholder tensor 'q' with dtype int64", b, q)
 
@@ -416,8 +419,8 @@ def test_an_uninitialized_variable(kind: str) -> None:
 def test_a_predicate_that_is_no_scalar() -> None:
     b = builder()
     p = b.Placeholder(dtype="bool", shape=None)
-    text = r"The second input must be a scalar, but it has shape \[1\]"
-    fails(InvalidArgumentError, text, b, b.Switch(b.const(1), p)[0], {p: [True]})
+    why = r"The second input must be a scalar, but it has shape \[1\]"
+    fails(InvalidArgumentError, why, b, b.Switch(b.const(1), p)[0], {p: [True]})
 
 
 def test_a_timeout() -> None:
@@ -460,7 +463,9 @@ def test_double_writes_to_a_tensor_array_fail() -> None:
     handle, flow = tensor_array(b)
     once = b.TensorArrayWriteV3(handle, b.const(0), b.const([1.0]), flow)
     twice = b.TensorArrayWriteV3(handle, b.const(0), b.const([2.0]), once)
-    fails(InvalidArgumentError, "Could not write to TensorArray index 0 because it has already been written to", b, twice)
+    fails(
+        InvalidArgumentError, "Could not write to TensorArray index 0 because it has already been written to", b, twice
+    )
 
 
 def test_reads_after_clear_fail() -> None:

@@ -1,7 +1,7 @@
 """The control-flow core of the recorded TensorFlow programs, one test each, in the natural order and in random ones.
 
-What is known to fail, and what cannot be run in a random order, stands with its reason in `docs/conformance.md`; a program
-that is listed there and passes is a failure too.
+What is known to fail, and what cannot be run in a random order, stands with its reason in `docs/conformance.md`; a
+program that is listed there and passes is a failure too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ STEP_MS = 20_000  # no step of these programs takes a tenth of it
 
 def _replay() -> types.ModuleType:
     spec = importlib.util.spec_from_file_location("headrace_corpus_replay", CORPUS / "replay.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -72,7 +73,7 @@ def _parameters() -> list[Any]:
 
 
 def _open(graph: bytes, config: dict[str, Any]) -> Any:
-    """`open_headrace` with a time limit on every step, so that one that hangs is a failure and not the end of all tests."""
+    """`open_headrace` with a time limit on every step, so that one that hangs is a failure and not the end of it all."""
     return replay.open_headrace(graph, {"operation_timeout_in_ms": STEP_MS, **config})
 
 
@@ -90,7 +91,9 @@ class _Seeded:
         keys = ("device_count", "operation_timeout_in_ms", "allow_soft_placement")
         session = hr.Session(graph=g, config={k: v for k, v in config.items() if k in keys})
 
-        def run(fetches: list[str], targets: list[str], feeds: dict[str, Any], timeout_ms: float | None = None) -> list[Any]:
+        def run(
+            fetches: list[str], targets: list[str], feeds: dict[str, Any], timeout_ms: float | None = None
+        ) -> list[Any]:
             self.runs += 1
             ready = SeededReady(self.seed * 1000 + self.runs)
             limit = timeout_ms or config.get("operation_timeout_in_ms") or STEP_MS
@@ -104,12 +107,9 @@ class _Seeded:
 
 def _random_orders() -> list[str]:
     """The programs that can run in any order: no partial runs, no steps that overlap."""
-    out = []
-    for entry in corpus.index:
-        if entry["id"] in CORE and not {"partial_run", "concurrent", "import_error"} & set(entry["tags"]):
-            if entry["id"] not in KNOWN and entry["id"] not in UNORDERED:
-                out.append(entry["id"])
-    return out
+    cannot = {"partial_run", "concurrent", "import_error"}
+    able = {e["id"] for e in corpus.index if not cannot & set(e["tags"])}
+    return [p for p in CORE if p in able and p not in KNOWN and p not in UNORDERED]
 
 
 def _replay_in_random_order(program: str, seeds: range) -> None:

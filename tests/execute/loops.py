@@ -78,7 +78,9 @@ class Loop:
         return self.exits[var]
 
 
-def counting(b: Builder, trips: int | Tensor, name: str = "count", parallel_iterations: int = 10) -> tuple[Loop, Tensor]:
+def counting(
+    b: Builder, trips: int | Tensor, name: str = "count", parallel_iterations: int = 10
+) -> tuple[Loop, Tensor]:
     """`i = 0; while i < trips: i = i + 1`: the loop, and its variable."""
     loop = Loop(b, name, parallel_iterations)
     i = loop.var(b.const(0))

@@ -1,11 +1,11 @@
 """Drives the token machine in a seeded random order and checks its invariant.
 
-`SeededReady` is a queue of ready nodes that hands them out in a random order, and remembers who fired in which iteration.
-After a run, `check` asserts the invariant: in every opened iteration of every frame instance each node fired exactly once,
-and nothing is left over. A `Session` takes one in its `RunOptions`.
+`SeededReady` is a queue of ready nodes that hands them out in a random order, and remembers who fired in which
+iteration. After a run, `check` asserts the invariant: in every opened iteration of every frame instance each node fired
+exactly once, and nothing is left over. A `Session` takes one in its `RunOptions`.
 
-`Machine` drives a `Propagator` with no executor at all: values are whatever a test wants them to be, and every firing is
-written down.
+`Machine` drives a `Propagator` with no executor at all: values are whatever a test wants them to be, and every firing
+is written down.
 """
 
 from __future__ import annotations
@@ -69,13 +69,12 @@ class SeededReady:
             twice, never = fired - expected, expected - fired
             # a dead token that stops (at an Exit, a NextIteration) is counted where it is sent, and never queued
             never = collections.Counter({n: k for n, k in never.items() if not n.stops_dead})
-            assert not twice and not never, (
-                f"{where}in {it.tag or 'the root'}: fired too often {twice}, never {never}"
-            )
+            assert (twice, never) == ({}, {}), f"{where}{it.tag or 'root'}: fired too often {twice}, never {never}"
             assert it.left == 0, f"{where}{it.tag}: {it.left} still to fire"
             frame = it.frame
-            assert not frame.origins and not frame.held and not frame.children, where + it.tag
-            assert frame.parent is None or not (frame.open or frame.enters_left), where + it.tag
+            kept = [*frame.origins, *frame.held, *frame.children]
+            assert kept == [], where + it.tag
+            assert frame.parent is None or frame.open == frame.enters_left == 0, where + it.tag
         if propagator is not None:
             assert propagator.finished, where + "not finished"
             assert not propagator.waiting(), f"{where}half-fed: {propagator.waiting()}"
@@ -177,10 +176,10 @@ class Machine:
         if self._remember:
             self.ready.check(self.propagator)
         assert self.propagator.finished
-        if self.propagator.root.frame.open == 0:  # a straight one has nothing to free
-            assert not self._alive and not self._open, f"iterations are open: {self._open}"
+        if self.propagator.root.frame.open == 0:
+            assert self._open == {}, "iterations are open"
         else:
-            assert self.plan.is_straight
+            assert self.plan.is_straight  # it has nothing to free
         return self
 
     # *** what happened ***

@@ -1,7 +1,8 @@
-"""Structured programs (assignments, conditionals, loops over integers), what they mean, and their lowering to primitives.
+"""Structured programs (assignments, conditionals, loops over integers), what they mean, and how they become primitives.
 
-`evaluate` runs one in plain Python. `lower` makes a graph of it as TensorFlow 1's builders do: a Switch for each value that a
-branch captures, a constant Enter for each one that a loop captures, pivots for what has no other gated input.
+`evaluate` runs one in plain Python. `Lowering` makes a graph of it as TensorFlow 1's builders do: a Switch for each
+value that a branch captures, a constant Enter for each one that a loop captures, pivots for what has no other gated
+input.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def run(probe: Probe, **session: int) -> None:
 def test_one_thread_unless_the_session_asks_for_more():
     probe = Probe()
     run(probe)
-    assert probe.seen and all(set(n) == {1} for n in probe.seen)
+    assert probe.seen
+    assert all(set(n) == {1} for n in probe.seen)
     assert 2 in blas_threads()
 
 
@@ -62,7 +63,8 @@ def test_one_thread_unless_the_session_asks_for_more():
 def test_the_session_can_ask_for_more():
     probe = Probe()
     run(probe, intra_op_threads=2)
-    assert probe.seen and all(2 in n for n in probe.seen)
+    assert probe.seen
+    assert all(2 in n for n in probe.seen)
 
 
 @pytest.mark.usefixtures("two_threads")

@@ -1,4 +1,4 @@
-"""The token machine's rules, one by one, on graphs made by hand and in many orders of firing; no executor, no kernels."""
+"""The token machine's rules, one by one, on graphs made by hand and in many orders of firing; no executor is there."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def test_a_constant_enter_may_feed_anything(seed: int | None) -> None:
 @every_order
 def test_a_dead_token_stops_at_next_iteration(seed: int | None) -> None:
     b = new()
-    loop, i = counting(b, 3)
+    _, i = counting(b, 3)
     nxt = i.op.inputs[1]
     m = run(b, seed)
     assert [m.value(nxt, f"count#{k}") for k in range(4)] == [1, 2, 3, DEAD]
@@ -486,6 +486,16 @@ def test_next_iteration_in_the_root_frame_passes_on(seed: int | None) -> None:
 
 
 @every_order
+def test_a_merge_of_a_next_iteration_in_the_root_frame(seed: int | None) -> None:
+    for live in (False, True):
+        b = new()
+        passed = b.NextIteration(b.Identity(b.const(3)) if live else dead(b))
+        value, index = b.Merge([passed, dead(b) if live else b.Identity(b.const(2))])
+        m = run(b, seed)
+        assert (m.value(value), m.value(index)) == ((3, 0) if live else (2, 1))
+
+
+@every_order
 def test_control_edges_in_loops(seed: int | None) -> None:
     b = new()
     loop = Loop(b, "a")
@@ -620,7 +630,7 @@ def test_a_held_token_waits_for_the_oldest_iteration() -> None:
 def test_long_loops_hold_a_constant_number_of_iterations(window: int) -> None:
     trips = 100_000
     b = new()
-    loop, i = counting(b, trips, parallel_iterations=window)
+    counting(b, trips, parallel_iterations=window)
     m = Machine(b.graph, remember=False)
     m.run()
     assert m.opened["count"] == trips + 1
@@ -735,7 +745,7 @@ def test_an_exit_that_is_alive_twice_is_an_error() -> None:
 
 def test_what_is_dead_knows_the_switch() -> None:
     b = new()
-    no, yes = b.Switch(b.Identity(b.const(1)), b.const(True), name="decide")
+    no, _ = b.Switch(b.Identity(b.const(1)), b.const(True), name="decide")
     gone = b.Identity(b.AddV2(no, b.const(1)))
     m = Machine(b.graph)
     m.propagator.start()

@@ -79,7 +79,9 @@ def random_graph(rng: random.Random) -> Graph:
     return b.graph
 
 
-def oracle(graph: Graph, picks: dict[Operation, int], fed: dict[Tensor, Any] | None = None) -> dict[Tensor | Operation, Any]:
+def oracle(
+    graph: Graph, picks: dict[Operation, int], fed: dict[Tensor, Any] | None = None
+) -> dict[Tensor | Operation, Any]:
     """The value or `DEAD` of every tensor and operation, in the order of creation, which is topological here.
 
     Args:
@@ -108,9 +110,12 @@ def oracle(graph: Graph, picks: dict[Operation, int], fed: dict[Tensor, Any] | N
             values = []
         else:
             values = [
-                {"Identity": lambda x: x, "AddV2": lambda x, y: x + y, "Less": lambda x, y: x < y, "LogicalNot": lambda x: not x}[
-                    op.type
-                ](*args)
+                {
+                    "Identity": lambda x: x,
+                    "AddV2": lambda x, y: x + y,
+                    "Less": lambda x, y: x < y,
+                    "LogicalNot": lambda x: not x,
+                }[op.type](*args)
             ]
         out[op] = DEAD if dead else ()
         for t, v in zip(op.outputs, values, strict=True):
@@ -143,7 +148,9 @@ def _check_session(seed: int) -> None:
     # a Merge's second output tells which input it took, so it is not fed
     candidates = [t for t in tensors if t.op.type != "Const" and not (t.op.type == "Merge" and t.index)]
     chosen = rng.sample(candidates, min(len(candidates), rng.randrange(0, 3)))
-    fed = {t: np.bool_(rng.random() < 0.5) if t.dtype == hr.bool else np.int32(rng.randrange(1000, 2000)) for t in chosen}
+    fed = {
+        t: np.bool_(rng.random() < 0.5) if t.dtype == hr.bool else np.int32(rng.randrange(1000, 2000)) for t in chosen
+    }
     known = oracle(graph, {}, fed)
     unsure = _depends_on_a_race(graph, fed)
     alive = [t for t in tensors if known[t] is not DEAD and t not in unsure]
@@ -164,7 +171,7 @@ def _check_session(seed: int) -> None:
 
 
 def _depends_on_a_race(graph: Graph, fed: dict[Tensor, Any]) -> set[Tensor]:
-    """Tensors whose deadness may depend on which of several live inputs a Merge takes: those behind a Switch on such a value."""
+    """Tensors that are dead or not as a Merge takes one live input or another: those behind a Switch on its value."""
     want = oracle(graph, {}, fed)
     open_values: set[Tensor | Operation] = set()
     unsure: set[Tensor | Operation] = set()
@@ -325,7 +332,9 @@ def test_the_lowering_makes_what_it_says() -> None:
             None,
             (
                 Assign("y", Var("x")),
-                While(Var("u"), Less(Var("z"), Const(50)), (If(Less(Var("z"), Var("x")), (Assign("z", Const(7)),), ()),)),
+                While(
+                    Var("u"), Less(Var("z"), Const(50)), (If(Less(Var("z"), Var("x")), (Assign("z", Const(7)),), ()),)
+                ),
                 While(Const(4), None, (Assign("z", Const(0)),)),
                 Assign("u", Binary("+", Var("u"), Const(1))),
             ),

@@ -20,6 +20,7 @@ import json
 import math
 import os
 import random
+import re
 import resource
 import select
 import subprocess
@@ -34,10 +35,18 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests" / "data" / "corpus"
-MEMORY = 6 << 30  # bytes of address space a worker may take
+MEMORY = 4 << 30  # bytes of address space a worker may take
+ARRAY_BYTES = 1 << 27  # kernels refuse to make larger arrays: filling one takes long, and is no fault
 STEP_MS = 500  # time limit of a run
-PATIENCE = 30.0  # seconds after which a worker that does not answer hangs
+PATIENCE = 60.0  # seconds after which a worker that does not answer hangs
 MAX_NODES = 300  # of the programs that are damaged: small ones make many cases
+
+OPS = ("NoSuchOp", "Const", "Identity", "Enter", "Exit", "NextIteration", "Merge", "Switch", "LoopCond", "AddV2", "Pack",
+       "MatMul", "Reshape", "Concat", "Split", "VariableV2", "QueueDequeueV2", "StackPopV2", "TensorListStack", "_Arg",
+       "PartitionedCall")  # fmt: skip
+# With HEADRACE_VERIFY=2: a variable may be given a value that is not of its declared shape, as in TensorFlow.
+NOT_ENFORCED = re.compile(r"\((ReadVariableOp|Resource\w*|Assign\w*|Identity|RefIdentity)\) was inferred as")
+UNKNOWN = {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case", "For"}
 
 # *** damage ***
 
@@ -117,9 +126,7 @@ def _drop_input(g: Any, rng: random.Random) -> None:
 
 
 def _other_op(g: Any, rng: random.Random) -> None:
-    from headrace.ir.opdef import op_registry
-
-    rng.choice(g.node).op = rng.choice((rng.choice(g.node).op, rng.choice(sorted(op_registry)), "NoSuchOp"))
+    rng.choice(g.node).op = rng.choice((rng.choice(g.node).op, *OPS))
 
 
 def _device(g: Any, rng: random.Random) -> None:
@@ -237,14 +244,11 @@ MESSAGE_DAMAGE = (
 
 
 class Programs:
-    """The programs of the corpus that headrace can import, with their first runs."""
+    """Small programs of the corpus, with their first runs."""
 
     def __init__(self) -> None:
-        from headrace.ir.opdef import op_registry
-
-        known = set(op_registry)
         index = json.loads((CORPUS / "index.json").read_text())["programs"]
-        self.ids = [p["id"] for p in index if p["nodes"] <= MAX_NODES and set(p["ops"]) <= known]
+        self.ids = [p["id"] for p in index if p["nodes"] <= MAX_NODES and not UNKNOWN & set(p["ops"])]
 
     def load(self, program: str) -> tuple[bytes, list[str], list[tuple[str, Any]]]:
         """The graph of a program, and the fetches and feeds of its first run."""
@@ -311,7 +315,7 @@ def check(data: bytes, fetches: list[str], feeds: Feeds, rng: random.Random) -> 
             try:
                 sess.run(names, {name: value for name, value in feeds if name in there}, timeout_ms=STEP_MS)
             except HeadraceError as e:
-                if isinstance(e, HeadraceInternalError) or not str(e):
+                if (isinstance(e, HeadraceInternalError) or not str(e)) and not NOT_ENFORCED.search(str(e)):
                     raise
     return "ran" if runs else "imported"
 
@@ -321,6 +325,9 @@ def check(data: bytes, fetches: list[str], feeds: Feeds, rng: random.Random) -> 
 
 def work(seed: int) -> None:
     """Reads numbers of cases, one a line, and answers each with a line of JSON."""
+    from headrace.ir import arrays
+
+    arrays.max_bytes = ARRAY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "w")

@@ -1,4 +1,4 @@
-"""What the user is told when a run fails: the class, the operation, the line, the loop and iteration, the inputs, the cause."""
+"""What the user is told when a run fails: class, operation, line, loop and iteration, inputs, cause."""
 
 from __future__ import annotations
 
@@ -196,7 +196,9 @@ def test_a_dead_fetch_behind_a_loop_and_behind_control_edges() -> None:
     fetches = [loop.exit(i), b.after(gone).const(1), b.Merge([gone, dead(b)])[0], b.Merge([gone])[1]]
     with session(b) as s:
         for f in fetches:
-            with pytest.raises(InvalidArgumentError, match=r"Retval\[0\] does not have value.*because the Switch 'Switch"):
+            with pytest.raises(
+                InvalidArgumentError, match=r"Retval\[0\] does not have value.*because the Switch 'Switch"
+            ):
                 s.run(f)
 
 

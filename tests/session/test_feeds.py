@@ -281,7 +281,9 @@ def variable(dtype: str = "float32") -> tuple[hr.Session, hr.Tensor, Any, hr.Ten
     return session(b), p, b.AssignVariableOp(v, p), b.ReadVariableOp(v, dtype=dtype)
 
 
-@pytest.mark.parametrize("wrap", [lambda a: a, lambda a: a[:], lambda a: a.T, Holder, memoryview, lambda a: a.view(np.matrix)])
+@pytest.mark.parametrize(
+    "wrap", [lambda a: a, lambda a: a[:], lambda a: a.T, Holder, memoryview, lambda a: a.view(np.matrix)]
+)
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_what_is_fed_may_be_written_afterwards(wrap: Any) -> None:
     s, p, assign, read = variable()

@@ -216,7 +216,12 @@ def test_closing() -> None:
     s.run(x)
     s.close()
     s.close()
-    for use in (lambda: s.run(x), lambda: s.make_callable(x), lambda: s.partial_run_setup(x), lambda: s.partial_run("h", x)):
+    for use in (
+        lambda: s.run(x),
+        lambda: s.make_callable(x),
+        lambda: s.partial_run_setup(x),
+        lambda: s.partial_run("h", x),
+    ):
         with pytest.raises(RuntimeError, match="closed Session"):
             use()
 
@@ -244,7 +249,9 @@ class Resource:
 def test_what_the_session_owns_is_released_when_it_closes(custom: None) -> None:
     b = builder()
     gone: list[str] = []
-    make = call(b, "Stateful", lambda ctx: ctx.step.session.create("", Resource, "r", Resource(gone, "r")) and None, out=())
+    make = call(
+        b, "Stateful", lambda ctx: ctx.step.session.create("", Resource, "r", Resource(gone, "r")) and None, out=()
+    )
     s = session(b)
     s.run(make)
     assert not gone
@@ -289,7 +296,9 @@ def test_clear_container(custom: None) -> None:
 def test_a_session_that_is_forgotten_lets_go(custom: None) -> None:
     b = builder()
     gone: list[str] = []
-    make = call(b, "Stateful", lambda ctx: ctx.step.session.create("", Resource, "r", Resource(gone, "r")) and None, out=())
+    make = call(
+        b, "Stateful", lambda ctx: ctx.step.session.create("", Resource, "r", Resource(gone, "r")) and None, out=()
+    )
     loop, i = counting(b, 3)
     s = session(b)
     s.run([make, loop.exit(i)])
@@ -344,7 +353,9 @@ def test_a_closed_session_cancels_a_partial_run(custom: None) -> None:
     b = builder()
     gone: list[str] = []
     p = b.Placeholder(dtype="int32", shape=())
-    x = call(b, "Stateful", lambda ctx: ctx.step.resources.create("", Resource, "r", Resource(gone, "r")) and np.int32(1))
+    x = call(
+        b, "Stateful", lambda ctx: ctx.step.resources.create("", Resource, "r", Resource(gone, "r")) and np.int32(1)
+    )
     y = b.AddV2(x, p)
     s = session(b)
     handle = s.partial_run_setup([x, y], [p])

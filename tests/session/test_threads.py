@@ -158,7 +158,13 @@ def test_a_waiting_node_does_not_hold_up_the_others(custom: None) -> None:
     for k in range(300):
         x = b.AddV2(x, b.const(0))
         if k == 200:
-            x = call(b, "Stateful", lambda ctx, x: order.append("other work") or finish[0](np.int32(41)) or x, [x], scalar=True)
+            x = call(
+                b,
+                "Stateful",
+                lambda ctx, x: order.append("other work") or finish[0](np.int32(41)) or x,
+                [x],
+                scalar=True,
+            )
     end = call(b, "Stateful", lambda ctx, x: order.append("waiting node") or x, [slow], scalar=True)
     with session(b) as s:
         assert s.run([b.AddV2(end, b.const(1)), x]) == [42, 1]

@@ -48,7 +48,9 @@ def test_a_dequeue_from_an_empty_queue() -> None:
     q, get = queue(b)
     put = b.QueueEnqueueV2(q, [b.const(5)])
     with session(b) as s:
-        with pytest.raises(DeadlineExceededError, match=r"it waits for 'get' \(QueueDequeueV2\), made at .*test_waiting.py"):
+        with pytest.raises(
+            DeadlineExceededError, match=r"it waits for 'get' \(QueueDequeueV2\), made at .*test_waiting.py"
+        ):
             s.run(get, timeout_ms=20)
         with pytest.raises(DeadlineExceededError):
             s.run(get, options=hr.RunOptions(timeout_in_ms=20))
@@ -88,7 +90,9 @@ def test_a_wait_without_a_time_limit_ends_by_the_flag() -> None:
     with (
         flags.override(WAIT_LIMIT=0.02),
         session(b) as s,
-        pytest.raises(DeadlineExceededError, match=r"has waited 0.02 s without any progress for 'get'.*HEADRACE_WAIT_LIMIT"),
+        pytest.raises(
+            DeadlineExceededError, match=r"has waited 0.02 s without any progress for 'get'.*HEADRACE_WAIT_LIMIT"
+        ),
     ):
         s.run(get)
 
@@ -199,7 +203,7 @@ def test_close_cancels_what_runs(custom: None, what: str) -> None:
 def test_close_cancels_eight_steps(custom: None) -> None:
     b = builder()
     all_begun = threading.Barrier(9)
-    start = call(b, "Stateful", lambda ctx: all_begun.wait(LONG) and None or np.int32(0), scalar=True)
+    start = call(b, "Stateful", lambda ctx: np.int32(all_begun.wait(LONG)), scalar=True)
     _, get = queue(b.after(start))
     s = session(b)
     threads = [run_in_thread(lambda: s.run(get, timeout_ms=LIMIT)) for _ in range(8)]
@@ -214,7 +218,7 @@ def test_a_closed_queue_ends_the_wait(custom: None) -> None:
     b = builder()
     begun = threading.Event()
     start = call(b, "Stateful", lambda ctx: begun.set() or np.int32(0), scalar=True)
-    q, get = queue(b, "shared")
+    q, _ = queue(b, "shared")
     waiting = b.after(start).QueueDequeueV2(q, component_types=["int32"])
     waiting = waiting[0] if isinstance(waiting, tuple) else waiting
     with session(b) as s:
