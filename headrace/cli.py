@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import dtypes, shapes, trace
-from headrace.build.importing import import_graph_def
 from headrace.build.scopes import Graph
 from headrace.errors import FeedError, HeadraceError, HeadraceInternalError
 from headrace.fetches import feeder
 from headrace.inspect import describe, describe_step, render, render_step
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
+from headrace.ir.graphdef import import_graph_def
+from headrace.ir.source import Source
 from headrace.ir.text import from_text, to_text
 from headrace.progress import Progress
 from headrace.session import RunOptions, Session
@@ -305,7 +306,8 @@ def _import(data: bytes, path: str) -> ir_graph.Graph:
     if not binary and not _PBTXT.match(data.decode()):
         return from_text(data.decode(), path)
     graph = Graph()
-    import_graph_def(data if binary else data.decode(), graph=graph)
+    # the "line" that made these operations is the file they come from
+    import_graph_def(data if binary else data.decode(), graph, source=Source(path, 0))
     return graph
 
 

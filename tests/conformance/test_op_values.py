@@ -42,12 +42,12 @@ def run(session, ops):
         if len(ops) > 1:
             return [v for op in ops for v in run(session, [op])]
         text = str(e)
-        missing = any(s in text for s in ("No OpKernel", "not registered", "no registered", "not supported"))
+        missing = any(s in text for s in ("No OpKernel", "registered", "not supported", "Unsupported"))
         return [None if missing or isinstance(e, tf.errors.UnimplementedError) else text[:300]]
     found = []
     for outputs in values:
-        arrays = map(np.asarray, outputs)
-        found.append([(x.dtype.name, x.shape, x.ravel().tolist() if x.dtype == object else x.tobytes()) for x in arrays])
+        arrays = [np.asarray(x, object if isinstance(x, bytes) else None) for x in outputs]
+        found.append([(a.dtype.name, a.shape, list(a.flat) if a.dtype == object else a.tobytes()) for a in arrays])
     return found
 
 
@@ -57,7 +57,7 @@ for key, data in pickle.load(open({graphs!r}, "rb")).items():
         try:
             tf.import_graph_def(graph_def, name="")
         except ValueError as e:
-            results[key] = str(e)[:500]
+            results[key] = [None] * len(graph_def.node) if "Unsupported" in str(e) else str(e)[:500]
             continue
         except tf.errors.UnimplementedError:  # an op of long ago
             results[key] = [None] * len(graph_def.node)
@@ -70,9 +70,11 @@ with open({out!r}, "wb") as f:
 
 # What TensorFlow's CPU kernels do that nobody can want.
 WRONG = {
-    ("ConjugateTranspose", "string"): "ends the process",
-    ("Round", "int32"): "0 for every integer",
-    ("Round", "int64"): "0 for every integer",
+    "ConjugateTranspose string": "ends the process",
+    "Empty": "whatever is in memory",
+    "EnsureShape": "refuses an unknown shape, which ensures nothing",
+    "Round int32": "0 for every integer",
+    "Round int64": "0 for every integer",
 }
 CASES = 6  # of each op and dtype
 PARTS = 6  # of the registry, each in a process of its own
@@ -98,7 +100,7 @@ def example(type: str, dtype: DType) -> tuple[Graph, list[tuple[Operation, list[
 
 def difference(op: Operation, args: list[np.ndarray], found: Any) -> str:
     """What TensorFlow's outputs (or its error) and ours differ in."""
-    where = f"{op.type} {({k: v for k, v in op.attrs.items() if not isinstance(v, np.ndarray)})}"
+    where = f"{op.type} { ({k: v for k, v in op.attrs.items() if not isinstance(v, np.ndarray)}) }"
     try:
         got = run_kernel(op, args)
         assert not isinstance(found, str), f"{where}: TensorFlow says {found}, ours {got}"
@@ -112,7 +114,8 @@ def difference(op: Operation, args: list[np.ndarray], found: Any) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_tensorflow_computes_the_same(run_python: Callable[[str], bytes], tmp_path: Path, part: int) -> None:
-    keys = [(t, d) for t, d in sampled() if (t, d.name) not in WRONG and not t.startswith("_")][part::PARTS]
+    there = [(t, d) for t, d in sampled() if not WRONG.keys() & {t, f"{t} {d.name}"} and not t.startswith("_")]
+    keys = there[part::PARTS]
     made = {f"{t} {d.name}": example(t, d) for t, d in keys}
     graphs, out = tmp_path / "graphs.pkl", tmp_path / "values.pkl"
     data = {key: graphdef.export_graph_def(graph).SerializeToString() for key, (graph, _) in made.items()}

@@ -73,7 +73,7 @@ def _parameters() -> list[Any]:
 
 
 def _open(graph: bytes, config: dict[str, Any]) -> Any:
-    """`open_headrace` with a time limit on every step, so that one that hangs is a failure and not the end of it all."""
+    """`open_headrace` with a time limit on every step, so that one that hangs fails and does not end it all."""
     return replay.open_headrace(graph, {"operation_timeout_in_ms": STEP_MS, **config})
 
 
