@@ -420,13 +420,10 @@ class Screen(io.StringIO):
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_progress_of_a_long_loop(is_terminal: bool) -> None:
     out = Screen(is_terminal)
-    with (
-        Session(graph=from_text(LOOP)) as session,
-        pytest.raises(hr.errors.CancelledError),
-        Progress(out, first=0.05, every=0.05) as progress,
-    ):
+    with Session(graph=from_text(LOOP)) as session, Progress(out, first=0.05, every=0.05) as progress:
         out.then = session.close  # so that the test takes as long as it takes to see a line, and no longer
-        session.run("i_out:0", {"n:0": 2**30}, RunOptions(timeout_in_ms=60_000, ready=progress.ready))
+        with pytest.raises(hr.errors.CancelledError):
+            session.run("i_out:0", {"n:0": 2**30}, RunOptions(timeout_in_ms=60_000, ready=progress.ready))
     text = out.getvalue()
     assert "of loop 'loop'" in text
     assert "nodes fired" in text
