@@ -61,9 +61,10 @@ def brief(value: Any) -> str:
 
 def blame(error: BaseException, node: Node, it: Iteration, x: Any) -> BaseException:
     """`error`, raised while `node` fired, as the error the user gets: TensorFlow's class, with the place in notes."""
-    op = node.op
     if not isinstance(error, Exception):
         return error  # KeyboardInterrupt and its like are nobody's fault
+    # a fetch that fails (a variable that has no value) is told as the operation fetched
+    op = node.op if node.op.type != "_Retval" else node.op.inputs[0].op
     out: Exception
     if isinstance(error, OpError):
         out = error
@@ -92,7 +93,7 @@ def blame(error: BaseException, node: Node, it: Iteration, x: Any) -> BaseExcept
     loop = where(it)
     out.add_note(f"operation {place(op)}" + (f", in {loop}" if loop else ""))
     inputs = _inputs(node, x)
-    if inputs:
+    if inputs and op is node.op:
         shown = ", ".join(f"{known_as(t)}: {brief(v)}" for t, v in zip(op.inputs, inputs, strict=False))
         out.add_note(f"inputs: {shown}")
     return out
@@ -120,6 +121,10 @@ def dead_fetch(name: str, position: int, origin: Origin | None) -> InvalidArgume
         return InvalidArgumentError(text + "; no iteration computed it", name)
     switch, it, taken = origin
     op = switch.op
+    if op.opdef.primitive != "Switch":
+        return InvalidArgumentError(
+            text + f": {place(op)} never fired, for its loop ended without a token for it", name
+        )
     side = "true" if taken else "false"
     loop = where(it)
     text += (

@@ -60,7 +60,18 @@ class Executor:
     """
 
     __slots__ = (
-        *("_dead", "_kernels", "_listener", "_pool", "_ready", "_started", "_until", "_waiting", "_wants_values"),
+        *(
+            "_dead",
+            "_is_fed",
+            "_kernels",
+            "_listener",
+            "_pool",
+            "_ready",
+            "_started",
+            "_until",
+            "_waiting",
+            "_wants_values",
+        ),
         *("plan", "propagator", "results", "step"),
     )
 
@@ -88,6 +99,7 @@ class Executor:
         self._waiting: dict[tuple[Node, Iteration], Callable[[], object] | None] = {}  # started and not done
         self._started = False
         self._until: Sequence[int] | None = None
+        self._is_fed = False
 
     # *** what the owner calls ***
 
@@ -109,6 +121,7 @@ class Executor:
             self._started = True
             self.propagator.start()
         self._until = until
+        self._is_fed = is_fed
         try:
             with np.errstate(all="ignore"):
                 if self._listener is None:
@@ -302,7 +315,9 @@ class Executor:
         self._poll()
         if self._ready:
             return True
-        if not self._waiting or self._is_satisfied():
+        if not self._waiting:
+            return self._release()
+        if self._is_satisfied():
             return False
         limit = flags.WAIT_LIMIT.value
         until = time.monotonic() + limit
@@ -320,8 +335,19 @@ class Executor:
                     raise self._waited_too_long(limit) from None
                 continue
             self._poll()
-            if self._ready or self.propagator.finished or not self._waiting or self._is_satisfied():
-                return len(self._ready) > 0
+            if self._ready:
+                return True
+            if self.propagator.finished or self._is_satisfied():
+                return False
+            if not self._waiting:
+                return self._release()
+
+    def _release(self) -> bool:
+        """Nothing is ready or under way: ends iterations that cannot end by themselves until something is."""
+        p = self.propagator
+        while self._is_fed and not self._ready and not p.finished and p.release():
+            pass
+        return len(self._ready) > 0
 
     def _is_satisfied(self) -> bool:
         """Whether this is a partial run and has what it wants for now."""

@@ -483,11 +483,7 @@ class Propagator:
             return
         for node in frame.plan.exits:
             if node not in frame.live_exits:
-                origin = frame.dead_exits.get(node)
-                if origin is None:
-                    raise HeadraceInternalError(
-                        f"frame {frame.plan.name!r} is over and Exit {node.op.name!r} never fired"
-                    )
+                origin = frame.dead_exits.get(node) or (node, frame.oldest, False)
                 self._deliver(node, parent, None, origin)
         del parent.frame.children[parent.index, frame.plan.id]
         frame.values, frame.constants = frame.plan.values, []  # what may be large goes now, the rest with the cycle
@@ -495,7 +491,22 @@ class Propagator:
         if not parent.left:
             self._settle(parent.frame)
 
-    # *** looking at a step that is stuck ***
+    # *** when nothing can go on ***
+
+    def release(self) -> bool:
+        """Ends an iteration some of whose nodes can never fire; False if there is none to end.
+
+        To be called when nothing is ready or running. In a loop as `while_loop` makes it every node fires in every
+        iteration, but other graphs run too: one loop variable dead and another alive, so that the next iteration gets
+        only some of its tokens; a node fed by an Enter alone, which has a token in iteration 0 only. As TensorFlow
+        does, the iteration then counts as done, and what never fired in it is as good as dead.
+        """
+        for frame in reversed(self.open_frames()):  # inner ones first
+            if frame.parent is not None and not frame.children and not frame.enters_left:
+                frame.oldest.left = 0
+                self._settle(frame)
+                return True
+        return False
 
     def open_frames(self) -> list[Frame]:
         """All frame instances that are open, the root's included; none once the step is finished."""

@@ -34,7 +34,7 @@ def _memory() -> int:
         return 2**36
 
 
-max_bytes = _memory()  # no kernel makes a larger array; tests lower it
+max_bytes = _memory()  # kernels refuse to make larger arrays; tests set it lower
 
 
 def check_size(shape: Sequence[int], dtype: DType) -> None:
@@ -110,7 +110,13 @@ def single(many: Callable[..., Any], n: int) -> Callable[..., Any]:
     """`many`, which returns `n` arrays, in the form the executor wants: the array itself for one, None for none."""
     if n == 1:
         return lambda *args: many(*args)[0]
-    return many if n else lambda *args: many(*args) and None
+    if n > 1:
+        return many
+
+    def none(*args: Any) -> None:
+        many(*args)
+
+    return none
 
 
 def axis_in(axis: int, rank: int, what: str = "axis") -> int:
@@ -143,6 +149,15 @@ def shape_from(c: Inference, i: int) -> Shape:
     return c.shape_value(i)
 
 
+def ranked(shape: Shape, rank: Dim) -> Shape:
+    """`shape`, which must have `rank` dimensions if that is known; `ValueError` also for a rank no array can have."""
+    if rank is None:
+        return shape
+    if rank > 254:
+        raise ValueError(f"a shape cannot have {rank} dimensions; 254 is the limit")
+    return shapes.with_rank(shape, rank)
+
+
 def vector_of_unknowns(c: Inference, shape: Shape) -> Shape:
     """What `shape_value=` says of an integer output of which only the static shape is known."""
     if shape == ():
@@ -164,7 +179,7 @@ def scalar(x: Any, name: str) -> Any:
     if x.ndim == 0:
         return x
     if x.shape == (1,):
-        return x[0]
+        return x.reshape(())
     raise InvalidArgumentError(f"{name} must be a scalar, got shape {shapes.show(x.shape)}")
 
 

@@ -7,6 +7,9 @@ made in the order of the file as far as their inputs allow.
 A loop leads backwards: its Merge takes an input from a NextIteration that needs the Merge. The Merge is made first,
 with another of its inputs standing in, and gets the right one when the NextIteration is made.
 
+What a graph has no place for is left behind: debug information, experimental types, and the gradient functions of the
+function library.
+
 Source: TensorFlow's `import_graph_def` and `GraphConstructor`, whose rules, texts and error classes are kept.
 """
 
@@ -26,7 +29,7 @@ from headrace.ir import attrs as wire
 from headrace.ir.device import DeviceSpec
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.loop_shapes import infer_all
-from headrace.ir.opdef import ArgSpec, op_registry
+from headrace.ir.opdef import op_registry
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -39,8 +42,8 @@ _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*(>[A-Za-z0-9.][A-Za-z0-9_./-]*)
 _CONTROL: Final = -1  # as an output index: a control input
 _COLOCATED: Final = "loc:@"
 
-# A node may state any number of outputs; each becomes an object. More than this in one file, beyond one for each of its
-# bytes, is taken for damage.
+# A node may state any number of outputs, and each becomes an object. More of them in one file than this plus its size
+# in bytes are taken for damage.
 _FREE_OUTPUTS: Final = 1 << 20
 
 
@@ -103,7 +106,8 @@ def read_graph_def(graph_def: Any) -> pb.GraphDef:
             )
         return pb.GraphDef.FromString(bytes(data))
     except (protobuf.DecodeError, protobuf.EncodeError, text_format.ParseError) as e:
-        raise GraphError(f"not a GraphDef: {e}") from e
+        hint = " (a str is the text of a GraphDef, not the path of a file)" if isinstance(graph_def, str) else ""
+        raise GraphError(f"not a GraphDef: {e}{hint}") from e
     except RecursionError as e:  # the text parser's; the binary one has a limit of its own
         raise GraphError("not a GraphDef: its messages are nested too deeply") from e
 
@@ -321,26 +325,25 @@ class _Import:
             _check_const(node.proto, given)
         if "_class" in given:
             given["_class"] = self.colocation(node, given["_class"])
-        self.check_counts(node, record.outs, given, self.outputs_left, "outputs")
-        self.check_counts(node, record.ins, given, len(node.inputs), "inputs")
+        self.check_counts(node, record, given)
         try:
             return record.complete_attrs(given)
         except GraphError as e:
             raise self.error(node, str(e)) from e
 
-    def check_counts(
-        self, node: _Node, args: Sequence[ArgSpec], attrs: Mapping[str, Any], limit: int, what: str
-    ) -> None:
-        """Raises before anything is made of an attribute that states an absurd number of inputs or outputs."""
-        for arg in args:
-            n = attrs.get(arg.number_attr or "")
-            if isinstance(n, int) and n > limit:
-                if what == "inputs":
-                    has = f"do not match {limit} inputs specified"
-                    raise self.error(node, f"NodeDef expected inputs (attr '{arg.number_attr}' says {n}) {has}")
-                raise self.error(node, f"attr '{arg.number_attr}' asks for {n} outputs, which cannot be meant")
-            if what == "outputs":
-                self.outputs_left -= max(n, 0) if isinstance(n, int) else 1
+    def check_counts(self, node: _Node, record: OpDef, attrs: Mapping[str, Any]) -> None:
+        """Refuses absurd numbers of inputs and outputs before anything of that number is made."""
+        for name in [a.number_attr for a in record.ins if a.number_attr]:
+            n = attrs.get(name)
+            if isinstance(n, int) and n > len(node.inputs):
+                has = f"do not match {len(node.inputs)} inputs specified"
+                raise self.error(node, f"NodeDef expected inputs (attr '{name}' says {n}) {has}")
+        for name in [a.number_attr for a in record.outs if a.number_attr]:
+            n = attrs.get(name)
+            if isinstance(n, int):
+                self.outputs_left -= max(n, 0)
+                if self.outputs_left < 0:
+                    raise self.error(node, f"attr '{name}' asks for {n} outputs, which cannot be meant")
 
     def colocation(self, node: _Node, groups: Any) -> Any:
         """`_class`, with the names of nodes as they are in the graph."""
@@ -428,13 +431,13 @@ class _Import:
         node = stuck[0]
         while node.proto.name not in path:
             path[node.proto.name] = node
-            before = [s for s, _ in node.inputs] + node.controls
-            stuck = [self.nodes[s] for s in before if s in self.nodes and self.nodes[s].op is None]
+            names = [s for s, _ in node.inputs] + node.controls
+            missing = [self.nodes[s] for s in names if s in self.nodes and self.nodes[s].op is None]
             if _primitive(node.proto) == "Merge":  # a back edge is not what it waits for
-                stuck.sort(key=lambda n: _primitive(n.proto) == "NextIteration")
-            node = stuck[0]
-        names = list(path)
-        return [path[n] for n in names[names.index(node.proto.name) :][:10]]
+                missing.sort(key=lambda n: _primitive(n.proto) == "NextIteration")
+            node = missing[0]
+        cycle = list(path.values())
+        return cycle[cycle.index(node) :][:10]
 
     def check_input_map(self) -> None:
         """Every key of the input map must be a name in the file, though not one that something reads."""

@@ -35,11 +35,12 @@ class Inference:
       attrs: its attributes.
     """
 
-    __slots__ = ("_depth", "attrs", "dtypes", "handles", "op", "shapes")
+    __slots__ = ("_depth", "_memo", "attrs", "dtypes", "handles", "op", "shapes")
 
-    def __init__(self, op: Operation, depth: int = 0) -> None:
+    def __init__(self, op: Operation, depth: int = 0, memo: dict[Tensor, Shape] | None = None) -> None:
         self.op = op
         self._depth = depth
+        self._memo = {} if memo is None else memo  # of shape_value, for the length of one question
         self.attrs: Mapping[str, Any] = op.attrs
         self.shapes: list[Shape] = [t.shape for t in op.inputs]
         self.dtypes: list[DType] = [t.dtype for t in op.inputs]
@@ -58,7 +59,10 @@ class Inference:
 
     def shape_value(self, i: int) -> Shape:
         """Input `i`, an integer vector, read as a shape as far as it is known (-1: unknown)."""
-        return shape_value(self.op.inputs[i], self._depth + 1)
+        t = self.op.inputs[i]
+        if t not in self._memo:
+            self._memo[t] = shape_value(t, self._depth + 1, self._memo)
+        return self._memo[t]
 
     def axes(self, i: int) -> list[int] | None:
         """Input `i`, a scalar or vector of axes, as a list of ints, if known."""
@@ -156,7 +160,7 @@ def _fold(t: Tensor, depth: int) -> np.ndarray | None:
     return result
 
 
-def shape_value(t: Tensor, depth: int = 0) -> Shape:
+def shape_value(t: Tensor, depth: int = 0, memo: dict[Tensor, Shape] | None = None) -> Shape:
     """`t`, an integer vector (or scalar: a shape of rank 1), read as a shape as far as it is known."""
     v = constant_value(t, depth)
     if v is not None and v.size <= FOLD_ELEMENTS:
@@ -165,7 +169,7 @@ def shape_value(t: Tensor, depth: int = 0) -> Shape:
         return tuple(None if int(d) < 0 else int(d) for d in np.ravel(v))
     rule = t.op.opdef.shape_value
     if rule is not None and depth < _FOLD_DEPTH:
-        return rule(Inference(t.op, depth))
+        return rule(Inference(t.op, depth, memo))
     if t.shape is not None and len(t.shape) == 1 and t.shape[0] is not None and t.shape[0] <= FOLD_ELEMENTS:
         return (None,) * t.shape[0]
     if t.shape == ():

@@ -106,10 +106,10 @@ for _type, _attrs, _kernel, _oracle, _sample, _flops, _grad, _doc in (
 
 
 def _checked(type: str, formula: Any) -> Any:
-    """The factory of `formula(xp, attrs, gradients, x)`, where both must have the same shape."""
+    """The factory of `formula(xp, attrs)(gradients, x)`, where both arrays must have the same shape."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        compute = widened(lambda g, x: formula(xp, attrs, g, x), attrs["T"])
+        compute = widened(formula(xp, attrs), attrs["T"])
 
         def kernel(g: Any, x: Any) -> Any:
             if g.shape != x.shape:
@@ -121,32 +121,35 @@ def _checked(type: str, formula: Any) -> Any:
     return factory
 
 
-def _relu_grad(xp: Any, attrs: Any, g: Any, x: Any) -> Any:
-    return xp.where(x > 0, g, g.dtype.type(0))
+def _relu_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    zero = attrs["T"].numpy.type(0)
+    return lambda g, x: xp.where(x > 0, g, zero)
 
 
-def _relu6_grad(xp: Any, attrs: Any, g: Any, x: Any) -> Any:
-    return xp.where((x > 0) & (x < 6), g, g.dtype.type(0))
+def _relu6_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    zero = attrs["T"].numpy.type(0)
+    return lambda g, x: xp.where((x > 0) & (x < 6), g, zero)
 
 
-def _leaky_grad(xp: Any, attrs: Any, g: Any, x: Any) -> Any:
-    return xp.where(x > 0, g, g * float(np.float32(attrs["alpha"])))
+def _leaky_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    alpha = float(np.float32(attrs["alpha"]))
+    return lambda g, x: xp.where(x > 0, g, g * alpha)
 
 
-def _elu_grad(xp: Any, attrs: Any, g: Any, y: Any) -> Any:
-    return xp.where(y < 0, g * (y + 1), g)
+def _elu_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return lambda g, y: xp.where(y < 0, g * (y + 1), g)
 
 
-def _selu_grad(xp: Any, attrs: Any, g: Any, y: Any) -> Any:
-    return xp.where(y < 0, g * (y + _SCALE_ALPHA), g * _SCALE)
+def _selu_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return lambda g, y: xp.where(y < 0, g * (y + _SCALE_ALPHA), g * _SCALE)
 
 
-def _softplus_grad(xp: Any, attrs: Any, g: Any, x: Any) -> Any:
-    return g / (xp.exp(-x) + 1)
+def _softplus_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return lambda g, x: g / (xp.exp(-x) + 1)
 
 
-def _softsign_grad(xp: Any, attrs: Any, g: Any, x: Any) -> Any:
-    return g / xp.square(xp.abs(x) + 1)
+def _softsign_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return lambda g, x: g / xp.square(xp.abs(x) + 1)
 
 
 def _where_negative(b: Any, x: Any, value: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.ir import arrays
 from headrace.ir.arrays import values_only
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
@@ -47,6 +48,12 @@ def _const_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(str(value))
 
         return fail
+    if value.nbytes > arrays.max_bytes:  # one element that stands for many; whoever reads them would write them out
+
+        def too_large() -> Any:
+            arrays.check_size(value.shape, attrs["dtype"])
+
+        return too_large
     if value.ndim == 0 and value.dtype != object:
         value = value[()]  # a numpy scalar: the cheapest form of a rank-0 value
     return lambda: value

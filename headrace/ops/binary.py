@@ -90,7 +90,7 @@ def _checked(f: Any, error: type[OpError] = InvalidArgumentError) -> Any:
     """Integer division `f`, which refuses a zero divisor (those that truncate with the error of TensorFlow's)."""
 
     def divide(x: Any, y: Any) -> Any:
-        if not y.all() and x.size:
+        if not (y.all() if y.ndim else y) and x.size:
             raise error("Integer division by zero")
         return f(x, y)
 

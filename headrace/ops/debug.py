@@ -179,7 +179,7 @@ def _to_stream(stream: Any, text: str) -> None:
 def _to_log(level: str, text: str) -> None:
     import logging
 
-    logging.getLogger("headrace").log(logging.getLevelName(level.upper()), "%s", text)
+    logging.getLogger("headrace").log(logging.getLevelNamesMapping()[level.upper()], "%s", text)
 
 
 def _print_v2_kernel(ctx: Any, attrs: Mapping[str, Any]) -> Any:

@@ -50,7 +50,7 @@ def _band(k: Any) -> tuple[int, int]:
     return ds[0], ds[-1]
 
 
-def _places(rows: int, cols: int, low: int, high: int, align: str) -> tuple[Any, Any, Any, Any]:
+def _places(rows: int, cols: int, low: int, high: int, align: str) -> tuple[Any, ...]:
     """Four index vectors: rows and columns in the matrix, rows and columns in the packed band."""
     above, _, below = align.partition("_")
     longest = _longest(rows, cols, low, high)
@@ -61,8 +61,7 @@ def _places(rows: int, cols: int, low: int, high: int, align: str) -> tuple[Any,
         left = above == "LEFT" if d > 0 else below == "LEFT" if d < 0 else "LEFT" in align
         offset = 0 if left else longest - len(along)
         parts.append((along + r, along + c, np.full(len(along), high - d), along + offset))
-    r, c, i, j = (np.concatenate(p) for p in zip(*parts))
-    return r, c, i, j
+    return tuple(np.concatenate(p) for p in zip(*parts))
 
 
 def _pack_band(x: Any, low: int, high: int, padding: Any, align: str, dtype: DType) -> Any:
@@ -196,11 +195,12 @@ def _diag_v3_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"upper_diag_index range: {band.shape[-2]} rows for the diagonals {low} to {high}"
             )
         batch = band.shape[: -1 if low == high else -2]
-        shape = (*batch, *_matrix_sides(band.shape[-1], low, high, int(num_rows), int(num_cols)))
+        rows, cols = _matrix_sides(band.shape[-1], low, high, int(num_rows), int(num_cols))
+        shape = (*batch, rows, cols)
         check_size(shape, dtype)
         out = np.empty(shape, dtype.numpy)
         out[...] = padding
-        r, c, i, j = _places(*shape[-2:], low, high, align)
+        r, c, i, j = _places(rows, cols, low, high, align)
         out[..., r, c] = band[..., i, j] if low != high else band[..., j]
         return out
 

@@ -50,7 +50,7 @@ def _fill_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(shape: Any, value: Any) -> Any:
         if shape.ndim == 0:  # as old graphs have it
             shape = shape.reshape(1)
-        return _full(xp, dims(shape), value if dtype in dtypes.OBJECT else scalar(value, "value"), dtype)
+        return _full(xp, dims(shape), scalar(value, "value"), dtype)
 
     return kernel
 
@@ -204,7 +204,7 @@ def _range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _range_sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
-    ranges = [(0, 5, 1), (2, 9, 3), (1, 1, 2), (3, 4, 7)]
+    ranges: list[tuple[float, float, float]] = [(0, 5, 1), (2, 9, 3), (1, 1, 2), (3, 4, 7)]
     if dtype not in dtypes.UNSIGNED:
         ranges += [(5, -2, -2), (-3, 0, 1)]
     if dtype in FLOATING:

@@ -237,6 +237,8 @@ def _bound_kernel(side: Any) -> Any:
                     f"{shapes.show(rows.shape)} and {shapes.show(values.shape)}"
                 )
             found = [np.searchsorted(r, v, side) for r, v in zip(rows, values)]
+            if side == "left":  # nothing is less than NaN; numpy sorts it last instead
+                found = [np.where(v == v, f, 0) for f, v in zip(found, values)]
             return np.array(found, out).reshape(values.shape)
 
         return kernel

@@ -34,11 +34,21 @@ _SMALL_INDEX = INDEX | {dtypes.int16}
 # *** Gather, GatherV2 ***
 
 
+_UNSIGNED = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def _all_in(indices: Any, n: int) -> bool:
+    """Whether all indices are in [0, n)."""
+    if not indices.size:
+        return True
+    bits = 8 * indices.dtype.itemsize - (indices.dtype.kind == "i")
+    # seen as unsigned, negative numbers are the largest: one reduction instead of two
+    return bool(indices.view(_UNSIGNED[indices.dtype.itemsize]).max() < min(n, 2**bits))
+
+
 def check_indices(indices: Any, n: int) -> None:
     """Raises `InvalidArgumentError` for the first index that is not in [0, n)."""
-    if not indices.size:
-        return
-    if indices.min() < 0 or indices.max() >= n:
+    if not _all_in(indices, n):
         bad = np.argwhere((indices < 0) | (indices >= n))[0]
         where = shapes.show(tuple(bad.tolist())) if indices.ndim else ""
         raise InvalidArgumentError(f"indices{where} = {indices[tuple(bad)]} is not in [0, {n})")
@@ -48,7 +58,7 @@ def _take(xp: Any, params: Any, indices: Any, axis: int) -> Any:
     n = params.shape[axis]
     if indices.ndim:
         check_indices(indices, n)
-        return xp.take(params, indices, axis)
+        return params.take(indices, axis)
     i = int(indices)
     if not 0 <= i < n:
         raise InvalidArgumentError(f"indices = {i} is not in [0, {n})")
@@ -277,12 +287,11 @@ def _places(indices: Any, shape: Sequence[int], ignore_bad: bool) -> tuple[tuple
             f"got {depth} for the shape {shapes.show(tuple(shape))}"
         )
     columns = tuple(indices[..., i] for i in range(depth))
+    if all(_all_in(column, n) for column, n in zip(columns, shape)):
+        return columns, None
     bad = np.zeros(indices.shape[:-1], bool)
     for column, n in zip(columns, shape):
-        if column.size and (column.min() < 0 or column.max() >= n):
-            bad |= (column < 0) | (column >= n)
-    if not bad.any():
-        return columns, None
+        bad |= (column < 0) | (column >= n)
     if not ignore_bad:
         first = tuple(np.argwhere(bad)[0].tolist())
         at = shapes.show(first) if first else ""
@@ -304,12 +313,15 @@ def _check_updates(indices: Any, updates: Any, shape: Sequence[int]) -> None:
         )
 
 
+_MANY = 64  # updates from which on sorting them pays
+
+
 def _add_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
     """`out[where] += updates`, where several updates of one place add up."""
     depth = len(where)
     if not depth:
         out += np.add.reduce(updates.reshape(-1, *out.shape), 0, dtype=out.dtype)
-    elif updates.ndim > where[0].ndim and where[0].size > 1:
+    elif updates.ndim > where[0].ndim and where[0].size >= _MANY:
         # whole slices: sorted by place, neighbours of one place are summed in one go
         flat = np.ravel_multi_index([w.ravel() for w in where], out.shape[:depth])
         order = np.argsort(flat, kind="stable")

@@ -13,7 +13,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import add_dims, axis_in, boxed, entries, single, values_only, vector_of_unknowns
+from headrace.ir.arrays import add_dims, axis_in, boxed, entries, scalar, single, values_only, vector_of_unknowns
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, shape_attr, type_attr
 from headrace.ir.samples import draw
@@ -167,10 +167,9 @@ def _concat_value(c: Inference, parts: range) -> Shape:
 
 
 def _concat(xp: Any, arrays: Sequence[Any], axis: Any) -> Any:
-    if axis.ndim:
-        raise InvalidArgumentError(f"concat axis must be a scalar, got shape {shapes.show(axis.shape)}")
+    at = int(scalar(axis, "concat_dim"))
     try:
-        return xp.concatenate(arrays, int(axis))
+        return xp.concatenate(arrays, at)
     except ValueError as e:
         got = ", ".join(shapes.show(a.shape) for a in arrays)
         raise InvalidArgumentError(f"ConcatOp: cannot join the shapes {got} along axis {axis}: {e}") from None

@@ -13,7 +13,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import axis_in, boxed, check_size, dims, entries, values_only, zeros
+from headrace.ir.arrays import axis_in, boxed, check_size, dims, entries, ranked, values_only, zeros
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
 from headrace.ir.samples import draw
@@ -26,12 +26,10 @@ _INDEX = type_attr(INDEX, dtypes.int32)
 
 def _transpose_shape(c: Inference) -> Sequence[Shape]:
     (n,) = shapes.with_rank(c.shapes[1], 1)
-    x = c.shapes[0] if n is None else shapes.with_rank(c.shapes[0], n)
+    x = ranked(c.shapes[0], n)
     if x is None:
         return [None]
     perm = entries(c, 1) or [None] * len(x)
-    if len(perm) != len(x):
-        raise ValueError(f"perm must have an entry for each dimension of {shapes.show(x)}, got {len(perm)}")
     return [tuple(None if p is None else x[axis_in(p, len(x), "perm")] for p in perm)]
 
 
@@ -128,12 +126,10 @@ op(
 
 def _tile_shape(c: Inference) -> Sequence[Shape]:
     (n,) = shapes.with_rank(c.shapes[1], 1)
-    x = c.shapes[0] if n is None else shapes.with_rank(c.shapes[0], n)
+    x = ranked(c.shapes[0], n)
     if x is None:
         return [None]
     times = entries(c, 1) or [None] * len(x)
-    if len(times) != len(x):
-        raise ValueError(f"multiples must have an entry for each dimension of {shapes.show(x)}, got {len(times)}")
     if any(m is not None and m < 0 for m in times):
         raise ValueError(f"multiples must be >= 0, got {times}")
     return [tuple(0 if 0 in (d, m) else None if d is None or m is None else d * m for d, m in zip(x, times))]
@@ -151,7 +147,10 @@ def _tile_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         for i, m in enumerate(times):
             if m < 0:
                 raise InvalidArgumentError(f"Expected multiples[{i}] >= 0, but got {m}")
-        check_size([d * m for d, m in zip(x.shape, times)], dtype)
+        shape = tuple(d * m for d, m in zip(x.shape, times))
+        check_size(shape, dtype)
+        if 0 in shape:  # numpy would make what the other multiples ask for on the way
+            return zeros(xp, shape, dtype)
         return x if all(m == 1 for m in times) else xp.tile(x, times)
 
     return kernel
@@ -204,7 +203,7 @@ op(
 def _pad_shape(c: Inference) -> Sequence[Shape]:
     n, two = shapes.with_rank(c.shapes[1], 2)
     shapes.merge_dim(two, 2)
-    x = c.shapes[0] if n is None else shapes.with_rank(c.shapes[0], n)
+    x = ranked(c.shapes[0], n)
     if x is None:
         return [None]
     paddings = c.value(1)
@@ -344,7 +343,7 @@ def _mirror_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _mirror_grad_shape(c: Inference) -> Sequence[Shape]:
     n, two = shapes.with_rank(c.shapes[1], 2)
     shapes.merge_dim(two, 2)
-    x = c.shapes[0] if n is None else shapes.with_rank(c.shapes[0], n)
+    x = ranked(c.shapes[0], n)
     paddings = c.value(1)
     if x is None or paddings is None:
         return [None if x is None else (None,) * len(x)]
@@ -473,7 +472,14 @@ def _reverse_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 @values_only
 def _reversals(rng: np.random.Generator, dtype: DType) -> list[Any]:
-    cases = (((3,), [0]), ((2, 3), [-1]), ((2, 3), [0, 1]), ((2, 0), [0]), ((2,), []), ((), []))
+    cases: tuple[tuple[tuple[int, ...], list[int]], ...] = (
+        ((3,), [0]),
+        ((2, 3), [-1]),
+        ((2, 3), [0, 1]),
+        ((2, 0), [0]),
+        ((2,), []),
+        ((), []),
+    )
     return [case(draw(rng, dtype, s), np.array(a, np.int32)) for s, a in cases]
 
 

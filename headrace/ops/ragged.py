@@ -270,11 +270,9 @@ def _ragged_range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError("Requires delta != 0")
         sizes = np.array([_steps(*row) for row in zip(starts, limits, deltas)], np.float64)
         if not sizes.sum() < 2.0**62:
-            raise InvalidArgumentError(
-                f"Requires ((limit - start) / delta) < 2**62, got {sizes.max()}"
-            )
+            raise InvalidArgumentError(f"Requires ((limit - start) / delta) < 2**62, got {sizes.max()}")
         counts = sizes.astype(np.int64)
-        check_size((int(counts.sum()),), dtype)
+        check_size((int(counts.sum()), 2), dtypes.int64)  # what is needed on the way
         splits = np.concatenate([[0], np.cumsum(counts)])
         place = np.arange(splits[-1]) - np.repeat(splits[:-1], counts)
         values = place.astype(dtype.numpy) * np.repeat(deltas, counts) + np.repeat(starts, counts)

@@ -107,14 +107,17 @@ def _mean(xp: Any, attrs: Mapping[str, Any]) -> Any:
     wide = np.dtype(np.uint64 if t in UNSIGNED else np.int64) if t in INTEGER else np.dtype(_wide(t))
 
     def mean(x: Any, axes: tuple[int, ...]) -> Any:
-        n = wide.type(math.prod(x.shape[a] for a in axes))
-        return divide(add(x, axis=axes, dtype=wide, keepdims=keep), n).astype(t.numpy)
+        return add(x, axis=axes, dtype=wide, keepdims=keep) / math.prod(x.shape[a] for a in axes)
 
-    def towards_zero(total: Any, n: Any) -> Any:
-        n = xp.maximum(n, wide.type(1))
-        return (total - xp.fmod(total, n)) // n
+    def whole(x: Any, axes: tuple[int, ...]) -> Any:
+        n = wide.type(max(math.prod(x.shape[a] for a in axes), 1))
+        total = add(x, axis=axes, dtype=wide, keepdims=keep)
+        return ((total - xp.fmod(total, n)) // n).astype(t.numpy)  # towards zero
 
-    divide = towards_zero if t in INTEGER else xp.divide
+    if t in INTEGER:
+        return _over_axes(whole)
+    if t in HALF:
+        return _over_axes(lambda x, axes: mean(x, axes).astype(t.numpy))
     return _over_axes(mean)
 
 

@@ -178,26 +178,28 @@ def _reshape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 return x.reshape(wanted)
         except ValueError:
             pass
-        raise InvalidArgumentError(_why_not(x, wanted))
+        return x.reshape(_fitting(x, wanted))
 
     return kernel
 
 
-def _why_not(x: Any, wanted: list[int]) -> str:
-    """Why `x` cannot be reshaped to `wanted`."""
+def _fitting(x: Any, wanted: list[int]) -> list[int]:
+    """The shape that `wanted` means where numpy sees none; `InvalidArgumentError` if there is none."""
     free = [i for i, d in enumerate(wanted) if d == -1]
     bad = [i for i, d in enumerate(wanted) if d < -1]
     if bad:
-        return f"Size {bad[0]} must be non-negative, not {wanted[bad[0]]}"
+        raise InvalidArgumentError(f"Size {bad[0]} must be non-negative, not {wanted[bad[0]]}")
     if len(free) > 1:
-        return f"Only one input size may be -1, not both {free[0]} and {free[1]}"
+        raise InvalidArgumentError(f"Only one input size may be -1, not both {free[0]} and {free[1]}")
+    if free and 0 in wanted and not x.size:
+        # of nothing any size could be left: TensorFlow takes what is left of the dimensions that are not 0
+        left = math.prod(d for d in x.shape if d) // math.prod(d for d in wanted if d > 0)
+        return [left if d == -1 else d for d in wanted]
     n = math.prod(d for d in wanted if d != -1)
-    have = f"Input to reshape is a tensor with {x.size} values, but the requested shape {wanted}"
-    if not free:
-        return f"{have} has {n}"
-    if n == 0:
-        return f"{have} has none, so reshape cannot infer the missing input size"
-    return f"{have} requires a multiple of {n}"
+    needs = f"requires a multiple of {n}" if free and n else f"has {n}"
+    raise InvalidArgumentError(
+        f"Input to reshape is a tensor with {x.size} values, but the requested shape {wanted} {needs}"
+    )
 
 
 @values_only

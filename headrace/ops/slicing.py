@@ -15,7 +15,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import boxed, dims, entries, shape_from, values_only, vector_of_unknowns, zeros
+from headrace.ir.arrays import boxed, dims, entries, ranked, shape_from, values_only, vector_of_unknowns, zeros
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
 from headrace.ir.rules import nothing, same_as
@@ -42,12 +42,9 @@ def _bounds_of_slice(i: int, at: int, n: int, dim: int) -> slice:
 def _slice_shape(c: Inference) -> Sequence[Shape]:
     parts = shapes.merge(shapes.with_rank(c.shapes[1], 1), shapes.with_rank(c.shapes[2], 1))
     begin, size = entries(c, 1), entries(c, 2)
-    rank = parts[0] if parts is not None else None
-    x = c.shapes[0] if rank is None else shapes.with_rank(c.shapes[0], rank)
+    x = ranked(c.shapes[0], parts[0] if parts is not None else None)
     if x is None:
         return [None]
-    if rank is not None and len(x) != rank:
-        raise ValueError(f"begin and size must have an entry a dimension: {rank} entries for {shapes.show(x)}")
     out: list[Dim] = []
     for i, dim in enumerate(x):
         at, n = begin[i] if begin else None, size[i] if size else None
@@ -126,6 +123,8 @@ _RANGE, _AT, _NEW, _REST = "range", "at", "new axis", "ellipsis"
 def _parts(attrs: Mapping[str, Any], n: int) -> list[tuple[str, bool, bool]]:
     """What each of `n` entries of a slice is: its kind, and whether begin and end are masked."""
     begin, end, ellipsis, new, shrink = (attrs[m] for m in _MASKS)
+    if n >= 32:
+        raise ValueError(f"the masks are of 32 bits, so a slice has fewer than 32 entries, got {n}")
     out = []
     for i in range(n):
         bit = 1 << i
@@ -247,7 +246,8 @@ def _strided_shape(c: Inference, x: Shape, at: int) -> Shape:
             left = left[covered:]
         elif kind == _AT:
             dim = left.pop(0)
-            if dim is not None and None not in (start, stop) and not -dim <= start < dim:
+            # TensorFlow looks only if it knows the end too, which has no meaning here
+            if dim is not None and start is not None and stop is not None and not -dim <= start < dim:
                 raise ValueError(f"slice index {start} of dimension {len(x) - len(left) - 1} out of bounds.")
         else:
             known = (from_start or start is not None) and (to_end or stop is not None)

@@ -39,14 +39,20 @@ def _digamma(s: Any, x: Any) -> Any:
     return np.where((x <= 0) & (x == np.floor(x)), x.dtype.type(np.nan), s.psi(x))  # SciPy: infinite at 0
 
 
+def _zeta(s: Any, x: Any, q: Any) -> Any:
+    pole = (q <= 0) & (q == np.floor(q)) & (x > 1)
+    there = np.where(x % 2 == 0, np.inf, np.nan).astype(x.dtype)  # terms of both signs, unless the power is even
+    return np.where(pole, there, s.zeta(x, q))
+
+
 def _polygamma(s: Any, n: Any, x: Any) -> Any:
-    powers = np.where(n % 2 == 0, -1, 1).astype(x.dtype) * s.gamma(n + 1) * s.zeta(n + 1, x)
+    powers = np.where(n % 2 == 0, -1, 1).astype(x.dtype) * s.gamma(n + 1) * _zeta(s, n + 1, x)
     whole = (n >= 0) & (n == np.floor(n))
-    return np.where(n == 0, s.psi(x), np.where(whole, powers, x.dtype.type(np.nan)))
+    return np.where(n == 0, _digamma(s, x), np.where(whole, powers, x.dtype.type(np.nan)))
 
 
 def _igamma(s: Any, a: Any, x: Any) -> Any:
-    return np.where(a > 0, s.gammainc(a, x), x.dtype.type(np.nan))
+    return np.where(x == 0, x, np.where(a > 0, s.gammainc(a, x), x.dtype.type(np.nan)))
 
 
 def _igammac(s: Any, a: Any, x: Any) -> Any:
@@ -330,7 +336,7 @@ for _type, _args, _types, _formula, _oracle, _sample, _grad, _doc in (
      "The derivative of Igamma by `a`."),
     ("Polygamma", "a: T, x: T", _WIDE, _polygamma, _polygamma_of, _whole(0, 4), _polygamma_grad,
      "The derivative of order `a` of Digamma (which has no derivative by `a`)."),
-    ("Zeta", "x: T, q: T", _WIDE, lambda s, x, q: s.zeta(x, q), _zeta_of, binary(1.5, 4, 0.5, 4), _zeta_grad,
+    ("Zeta", "x: T, q: T", _WIDE, _zeta, _zeta_of, binary(1.5, 4, 0.5, 4), _zeta_grad,
      "Hurwitz's zeta function; its derivative by `x` is not there."),
 ):
     op(

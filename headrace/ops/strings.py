@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import COMPLEX, FLOATING, INDEX, NUMERIC, UNSIGNED, DType
-from headrace.errors import InvalidArgumentError, OutOfRangeError
+from headrace.errors import InvalidArgumentError, OutOfRangeError, UnimplementedError
 from headrace.ir.arrays import axis_in
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, string_attr, type_attr
@@ -210,6 +210,8 @@ def _substr_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"pos and len should have the same shape, got: {shapes.show(pos.shape)} vs. {shapes.show(n.shape)}"
             )
+        if pos.ndim and pos.shape != x.shape and max(x.ndim, pos.ndim) > 2:
+            raise UnimplementedError(f"Substr broadcast not implemented for {max(x.ndim, pos.ndim)} dimensions")
         return _each(one, x, pos, n)
 
     return kernel

@@ -170,8 +170,7 @@ def _bias_add_shape(c: Inference) -> Sequence[Shape]:
 def _biased(rng: np.random.Generator, dtype: DType) -> list[Any]:
     last = [case(draw(rng, dtype, s), draw(rng, dtype, s[-1:])) for s in ((2, 3), (2, 1, 2, 3), (0, 2), (2, 0))]
     second = [
-        case(draw(rng, dtype, s), draw(rng, dtype, s[1:2]), data_format="NCHW")
-        for s in ((2, 3, 1, 2), (1, 2, 3))
+        case(draw(rng, dtype, s), draw(rng, dtype, s[1:2]), data_format="NCHW") for s in ((2, 3, 1, 2), (1, 2, 3))
     ]
     return last + second
 

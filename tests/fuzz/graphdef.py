@@ -41,9 +41,10 @@ STEP_MS = 500  # time limit of a run
 PATIENCE = 60.0  # seconds after which a worker that does not answer hangs
 MAX_NODES = 300  # of the programs that are damaged: small ones make many cases
 
-OPS = ("NoSuchOp", "Const", "Identity", "Enter", "Exit", "NextIteration", "Merge", "Switch", "LoopCond", "AddV2", "Pack",
-       "MatMul", "Reshape", "Concat", "Split", "VariableV2", "QueueDequeueV2", "StackPopV2", "TensorListStack", "_Arg",
-       "PartitionedCall")  # fmt: skip
+COMMAND: tuple[str, ...] = ("-m", "tests.fuzz.graphdef", "--work")  # of a worker
+OPS = ("NoSuchOp", "Const", "Identity", "Enter", "Exit", "NextIteration", "Merge", "Switch", "LoopCond", "AddV2",
+       "Pack", "MatMul", "Reshape", "Concat", "Split", "VariableV2", "QueueDequeueV2", "StackPopV2", "TensorListStack",
+       "_Arg", "PartitionedCall")  # fmt: skip
 # With HEADRACE_VERIFY=2: a variable may be given a value that is not of its declared shape, as in TensorFlow.
 NOT_ENFORCED = re.compile(r"\((ReadVariableOp|Resource\w*|Assign\w*|Identity|RefIdentity)\) was inferred as")
 UNKNOWN = {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case", "For"}
@@ -353,7 +354,7 @@ class Worker:
 
     def __init__(self, seed: int) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.graphdef", "--work", "--seed", str(seed)],
+            [sys.executable, "-X", "faulthandler", *COMMAND, "--seed", str(seed)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

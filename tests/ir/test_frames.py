@@ -158,15 +158,15 @@ def test_it_takes_builders_graphs():
             "add = Merge(e1, e2)",
             "{{node add}} has inputs from different frames. The input {{node e2}} is in frame 'f2'. "
             "The input {{node e1}} is in frame 'f1'. The value of 'e2' (made at <text>:5) belongs to the loop 'f2', "
-            "the value of 'e1' (made at <text>:4) to the loop 'f1', and neither loop is inside the other: return one of "
-            "them from its loop through an Exit, and bring it into the other through an Enter (made at <text>:6)",
+            "the value of 'e1' (made at <text>:4) to the loop 'f1', and neither loop is inside the other: return one "
+            "of them from its loop through an Exit, and bring it into the other through an Enter (made at <text>:6)",
         ),
         (
             "add = Merge(a, e1)",
             "{{node add}} has inputs from different frames. The input {{node e1}} is in frame 'f1'. "
-            "The input {{node a}} is in frame ''. The value of 'e1' (made at <text>:4) belongs to the loop 'f1': to use "
-            "it outside, return it from the loop through an Exit; to use 'a' inside the loop, bring it in through an "
-            "Enter (is_constant=True) or give it a control input from inside (made at <text>:6)",
+            "The input {{node a}} is in frame ''. The value of 'e1' (made at <text>:4) belongs to the loop 'f1': to "
+            "use it outside, return it from the loop through an Exit; to use 'a' inside the loop, bring it in through "
+            "an Enter (is_constant=True) or give it a control input from inside (made at <text>:6)",
         ),
         ("add = Merge(e1, a)", "The input {{node e1}} is in frame 'f1'. The input {{node a}} is in frame ''."),
         (

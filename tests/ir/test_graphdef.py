@@ -594,6 +594,13 @@ def test_a_huge_constant_takes_no_room():
     assert export_graph_def(g).ByteSize() < 100
 
 
+def test_a_huge_constant_does_not_run():
+    g = hr.Graph()
+    import_graph_def(const("c", "dtype: DT_FLOAT tensor_shape { dim { size: 1000000000000000 } } float_val: 7"), g)
+    with hr.Session(graph=g) as sess, pytest.raises(hr.errors.ResourceExhaustedError, match="4000000000000000 bytes"):
+        sess.run("c:0")
+
+
 def test_attributes_are_python_values():
     g = imported(
         X

@@ -128,6 +128,20 @@ def test_long_chains_are_no_problem():
     constant_value(t["x2999"])  # known or not, it comes to an end
 
 
+def test_shape_arithmetic_that_forks_takes_linear_time():
+    lines = """
+        x0 = Placeholder[dtype=int32, shape=[2]]
+        f = Const[value=float32[]{0}, dtype=float32]
+        z = Const[value=int32[]{0}, dtype=int32]
+        b = Const[value=int32[1]{0}, dtype=int32]
+        e = Const[value=int32[1]{1}, dtype=int32]
+    """.split("\n")
+    for i in range(60):
+        lines += [f"s{i} = StridedSlice(x{i}, b, e, e)", f"x{i + 1} = ConcatV2[N=2](s{i}, s{i}, z)"]
+    lines += ["y = Fill(x60, f)"]
+    assert tensors("\n".join(lines))["y"].shape == (None, None)
+
+
 # *** loops ***
 
 LOOP = """

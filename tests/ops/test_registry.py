@@ -174,6 +174,7 @@ NOT_HOLOMORPHIC = {"EuclideanNorm", "Sign", "SquaredDifference"}
 # Ops that say what the gradient is against the values.
 AGAINST = {"StopGradient", "PreventGradient"}
 STEP = 1e-6
+MOST_DERIVED = 12  # cases, of one op and dtype, at which its gradient is checked
 
 DERIVED = [
     (r.type, d)
@@ -257,7 +258,8 @@ def check_gradient(record: OpDef, case: Case, static: bool, rng: np.random.Gener
 @pytest.mark.parametrize(("type", "dtype"), DERIVED, ids=[f"{t}-{d}" for t, d in DERIVED])
 def test_gradient_rule(type: str, dtype: DType) -> None:
     record, rng = op_registry.get(type), np.random.default_rng(5)
-    for case in filter(smooth, cases(type, dtype)):
+    found = list(filter(smooth, cases(type, dtype)))
+    for case in found[:: -(-len(found) // MOST_DERIVED) or 1]:
         with np.errstate(all="ignore"):
             check_gradient(record, case, static=True, rng=rng)
             check_gradient(record, case, static=False, rng=rng)

@@ -15,7 +15,7 @@ import pytest
 import headrace as hr
 from headrace import session as session_module
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError
-from tests.execute.loops import counting
+from tests.execute.loops import Loop, counting
 from tests.session.helpers import builder, call, session
 
 
@@ -318,6 +318,38 @@ def test_a_forgotten_session_does_not_hold_its_graph() -> None:
     del s, b, loop, i
     gc.collect()
     assert graph is None or graph() is None
+
+
+# *** large graphs ***
+
+
+def test_a_long_chain_and_deep_loops_need_no_deep_stack() -> None:
+    b = builder()
+    x = b.Placeholder(dtype="int32", shape=())
+    y = x
+    for _ in range(3000):
+        y = b.AddV2(y, b.const(1))
+    with session(b) as s:
+        assert s.run(y, {x: 5}) == 3005
+    b = builder()
+    loops: list[Loop] = []
+    value = b.const(0)
+    for depth in range(40):
+        outer = loops[-1] if loops else None
+        loop = Loop(b, f"loop{depth}")
+        make = outer.const if outer else b.const
+        i, value = loop.var(make(0)), loop.var(value)
+        loop.goes_while(b.Less(i, loop.constant(make(1))))
+        loop.next(i, b.AddV2(loop.body(i), loop.const(1)))
+        loops.append(loop)
+        loop.merges = [i, value]
+        value = loop.body(value)
+    value = b.AddV2(value, loops[-1].const(7))
+    for loop in reversed(loops):
+        loop.next(loop.merges[1], value)
+        value = loop.exit(loop.merges[1])
+    with session(b) as s:
+        assert s.run(value, timeout_ms=60_000) == 7
 
 
 # *** what cannot be done ***

@@ -147,6 +147,20 @@ def test_an_asynchronous_error(custom: None) -> None:
             s.run(y)
 
 
+def test_what_would_wait_in_a_branch_that_is_not_taken_does_not() -> None:
+    b = builder()
+    p = b.Placeholder(dtype="bool", shape=())
+    no, yes = b.Switch(b.const(1), p)
+    q = b.FIFOQueueV2(component_types=["int32"])
+    got = b.after(b.Identity(no)).QueueDequeueV2(q, component_types=["int32"])
+    got = got[0] if isinstance(got, tuple) else got
+    merged = b.Merge([got, yes])[0]
+    with session(b) as s:
+        assert s.run(merged, {p: True}, timeout_ms=LIMIT) == 1
+        with pytest.raises(DeadlineExceededError, match="QueueDequeueV2"):
+            s.run(merged, {p: False}, timeout_ms=20)
+
+
 # *** closing ***
 
 
