@@ -19,8 +19,8 @@ class Ready(Protocol):
     def __len__(self) -> int: ...
 
 
-# Why a token is dead: the Switch that sent its value the other way, in which iteration, and which way it was; or an Exit
-# that never fired in its loop. (A plain tuple: one is made for each Switch that fires.)
+# Why a token is dead: the Switch that sent its value the other way, in which iteration, and which way it was; or an
+# Exit that never fired in its loop. (A plain tuple: one is made for each Switch that fires.)
 Origin: TypeAlias = "tuple[Node, Iteration, bool]"
 
 
