@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.ir.opdef import OpDef
     from headrace.ir.source import Source
 
+SCALAR_SHAPES_SINCE: Final = 24  # producers before this one wrote the shape [] of a Placeholder for "unknown"
 GRAPH_DEF_VERSION: Final = 2474  # TensorFlow 2.21's: what this module reads, and writes
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*(>[A-Za-z0-9.][A-Za-z0-9_./-]*)*\Z")
@@ -323,6 +324,8 @@ class _Import:
             raise self.error(node, f"{e} for attr '{name}' of {record.type}") from e
         if record.type == "Const":
             _check_const(node.proto, given)
+        elif record.type == "Placeholder" and self.message.versions.producer < SCALAR_SHAPES_SINCE:
+            given["shape"] = given.get("shape") or None
         if "_class" in given:
             given["_class"] = self.colocation(node, given["_class"])
         self.check_counts(node, record, given)

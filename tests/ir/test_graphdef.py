@@ -794,3 +794,11 @@ def test_ten_thousand_nodes_take_about_a_second():
     start = time.process_time()
     imported(pb.GraphDef(node=nodes))
     assert time.process_time() - start < 5  # a machine may be slow; what must not be is quadratic
+
+
+@pytest.mark.parametrize(("producer", "shape"), [(21, None), (23, None), (24, ()), (GRAPH_DEF_VERSION, ())])
+def test_old_producers_wrote_the_scalar_shape_for_unknown(producer, shape):
+    graph = Graph()
+    text = node("p", "Placeholder", dtype="DT_FLOAT", shape="{shape { }}") + f"versions {{ producer: {producer} }}"
+    (p,) = import_graph_def(text, graph, return_elements=["p:0"])
+    assert p.shape == shape

@@ -15,7 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import dtypes, shapes
-from headrace.errors import InvalidArgumentError, OutOfRangeError, ResourceExhaustedError, ShapeError
+from headrace.errors import (
+    InvalidArgumentError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+    ShapeError,
+    UnimplementedError,
+)
 from headrace.ir import arrays
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Tensor
@@ -466,6 +472,7 @@ def test_corners() -> None:
     assert run("Range", np.int8(-128), np.int8(127), np.int8(127)).tolist() == [-128, -1, 126]
     assert run("Roll", numbers(3), I32(-7), I32(0)).tolist() == [1, 2, 0]
     assert run("LinSpace", F32(0), F32(1), I32(4))[-1] == 1
+    assert run("InplaceAdd", numbers(2, 1), ints(3, 3), F32([[5], [1]])).tolist() == [[0], [7]]  # row 3 of 2 is row 1
     assert run("MatrixBandPart", numbers(2, 2), I64(0), I64(-1)).tolist() == [[0, 1], [0, 3]]
     values, places = run("TopKV2", F32([1, 3, 3, 2, 3]), I32(4))
     assert (values.tolist(), places.tolist()) == ([3, 3, 3, 2], [1, 2, 4, 3])
@@ -531,9 +538,11 @@ def test_errors(type: str, inputs: Any, attrs: Any, text: str) -> None:
         run(type, *inputs, **attrs)
 
 
-def test_a_reduction_axis_out_of_range_has_a_class_of_its_own() -> None:
+def test_errors_of_other_classes() -> None:
     with pytest.raises(OutOfRangeError, match="Invalid reduction dimension"):
         run("ReduceJoin", texts("a"), ints(1))
+    with pytest.raises(UnimplementedError, match="Substr broadcast not implemented for 3 dimensions"):
+        run("Substr", texts("abc"), np.zeros((1, 2, 1), I32), np.zeros((1, 2, 1), I32))
 
 
 # *** handles ***

@@ -1,0 +1,98 @@
+"""InplaceUpdate, InplaceAdd, InplaceSub and DeepCopy. Nothing is written in place here: arrays never change.
+
+Source: TensorFlow's ops of the same names, which write into their input and so need copies first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.dtypes import NUMERIC, DType
+from headrace.errors import InvalidArgumentError
+from headrace.ir.arrays import values_only
+from headrace.ir.opdef import Facts, Sample, case, flops_per_input, missing, op, type_attr
+from headrace.ir.rules import same_as
+from headrace.ir.samples import draw
+
+op(
+    "DeepCopy",
+    "x: T",
+    "y: T",
+    {"T": type_attr()},
+    shape=same_as(0),
+    kernel=lambda xp, attrs: lambda x: x,
+    grad=lambda b, n, dy: [dy],
+    facts=Facts(forwards=0),
+    oracle=lambda x: x,
+    sample=values_only(lambda rng, dtype: [case(draw(rng, dtype, s)) for s in ((), (2, 3))]),
+    doc="The input.",
+)
+
+
+def _kernel(combine: Callable[[Any, Any], Any] | None) -> Any:
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        def kernel(x: Any, i: Any, v: Any) -> Any:
+            if not x.ndim or i.ndim != 1 or v.shape != i.shape + x.shape[1:]:
+                raise InvalidArgumentError(
+                    f"i must be a vector and v have the rows of x it names, got x: {shapes.show(x.shape)}, "
+                    f"i: {shapes.show(i.shape)}, v: {shapes.show(v.shape)}"
+                )
+            out = np.array(x)
+            if not len(out):
+                return out
+            # one by one, as rows may be named twice; numbers beyond the rows wrap round, as TensorFlow has it
+            for row, value in zip(i % len(out), v):
+                out[row] = value if combine is None else combine(out[row], value)
+            return out
+
+        return kernel
+
+    return factory
+
+
+def _samples(allowed: frozenset[DType]) -> Sample:
+    def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
+        if dtype not in allowed:
+            return []
+        x = draw(rng, dtype, (3, 2))
+        return [
+            case(x, np.array([2, 0], np.int32), draw(rng, dtype, (2, 2))),
+            case(x, np.array([-2], np.int32), draw(rng, dtype, (1, 2))),
+        ]
+
+    return sample
+
+
+def _model(combine: Callable[[Any, Any], Any]) -> Any:
+    def model(x: np.ndarray, i: np.ndarray, v: np.ndarray) -> np.ndarray:
+        out = np.array(x)
+        for row, value in zip(i, v):
+            out[row] = combine(out[row], value)
+        return out
+
+    return model
+
+
+_ANY = NUMERIC | {dtypes.bool_, dtypes.string}
+for _name, _combine, _take, _dtypes, _doc in (
+    ("Update", None, lambda x, v: v, _ANY, "replaced by"),
+    ("Add", np.add, np.add, NUMERIC, "increased by"),
+    ("Sub", np.subtract, np.subtract, NUMERIC, "decreased by"),
+):
+    op(
+        f"Inplace{_name}",
+        "x: T, i: int32, v: T",
+        "y: T",
+        {"T": type_attr()},
+        shape=same_as(0),
+        kernel=_kernel(_combine),
+        grad=missing("TensorFlow has none; TensorScatterUpdate, TensorScatterAdd and TensorScatterSub have one"),
+        facts=Facts(cost=flops_per_input(1)),
+        oracle=_model(_take),
+        sample=_samples(_dtypes),
+        doc=f"The input with its rows `i` {_doc} those of `v`.",
+    )
