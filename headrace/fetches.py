@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.errors import FeedError
+from headrace.errors import FeedError, ResourceExhaustedError
 from headrace.ir.graph import Graph, Operation, Tensor
 
 if TYPE_CHECKING:
@@ -230,5 +230,9 @@ def result(values: list[Any]) -> Any:
         if value.ndim == 0:
             return value[()]
         if not value.flags.owndata or not value.flags.writeable or _references(value) > _ALONE:
-            return value.copy()
+            try:
+                return value.copy()
+            except MemoryError as e:
+                size = f"{value.nbytes:,} bytes"
+                raise ResourceExhaustedError(f"out of memory: a fetched array takes {size} more to copy") from e
     return value

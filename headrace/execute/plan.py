@@ -23,7 +23,6 @@ from headrace import flags
 from headrace.errors import UnimplementedError
 from headrace.execute import checking
 from headrace.ir import frames as ir_frames
-from headrace.ir import walk
 from headrace.ir.kernel import CPU, find_kernel
 
 if TYPE_CHECKING:
@@ -275,7 +274,6 @@ def make_plan(ops: Sequence[Operation]) -> Plan:
       InvalidArgumentError: the frames do not fit together (`ir.frames`).
       UnimplementedError: an op has no kernel for this device.
     """
-    walk.toposort(ops)
     tree = ir_frames.derive(ops)
     plan = Plan()
     plan.is_straight = not any(op.opdef.primitive in _FRAMES for op in ops)
