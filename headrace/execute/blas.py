@@ -8,6 +8,7 @@ more), and what the process had before is put back when the last such step ends.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -16,26 +17,34 @@ if TYPE_CHECKING:
 
 _lock = threading.Lock()
 _libraries: list[Any] | None = None  # one controller for each BLAS library in the process
+_SCIPY = {"scipy", "scipy.special", "scipy.linalg"}  # modules that bring a BLAS library with them
+_scipy_seen: set[str] = set()
 _active = 0
-_before: list[int] = []
+_limited: list[Any] = []  # the libraries that the steps running now limit, and
+_before: list[int] = []  # what each had before
 
 
 def _find() -> list[Any]:
-    global _libraries
-    if _libraries is None:
+    """The BLAS libraries loaded now. SciPy brings one of its own, later, so its arrival means another look."""
+    global _libraries, _scipy_seen
+    scipy = _SCIPY & sys.modules.keys()
+    if _libraries is None or scipy != _scipy_seen:
         from threadpoolctl import ThreadpoolController
 
         found = ThreadpoolController().lib_controllers
         _libraries = [lib for lib in found if lib.user_api == "blas"]
+        _scipy_seen = scipy
     return _libraries
 
 
 @contextlib.contextmanager
 def threads(n: int) -> Iterator[None]:
     """Limits BLAS to `n` threads for the length of a `with` block. With overlapping blocks the newest limit holds."""
-    global _active, _before
+    global _active, _before, _limited
     with _lock:
-        libraries = _find()
+        if not _active:
+            _limited = _find()
+        libraries = _limited
         if not _active:
             _before = [lib.get_num_threads() for lib in libraries]
         _active += 1

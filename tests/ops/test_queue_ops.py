@@ -121,7 +121,7 @@ def test_calls_that_do_not_fit(p: Program) -> None:
         (p.b.QueueEnqueueV2(q, [[1.0]]), r"Shape mismatch in tuple component 0. Expected \[\], got \[1\]"),
         (p.b.QueueEnqueueV2(q, [1.0], timeout_ms=5), "Timeout not supported yet"),
         (take(p, q, f32, i32), "Signature mismatch"),
-        (p.b.QueueDequeueManyV2(q, -1, component_types=(f32,)), "requested -1 < 0 elements"),
+        (p.b.QueueDequeueManyV2(q, p.feed(np.int32(-1)), component_types=(f32,)), "requested -1 < 0 elements"),
         (p.b.QueueDequeueManyV2(q, p.feed(np.int32([1])), component_types=(f32,)), "n must be a scalar"),
         (p.b.QueueSizeV2(queue(p, (i32,))), "Shared queue 'q' has component types"),
         (p.b.QueueSizeV2(queue(p, capacity=3)), "has capacity None but requested capacity was 3"),
