@@ -20,7 +20,6 @@ import numpy as np
 from headrace import trace
 from headrace.build.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
-from headrace.execute import blas
 from headrace.execute.executor import Executor
 from headrace.execute.step import Step
 from headrace.fetches import Fetches, feed_tensor, feeder, key_of, result
@@ -220,11 +219,7 @@ class Session:
                 raise CancelledError("the session was closed before the run began")
             for i, v in enumerate(fed):
                 executor.feed(i, v)
-            if call.step.plan.uses_blas:
-                with blas.threads(self._intra):
-                    executor.run()
-            else:
-                executor.run()
+            executor.run()
             out = [_take(executor, i) for i in range(len(call.fetch_names))]
         except BaseException as e:
             error = str(e)
@@ -243,7 +238,7 @@ class Session:
         return Step(self._resources, ResourceManager, deadline)
 
     def _executor(self, compiled: CompiledStep, step: Step, options: RunOptions) -> Executor:
-        return Executor(compiled.plan, step, self._get_pool, options.listener, options.ready)
+        return Executor(compiled.plan, step, self._get_pool, options.listener, options.ready, self._intra)
 
     def _explain(self, error: BaseException) -> None:
         """Makes the operation that an error carries the user's own: what failed is the copy that pruning made."""
@@ -418,11 +413,7 @@ class _PartialRun:
     def _run(self, positions: list[int]) -> None:
         # nothing may be left over once everything is fed, so from then on a step that is stuck is an error
         is_fed = len(self._fed) == len(self._feeds)
-        if self.call.step.plan.uses_blas:
-            with blas.threads(1):
-                self.executor.run(positions, is_fed)
-        else:
-            self.executor.run(positions, is_fed)
+        self.executor.run(positions, is_fed)
 
     def _position(self, t: Tensor) -> int:
         p = self._fetches.get(t.name)

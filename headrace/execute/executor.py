@@ -22,6 +22,7 @@ import numpy as np
 
 from headrace import flags, shapes, trace
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError
+from headrace.execute import blas
 from headrace.execute import plan as plans
 from headrace.execute.blame import dead_fetch, known_as, place, raise_blamed, where
 from headrace.execute.burst import burst
@@ -53,6 +54,7 @@ class Executor:
       pool: gives the pool for heavy kernels when one is first needed.
       listener: receives `trace` events, or None.
       ready: the queue of ready nodes; tests give one that picks in a seeded random order.
+      blas_threads: how many threads the BLAS library may use meanwhile.
 
     Attributes:
       propagator: the token machine's state.
@@ -60,6 +62,7 @@ class Executor:
     """
 
     __slots__ = (
+        "_blas_threads",
         *(
             "_dead",
             "_is_fed",
@@ -82,8 +85,10 @@ class Executor:
         pool: Callable[[], Pool],
         listener: trace.Listener | None = None,
         ready: Ready | None = None,
+        blas_threads: int = 1,
     ) -> None:
         self.plan = plan
+        self._blas_threads = blas_threads
         self.step = step
         self._pool = pool
         self._listener = listener
@@ -123,16 +128,23 @@ class Executor:
         self._until = until
         self._is_fed = is_fed
         try:
-            with np.errstate(all="ignore"):
-                if self._listener is None:
-                    self._loop()
-                else:
-                    self._traced_loop()
+            if self.plan.uses_blas:
+                with blas.threads(self._blas_threads):
+                    self._go_on()
+            else:
+                self._go_on()
         except BaseException:
             self.abandon()
             raise
         if is_fed and not self._waiting and not self.propagator.finished:
             raise self._stuck()
+
+    def _go_on(self) -> None:
+        with np.errstate(all="ignore"):
+            if self._listener is None:
+                self._loop()
+            else:
+                self._traced_loop()
 
     def fetch(self, position: int) -> Any:
         """The value of a fetch; `InvalidArgumentError` if it is dead or not there."""

@@ -91,3 +91,14 @@ def test_a_session_refuses_no_threads():
     g, _ = product()
     with pytest.raises(ValueError, match="intra_op_threads"):
         hr.Session(graph=g, intra_op_threads=0)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_partial_run_has_the_threads_of_its_session(monkeypatch):
+    asked: list[int] = []
+    threads = blas.threads
+    monkeypatch.setattr(blas, "threads", lambda n: asked.append(n) or threads(n))
+    g, y = product()
+    with hr.Session(graph=g, intra_op_threads=2) as s:
+        s.partial_run(s.partial_run_setup(y), y)
+    assert asked == [2]
