@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from headrace import flags
 from headrace.errors import InvalidArgumentError
 from headrace.execute.plan import Plan, make_plan
+from headrace.grad.function import differentiate
 from headrace.ir.device import DeviceSpec
+from headrace.lower import is_structured, lower
 from headrace.prune import Pruned, prune
 
 if TYPE_CHECKING:
@@ -49,8 +51,16 @@ def compile_step(
     """
     pruned = prune(feeds, fetches, targets)  # 1. what the step needs, its ends explicit
     _checkpoint(pruned.graph)
-    _check_devices(pruned.graph.operations, devices)  # 2. every op has a device it may run on
-    plan = make_plan(pruned.graph.operations)  # 3. everything static, once
+    ops: Sequence[Operation] = pruned.graph.operations
+    functions: Mapping[str, Sequence[Operation]] = {}
+    if is_structured(ops):
+        kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
+        lowered = lower(pruned.graph, kept, differentiate)  # 2. conditionals, loops and calls become primitives
+        _checkpoint(lowered.graph)
+        ops, functions = lowered.ops, lowered.functions
+    for each in (ops, *functions.values()):
+        _check_devices(each, devices)  # 3. every op has a device it may run on
+    plan = make_plan(ops, functions) if functions else make_plan(ops)  # 4. everything static, once
     return CompiledStep(pruned, plan)
 
 

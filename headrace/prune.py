@@ -44,6 +44,10 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
     order = walk.toposort(sorted(kept, key=lambda op: op.id))
 
     new = Graph()
+    if order:
+        user = order[0].graph
+        new.outer, new.functions, new.library = user.outer, user.functions, user.library
+        new.gradient_functions = user.gradient_functions
     args = tuple(
         new.add_op(
             "_Arg",

@@ -19,6 +19,7 @@ import numpy as np
 
 from headrace import trace
 from headrace.build.scopes import current_graph
+from headrace.ir.function import find_anywhere
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute.executor import Executor
 from headrace.execute.step import Step
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
     from concurrent.futures import ThreadPoolExecutor
 
-    from headrace.ir.graph import Graph, Tensor
+    from headrace.ir.function import find_anywhere
+from headrace.ir.graph import Graph, Tensor
 
 CLOSE_SECONDS = 5.0  # how long close() waits for running steps to notice
 
@@ -243,7 +245,8 @@ class Session:
     def _explain(self, error: BaseException) -> None:
         """Makes the operation that an error carries the user's own: what failed is the copy that pruning made."""
         if isinstance(error, OpError) and error.node is not None:
-            error.op = self.graph.find(error.node.partition(":")[0])
+            # one in a function, of which there may be many copies, stays the copy
+            error.op = find_anywhere(self.graph, error.node.partition(":")[0]) or error.op
 
     def _get_pool(self) -> ThreadPoolExecutor:
         if self._pool is None:

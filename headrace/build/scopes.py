@@ -1,38 +1,71 @@
-"""Where new ops go: the current graph. The one place with such state, and it is kept per context (`contextvars`)."""
+"""Where new ops go: the current graph, name scope, device and control inputs. The one place with such state.
+
+The state is a stack of `Builder`s, kept per context (`contextvars`), so that threads and tasks do not disturb one
+another. Each `with` block of this module pushes a builder that differs from the one below in one thing. Every other
+function of the user's API asks `builder()` for the top one and makes its ops through it.
+
+Outside any graph there is nothing on the stack. Then ops go into the graph of the tensors they are given; without
+symbolic tensors they run at once (`eager`).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
-from typing import TYPE_CHECKING
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
+from headrace.errors import GraphError
 from headrace.ir import graph as ir_graph
+from headrace.ir.builder import Builder
+from headrace.ir.device import DeviceSpec
+from headrace.ir.graph import Operation, Tensor
+from headrace.ir.order import Order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.pb import GraphDef
 
-_current: contextvars.ContextVar[tuple[Graph, ...]] = contextvars.ContextVar("headrace_graphs", default=())
+_stack: contextvars.ContextVar[tuple[Builder, ...]] = contextvars.ContextVar("headrace_builders", default=())
+
+
+class _Outside:
+    """What `builder()` gives outside any graph; `headrace/__init__.py` puts the eager one here when it is imported."""
+
+    builder: Any = None
+
+
+outside = _Outside()
 
 
 class Graph(ir_graph.Graph):
     """A graph that can be entered: `with hr.Graph() as g:` puts new ops into it.
+
+    Stateful ops in it keep the order in which they are written (`ir.order`).
 
     >>> with Graph() as g:
     ...     current_graph() is g
     True
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.order = Order()
+
     def __enter__(self) -> Graph:
-        _current.set((*_current.get(), self))
+        stack = _stack.get()
+        # a graph entered again inside itself goes on in the scope that it was left in
+        inner = next((b for b in reversed(stack) if b.graph is self), None)
+        _stack.set((*stack, inner or Builder(self)))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        stack = _current.get()
-        if not stack or stack[-1] is not self:
+        stack = _stack.get()
+        if not stack or stack[-1].graph is not self:
             raise RuntimeError("graphs must be left in the reverse order of entering them, in the same context")
-        _current.set(stack[:-1])
+        _stack.set(stack[:-1])
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[Graph]:
@@ -47,7 +80,195 @@ class Graph(ir_graph.Graph):
         return graphdef.export_graph_def(self)
 
 
-def current_graph() -> Graph | None:
-    """The graph entered last in this context, or None."""
-    stack = _current.get()
-    return stack[-1] if stack else None
+# *** asking ***
+
+
+def current_graph() -> ir_graph.Graph | None:
+    """The graph that new ops go into in this context (inside a branch or body, the one of that), or None."""
+    stack = _stack.get()
+    return stack[-1].graph if stack else None
+
+
+def builder(*near: Any) -> Any:
+    """The builder that makes ops here: of the graph entered last; else of the graph of the first symbolic tensor among
+    `near` (looked for in lists too); else the eager one."""
+    stack = _stack.get()
+    if stack:
+        return stack[-1]
+    graph = _graph_of(near)
+    return outside.builder if graph is None else Builder(graph)
+
+
+def _graph_of(values: Iterable[Any]) -> ir_graph.Graph | None:
+    for v in values:
+        if isinstance(v, Tensor):
+            return v.op.graph
+        if isinstance(v, (list, tuple)):
+            found = _graph_of(v)
+            if found is not None:
+                return found
+        else:
+            graph = getattr(v, "graph", None)
+            if isinstance(graph, ir_graph.Graph):
+                return graph
+    return None
+
+
+def graph_builder(what: str) -> Builder:
+    """The builder of the graph entered; for what makes sense in a graph only.
+
+    Raises:
+      GraphError: no graph has been entered; the text says that `what` needs one.
+    """
+    stack = _stack.get()
+    if not stack:
+        raise GraphError(f"{what} needs a graph: call it inside `with hr.Graph() as g:`")
+    return stack[-1]
+
+
+def is_outside() -> bool:
+    """Whether no graph has been entered."""
+    return not _stack.get()
+
+
+# *** changing ***
+
+
+@contextlib.contextmanager
+def entered(top: Builder) -> Iterator[Builder]:
+    """Makes `top` the current builder."""
+    before = _stack.get()
+    _stack.set((*before, top))
+    try:
+        yield top
+    finally:
+        _stack.set(before)
+
+
+@contextlib.contextmanager
+def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Iterator[str]:
+    """Puts new ops' names below `name`, made unique; yields the prefix ("outer/name/").
+
+    A name that ends in "/" is taken as it is (a scope entered again); "" or None leads out of all scopes, unless there
+    is a `default_name`.
+
+    Source: TensorFlow's `tf.name_scope`.
+
+    Example:
+      >>> with Graph() as g, name_scope("layer") as s:
+      ...     s
+      'layer/'
+    """
+    b = builder(*(values or ()))
+    name = default_name if name is None else name
+    if not isinstance(b, Builder):
+        yield f"{name}/" if name else ""
+        return
+    if not name:
+        scope = ""
+    elif name.endswith("/"):
+        scope = name
+    else:
+        scope = b.graph.unique_name(b.scope + name) + "/"
+    with entered(dataclasses.replace(b, scope=scope)):
+        yield scope
+
+
+@contextlib.contextmanager
+def device(spec: str | Callable[[Operation], str | None] | None) -> Iterator[None]:
+    """Requests a device for new ops: a name ("/device:CPU:1", "/job:worker"), which is merged into that of the block
+    around; a function from operation to name; None: none, whatever is around.
+
+    Source: TensorFlow's `tf.device`.
+    """
+    b = builder()
+    if not isinstance(b, Builder):
+        yield
+        return
+    if spec is None:
+        top = dataclasses.replace(b, device="", device_function=None)
+    elif callable(spec):
+        top = dataclasses.replace(b, device_function=_chosen(spec, b.device_function))
+    else:
+        given = DeviceSpec.from_string(spec)
+        merged = DeviceSpec.from_string(b.device).merge(given).to_string() if b.device else given.to_string()
+        top = dataclasses.replace(b, device=merged)
+    with entered(top):
+        yield
+
+
+def _chosen(
+    choose: Callable[[Operation], str | None], outer: Callable[[Operation], str] | None
+) -> Callable[[Operation], str]:
+    def function(op: Operation) -> str:
+        chosen = DeviceSpec.from_string(choose(op) or "")
+        merged: str = DeviceSpec.from_string(op.device).merge(chosen).to_string()
+        if outer is not None:
+            op.device = merged
+            merged = outer(op)
+        return merged
+
+    return function
+
+
+@contextlib.contextmanager
+def control_dependencies(inputs: Iterable[Operation | Tensor] | None) -> Iterator[None]:
+    """New ops wait for `inputs` (operations, or tensors for the operations that make them); None: for nothing,
+    whatever is around.
+
+    Source: TensorFlow's `tf.control_dependencies`.
+    """
+    b = builder(*(inputs or ()))
+    if not isinstance(b, Builder):
+        yield
+        return
+    if inputs is None:
+        top = dataclasses.replace(b, control_inputs=())
+    else:
+        top = b.after(*(_operation(b, x) for x in inputs))
+    with entered(top):
+        yield
+
+
+def _operation(b: Builder, x: Any) -> Operation:
+    if isinstance(x, Operation):
+        return x
+    if isinstance(x, str):
+        found = b.graph.as_graph_element(x)
+        return found.op if isinstance(found, Tensor) else found
+    own = getattr(x, "op", None)  # a tensor; a variable, whose initialization is meant
+    if isinstance(own, Operation):
+        return own
+    made = b._own(x)
+    if isinstance(made, Tensor):
+        return made.op
+    raise TypeError(f"control_dependencies takes operations and tensors, got {x!r} ({type(x).__name__})")
+
+
+@contextlib.contextmanager
+def colocate_with(op: Operation | Tensor | None, ignore_existing: bool = False) -> Iterator[None]:
+    """New ops stand on the device of `op`.
+
+    Source: TensorFlow's `tf.colocate_with`.
+    """
+    b = builder(op)
+    if not isinstance(b, Builder):
+        yield
+        return
+    names = () if ignore_existing or op is None else b.colocate
+    if op is not None:
+        name = _operation(b, op).name
+        names = names if name in names else (*names, name)
+    with entered(dataclasses.replace(b, colocate=names, device="")):
+        yield
+
+
+@contextlib.contextmanager
+def gradient_override_map(types: dict[str, str]) -> Iterator[None]:
+    """New ops of the given types have the named gradients instead of their own.
+
+    Source: TensorFlow's `Graph.gradient_override_map`.
+    """
+    b = graph_builder("gradient_override_map")
+    with entered(dataclasses.replace(b, gradients={**(b.gradients or {}), **types})):
+        yield

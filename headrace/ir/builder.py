@@ -13,7 +13,7 @@ Python values and arrays become constants of the dtype that the other inputs ask
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +42,9 @@ class Builder:
       device: device requested for new ops.
       control_inputs: every new op waits for these.
       source: the user's line put on new ops; None: the line that calls the builder.
+      colocate: names of operations that new ops stand beside (the attribute `_class`).
+      gradients: op type → name of the gradient that new ops of the type have instead of their own.
+      device_function: given a new op, the device it requests; it has the last word.
     """
 
     graph: Graph
@@ -49,6 +52,9 @@ class Builder:
     device: str = ""
     control_inputs: tuple[Operation, ...] = ()
     source: Source | None = None
+    colocate: tuple[str, ...] = ()
+    gradients: Mapping[str, str] | None = None
+    device_function: Callable[[Operation], str] | None = None
 
     def within(self, name: str) -> Builder:
         """A builder in the fresh name scope `name` below this one's."""
@@ -88,25 +94,36 @@ class Builder:
         except LookupError as e:
             raise NotFoundError(f"Op type not registered '{type}': {e}") from None
         where = self.source or source.here()
+        graph = self.graph
         try:
-            inputs, complete = self._bind(record, args, attrs)
-            op = self.graph.add_op(
-                type,
-                self.graph.unique_name(self.scope + (name or type)),
-                inputs,
-                complete,
-                self.control_inputs,
-                self.device,
-                where,
-            )
+            inputs, complete = self._bind(record, args, attrs, where)
+            if self.colocate or self.gradients:
+                self._mark(type, complete)
+            controls: Sequence[Operation] = self.control_inputs
+            if controls:
+                controls = [c for c in map(graph.capture_control, controls) if c is not None]
+            # a name that ends in "/" is that of a scope, which the op has to itself
+            full = name[:-1] if name and name[-1] == "/" else graph.unique_name(self.scope + (name or type))
+            op = graph.add_op(type, full, inputs, complete, controls, self.device, where)
         except GraphError as e:
             if where is not None and not isinstance(e, ShapeError):
                 e.add_note(f"while making {type} at {where}")
             raise
         infer_shapes(op)
+        if self.device_function is not None:
+            op.device = self.device_function(op)
+        if graph.order is not None and (record.facts.effect or record.structured):
+            for before in graph.order.after(op):
+                graph.add_control_input(op, before)
         if len(op.outputs) == 1:
             return op.outputs[0]
         return op.outputs or op
+
+    def _mark(self, type: str, attrs: dict[str, Any]) -> None:
+        if self.colocate:
+            attrs["_class"] = (*attrs.get("_class", ()), *(f"loc:@{name}" for name in self.colocate))
+        if self.gradients and type in self.gradients:
+            attrs["_gradient_op_type"] = self.gradients[type]
 
     def __getattr__(self, type: str) -> Callable[..., Any]:
         if type not in op_registry:
@@ -117,37 +134,86 @@ class Builder:
 
         return call
 
-    def _bind(self, record: OpDef, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[list[Tensor], dict[str, Any]]:
+    def _bind(
+        self, record: OpDef, args: Sequence[Any], attrs: dict[str, Any], where: Source | None
+    ) -> tuple[list[Tensor], dict[str, Any]]:
         if len(args) != len(record.ins):
             names = ", ".join(a.name for a in record.ins)
             raise GraphError(f"{record.type} takes {len(record.ins)} arguments ({names}), got {len(args)}")
         groups: list[list[Any]] = []
         wanted: dict[str, DType] = {k: dtypes.as_dtype(v) for k, v in attrs.items() if _is_type(record, k)}
         for spec, arg in zip(record.ins, args, strict=True):
-            if spec.is_list != isinstance(arg, (list, tuple)) and (spec.is_list or isinstance(arg, tuple)):
-                kind = "a list of tensors" if spec.is_list else "one tensor"
-                raise GraphError(f"argument {spec.name!r} of {record.type} must be {kind}, got {arg!r}")
-            group = list(arg) if spec.is_list else [arg]
+            if spec.is_list:
+                if not isinstance(arg, (list, tuple)):
+                    raise GraphError(f"argument {spec.name!r} of {record.type} must be a list of tensors, got {arg!r}")
+                group = [self._own(x) for x in arg]
+            else:
+                group = [self._own(arg)]
             groups.append(group)
-            for x in group:
-                if isinstance(x, Tensor) and spec.type_attr is not None:
-                    wanted.setdefault(spec.type_attr, x.dtype.base)
+            if spec.type_attr is not None and spec.type_attr not in wanted:
+                for x in group:
+                    if isinstance(x, Tensor):
+                        wanted[spec.type_attr] = x.dtype.base
+                        break
         tensors = [
-            [self._tensor(x, spec, wanted) for x in group] for spec, group in zip(record.ins, groups, strict=True)
+            [x if isinstance(x, Tensor) else self._convert(x, spec, wanted, where) for x in group]
+            for spec, group in zip(record.ins, groups, strict=True)
         ]
         complete = record.infer_attrs([[t.dtype for t in g] for g in tensors], attrs)
         return [t for g in tensors for t in g], complete
 
-    def _tensor(self, x: Any, spec: ArgSpec, wanted: dict[str, DType]) -> Tensor:
-        if isinstance(x, Tensor):
-            return x
+    def _own(self, x: Any) -> Any:
+        """`x`, as a tensor of this graph if it stands for one (a variable, a tensor of a graph around this one)."""
+        if not isinstance(x, Tensor):
+            as_tensor = getattr(type(x), "as_tensor", None)
+            if as_tensor is None:
+                return x
+            x = as_tensor(x, self)
+            if not isinstance(x, Tensor):
+                return x
+        return x if x.op.graph is self.graph else self.graph.capture(x)
+
+    def _convert(self, x: Any, spec: ArgSpec, wanted: dict[str, DType], where: Source | None) -> Tensor:
         if isinstance(x, Operation):
             raise GraphError(f"argument {spec.name!r} got the operation {x.name!r}; give one of its outputs")
         dtype = spec.dtype or wanted.get(spec.type_attr or "")
-        t = dataclasses.replace(self, control_inputs=()).const(x, dtype)
+        t = dataclasses.replace(self, control_inputs=(), source=where).tensor(x, dtype)
         if spec.type_attr is not None:
             wanted.setdefault(spec.type_attr, t.dtype)
         return t
+
+    def tensor(self, x: Any, dtype: DType | None = None, name: str = "Const") -> Tensor:
+        """`x` as a tensor of this graph: itself, a constant, or (a list with tensors in it) a Pack of its items.
+
+        Raises:
+          TypeError: it cannot be one, or not one of `dtype`.
+        """
+        x = self._own(x)
+        if isinstance(x, (list, tuple)) and _has_tensors(x):
+            if dtype is None:
+                dtype = next(t.dtype.base for t in _leaves(x) if isinstance(t, Tensor) or hasattr(t, "as_tensor"))
+            out: Tensor = self.Pack([self.tensor(v, dtype) for v in x], name="packed" if name == "Const" else name)
+            return out
+        if not isinstance(x, Tensor):
+            return self.const(x, dtype, name)
+        if dtype is not None and x.dtype.base is not dtype.base:
+            raise TypeError(
+                f"Tensor conversion requested dtype {dtype.base.name} for Tensor with dtype {x.dtype.base.name}: {x!r}; "
+                "cast it"
+            )
+        return x
+
+
+def _leaves(x: Any) -> Iterator[Any]:
+    for v in x:
+        if isinstance(v, (list, tuple)):
+            yield from _leaves(v)
+        else:
+            yield v
+
+
+def _has_tensors(x: Any) -> bool:
+    return any(isinstance(v, Tensor) or hasattr(type(v), "as_tensor") for v in _leaves(x))
 
 
 def _is_type(record: OpDef, attr: str) -> bool:

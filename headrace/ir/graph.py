@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.dtypes import DType
+    from headrace.ir.function import FuncGraph
+    from headrace.ir.order import Order
     from headrace.shapes import Shape
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
@@ -54,8 +56,12 @@ class Tensor:
 
     @property
     def name(self) -> str:
-        """`"op name:index"`."""
-        return f"{self.op.name}:{self.index}"
+        """`"op name:index"`; of a conditional or loop in a graph that shows primitives, the name of what it becomes
+        ("cond/Merge:0", "while/Exit_1:0")."""
+        op = self.op
+        if op.opdef.structured and op.graph.shows_primitives:
+            return f"{visible_name(op, self.index)}:0"
+        return f"{op.name}:{self.index}"
 
     @property
     def graph(self) -> Graph:
@@ -170,19 +176,43 @@ class Operation:
         raise TypeError("an Operation belongs to its graph and cannot be copied; use graph.as_graph_def()")
 
 
+# What a result of a conditional or loop is called where primitives are shown.
+_RESULTS = {"If": "Merge", "Case": "Merge", "While": "Exit", "For": "Exit"}
+
+
+def visible_name(op: Operation, index: int) -> str:
+    """The name, in the primitive form, of the operation that output `index` of a structured one comes out of."""
+    what = _RESULTS.get(op.opdef.structured)
+    if what is None:
+        return f"{op.name}:{index}" if index else op.name
+    return f"{op.name}/{what}_{index}" if index else f"{op.name}/{what}"
+
+
 class Graph:
     """A growing set of operations with unique names.
 
     Attributes:
-      version: raised by every change; compiled steps are cached under it.
+      version: raised by every change, also of a graph that an operation of this one owns; compiled steps are cached
+        under it.
+      outer: the graph in which the operation stands that owns this one (`ir.function`); None if none does.
       library: serialized TensorFlow functions that came with an imported graph, by name.
+      functions: the functions that operations call by name; see `function`.
+      gradient_functions: for a function the name of the one that computes its gradient, where a file says so.
       versions: (producer, min_consumer) of the `GraphDef` it came from.
+      order: keeps stateful operations in the order of their making (`ir.order`); None: they are not kept in order.
+      shows_primitives: the results of conditionals and loops are called by TensorFlow 1's names ("cond/Merge:0").
     """
+
+    outer: Graph | None = None
 
     def __init__(self) -> None:
         self.version = 0
         self.library: dict[str, bytes] = {}
+        self.functions: dict[str, FuncGraph] = {}
+        self.gradient_functions: dict[str, str] = {}
         self.versions: tuple[int, int] = (0, 0)
+        self.order: Order | None = None
+        self.shows_primitives = False
         self._operations: list[Operation] = []
         self._by_name: dict[str, Operation] = {}
         self._taken: dict[str, int] = {}  # lower-cased names and scopes in use -> next suffix to try
@@ -222,6 +252,10 @@ class Graph:
         if not colon or not index.isdigit():
             raise ValueError(f"{name!r} is no tensor name; a tensor is named '<operation>:<output index>'")
         op = self._by_name.get(op_name)
+        if op is None and index == "0":
+            found = self._find_visible(op_name)
+            if found is not None:
+                return found
         if op is None:
             raise KeyError(
                 f"The name {name!r} refers to a Tensor which does not exist: no operation {op_name!r} "
@@ -258,6 +292,41 @@ class Graph:
                 raise ValueError(f"{obj!r} names an operation, not a tensor; perhaps you meant '{name}:0'")
             raise ValueError(f"{obj!r} is no tensor name; a tensor is named '<operation>:<output index>'")
         raise TypeError(f"cannot use {obj!r} ({type(obj).__name__}) as a tensor or operation of a graph")
+
+    def _find_visible(self, name: str) -> Tensor | None:
+        """The result of a structured operation that is called `name` in the primitive form."""
+        owner = name.rpartition("/")[0]
+        op = self._by_name.get(owner)
+        if op is not None and op.opdef.structured:
+            for t in op.outputs:
+                if visible_name(op, t.index) == name:
+                    return t
+        return None
+
+    def function(self, name: str) -> FuncGraph:
+        """The function that operations of this graph, or of one it owns, call by `name`; decoded when first asked for.
+
+        Raises:
+          NotFoundError: there is none. GraphError: its definition cannot be read.
+        """
+        graph = self
+        while True:
+            found = graph.functions.get(name)
+            if found is not None:
+                return found
+            if name in graph.library:
+                from headrace.ir import functiondef  # protobuf takes long to import
+
+                return graph.functions.setdefault(name, functiondef.decode(graph.library[name], graph))
+            if graph.outer is None:
+                raise NotFoundError(f"Function {name!r} is not in the library of the graph{graph._near_function(name)}")
+            graph = graph.outer
+
+    def _near_function(self, name: str) -> str:
+        import difflib
+
+        near = difflib.get_close_matches(name, [*self.functions, *self.library], n=3)
+        return "; near: " + ", ".join(map(repr, near)) if near else ""
 
     def _near(self, name: str) -> str:
         import difflib
@@ -326,7 +395,7 @@ class Graph:
         inputs = list(inputs)
         for t in inputs:
             if t.op.graph is not self:
-                raise GraphError(f"operation {name!r} ({type}) takes {t!r}, which belongs to another graph")
+                raise GraphError(f"operation {name!r} ({type}): {foreign(t, self)}")
         complete = record.complete_attrs(attrs or {})
         if not unchecked_back_edges:
             record.check_inputs(complete, [t.dtype for t in inputs])
@@ -341,26 +410,33 @@ class Graph:
             self._operations.append(op)
             self._by_name[name] = op
             self._taken.setdefault(name.lower(), 1)
-            self.version += 1
+            self._grew()
         return op
 
-    def copy_op(self, op: Operation, inputs: Sequence[Tensor | None], control_inputs: Sequence[Operation]) -> Operation:
-        """Appends a copy of `op` (of another graph) under its own name, with its shapes; attributes are shared.
+    def copy_op(
+        self,
+        op: Operation,
+        inputs: Sequence[Tensor | None],
+        control_inputs: Sequence[Operation],
+        name: str | None = None,
+    ) -> Operation:
+        """Appends a copy of `op` (of another graph) with its shapes, under its own name or `name`; attributes are
+        shared.
 
         A None among `inputs` is a Merge's back edge, which `set_back_edge` supplies later.
         """
-        copy = Operation(self, op.name, op.opdef, [], list(control_inputs), op.attrs, op.device, op.source)
+        copy = Operation(self, name or op.name, op.opdef, [], list(control_inputs), op.attrs, op.device, op.source)
         copy.inputs = list(inputs)  # type: ignore[arg-type]  # back edges follow
         for old, new in zip(op.outputs, copy.outputs, strict=True):
             new.shape, new.handle = old.shape, old.handle
         with self._lock:
-            if op.name in self._by_name:
-                raise GraphError(f"Node {op.name!r} is not unique: the graph has an operation of that name already")
+            if copy.name in self._by_name:
+                raise GraphError(f"Node {copy.name!r} is not unique: the graph has an operation of that name already")
             copy.id = len(self._operations)
             self._operations.append(copy)
-            self._by_name[op.name] = copy
-            self._taken.setdefault(op.name.lower(), 1)
-            self.version += 1
+            self._by_name[copy.name] = copy
+            self._taken.setdefault(copy.name.lower(), 1)
+            self._grew()
         return copy
 
     def set_back_edge(self, merge: Operation, index: int, value: Tensor) -> None:
@@ -374,7 +450,7 @@ class Graph:
                 merge.inputs.append(value)
             else:
                 merge.inputs[index] = value
-            self.version += 1
+            self._grew()
 
     def add_control_input(self, op: Operation, before: Operation) -> None:
         """Makes `op` wait for `before`."""
@@ -383,7 +459,57 @@ class Graph:
         with self._lock:
             if before not in op.control_inputs:
                 op.control_inputs.append(before)
-                self.version += 1
+                self._grew()
+
+    def extend_op(self, op: Operation, inputs: Sequence[Tensor] = (), attrs: Mapping[str, Any] | None = None) -> None:
+        """Gives a structured operation more inputs and outputs at the end; those it has keep their places.
+
+        Args:
+          op: of this graph.
+          inputs: the further inputs.
+          attrs: the attributes that change (`Tin`, `Tout`, ...), with which inputs and outputs must agree.
+
+        Raises:
+          GraphError: they do not agree, or `op` is not structured.
+        """
+        if not op.opdef.structured or op.graph is not self:
+            raise GraphError(f"{op!r} cannot be extended; only a structured operation of this graph can")
+        complete = op.opdef.complete_attrs({**op.attrs, **(attrs or {})})
+        more = [*op.inputs, *(self.capture(t) for t in inputs)]
+        op.opdef.check_inputs(complete, [t.dtype for t in more])
+        made = op.opdef.output_dtypes(complete)
+        if [t.dtype for t in op.outputs] != made[: len(op.outputs)]:
+            raise GraphError(f"the outputs that {op!r} has must keep their places and dtypes")
+        with self._lock:
+            op.inputs, op.attrs = more, complete
+            op.outputs += tuple(Tensor(op, i, made[i]) for i in range(len(op.outputs), len(made)))
+            self._grew()
+
+    def capture(self, t: Tensor) -> Tensor:
+        """`t` as operations of this graph may use it. Here: itself, for it must be of this graph.
+
+        Raises:
+          GraphError: it is of another one. The text says which, and where both tensors' graphs were met.
+        """
+        if t.op.graph is not self:
+            raise GraphError(foreign(t, self))
+        return t
+
+    def capture_control(self, op: Operation) -> Operation | None:
+        """`op` as operations of this graph may wait for it; None if whoever owns this graph waits for it."""
+        if op.graph is not self:
+            raise GraphError(foreign(op, self))
+        return op
+
+    @property
+    def title(self) -> str:
+        """What this graph is, in messages."""
+        return "the graph"
+
+    def _grew(self) -> None:
+        self.version += 1
+        if self.outer is not None:
+            self.outer._grew()
 
     @contextlib.contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -400,7 +526,9 @@ class Graph:
                 for op in self._operations[n:]:
                     del self._by_name[op.name]
                 del self._operations[n:]
-                self._taken, self.library, self.versions = taken, library, versions
+                self._taken.clear()
+                self._taken.update(taken)  # graphs that operations own may share it
+                self.library, self.versions = library, versions
                 raise
 
     def __repr__(self) -> str:
@@ -414,3 +542,25 @@ class Graph:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Graph cannot be pickled; export it with as_graph_def()")
+
+
+def foreign(what: Tensor | Operation, graph: Graph) -> str:
+    """Why `graph` cannot use `what`, and what to do."""
+    op = what.op if isinstance(what, Tensor) else what
+    made = f" (made at {op.source})" if op.source is not None else ""
+    owner = op.graph
+    root = owner
+    while root.outer is not None:
+        root = root.outer
+    mine = graph
+    while mine.outer is not None:
+        mine = mine.outer
+    if root is mine and owner.outer is not None:
+        return (
+            f"'{what.name}'{made} belongs to {owner.title} and has no value outside; return it from there, and use the "
+            "result"
+        )
+    return (
+        f"'{what.name}'{made} belongs to another graph ({owner!r}) than the one this operation goes into ({graph!r}); "
+        "make both in one `with` block, or import the one graph into the other with import_graph_def"
+    )

@@ -85,7 +85,7 @@ def tensor_attr(default: Any = REQUIRED) -> AttrSpec:
 
 
 def func_attr(default: Any = REQUIRED) -> AttrSpec:
-    """A function of the graph's library, by name."""
+    """A function: `Func`, one of the graph's library by name, or a `FuncGraph` that the operation owns."""
     return AttrSpec("func", default=default)
 
 
@@ -110,10 +110,19 @@ def _attr_spec(value: Any) -> AttrSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Func:
-    """The value of a `func` attribute: a library function's name and its own attributes."""
+    """The value of a `func` attribute that names a function of the graph's library, and its own attributes.
+
+    The other value such an attribute can have is a graph that the operation owns (`ir.function.FuncGraph`).
+    """
 
     name: str
     attrs: tuple[tuple[str, Any], ...] = ()
+
+
+class Owned:
+    """The base of `ir.function.FuncGraph`, for which this module, being below it, has only this name."""
+
+    __slots__ = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -208,6 +217,8 @@ class Facts:
       dynamic_shape: the output's shape depends on input *values*; inference may leave it open.
       effect: what a stateful op touches besides its inputs: "resource", "random", "stdout", "step", or "" for none.
       writes: whether it changes what it touches.
+      waits: it works on something that ops wait for (a queue, a barrier): never ordered by creation, for that could
+        make the one that waits come before the one it waits for.
       cost: estimated flops of one firing from input and output shapes; None: not known (shape) or negligible (field).
       blas: it may call the BLAS library (so its thread count is worth limiting).
     """
@@ -219,6 +230,7 @@ class Facts:
     dynamic_shape: bool = False
     effect: str = ""
     writes: bool = False
+    waits: bool = False
     cost: Cost | None = None
     blas: bool = False
 
@@ -284,6 +296,7 @@ class OpDef:
     stateful: KernelFactory | None
     async_: KernelFactory | None
     primitive: str
+    structured: str
     grad: GradRule
     facts: Facts
     shape_value: Callable[[Inference], Shape] | None
@@ -378,7 +391,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool, np.bool_),
     "string": (str,),
     "shape": (tuple, type(None)),
-    "func": (Func,),
+    "func": (Func, Owned),
 }
 
 
@@ -435,6 +448,7 @@ def op(
     stateful: KernelFactory | None = None,
     async_: KernelFactory | None = None,
     primitive: str = "",
+    structured: str = "",
     grad: GradRule,
     facts: Facts = Facts(),
     shape_value: Callable[[Inference], Shape] | None = None,
@@ -453,6 +467,8 @@ def op(
       stateful: `(ctx, attrs) -> f(*arrays)`; made once a step, see `ir.kernel.KernelContext`.
       async_: `(ctx, attrs) -> f(*arrays, done)`, for what may wait; `done` takes the result or an exception.
       primitive: one of the control-flow primitives, which the token machine itself executes.
+      structured: a kind of op that owns or calls functions ("If", "While", "Case", "Call", ...); `lower/` says what it
+        means.
       grad: `rule(b, n, *dys) -> [gradient or None for each flat input]`, `NOT_DIFFERENTIABLE` or `missing(why)`.
       facts: what passes may rely on.
       shape_value: `rule(c)`: output 0, an integer vector or scalar, read as a (partly known) shape.
@@ -461,12 +477,14 @@ def op(
       doc: one sentence.
 
     Raises:
-      TypeError: not exactly one of kernel, stateful, async_ and primitive is given.
+      TypeError: not exactly one of kernel, stateful, async_, primitive and structured is given.
       DuplicateError: the type is registered already.
     """
-    forms = [f for f in (kernel, stateful, async_, primitive or None) if f is not None]
+    forms = [f for f in (kernel, stateful, async_, primitive or None, structured or None) if f is not None]
     if len(forms) != 1:
-        raise TypeError(f"{type}: give exactly one of kernel=, stateful=, async_= and primitive=, got {len(forms)}")
+        raise TypeError(
+            f"{type}: give exactly one of kernel=, stateful=, async_=, primitive= and structured=, got {len(forms)}"
+        )
     if grad is None:
         raise TypeError(f"{type}: grad= must be a rule, NOT_DIFFERENTIABLE or missing('why')")
     specs = {k: _attr_spec(v) for k, v in (attrs or {}).items()}
@@ -480,6 +498,7 @@ def op(
         stateful,
         async_,
         primitive,
+        structured,
         grad,
         facts,
         shape_value,

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.kernel import KernelContext
 
-_EFFECT = Facts(effect="resource", writes=True)
-_READS = Facts(effect="resource")
+_EFFECT = Facts(effect="resource", writes=True, waits=True)
+_READS = Facts(effect="resource", waits=True)
 _WAITS = {"timeout_ms": -1}
 
 Find = Callable[["KernelContext", Any], Queue]  # from a handle

@@ -1,0 +1,1 @@
+"""Gradients: graphs that compute the derivatives of graphs."""

@@ -1,0 +1,207 @@
+"""Graphs that operations own: the branches of an `If`, the condition and body of a `While`, functions.
+
+A `FuncGraph` is a graph with an order among its ends: *parameters*, what it is given, and *results*, what it gives
+back. The operation that owns it supplies the parameters by its inputs and has the results as its outputs; a function of
+the library is not owned but called by name.
+
+**Captures.** What happens in a branch may use values from outside. When an operation in a FuncGraph is given a tensor
+of the graph around it, the FuncGraph gets one parameter more, which stands for that tensor, and remembers the pair. So a
+sub-graph never has an edge that leads out of it: all comes in by parameters, and whoever reads it (lowering, gradients,
+a compiler) need not look around. With several sub-graphs in one operation all get the same parameters (`unify`). A
+captured constant is cloned instead, so that what is known about its value stays known.
+
+**Control inputs** that point out of a sub-graph are collected in `outer_controls`; the operation that comes to own it
+waits for them.
+
+**What runs.** When its owner runs, what the wanted results need does, and what `control_results` need: operations that
+change something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import GraphError
+from headrace.ir.graph import Graph, Operation, Tensor, foreign
+from headrace.ir.opdef import Func, Owned
+
+if TYPE_CHECKING:
+    from headrace.ir.source import Source
+    from headrace.shapes import Shape
+
+
+class FuncGraph(Graph, Owned):
+    """A graph with parameters and results; see the module's text.
+
+    Args:
+      name: what it is called in a function library and in messages.
+      outer: the graph whose tensors it may capture, in which its owner stands; for a function of the library the graph
+        that has the library (it captures nothing then).
+      captures_from_outer: whether it may capture tensors of `outer` (and of the graphs around that).
+      shares_names: its operations take names that no operation of `outer` has, so that lowering can keep them.
+
+    Attributes:
+      params: what it is given: for each parameter the output of an `_Arg`.
+      results: what it gives back.
+      captures: outer tensor → the parameter that stands for it.
+      control_results: operations that run whenever it does, though no result may need them.
+      outer_controls: operations of graphs around it that its owner has to wait for.
+      is_ordered: stateful operations keep their order from one iteration of a loop to the next.
+      source: the line of the user's function.
+      attrs: attributes of its definition in a function library.
+      wire: what else its definition in a function library says (argument names and attributes), for writing it again.
+    """
+
+    def __init__(
+        self, name: str, outer: Graph | None, captures_from_outer: bool = True, shares_names: bool = False
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.outer = outer
+        self.params: list[Tensor] = []
+        self.results: list[Tensor] = []
+        self.captures: dict[Tensor, Tensor] = {}
+        self.control_results: list[Operation] = []
+        self.outer_controls: list[Operation] = []
+        self.is_ordered = False
+        self.source: Source | None = None
+        self.attrs: dict[str, Any] = {}
+        self.wire: Any = None
+        self.captures_from_outer = captures_from_outer
+        self.shares_names = shares_names
+        if outer is not None and shares_names:
+            self._taken, self._lock = outer._taken, outer._lock
+            self.shows_primitives = outer.shows_primitives
+
+    @property
+    def title(self) -> str:
+        where = f" ({self.source})" if self.source is not None else ""
+        return f"{self.name!r}{where}"
+
+    def add_param(self, dtype: Any, shape: Shape, name: str, of: str = "", source: Source | None = None) -> Tensor:
+        """A new parameter at the end. Where names are shared it is called "arg.name", to take no user's name away."""
+        attrs = {"T": dtype.base, "index": len(self.params), "shape": shape, "of": of}
+        if self.shares_names:
+            base = full = f"arg.{name.rpartition('/')[2].removeprefix('arg.')}"
+            i = 0
+            while full in self:
+                i += 1
+                full = f"{base}_{i}"
+        else:
+            full = self.unique_name(name)
+        op = self.add_op("_Arg", full, attrs=attrs, source=source)
+        t = op.outputs[0]
+        t.shape = shape
+        self.params.append(t)
+        return t
+
+    def add_captured(self, t: Tensor) -> Tensor:
+        """The parameter that stands for `t`, a tensor of `outer`."""
+        got = self.captures.get(t)
+        if got is None:
+            got = self.captures[t] = self.add_param(t.dtype, t.shape, t.op.name, t.name, t.op.source)
+            got.handle = t.handle
+        return got
+
+    def capture(self, t: Tensor) -> Tensor:
+        """`t`, if it is of this graph; else what stands for it here: a parameter, or a clone of a constant.
+
+        Raises:
+          GraphError: `t` is of a graph that does not surround this one.
+        """
+        if t.op.graph is self:
+            return t
+        got = self.captures.get(t)
+        if got is not None:
+            return got
+        outer = self.outer
+        if outer is None or not self.captures_from_outer or not self.is_within(t.op.graph):
+            raise GraphError(foreign(t, self))
+        inner = outer.capture(t)
+        got = self.captures.get(inner)
+        if got is None and inner.op.type == "Const":
+            clone = self.copy_op(inner.op, (), (), self.unique_name(inner.op.name))
+            got = clone.outputs[0]
+            self.captures[t] = got
+        elif got is None:
+            got = self.add_captured(inner)
+        return got
+
+    def capture_control(self, op: Operation) -> Operation | None:
+        if op.graph is self:
+            return op
+        if self.outer is None or not self.captures_from_outer or not self.is_within(op.graph):
+            raise GraphError(foreign(op, self))
+        if op not in self.outer_controls:
+            self.outer_controls.append(op)
+        return None
+
+    def is_within(self, graph: Graph) -> bool:
+        """Whether `graph` is one of those around this one."""
+        around = self.outer
+        while around is not None and around is not graph:
+            around = around.outer if not isinstance(around, FuncGraph) or around.captures_from_outer else None
+        return around is not None
+
+    @property
+    def captured(self) -> list[tuple[Tensor, Tensor]]:
+        """(outer tensor, parameter) of what is captured, in the order of the parameters; cloned constants are not."""
+        outside = {p: t for t, p in self.captures.items() if t.op.graph is self.outer}
+        return [(outside[p], p) for p in self.params if p in outside]
+
+    def __repr__(self) -> str:
+        return f"<FuncGraph {self.name!r} of {len(self)} operations, {len(self.params)} -> {len(self.results)}>"
+
+
+def unify(graphs: Sequence[FuncGraph], own: int) -> list[Tensor]:
+    """Gives all `graphs`, which one operation is to own, the same parameters: `own` each, then what any captured.
+
+    Returns:
+      The captured tensors, in the order of the parameters.
+    """
+    union: dict[Tensor, None] = {}
+    for g in graphs:
+        union.update((t, None) for t, _ in g.captured)
+    for g in graphs:
+        g.params[own:] = [g.add_captured(t) for t in union]
+        for i, p in enumerate(g.params):
+            p.op.attrs["index"] = i
+    return list(union)
+
+
+def bodies(op: Operation) -> list[tuple[str, FuncGraph]]:
+    """(name, graph) of the graphs that a structured operation owns or calls; of a list attribute "name.0", "name.1".
+
+    Raises:
+      NotFoundError: it calls a function that its graph's library does not have.
+    """
+    out = []
+    for name, spec in op.opdef.attrs.items():
+        if spec.kind == "func":
+            value = op.attrs[name]
+            many = value if spec.is_list else (value,)
+            for i, f in enumerate(many):
+                out.append((f"{name}.{i}" if spec.is_list else name, body(op, f)))
+    return out
+
+
+def body(op: Operation, f: Func | FuncGraph | Any) -> FuncGraph:
+    """The graph that the value `f` of a `func` attribute of `op` means."""
+    if isinstance(f, FuncGraph):
+        return f
+    return op.graph.function(f.name)
+
+
+def find_anywhere(graph: Graph, name: str) -> Operation | None:
+    """The operation of that name in `graph`, or in one of the graphs that its operations own."""
+    todo = [graph]
+    for g in todo:
+        found = g.find(name)
+        if found is not None:
+            return found
+        for op in g.operations:
+            if op.opdef.structured:
+                values = [f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,))]
+                todo.extend(f for f in values if isinstance(f, FuncGraph))
+    return None

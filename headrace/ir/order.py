@@ -1,0 +1,177 @@
+"""The order of stateful operations: what touches the same thing happens in the order in which it was written.
+
+In a graph nothing but edges says what comes first. For values that is all one needs. For what *changes* something it is
+not: `v.assign(1)` and a later read of `v` have no edge between them. An `Order`, one for each graph that wants it,
+hands the missing control edges to whoever makes the operations (the `Builder`).
+
+**Keys.** What an operation touches is told by keys. Two operations with a common key, of which one writes, are ordered;
+reads are not ordered among themselves. The keys are
+
+* a resource: the operation that made its handle, or the parameter by which the handle came into a sub-graph (so what is
+  one variable outside is one parameter inside); for variables of a name, that name;
+* the standard output, which Print and Assert share;
+* a random operation itself: its stream goes on from one firing to the next.
+
+A handle whose maker cannot be seen (a result of a conditional) may be any resource: `ANY`.
+
+An `If`, `While` or call touches what its graphs touch, the parameters among their keys replaced by what is passed for
+them. What waits by nature (queues, barriers) is never ordered: the one that waits could come before the one that it
+waits for.
+
+Source: the idea is TensorFlow 2's automatic control dependencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from headrace import dtypes
+
+if TYPE_CHECKING:
+    from headrace.ir.function import FuncGraph
+    from headrace.ir.graph import Operation, Tensor
+
+Key: TypeAlias = "Hashable"
+
+ANY: Final = "any resource"
+
+# What an operation touches: key -> whether it writes.
+Effects: TypeAlias = "dict[Key, bool]"
+
+_NONE: Final[Effects] = {}
+
+
+class Order:
+    """Which operations of one graph touched what, last. See the module's text."""
+
+    __slots__ = ("_readers", "_writers")
+
+    def __init__(self) -> None:
+        self._writers: dict[Key, Operation] = {}
+        self._readers: dict[Key, list[Operation]] = {}
+
+    def after(self, op: Operation) -> list[Operation]:
+        """What `op`, which has just been made, has to wait for; from now on it counts among what was made."""
+        touched = effects(op)
+        if not touched:
+            return []
+        out: dict[Operation, None] = {}
+        for key, writes in touched.items():
+            for k in self._same(key):
+                last = self._writers.get(k)
+                if last is not None:
+                    out[last] = None
+                if writes:
+                    out.update(dict.fromkeys(self._readers.get(k, ())))
+            if writes:
+                self._writers[key] = op
+                for k in self._same(key):
+                    self._readers.pop(k, None)
+                    if key == ANY:
+                        self._writers[k] = op
+            else:
+                self._readers.setdefault(key, []).append(op)
+        out.pop(op, None)
+        return list(out)
+
+    def _same(self, key: Key) -> Iterable[Key]:
+        """The keys, of those met, that may mean what `key` means."""
+        if key == ANY:
+            return [ANY, *(k for k in {**self._writers, **self._readers} if _is_resource(k) and k != ANY)]
+        return (key, ANY) if _is_resource(key) else (key,)
+
+
+def _is_resource(key: Key) -> bool:
+    return key == ANY or (isinstance(key, tuple) and key[0] == "resource")
+
+
+def effects(op: Operation, _calls: frozenset[str] = frozenset()) -> Effects:
+    """What `op` touches, among the things that operations around it can touch too."""
+    record = op.opdef
+    if record.structured:
+        return _of_bodies(op, _calls)
+    facts = record.facts
+    if not facts.effect or facts.waits or record.async_ is not None:
+        return _NONE
+    if facts.effect == "random":
+        return {("random", op): True}
+    out: Effects = {}
+    for t in op.inputs:
+        if t.dtype.is_ref or t.dtype is dtypes.resource:
+            key = key_of(t)
+            if key is not None:
+                out[key] = out.get(key, False) or facts.writes
+    if facts.effect == "stdout" or (not out and facts.effect == "step" and facts.writes):
+        out[facts.effect] = True
+    elif not op.inputs and facts.writes:
+        out[("resource", "made by", op)] = True
+    return out
+
+
+def graph_effects(graph: FuncGraph, _calls: frozenset[str] = frozenset()) -> Effects:
+    """What the operations of a sub-graph touch, by keys of the sub-graph."""
+    out: Effects = {}
+    for op in graph.operations:
+        for key, writes in effects(op, _calls).items():
+            out[key] = out.get(key, False) or writes
+    return out
+
+
+def key_of(t: Tensor) -> Key | None:
+    """The key of the resource whose handle `t` is; None for what is never ordered."""
+    while t.op.opdef.facts.forwards is not None:
+        t = t.op.inputs[t.op.opdef.facts.forwards]
+    op = t.op
+    if op.type == "_Arg":
+        return ("resource", t)
+    if not op.inputs and op.opdef.facts.effect:
+        if op.opdef.facts.waits:
+            return None
+        name = op.attrs.get("shared_name") or op.name
+        return ("resource", op.attrs.get("container", ""), name)
+    return ANY
+
+
+def _of_bodies(op: Operation, calls: frozenset[str]) -> Effects:
+    from headrace.ir.function import bodies
+    from headrace.ir.opdef import Func
+
+    out: Effects = {}
+    named = {f.name for f in op.attrs.values() if isinstance(f, Func)}
+    if named & calls:  # recursive: what it touches besides is counted where it was called first
+        return {k: True for t in op.inputs if t.dtype is dtypes.resource and (k := key_of(t)) is not None}
+    for _, graph in bodies(op):
+        offset = len(op.inputs) - len(graph.params)
+        for key, writes in graph_effects(graph, calls | named).items():
+            outer = _outside(key, graph, op, offset)
+            if outer is not None:
+                out[outer] = out.get(outer, False) or writes
+    return out
+
+
+def _outside(key: Key, graph: FuncGraph, op: Operation, offset: int) -> Key | None:
+    """A key of a sub-graph as a key of the graph that its owner `op` stands in."""
+    from headrace.ir.function import body
+
+    if not (isinstance(key, tuple) and key[0] == "resource" and len(key) == 2):
+        return key
+    param = key[1]
+    if param.op.graph is not graph:
+        return key
+    at = graph.params.index(param) + offset
+    if op.opdef.structured == "While" and not is_constant(body(op, op.attrs["body"]), at):
+        return ANY
+    return key_of(op.inputs[at]) if at >= 0 else ANY
+
+
+def is_constant(body: FuncGraph, k: int) -> bool:
+    """Whether variable `k` of a loop is a loop constant: the body hands on what it was given."""
+    return k >= len(body.results) or body.results[k] is body.params[k]
+
+
+def needed_order(graph: FuncGraph) -> Mapping[Operation, Effects]:
+    """For the operations of an ordered sub-graph, what they touch; empty if its operations are in no order."""
+    if not graph.is_ordered:
+        return {}
+    return {op: e for op in graph.operations if (e := effects(op))}

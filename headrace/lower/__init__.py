@@ -1,0 +1,82 @@
+"""Lowering: from structured operations to the primitives that the token machine runs.
+
+    lowered = lower(graph)
+
+A structured graph has `If`, `While`, `Case` and calls that own or name sub-graphs. The machine knows none of these: it
+knows Switch, Merge, Enter, Exit and NextIteration. Lowering writes the one in terms of the other; `lowering` tells the
+rules, `conditionals`, `loops` and `calls` have one of the structures each. The graph it is given is not changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace.lower.calls import lower_call, lower_remote_call, lower_symbolic_gradient
+from headrace.lower.conditionals import lower_case, lower_if
+from headrace.lower.loops import lower_for, lower_while
+from headrace.lower.lowering import Lowering, Rule, Shared, recursive_functions
+
+if TYPE_CHECKING:
+    from headrace.ir.function import FuncGraph
+    from headrace.ir.graph import Graph, Operation
+
+_RULES: Final[Mapping[str, Rule]] = {
+    "If": lower_if,
+    "Case": lower_case,
+    "While": lower_while,
+    "For": lower_for,
+    "Call": lower_call,
+    "RemoteCall": lower_remote_call,
+    "SymbolicGradient": lower_symbolic_gradient,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lowered:
+    """A primitive graph, and what it calls.
+
+    Attributes:
+      graph: it, with everything that the structured graph may compute; `ops` is what has to be there.
+      ops: the operations that the ends of the graph need, and those that must run.
+      functions: for each function that is called in a frame of its own its primitive operations, with `_Arg` and
+        `_Retval` ends.
+    """
+
+    graph: Graph
+    ops: Sequence[Operation]
+    functions: Mapping[str, Sequence[Operation]]
+
+
+def lower(
+    graph: Graph, targets: Sequence[Operation] = (), differentiate: Callable[[Operation], FuncGraph] | None = None
+) -> Lowered:
+    """The primitive form of `graph`.
+
+    Args:
+      graph: structured, with `_Arg` and `_Retval` ends (`prune`).
+      targets: operations of it that must run, though nothing may read them.
+      differentiate: gives the graph of a SymbolicGradient operation.
+
+    Raises:
+      GraphError, NotFoundError: a function that is called is not there or does not fit.
+    """
+    shared = Shared(_RULES, recursive_functions(graph.operations), differentiate)
+    top = Lowering(shared)
+    done = top.root(graph)
+    ends = [op for op in top.graph.operations if op.type == "_Retval"]
+    for t in targets:
+        ends.extend(done.of(t))
+    ops = top.needed(ends)
+    functions: dict[str, Sequence[Operation]] = {}
+    while len(functions) < len(shared.called):
+        for name, body in list(shared.called.items()):
+            if name not in functions:
+                functions[name] = Lowering(shared).function(name, body)
+    return Lowered(top.graph, ops, functions)
+
+
+def is_structured(ops: Sequence[Operation]) -> bool:
+    """Whether there is anything to lower."""
+    return any(op.opdef.structured for op in ops)

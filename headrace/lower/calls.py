@@ -1,0 +1,87 @@
+"""Calls: a function's operations in place of the call, or, if it is recursive, a frame made at run time.
+
+A call that is inlined is no longer there: what the function does starts as soon as its own inputs are there. Where the
+call waits for something (a control input), all of the function must: its arguments pass through Identities that wait,
+and what needs no argument waits for a NoOp that does.
+
+A recursive function cannot be inlined. It is lowered once, to a primitive graph of its own, and the call stays: the
+token machine opens a frame for each call as it happens. The same is done with all calls when a graph calls functions
+that call functions so often that inlining would make it huge.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.errors import UnimplementedError
+from headrace.ir.function import body as body_of
+from headrace.ir.opdef import Func
+from headrace.lower.lowering import INLINE_LIMIT, Made, Place, Values, prefix_for, used_params
+
+if TYPE_CHECKING:
+    from headrace.ir.function import FuncGraph
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.lower.lowering import Lowering
+
+
+def lower_call(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+    """See the module's text."""
+    f = op.attrs["f"]
+    graph = body_of(op, f)
+    shared = low.shared
+    is_named = isinstance(f, Func)
+    if (is_named and f.name in shared.recursive) or shared.copied > INLINE_LIMIT:
+        name = f.name if is_named else low.graph.unique_name(place.prefix + op.name)
+        shared.called[name] = graph
+        call = low.copy(place, op, inputs, controls)
+        call.attrs = {**op.attrs, "f": Func(name)}
+        return list(call.outputs), lambda: [call]
+    return inline(low, op, graph, inputs, controls, place)
+
+
+def lower_remote_call(
+    low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place
+) -> Made:
+    """A call whose device is a tensor; with one device there is nothing to choose."""
+    return inline(low, op, body_of(op, op.attrs["f"]), inputs[1:], controls, place)
+
+
+def lower_symbolic_gradient(
+    low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place
+) -> Made:
+    """A call of the function's gradient, which whoever lowers knows how to make."""
+    if low.shared.differentiate is None:
+        raise UnimplementedError(f"SymbolicGradient '{op.name}' cannot be lowered without gradients", op.name, op)
+    return inline(low, op, low.shared.differentiate(op), inputs, controls, place)
+
+
+def inline(
+    low: Lowering, op: Operation, graph: FuncGraph, inputs: list[Tensor], controls: list[Operation], place: Place
+) -> Made:
+    """The operations of `graph`, called by `op`, in place of the call."""
+    prefix = prefix_for(place, op, graph)
+    schedule = low.shared.schedule(graph)
+    low.shared.copied += len(schedule)
+    at = place.below(prefix)
+    entry = None
+    if controls:
+        entry = low.emit(place, "NoOp", [], {}, f"{prefix}entry", controls, op)
+        at = Place(place.loop, entry, (), prefix)
+    values: Values = {}
+    for k in used_params(graph, schedule):
+        t = inputs[k]
+        if entry is not None:
+            name = f"{prefix}{graph.params[k].op.name}"
+            t = low.emit(at, "Identity", [t], {"T": t.dtype.base}, name, [entry], op).outputs[0]
+        values[graph.params[k]] = t
+    done = low.sub_graph(graph, values, at)
+    results = [values[r] for r in graph.results]
+    if entry is not None:
+        results = [low.settled(r, at, op, f"{prefix}Identity") for r in results]
+        place.gated.update(results)
+
+    def ends() -> list[Operation]:
+        waits = done.of_all([*(r.op for r in graph.results), *graph.control_results])
+        return [w for w in waits if w is not None] or ([entry] if entry is not None else [])
+
+    return results, ends

@@ -1,0 +1,144 @@
+"""`If` and `Case`: a Switch for each value that a branch uses, a Merge for each result.
+
+    y = If(p, x)      then: x + z      else: x * x        (z is captured)
+
+becomes
+
+    p'    = Identity(p)
+    s     = Switch(p', p')          t = Identity(s:1)     f = Identity(s:0)       the pivots
+    x_s   = Switch(x, p')           z_s = Switch(z, p')
+    sum   = Add(x_s:1, z_s:1)       sq  = Mul(x_s:0, x_s:0)
+    y     = Merge(sq, sum)
+
+Each value has a Switch of its own, so an operation of a branch starts as soon as *its* inputs are there; what the
+branch needs elsewhere does not hold it up. `Case` is the same with `_SwitchN`, which has an output for each branch.
+
+What waits for the `If` itself (not for a result) waits for its results or, where branches do something besides, for a
+Merge of Identities that wait for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace import dtypes
+from headrace.ir.function import body as body_of
+from headrace.lower.lowering import Done, Made, Place, Values, base_name, prefix_for, used_params
+
+if TYPE_CHECKING:
+    from headrace.ir.function import FuncGraph
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.lower.lowering import Lowering
+
+
+def lower_if(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+    """See the module's text."""
+    pred = as_predicate(low, op, inputs[0], place)
+    graphs = [body_of(op, op.attrs["else_branch"]), body_of(op, op.attrs["then_branch"])]
+    return _Branching(low, op, pred, controls, place, graphs, ["else_branch", "then_branch"]).lower(inputs[1:])
+
+
+def lower_case(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+    """See the module's text."""
+    graphs = [body_of(op, f) for f in op.attrs["branches"]]
+    parts = [f"branch{i}" for i in range(len(graphs))]
+    return _Branching(low, op, inputs[0], controls, place, graphs, parts).lower(inputs[1:])
+
+
+def as_predicate(low: Lowering, op: Operation, t: Tensor, place: Place) -> Tensor:
+    """`t` as a boolean scalar: functional operations take a condition of any type, with TensorFlow's meaning."""
+    if t.dtype.base is dtypes.bool_ and t.shape == ():
+        return t
+    name = f"{place.prefix}{op.name}/ToBool"
+    return low.emit(place, "ToBool", [t], {"T": t.dtype.base}, name, like=op, shapes=[()]).outputs[0]
+
+
+class _Branching:
+    """One conditional; side i of it is branch i."""
+
+    def __init__(
+        self,
+        low: Lowering,
+        op: Operation,
+        selector: Tensor,
+        controls: Sequence[Operation],
+        place: Place,
+        graphs: list[FuncGraph],
+        parts: list[str],
+    ) -> None:
+        self.low = low
+        self.op = op
+        self.place = place
+        self.graphs = graphs
+        self.name = name = place.prefix + op.name
+        self.is_case = op.opdef.structured == "Case"
+        attrs = {"T": selector.dtype.base}
+        self.selector = low.emit(place, "Identity", [selector], attrs, f"{name}/pred_id", controls, op).outputs[0]
+        self.switches: Values = {}
+        ends = self.switch(self.selector, "").op.outputs
+        self.pivots: list[Tensor] = []
+        self.sides: list[Place] = []
+        for i, t in enumerate(ends):
+            side = Place(place.loop, None, [t], prefix_for(place, op, graphs[i], parts[i]))
+            what = f"branch{i}" if self.is_case else "ft"[i]
+            pivot = low.emit(side, "Identity", [t], attrs, f"{name}/switch_{what}", like=op)
+            side.pivot = pivot
+            self.pivots.append(pivot.outputs[0])
+            self.sides.append(side)
+        self.done: list[Done] = []
+
+    def switch(self, t: Tensor, name: str) -> Tensor:
+        """The first output of the Switch of `t`."""
+        got = self.switches.get(t)
+        if got is None:
+            base = f"{self.name}/{name}Switch"
+            if self.is_case:
+                attrs = {"T": t.dtype.base, "num_outs": len(self.graphs)}
+                new = self.low.emit(self.place, "_SwitchN", [t, self.selector], attrs, base, like=self.op)
+            else:
+                attrs = {"T": t.dtype.base}
+                new = self.low.emit(self.place, "Switch", [t, self.selector], attrs, base, like=self.op)
+            # its outputs are gated in the branches, each in one, not where the conditional stands
+            self.place.gated.difference_update(new.outputs)
+            got = self.switches[t] = new.outputs[0]
+        return got
+
+    def lower(self, args: list[Tensor]) -> Made:
+        low, op = self.low, self.op
+        ends: list[list[Tensor]] = []
+        for i, (graph, side) in enumerate(zip(self.graphs, self.sides, strict=True)):
+            values: Values = {}
+            for k in used_params(graph, low.shared.schedule(graph)):
+                p = graph.params[k]
+                values[p] = t = self.switch(args[k], base_name(p) + "/").op.outputs[i]
+                side.gated.add(t)
+            self.done.append(low.sub_graph(graph, values, side))
+            ends.append(
+                [low.settled(values[r], side, op, f"{self.name}/Identity") for r in graph.results[: len(op.outputs)]]
+            )
+        out = []
+        for k, t in enumerate(op.outputs):
+            name = f"{self.name}/Merge_{k}" if k else f"{self.name}/Merge"
+            attrs = {"T": t.dtype.base, "N": len(ends)}
+            merge = low.emit(
+                self.place, "Merge", [e[k] for e in ends], attrs, name, like=op, shapes=[t.shape, ()]
+            ).outputs[0]
+            merge.handle = t.handle
+            out.append(merge)
+        return out, lambda: self.ends(out)
+
+    def ends(self, results: list[Tensor]) -> list[Operation]:
+        """What to wait for to have everything done that the branch taken does."""
+        low, name = self.low, self.name
+        besides = [d.of_all(g.control_results) for d, g in zip(self.done, self.graphs, strict=True)]
+        if not any(besides):
+            return [t.op for t in results] or [self.selector.op]
+        attrs = {"T": self.selector.dtype.base}
+        gates = [
+            low.emit(side, "Identity", [pivot], attrs, f"{name}/done", waits, self.op).outputs[0]
+            for side, pivot, waits in zip(self.sides, self.pivots, besides, strict=True)
+        ]
+        attrs_m = {**attrs, "N": len(gates)}
+        merge = low.emit(self.place, "Merge", gates, attrs_m, f"{name}/done/Merge", like=self.op, shapes=[(), ()])
+        return [merge]

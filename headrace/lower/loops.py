@@ -1,0 +1,306 @@
+"""`While` and `For`: a loop variable goes round through Enter, Merge, Switch and NextIteration.
+
+    i = While(i0)     condition: i < n      body: i + 1        (n is captured)
+
+becomes, in a frame of its own,
+
+    e    = Enter(i0)                     n' = Enter(n, is_constant=True)
+    m    = Merge(e, next)
+    go   = LoopCond(Less(m, n'))
+    s    = Switch(m, go)                 s:1 goes into the body, s:0 out
+    next = NextIteration(AddV2(s:1, 1))
+    i    = Exit(s:0)
+
+A variable that the body hands on as it got it is no variable but a loop constant: a constant Enter, and the result is
+what went in.
+
+**State tokens.** Iterations overlap: one may start while the one before is still at work. For values that is harmless.
+What *changes* something must happen in the order of the iterations. So for each thing that the loop changes (`ir.order`
+knows them) one variable more goes round, a token: in the body, what touches the thing waits for the token, and the
+token goes to the next iteration when that is done. Everything else overlaps as before. One more token collects what
+must be done (`control_results`) and touches nothing that others touch; whoever waits for the loop itself waits for the
+tokens' Exits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headrace import dtypes
+from headrace.ir.builder import Builder
+from headrace.ir.function import FuncGraph
+from headrace.ir.function import body as body_of
+from headrace.ir.opdef import Func
+from headrace.ir.order import ANY, Key, is_constant, needed_order
+from headrace.lower.calls import inline
+from headrace.lower.conditionals import as_predicate
+from headrace.lower.lowering import Loop, Made, Place, Values, base_name, prefix_for, used_params
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.lower.lowering import Lowering
+    from headrace.shapes import Shape
+
+
+def lower_while(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+    """See the module's text."""
+    return _While(low, op, inputs, controls, place).lower()
+
+
+class _Token:
+    """What a token keeps in order: operations of the condition and of the body."""
+
+    def __init__(self) -> None:
+        self.cond: list[Operation] = []
+        self.body: list[Operation] = []
+
+
+class _Round:
+    """What goes round: a loop variable, or a token.
+
+    Attributes:
+      merge: what comes out of its Merge.
+      go, stop: what comes out of its Switch, into the body and out of the loop.
+      suffix: of names.
+      token: what it keeps in order, if it is a token.
+    """
+
+    def __init__(self, merge: Tensor, suffix: str, token: _Token | None) -> None:
+        self.merge = self.go = self.stop = merge
+        self.suffix = suffix
+        self.token = token
+
+
+class _While:
+    """One loop."""
+
+    def __init__(
+        self, low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place
+    ) -> None:
+        self.low, self.op, self.inputs, self.controls, self.place = low, op, inputs, controls, place
+        self.cond = body_of(op, op.attrs["cond"])
+        self.body = body_of(op, op.attrs["body"])
+        self.name = place.prefix + op.name
+        frame = low.graph.unique_name(self.name + "/while_context")
+        self.loop = Loop(place, self.name, frame, op.attrs["parallel_iterations"])
+        self.variables = [k for k in range(len(inputs)) if not is_constant(self.body, k)]
+        self.rounds: dict[int, _Round] = {}
+
+    def lower(self) -> Made:
+        low, op, name = self.low, self.op, self.name
+        for k in self.variables:
+            self.rounds[k] = self.begin(self.inputs[k], f"_{k}" if k else "", self.body.params[k].shape)
+        tokens = self.find_tokens()
+        if not self.rounds and not tokens:
+            tokens = [_Token()]  # something has to go round
+        ordering = [self.begin_token(i, token) for i, token in enumerate(tokens)]
+        rounds = self.leading_first([*self.rounds.values(), *ordering])
+
+        # the condition, gated by the first Merge
+        at = Place(
+            self.loop, rounds[0].merge.op, [r.merge for r in rounds], prefix_for(self.place, op, self.cond, "cond")
+        )
+        values = self.given(self.cond, {k: r.merge for k, r in self.rounds.items()})
+        waits = _waits((c, r.merge.op) for token, r in zip(tokens, ordering, strict=True) for c in token.cond)
+        done = low.sub_graph(self.cond, values, at, waits)
+        pred = low.settled(as_predicate(low, op, values[self.cond.results[0]], at), at, op, f"{name}/Identity")
+        go = low.emit(at, "LoopCond", [pred], {}, f"{name}/LoopCond", like=op, shapes=[()]).outputs[0]
+        for r in rounds:
+            after = done.of_all(r.token.cond) if r.token is not None else []
+            data = self.identity(at, r.merge, after).outputs[0] if after else r.merge
+            switch = low.emit(at, "Switch", [data, go], {"T": data.dtype.base}, f"{name}/Switch{r.suffix}", like=op)
+            r.stop, r.go = switch.outputs
+
+        # the body, gated by the first Switch
+        at = Place(self.loop, None, [r.go for r in rounds], prefix_for(self.place, op, self.body, "body"))
+        first = rounds[0].go
+        at.pivot = low.emit(at, "Identity", [first], {"T": first.dtype.base}, f"{name}/Identity", like=op)
+        values = self.given(self.body, {k: r.go for k, r in self.rounds.items()})
+        # a control edge out of a Switch is alive on either side, so what waits for a token waits for an Identity of it
+        waits = {}
+        for token, r in zip(tokens, ordering, strict=True):
+            if token.body:
+                held = self.identity(at, r.go)
+                for o in token.body:
+                    waits.setdefault(o, []).append(held)
+        done = low.sub_graph(self.body, values, at, waits)
+        for k, r in self.rounds.items():
+            self.end(r, low.settled(values[self.body.results[k]], at, op, f"{name}/Identity"), at)
+        for token, r in zip(tokens, ordering, strict=True):
+            self.end(r, self.identity(at, r.go, done.of_all(token.body)).outputs[0], at)
+
+        outputs = [
+            self.exit(self.rounds[k], t.shape) if k in self.rounds else self.inputs[k] for k, t in enumerate(op.outputs)
+        ]
+        real = [r for token, r in zip(tokens, ordering, strict=True) if token.cond or token.body]
+        return outputs, lambda: self.ends(outputs, real)
+
+    def find_tokens(self) -> list[_Token]:
+        """What has to go round in order: for each thing changed, and for what must be done besides."""
+        low = self.low
+        keys: dict[Key, _Token] = {}
+        writes: set[Key] = set()
+        ordered: set[Operation] = set()
+        for graph in (self.cond, self.body):
+            touched = needed_order(graph)
+            for op in low.shared.schedule(graph):
+                for key, write in touched.get(op, {}).items():
+                    key = self.outer_key(key, graph)
+                    token = keys.setdefault(key, _Token())
+                    (token.cond if graph is self.cond else token.body).append(op)
+                    if write:
+                        writes.add(key)
+        if ANY in keys and (ANY in writes or any(_is_resource(k) for k in writes)):
+            # something may be any of the others: one token for all of them
+            every = _Token()
+            for k in [k for k in keys if _is_resource(k)]:
+                token = keys.pop(k)
+                every.cond += token.cond
+                every.body += token.body
+            keys[ANY] = every
+            writes.add(ANY)
+        tokens = [t for k, t in keys.items() if k in writes]
+        for t in tokens:
+            ordered.update(t.cond, t.body)
+        rest = _Token()
+        rest.cond = [c for c in self.cond.control_results if c not in ordered]
+        rest.body = [c for c in self.body.control_results if c not in ordered]
+        return [*tokens, rest] if rest.cond or rest.body else tokens
+
+    def outer_key(self, key: Key, graph: FuncGraph) -> Key:
+        """A key of the condition or the body as a key of the loop: a parameter by its position."""
+        if isinstance(key, tuple) and len(key) == 2 and key[0] == "resource" and key[1].op.graph is graph:
+            k = graph.params.index(key[1])
+            return ("resource", k) if is_constant(self.body, k) else ANY
+        return key
+
+    def begin(self, t: Tensor, suffix: str, shape: Shape, token: _Token | None = None) -> _Round:
+        """The Enter and Merge of a variable that starts as `t`; in later iterations it has the static shape `shape`."""
+        low, op, name = self.low, self.op, self.name
+        enter = low.enter(t, self.loop, False, f"{name}/Enter{suffix}", op, self.controls)
+        # a Merge is put into no place yet: the condition's place begins with it
+        attrs = {"T": t.dtype.base, "N": 2}
+        merge_op = low.graph.add_op(
+            "Merge", low.graph.unique_name(f"{name}/Merge{suffix}"), enter.outputs, attrs, (), op.device, op.source,
+            unchecked_back_edges=True,
+        )  # fmt: skip
+        merge = merge_op.outputs[0]
+        merge.shape, merge.handle = shape, t.handle
+        merge_op.outputs[1].shape = ()
+        return _Round(merge, suffix, token)
+
+    def begin_token(self, i: int, token: _Token) -> _Round:
+        low = self.low
+        zero = low.number(0, dtypes.int32, f"{self.name}/token", self.op)
+        outside = low.bring_in(zero, self.place.loop, self.op)
+        return self.begin(outside, f"_token{i or ''}", (), token)
+
+    def leading_first(self, rounds: list[_Round]) -> list[_Round]:
+        """`rounds`, beginning with one that the condition reads: the others may turn out not to be needed."""
+        read = set(used_params(self.cond, self.low.shared.schedule(self.cond)))
+        for k, r in self.rounds.items():
+            if k in read:
+                return [r, *(x for x in rounds if x is not r)]
+        return rounds
+
+    def given(self, graph: FuncGraph, variables: Mapping[int, Tensor]) -> Values:
+        """What stands for the parameters of `graph` that it uses."""
+        out: Values = {}
+        for k in used_params(graph, self.low.shared.schedule(graph)):
+            p = graph.params[k]
+            if k in variables:
+                out[p] = variables[k]
+            else:
+                name = f"{self.name}/{base_name(p)}/Enter"
+                out[p] = self.low.enter_constant(self.inputs[k], self.loop, self.op, self.controls, name)
+        return out
+
+    def identity(self, at: Place, t: Tensor, after: Sequence[Operation] = ()) -> Operation:
+        return self.low.emit(at, "Identity", [t], {"T": t.dtype.base}, f"{self.name}/token", after, self.op)
+
+    def end(self, r: _Round, value: Tensor, at: Place) -> None:
+        """The NextIteration of a variable."""
+        attrs = {"T": value.dtype.base}
+        new = self.low.emit(at, "NextIteration", [value], attrs, f"{self.name}/NextIteration{r.suffix}", like=self.op)
+        self.low.graph.set_back_edge(r.merge.op, 1, new.outputs[0])
+
+    def exit(self, r: _Round, shape: Shape) -> Tensor:
+        """The Exit of a variable; its output is outside."""
+        stops = Place(self.loop, None, (), "")
+        attrs = {"T": r.stop.dtype.base}
+        new = self.low.emit(stops, "Exit", [r.stop], attrs, f"{self.name}/Exit{r.suffix}", like=self.op)
+        t = new.outputs[0]
+        t.shape = shape
+        self.place.gated.add(t)
+        return t
+
+    def ends(self, outputs: list[Tensor], tokens: list[_Round]) -> list[Operation]:
+        """What to wait for to have the loop done."""
+        if tokens:
+            return [self.exit(r, ()).op for r in tokens]
+        exits = [t.op for k, t in enumerate(outputs) if k in self.rounds]
+        return exits or [self.exit(next(iter(self.rounds.values())), ()).op] if self.rounds else []
+
+
+def _is_resource(key: Key) -> bool:
+    return key == ANY or (isinstance(key, tuple) and key[0] == "resource")
+
+
+def _waits(pairs: Iterable[tuple[Operation, Operation]]) -> dict[Operation, list[Operation]]:
+    out: dict[Operation, list[Operation]] = {}
+    for op, wait in pairs:
+        out.setdefault(op, []).append(wait)
+    return out
+
+
+def lower_for(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+    """A `For` is a `While` whose first variable counts: from `start`, as long as `limit` is not reached."""
+    return inline(low, op, _counting(op), inputs, controls, place)
+
+
+def _counting(op: Operation) -> FuncGraph:
+    """A function of what `op`, a For, takes, which has a While in it."""
+    types = list(op.attrs["T"])
+    outer = FuncGraph(op.name, op.graph, captures_from_outer=False)
+    kinds = [dtypes.int32] * 3 + types
+    given = zip(kinds, op.inputs, strict=True)
+    start, limit, delta, *state = [outer.add_param(d, t.shape, f"x{i}") for i, (d, t) in enumerate(given)]
+
+    cond = FuncGraph("cond", outer, captures_from_outer=False)
+    b = Builder(cond, source=op.source)
+    i, n, step, *_ = [cond.add_param(d, None, f"x{k}") for k, d in enumerate(kinds)]
+    for t in (i, n, step):
+        t.shape = ()
+    up = b.LogicalAnd(b.Greater(step, 0), b.Less(i, n))
+    cond.results = [b.LogicalOr(up, b.LogicalAnd(b.Less(step, 0), b.Greater(i, n)))]
+
+    inner = FuncGraph("body", outer, captures_from_outer=False)
+    b = Builder(inner, source=op.source)
+    i, n, step, *values = [inner.add_param(d, None, f"x{k}") for k, d in enumerate(kinds)]
+    f = op.attrs["body"]
+    graph = body_of(op, f)
+    inner.is_ordered = graph.is_ordered
+    call = inner.add_op(
+        "StatefulPartitionedCall",
+        "call",
+        [i, *values],
+        {"Tin": (dtypes.int32, *types), "Tout": tuple(types), "f": f if isinstance(f, Func) else graph},
+        source=op.source,
+    )
+    inner.results = [b.AddV2(i, step), n, step, *call.outputs]
+    if graph.control_results:
+        inner.control_results = [call]
+
+    loop = outer.add_op(
+        "While",
+        "while",
+        [start, limit, delta, *state],
+        {"T": tuple(kinds), "cond": cond, "body": inner, "output_shapes": (), "parallel_iterations": 10},
+        source=op.source,
+    )
+    for t, old in zip(loop.outputs[3:], op.outputs, strict=True):
+        t.shape = old.shape
+    outer.results = list(loop.outputs[3:])
+    outer.control_results = [loop] if inner.control_results else []
+    return outer

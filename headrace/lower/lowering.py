@@ -1,0 +1,440 @@
+"""How operations are put into the primitive graph: places, gates and pivots.
+
+**Deadness is inherited.** When a conditional takes one branch, the operations of the other one must come out dead. A
+Switch in front of the branch sends its data to one side and a dead token to the other, and from there deadness spreads
+by itself, from input to output. So all that lowering has to see to is that each operation of a branch has at least one
+input that is dead when the branch is not taken. The same holds for the body of a loop, which is dead in the iteration
+in which the loop ends.
+
+**Gated values.** A value is *gated* in a place (a branch, a body) if its deadness follows the place: the outputs of the
+place's own Switches, and of every operation that is lowered in it. What is not gated there comes from outside without
+passing a Switch of the place: loop constants, which are alive in every iteration, and constants.
+
+**The pivot rule.** An operation without a gated data input gets a control edge from the place's *pivot*, an operation
+that is dead or alive with it: in a branch the Identity of a Switch of the predicate, in a body the Identity of the
+first Switch, in a condition the first loop Merge. This holds for the Switches and Enters of inner structures too. A
+result that is not gated (`lambda: 1`) passes through an Identity that is.
+
+**Constants** are put outside all places, once, and enter the loops around them as loop constants. There they cost
+nothing: an iteration's record has them in its template. (A constant with control inputs is an operation like others.)
+
+**Names.** A sub-graph that was traced from a user's function has names of its own already ("cond/Add"), and keeps
+them. What comes out of a function library, perhaps several times, is put below the name of what calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from headrace.errors import GraphError
+from headrace.ir import walk
+from headrace.ir.function import FuncGraph, bodies
+from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.opdef import Func
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.shapes import Shape
+
+INLINE_LIMIT: Final = 100_000  # operations copied out of functions; beyond, calls run in frames of their own
+
+Values: TypeAlias = "dict[Tensor, Tensor]"
+
+# What lowering a structured operation gives: the lowered outputs, and what to wait for to have the operation done.
+Made: TypeAlias = "tuple[list[Tensor], Callable[[], Sequence[Operation]]]"
+Rule: TypeAlias = "Callable[[Lowering, Operation, list[Tensor], list[Operation], Place], Made]"
+
+
+class Loop:
+    """A frame of the graph that is made.
+
+    Attributes:
+      outside: the place that its Enters fire in.
+      scope: what names in it begin with.
+      name, limit: its frame name and `parallel_iterations`.
+      entered: what has entered as a loop constant: the tensor outside → the Enter's output.
+    """
+
+    def __init__(self, outside: Place, scope: str, name: str, limit: int) -> None:
+        self.outside = outside
+        self.scope = scope
+        self.name = name
+        self.limit = limit
+        self.entered: Values = {}
+
+
+class Place:
+    """Where operations are put: a branch, a condition, a body, or the root. See the module's text.
+
+    Attributes:
+      loop: the frame it is in; None in the root frame.
+      pivot: what operations without gated input wait for; None at the root.
+      gated: the tensors whose deadness follows the place.
+      prefix: of names.
+    """
+
+    def __init__(self, loop: Loop | None, pivot: Operation | None, gated: Iterable[Tensor], prefix: str) -> None:
+        self.loop = loop
+        self.pivot = pivot
+        self.gated = set(gated)
+        self.prefix = prefix
+
+    def below(self, prefix: str) -> Place:
+        """The same place, for operations whose names begin with `prefix`."""
+        out = Place(self.loop, self.pivot, (), prefix)
+        out.gated = self.gated
+        return out
+
+
+class Done:
+    """For the operations of one lowered graph, what to wait for to have them done.
+
+    That of a structured operation (a Merge of its branches' ends, say) is made when it is first asked for.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Operation, Sequence[Operation] | Callable[[], Sequence[Operation]]] = {}
+
+    def set(self, op: Operation, ends: Sequence[Operation] | Callable[[], Sequence[Operation]]) -> None:
+        self._known[op] = ends
+
+    def of(self, op: Operation) -> Sequence[Operation]:
+        ends = self._known.get(op, ())
+        if callable(ends):
+            ends = self._known[op] = ends()
+        return ends
+
+    def of_all(self, ops: Iterable[Operation]) -> list[Operation]:
+        return list(dict.fromkeys(e for op in ops for e in self.of(op)))
+
+
+class Shared:
+    """What all graphs made by one lowering share.
+
+    Attributes:
+      rules: kind of structured operation → what lowers it.
+      recursive: names of the functions that call themselves, directly or not.
+      differentiate: gives the graph of a SymbolicGradient operation.
+      called: the functions that calls in frames of their own have been made to.
+      schedules: for each graph the operations it needs, in order.
+      copied: how many operations have been copied out of functions.
+    """
+
+    def __init__(
+        self,
+        rules: Mapping[str, Rule],
+        recursive: frozenset[str],
+        differentiate: Callable[[Operation], FuncGraph] | None,
+    ) -> None:
+        self.rules = rules
+        self.recursive = recursive
+        self.differentiate = differentiate
+        self.called: dict[str, FuncGraph] = {}
+        self.schedules: dict[FuncGraph, list[Operation]] = {}
+        self.copied = 0
+
+    def schedule(self, graph: FuncGraph) -> list[Operation]:
+        """The operations that the results and control results of `graph` need, each after what it waits for."""
+        got = self.schedules.get(graph)
+        if got is None:
+            kept = walk.reachable([t.op for t in graph.results] + graph.control_results)
+            got = self.schedules[graph] = walk.toposort(sorted(kept, key=lambda op: op.id))
+        return got
+
+
+class Lowering:
+    """Makes one primitive graph: that of a step, or of a function that runs in frames of its own."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.graph = Graph()
+        self.roots: dict[Operation, None] = {}  # what runs though no end of the graph may need it
+        self._constants: dict[int, Tensor] = {}
+        self._back: list[tuple[Operation, int, Tensor, Values]] = []
+
+    # *** whole graphs ***
+
+    def root(self, graph: Graph) -> Done:
+        """Lowers a step's graph."""
+        place = Place(None, None, (), "")
+        return self.body(walk.toposort(graph.operations), {}, place)
+
+    def function(self, name: str, graph: FuncGraph) -> list[Operation]:
+        """Lowers a function that is called in frames of its own; returns the operations it needs."""
+        place = Place(None, None, (), name + "/")
+        values: Values = {}
+        args = []
+        for i, p in enumerate(graph.params):
+            arg = self.copy(place, p.op, (), ())
+            arg.attrs = {**arg.attrs, "index": i}
+            values[p] = arg.outputs[0]
+            args.append(arg)
+        self.sub_graph(graph, values, place)
+        ends = list(args)
+        for i, r in enumerate(graph.results):
+            attrs = {"T": r.dtype.base, "index": i}
+            ends.append(self.emit(place, "_Retval", [values[r]], attrs, f"ret.{i}", source=r.op.source))
+        return self.needed(ends)
+
+    def needed(self, ends: Iterable[Operation]) -> list[Operation]:
+        """The operations that `ends` and the roots need, in the order of their making."""
+        kept = walk.reachable([*ends, *self.roots])
+        return [op for op in self.graph.operations if op in kept]
+
+    def sub_graph(
+        self,
+        graph: FuncGraph,
+        values: Values,
+        place: Place,
+        waits: Mapping[Operation, Sequence[Operation]] | None = None,
+    ) -> Done:
+        """Lowers the operations of `graph` into `place`; `values` has its parameters and gains all its tensors."""
+        done = self.body(self.shared.schedule(graph), values, place, waits or {})
+        self.roots.update(dict.fromkeys(done.of_all(graph.control_results)))
+        return done
+
+    def body(
+        self,
+        ops: Sequence[Operation],
+        values: Values,
+        place: Place,
+        waits: Mapping[Operation, Sequence[Operation]] | None = None,
+    ) -> Done:
+        """Lowers `ops`, each of which comes after what it waits for.
+
+        Args:
+          ops: of one graph.
+          values: what stands for tensors of that graph; gains their outputs.
+          place: where they go.
+          waits: what some of them wait for besides.
+        """
+        rules = self.shared.rules
+        done = Done()
+        back = len(self._back)
+        for op in ops:
+            if op.type == "_Arg" and op.outputs[0] in values:
+                continue
+            if op.type == "Const" and not op.control_inputs and isinstance(op.attrs["value"], np.ndarray):
+                values[op.outputs[0]] = t = self.constant(op, place)
+                done.set(op, [t.op])
+                continue
+            controls = done.of_all(op.control_inputs)
+            if waits and op in waits:
+                controls += [w for w in waits[op] if w not in controls]
+            structured = op.opdef.structured
+            if structured:
+                if structured not in rules:
+                    raise GraphError(f"{op.type} ('{op.name}') has no lowering")
+                inputs = [values[t] for t in op.inputs]
+                made, ends = rules[structured](self, op, inputs, controls, place)
+                for old, new in zip(op.outputs, made, strict=True):
+                    values[old] = new
+                done.set(op, ends)
+                continue
+            copy = self.copy(place, op, [values.get(t) for t in op.inputs], controls)
+            for old, new in zip(op.outputs, copy.outputs, strict=True):
+                values[old] = new
+            for i, t in enumerate(op.inputs):
+                if t not in values:
+                    self._back.append((copy, i, t, values))
+            done.set(op, [copy])
+        for merge, i, t, known in self._back[back:]:
+            self.graph.set_back_edge(merge, i, known[t])
+        del self._back[back:]
+        return done
+
+    # *** single operations ***
+
+    def emit(
+        self,
+        place: Place,
+        type: str,
+        inputs: Sequence[Tensor],
+        attrs: Mapping[str, Any],
+        name: str,
+        controls: Sequence[Operation] = (),
+        like: Operation | None = None,
+        shapes: Sequence[Shape] | None = None,
+        source: Any = None,
+    ) -> Operation:
+        """Puts a new operation into `place`.
+
+        Args:
+          place, type, inputs, attrs, controls: where, what.
+          name: its name, made unique; the place's prefix is not put before it.
+          like: the operation whose device and source line it takes over.
+          shapes: of its outputs; None: that of the first input for all.
+        """
+        controls = self._gate(place, inputs, controls)
+        op = self.graph.add_op(
+            type,
+            self.graph.unique_name(name),
+            inputs,
+            attrs,
+            controls,
+            like.device if like is not None else "",
+            like.source if like is not None else source,
+            unchecked_back_edges=type == "Merge",
+        )
+        for i, t in enumerate(op.outputs):
+            t.shape = shapes[i] if shapes is not None else inputs[0].shape
+            t.handle = inputs[0].handle if inputs else None
+        place.gated.update(op.outputs)
+        return op
+
+    def copy(
+        self, place: Place, op: Operation, inputs: Sequence[Tensor | None], controls: Sequence[Operation]
+    ) -> Operation:
+        """Puts a copy of `op` into `place`. A None among `inputs` is a loop's back edge, to be set later."""
+        controls = self._gate(place, inputs, controls)
+        name = self.graph.unique_name(place.prefix + op.name)
+        copy = self.graph.copy_op(op, inputs, controls, name)
+        if place.prefix and "frame_name" in op.attrs:  # a loop in a function: each copy is a loop of its own
+            copy.attrs = {**op.attrs, "frame_name": place.prefix + op.attrs["frame_name"]}
+        place.gated.update(copy.outputs)
+        return copy
+
+    def _gate(
+        self, place: Place, inputs: Sequence[Tensor | None], controls: Sequence[Operation]
+    ) -> Sequence[Operation]:
+        """`controls`, and the pivot if none of the inputs is gated. A control edge from an operation of the place does
+        as well (but not one from a Switch, which is alive on either side)."""
+        pivot = place.pivot
+        if pivot is None or pivot in controls:
+            return controls
+        gated = place.gated
+        if any(t in gated for t in inputs if t is not None):
+            return controls
+        for c in controls:
+            if c.opdef.primitive != "Switch" and any(t in gated for t in c.outputs):
+                return controls
+        return [*controls, pivot]
+
+    def settled(self, t: Tensor, place: Place, like: Operation, name: str) -> Tensor:
+        """`t`, or an Identity of it that is gated in `place`."""
+        if t in place.gated:
+            return t
+        op = self.emit(place, "Identity", [t], {"T": t.dtype.base}, name, like=like)
+        return op.outputs[0]
+
+    # *** constants ***
+
+    def constant(self, op: Operation, place: Place) -> Tensor:
+        """The constant `op` as operations of `place` may use it."""
+        value = op.attrs["value"]
+        t = self._constants.get(id(value))
+        if t is None or t.dtype is not op.outputs[0].dtype or t.device != op.device:
+            t = self.graph.copy_op(op, (), (), self.graph.unique_name(place.prefix + op.name)).outputs[0]
+            self._constants[id(value)] = t
+        return self.bring_in(t, place.loop, op)
+
+    def number(self, value: Any, dtype: DType, name: str, like: Operation) -> Tensor:
+        """A new constant scalar at the root."""
+        array = np.array(value, dtype.numpy)
+        array.flags.writeable = False
+        attrs = {"value": array, "dtype": dtype}
+        op = self.graph.add_op("Const", self.graph.unique_name(name), (), attrs, (), like.device, like.source)
+        op.outputs[0].shape = ()
+        return op.outputs[0]
+
+    def bring_in(self, t: Tensor, loop: Loop | None, like: Operation) -> Tensor:
+        """`t`, a tensor of the root frame, as a loop constant of `loop` and the loops around it."""
+        if loop is None:
+            return t
+        return self.enter_constant(self.bring_in(t, loop.outside.loop, like), loop, like)
+
+    def enter_constant(
+        self, t: Tensor, loop: Loop, like: Operation, controls: Sequence[Operation] = (), name: str | None = None
+    ) -> Tensor:
+        """`t`, a tensor outside `loop`, as a loop constant of it."""
+        got = loop.entered.get(t)
+        if got is None:
+            op = self.enter(t, loop, True, name or f"{loop.scope}/{base_name(t)}/Enter", like, controls)
+            got = loop.entered[t] = op.outputs[0]
+        return got
+
+    def enter(
+        self, t: Tensor, loop: Loop, is_constant: bool, name: str, like: Operation, controls: Sequence[Operation] = ()
+    ) -> Operation:
+        """An Enter of `t` into `loop`; it fires outside, and its output is inside."""
+        attrs = {
+            "T": t.dtype.base,
+            "frame_name": loop.name,
+            "is_constant": is_constant,
+            "parallel_iterations": loop.limit,
+        }
+        op = self.emit(loop.outside, "Enter", [t], attrs, name, controls, like)
+        loop.outside.gated.difference_update(op.outputs)
+        return op
+
+
+def used_params(graph: FuncGraph, schedule: Sequence[Operation]) -> Iterator[int]:
+    """The positions of the parameters that something in the schedule reads, or that are results."""
+    read = {t for op in schedule for t in op.inputs} | set(graph.results)
+    waited = {c for op in schedule for c in op.control_inputs}
+    for i, p in enumerate(graph.params):
+        if p in read or p.op in waited:
+            yield i
+
+
+def base_name(t: Tensor) -> str:
+    """The last part of the name of what makes `t`; of a parameter, of what it stands for."""
+    return t.op.name.rpartition("/")[2].removeprefix("arg.")
+
+
+def prefix_for(place: Place, op: Operation, graph: FuncGraph, part: str = "") -> str:
+    """The prefix of names of `graph`'s operations when they are lowered for `op` in `place`."""
+    if graph.shares_names:
+        return place.prefix
+    return f"{place.prefix}{op.name}/{part + '/' if part else ''}"
+
+
+def recursive_functions(ops: Iterable[Operation]) -> frozenset[str]:
+    """The names of the functions, among those that `ops` come to call, that come to call themselves."""
+    calls: dict[str, set[str]] = {}
+
+    def callees(ops: Iterable[Operation]) -> set[str]:
+        out: set[str] = set()
+        todo: list[Sequence[Operation]] = [list(ops)]
+        while todo:
+            for op in todo.pop():
+                if not op.opdef.structured:
+                    continue
+                named = _named(op)
+                for name, graph in named:
+                    out.add(name)
+                    if name not in calls:
+                        calls[name] = set()
+                        pending.append((name, graph))
+                own = {id(g) for _, g in named}
+                todo.extend(g.operations for _, g in bodies(op) if id(g) not in own)
+        return out
+
+    pending: list[tuple[str, FuncGraph]] = []
+    callees(ops)
+    while pending:
+        name, graph = pending.pop()
+        calls[name] = callees(graph.operations)
+    return frozenset(name for name in calls if _reaches(calls, name))
+
+
+def _named(op: Operation) -> list[tuple[str, FuncGraph]]:
+    """(name, graph) of the functions that `op` calls by name."""
+    values = [f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,))]
+    return [(f.name, op.graph.function(f.name)) for f in values if isinstance(f, Func)]
+
+
+def _reaches(calls: Mapping[str, set[str]], name: str) -> bool:
+    seen: set[str] = set()
+    todo = list(calls[name])
+    while todo:
+        n = todo.pop()
+        if n == name:
+            return True
+        if n not in seen:
+            seen.add(n)
+            todo.extend(calls.get(n, ()))
+    return False

@@ -1,0 +1,240 @@
+"""Structured control flow: conditionals, loops and calls that own or name the graphs they run.
+
+Source: TensorFlow's ops of the same names. None of them has a kernel: `lower/` says what they mean in terms of the
+primitives of `control`, and the compiler reads them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.dtypes import DType
+from headrace.ir.arrays import zeros
+from headrace.ir.function import FuncGraph
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import (
+    NOT_DIFFERENTIABLE,
+    Facts,
+    Func,
+    case,
+    func_attr,
+    int_attr,
+    list_attr,
+    missing,
+    op,
+    shape_attr,
+    type_attr,
+)
+from headrace.shapes import Shape
+
+_LATER = missing("gradients of conditionals, loops and calls are not there yet")
+_TYPES = list_attr("type")
+_OUTPUT_SHAPES = list_attr("shape", ())
+
+
+def _results(c: Inference, f: Any) -> FuncGraph | None:
+    """The graph that `f` means, if it is there and complete; functions of a file are not decoded for this."""
+    if isinstance(f, FuncGraph):
+        return f
+    graph: Any = c.op.graph
+    while graph is not None and isinstance(f, Func):
+        found: FuncGraph | None = graph.functions.get(f.name)
+        if found is not None:
+            return found
+        graph = graph.outer
+    return None
+
+
+def _joined(c: Inference, fs: Sequence[Any], loop: bool = False) -> Sequence[Shape]:
+    """Shapes (and handles) that cover what each of `fs` gives back, as far as that is known."""
+    n = len(c.op.outputs)
+    stated = c.attrs.get("output_shapes", ())
+    graphs = [_results(c, f) for f in fs]
+    known = [g for g in graphs if g is not None and len(g.results) >= n]
+    if len(known) < len(fs):
+        return list(stated) if len(stated) == n else [None] * n
+    out: list[Shape] = []
+    for i in range(n):
+        ends = [g.results[i] for g in known] + ([g.params[i] for g in known] if loop else [])
+        shape = ends[0].shape
+        for t in ends[1:]:
+            shape = shapes.join(shape, t.shape)
+        out.append(shape)
+        handles = {t.handle for t in ends}
+        if len(handles) == 1 and ends[0].handle is not None:
+            c.set_handle(i, *ends[0].handle)
+    return out
+
+
+def _functional(name: str, ins: str, attrs: Mapping[str, Any], structured: str, shape: Any, doc: str) -> None:
+    """Registers an op and its form that changes nothing outside, whose name begins with "Stateless"."""
+    ends = "output: T" if "T" in attrs else "output: Tout"
+    for prefix in ("", "Stateless"):
+        op(
+            prefix + name,
+            ins,
+            ends,
+            attrs,
+            shape=shape,
+            structured=structured,
+            grad=_LATER,
+            doc=doc + (" Its graphs change nothing outside." if prefix else ""),
+        )
+
+
+_functional(
+    "If",
+    "cond: Tcond, input: Tin",
+    {
+        "Tcond": type_attr(),
+        "Tin": _TYPES,
+        "Tout": _TYPES,
+        "then_branch": func_attr(),
+        "else_branch": func_attr(),
+        "output_shapes": _OUTPUT_SHAPES,
+    },
+    "If",
+    lambda c: _joined(c, [c.attrs["then_branch"], c.attrs["else_branch"]]),
+    "What `then_branch` makes of `input` if `cond` holds (or is not zero, or not empty), else what `else_branch` does.",
+)
+_functional(
+    "Case",
+    "branch_index: int32, input: Tin",
+    {"Tin": _TYPES, "Tout": _TYPES, "branches": list_attr("func", minimum=1), "output_shapes": _OUTPUT_SHAPES},
+    "Case",
+    lambda c: _joined(c, c.attrs["branches"]),
+    "What branch number `branch_index` makes of `input`; the last one's if there is none of that number.",
+)
+_functional(
+    "While",
+    "input: T",
+    {
+        "T": _TYPES,
+        "cond": func_attr(),
+        "body": func_attr(),
+        "output_shapes": _OUTPUT_SHAPES,
+        "parallel_iterations": int_attr(10),
+    },
+    "While",
+    lambda c: _joined(c, [c.attrs["body"]], loop=True),
+    "`input`, replaced by what `body` makes of it as long as `cond` holds of it.",
+)
+op(
+    "For",
+    "start: int32, limit: int32, delta: int32, input: T",
+    "output: T",
+    {"T": _TYPES, "body": func_attr()},
+    shape=lambda c: _joined(c, [c.attrs["body"]]),
+    structured="For",
+    grad=_LATER,
+    doc="`input`, replaced by what `body` makes of (i, input) for each i from `start` to `limit` in steps of `delta`.",
+)
+
+_CALL = {"Tin": _TYPES, "Tout": _TYPES, "f": func_attr(), "config": "", "config_proto": "", "executor_type": ""}
+for _name, _doc in (
+    ("PartitionedCall", "What the function `f` makes of `args`."),
+    ("StatefulPartitionedCall", "What the function `f` makes of `args`; it may change something outside."),
+):
+    op(
+        _name,
+        "args: Tin",
+        "output: Tout",
+        _CALL,
+        shape=lambda c: _joined(c, [c.attrs["f"]]),
+        structured="Call",
+        grad=_LATER,
+        doc=_doc,
+    )
+op(
+    "RemoteCall",
+    "target: string, args: Tin",
+    "output: Tout",
+    {"Tin": list_attr("type", minimum=1), "Tout": list_attr("type", minimum=1), "f": func_attr()},
+    shape=lambda c: _joined(c, [c.attrs["f"]]),
+    structured="RemoteCall",
+    grad=_LATER,
+    doc="What the function `f` makes of `args` on the device `target`.",
+)
+op(
+    "SymbolicGradient",
+    "input: Tin",
+    "output: Tout",
+    {"Tin": list_attr("type", minimum=1), "Tout": list_attr("type", minimum=1), "f": func_attr()},
+    shape=lambda c: list(c.shapes[: len(c.op.outputs)]),
+    structured="SymbolicGradient",
+    grad=_LATER,
+    doc="The gradients of the function `f`: `input` is what f takes, then the gradients of what f gives.",
+)
+
+
+# *** what conditionals and loops are lowered to, beside the primitives ***
+
+
+def _to_bool(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel(x: Any) -> Any:
+        if getattr(x, "ndim", 0):
+            return np.bool_(x.size > 0)
+        if isinstance(x, bytes):
+            return np.bool_(len(x) > 0)
+        if isinstance(x, np.ndarray):
+            x = x[()]
+        return np.bool_(len(x) > 0 if isinstance(x, bytes) else bool(x))
+
+    return kernel
+
+
+def _to_bool_sample(rng: Any, dtype: DType) -> list[Any]:
+    if dtype in dtypes.OBJECT and dtype is not dtypes.string:
+        return []
+    scalars = (b"", b"no") if dtype is dtypes.string else (0, 1)
+    return [case(np.array(v, dtype.numpy)) for v in (*scalars, [scalars[0]], [])]
+
+
+op(
+    "ToBool",
+    "input: T",
+    "output: bool",
+    {"T": type_attr()},
+    shape=lambda c: [()],
+    kernel=_to_bool,
+    grad=NOT_DIFFERENTIABLE,
+    oracle=lambda x: np.bool_(x.size > 0 if x.ndim else bool(x[()])),
+    sample=_to_bool_sample,
+    doc="Whether a scalar is not zero (a string not empty); of other ranks, whether there are elements.",
+)
+op(
+    "FakeParam",
+    outs="output: dtype",
+    attrs={"dtype": type_attr(), "shape": shape_attr()},
+    shape=lambda c: [c.attrs["shape"]],
+    kernel=lambda xp, attrs: lambda: zeros(xp, tuple(d or 0 for d in attrs["shape"] or ()), attrs["dtype"]),
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(no_fold=True),
+    doc="Stands where a branch has no value for a result that nobody will read.",
+)
+
+
+def _switch_n_shape(c: Inference) -> Sequence[Shape]:
+    shapes.with_rank(c.shapes[1], 0)
+    h = c.handle(0)
+    n = c.attrs["num_outs"]
+    if h is not None:
+        for i in range(n):
+            c.set_handle(i, *h)
+    return [c.shapes[0]] * n
+
+
+op(
+    "_SwitchN",
+    "data: T, output_index: int32",
+    "outputs: num_outs * T",
+    {"num_outs": int_attr(minimum=1), "T": type_attr()},
+    shape=_switch_n_shape,
+    primitive="SwitchN",
+    grad=missing("loops and conditionals are differentiated in their structured form"),
+    doc="Sends `data` to output `output_index`, to the last one if there is none of that number; the others are dead.",
+)
