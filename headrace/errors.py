@@ -172,6 +172,13 @@ class ShapeError(GraphError):
     """Shapes, ranks or dtypes of an operation's inputs do not fit together."""
 
 
+class SignatureError(GraphError, TypeError):
+    """What a user's function takes or gives back does not fit the conditional, loop or call that it was given to.
+
+    TensorFlow raises `ValueError` for some of these and `TypeError` for others; this is both.
+    """
+
+
 class TextError(GraphError):
     """A graph in text form cannot be parsed; the message has the line and a caret."""
 

@@ -65,6 +65,12 @@ WAIT_LIMIT: Final = _flag(
     600.0,
     "Seconds a step may wait for a queue or peer without any progress before it fails with DeadlineExceededError.",
 )
+CALL_DEPTH: Final = _flag(
+    "CALL_DEPTH",
+    int,
+    100_000,
+    "How deep calls of recursive functions may be nested in a step before it fails with ResourceExhaustedError.",
+)
 
 
 @contextlib.contextmanager

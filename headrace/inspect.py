@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes, shapes
 from headrace.errors import GraphError, OpError
 from headrace.ir import frames, walk
+from headrace.ir.function import body
 from headrace.prune import prune
 
 if TYPE_CHECKING:
+    from headrace.ir.function import FuncGraph
     from headrace.ir.graph import Graph, Operation, Tensor
     from headrace.shapes import Shape
 
 _PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+_DEPTH = 20  # of graphs inside graphs that are shown
 _HANDLES = frozenset({dtypes.resource, dtypes.variant})
 
 
@@ -107,6 +110,41 @@ class Conditional:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Body:
+    """A graph that an operation owns, or a function that it calls.
+
+    Attributes:
+      attr: the attribute that has it ("then_branch", "branches.0").
+      name: what it is called.
+      ops: how many operations it has besides its parameters.
+      inside: its own conditionals, loops and calls; left out if it was shown before.
+      note: why there is no more to be said: it was shown before, or cannot be read; "" if there is.
+    """
+
+    attr: str
+    name: str
+    ops: int
+    inside: tuple[Structured, ...]
+    note: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Structured:
+    """A conditional, loop or call, with the graphs that it runs.
+
+    Attributes:
+      type, name: of the operation.
+      outputs: what it gives.
+      bodies: the graphs.
+    """
+
+    type: str
+    name: str
+    outputs: tuple[Value, ...]
+    bodies: tuple[Body, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Description:
     """What `describe` found.
 
@@ -116,8 +154,9 @@ class Description:
       outputs: outputs of operations that no other one reads; operations without outputs by name alone.
       resources: variables, queues and the like.
       effects: how many other stateful operations there are of each type.
-      loops, conditionals: see these classes.
-      functions: names in the graph's library.
+      loops, conditionals: those made of primitives, see these classes.
+      structured: conditionals, loops and calls that have graphs of their own.
+      functions: names of the graph's functions.
       devices: how many operations ask for each device, where they ask for one.
       problem: why loops could not be told: the error's text, or "".
     """
@@ -129,6 +168,7 @@ class Description:
     effects: Mapping[str, int]
     loops: tuple[Loop, ...]
     conditionals: tuple[Conditional, ...]
+    structured: tuple[Structured, ...]
     functions: tuple[str, ...]
     devices: Mapping[str, int]
     problem: str
@@ -162,7 +202,7 @@ class StepDescription:
 
 def describe(graph: Graph) -> Description:
     """What is in `graph`."""
-    return _describe(graph.operations, tuple(graph.library))
+    return _describe(graph.operations, _functions(graph))
 
 
 def _describe(ops: Sequence[Operation], functions: tuple[str, ...] = ()) -> Description:
@@ -183,6 +223,7 @@ def _describe(ops: Sequence[Operation], functions: tuple[str, ...] = ()) -> Desc
         effects=_counts(op.type for op in effects),
         loops=tuple(_loop(f, uses) for f in _tree_order(tree)) if tree else (),
         conditionals=_conditionals(ops, tree),
+        structured=_structured(ops, set(), 0),
         functions=functions,
         devices=_counts(op.device for op in ops if op.device),
         problem=problem,
@@ -201,7 +242,7 @@ def describe_step(
     source = [op for op in ops if not op.inputs and not op.control_inputs]
     return StepDescription(
         of=len(graph.operations),
-        graph=_describe(ops, tuple(pruned.graph.library)),
+        graph=_describe(ops, _functions(pruned.graph)),
         args=tuple(
             (_value(t), tuple(dict.fromkeys(u.name for u, _ in readers.get(a.outputs[0], ()) if u not in ends)))
             for a, t in zip(pruned.args, feeds)
@@ -312,6 +353,37 @@ def _conditionals(ops: Sequence[Operation], tree: frames.FrameTree | None) -> tu
     return tuple(Conditional(p, frame, n) for (p, frame), n in switches.items())
 
 
+def _functions(graph: Graph) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*graph.library, *graph.functions]))
+
+
+def _structured(ops: Sequence[Operation], shown: set[FuncGraph], depth: int) -> tuple[Structured, ...]:
+    """The conditionals, loops and calls among `ops`; in `shown` are the functions that need not be told again."""
+    return tuple(
+        Structured(op.type, op.name, tuple(map(_value, op.outputs)), tuple(_bodies(op, shown, depth)))
+        for op in ops
+        if op.opdef.structured
+    )
+
+
+def _bodies(op: Operation, shown: set[FuncGraph], depth: int) -> Iterator[Body]:
+    for attr, spec in op.opdef.attrs.items():
+        if spec.kind != "func":
+            continue
+        value = op.attrs[attr]
+        for i, f in enumerate(value if spec.is_list else (value,)):
+            path = f"{attr}.{i}" if spec.is_list else attr
+            try:
+                graph = body(op, f)
+            except (GraphError, OpError) as e:
+                yield Body(path, f.name, 0, (), str(e))
+                continue
+            note = "shown above" if graph in shown else "nested too deeply to be shown" if depth > _DEPTH else ""
+            shown.add(graph)
+            inside = () if note else _structured(graph.operations, shown, depth + 1)
+            yield Body(path, graph.name, len(graph) - len(graph.params), inside, note)
+
+
 # *** text ***
 
 
@@ -350,8 +422,23 @@ def _add_inside(out: list[str], d: Description, limit: int | None) -> None:
         for c in d.conditionals
     ]
     _section(out, "conditionals", conditionals, limit)
+    structured = [_structured_text(s, limit) for s in d.structured]
+    _section(out, "conditionals, loops and calls with graphs of their own", structured, limit)
     _section(out, "functions", d.functions, limit)
     _section(out, "devices asked for", [f"{n} on {name}" for name, n in d.devices.items()], limit)
+
+
+def _structured_text(s: Structured, limit: int | None) -> str:
+    gives = ", ".join(f"{v.dtype} {shapes.show(v.shape)}" for v in s.outputs)
+    out = [f"{s.type}  {s.name}" + (f"  -> {gives}" if gives else "")]
+    for b in s.bodies:
+        size = b.note if b.note and not b.ops else _plural(b.ops, "operation") + (f", {b.note}" if b.note else "")
+        out.append(f"    {b.attr}  '{b.name}': {size}")
+        shown = b.inside if limit is None else b.inside[:limit]
+        out += [f"        {line}" for inner in shown for line in _structured_text(inner, limit).splitlines()]
+        if len(b.inside) > len(shown):
+            out.append(f"        ... and {len(b.inside) - len(shown)} more")
+    return "\n".join(out)
 
 
 def _section(out: list[str], title: str, entries: Sequence[Any], limit: int | None) -> None:

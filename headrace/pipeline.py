@@ -60,7 +60,7 @@ def compile_step(
         ops, functions = lowered.ops, lowered.functions
     for each in (ops, *functions.values()):
         _check_devices(each, devices)  # 3. every op has a device it may run on
-    plan = make_plan(ops, functions) if functions else make_plan(ops)  # 4. everything static, once
+    plan = make_plan(ops, functions)  # 4. everything static, once
     return CompiledStep(pruned, plan)
 
 

@@ -106,6 +106,11 @@ def join(a: Shape, b: Shape) -> Shape:
     return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
 
 
+def covers(wide: Shape, narrow: Shape) -> bool:
+    """Whether every concrete shape that fits `narrow` fits `wide`."""
+    return wide is None or join(wide, narrow) == wide
+
+
 def with_rank(shape: Shape, rank: int) -> tuple[Dim, ...]:
     """`shape`, which must have `rank` dimensions; unknown dimensions if the rank is not known."""
     if shape is None:

@@ -22,6 +22,7 @@ from headrace.ir.graphdef import export_graph_def
 from headrace.ir.text import from_text
 from headrace.progress import Progress, describe
 from headrace.session import RunOptions, Session
+from tests.ir import functional
 
 ROOT = Path(__file__).parent.parent
 
@@ -556,3 +557,32 @@ def test_values_are_parsed_without_a_graph() -> None:
     assert cli.parse_value("-0.5", dtypes.float32).item() == -0.5
     with pytest.raises(ValueError, match="no number"):
         cli.parse_value("0x10", dtypes.int32)
+
+
+def test_graphs_inside_graphs_are_shown_and_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "program.pb"
+    path.write_bytes(export_graph_def(functional.program()).SerializeToString())
+    status, out, _ = run_in_process(capsys, "inspect", str(path))
+    assert status == 0
+    shown = out[out.index("conditionals, loops and calls with graphs of their own:") :]
+    for line in (
+        "  While  rows  -> int32 [], float32 [?,2]",
+        "      body  'while_body': 8 operations",
+        "          Case  case  -> float32 [2]",
+        "              branches.2  'case_2': 1 operation",
+        "                      f  'fact': 3 operations, shown above",
+    ):
+        assert line + "\n" in shown
+    text = run_in_process(capsys, "text", str(path))[1]
+    again = tmp_path / "again.txt"
+    again.write_text(text, encoding="utf-8")
+    assert run_in_process(capsys, "text", str(again))[1] == text
+
+
+def test_inspect_says_which_function_cannot_be_read() -> None:
+    g = functional.program()
+    g.library["square"] = b"\xff"
+    del g.functions["square"]
+    assert "f  'square': not a FunctionDef" in inspect.render(inspect.describe(g))
+    del g.library["square"]
+    assert "f  'square': Function 'square' is not in the library" in inspect.render(inspect.describe(g))

@@ -171,6 +171,37 @@ def map_leaves(fn: Callable[..., Any], structure: Any, *others: Any) -> Any:
     return pack(structure, [fn(*leaves) for leaves in zip(*map(flatten, (structure, *others)), strict=True)])
 
 
+def merged(first: Any, second: Any) -> Any:
+    """`first`, its composites with what `second`, of the same structure, knows of them besides (`_merged(other)`)."""
+    if hasattr(type(first), "_flatten"):
+        return first._merged(second) if hasattr(type(first), "_merged") else first
+    parts = _parts(first)
+    if not parts:
+        return first
+    return _rebuilt(first, [merged(x, y) for (_, x), (_, y) in zip(parts, _parts(second) or (), strict=True)])
+
+
+def flatten_up_to(structure: Any, other: Any) -> list[Any]:
+    """What `other`, which is like `structure` as far as that goes, has in the place of each leaf; for a composite the
+    same for all its leaves.
+
+    >>> flatten_up_to({"x": 0, "y": (0, 0)}, {"x": (1, 2), "y": ("a", None)})
+    [(1, 2), 'a', None]
+
+    Raises:
+      ValueError: `other` is not like `structure`.
+    """
+    parts = _parts(structure)
+    if parts is None:
+        return [other]
+    if hasattr(type(structure), "_flatten"):
+        return [other] * len(parts)
+    others = _parts(other)
+    if others is None or len(others) != len(parts):
+        raise ValueError(f"{describe(other)} where {describe(structure)} was expected")
+    return [leaf for (_, x), (_, y) in zip(parts, others, strict=True) for leaf in flatten_up_to(x, y)]
+
+
 class Mismatch(NamedTuple):
     """Where two structures differ first.
 
@@ -221,6 +252,14 @@ def _kind(x: Any, parts: list[tuple[str, Any]] | None) -> Any:
     if isinstance(x, Mapping):
         return dict, tuple(map(repr, _keys(x)))
     return kind, len(parts)
+
+
+def outline(structure: Any) -> Any:
+    """A hashable value, equal for equal structures, whatever their leaves."""
+    parts = _parts(structure)
+    if parts is None:
+        return None
+    return _kind(structure, parts), tuple([outline(part) for _, part in parts])
 
 
 def describe(x: Any) -> str:

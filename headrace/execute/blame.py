@@ -6,7 +6,7 @@ its cause.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from headrace.execute.records import Iteration, Origin
     from headrace.ir.graph import Operation, Tensor
 
+SHOWN: Final = 4  # of deeply nested frames so many are named at either end
+
 
 def place(op: Operation) -> str:
     """`'name' (Type), made at file:line`."""
@@ -33,19 +35,31 @@ def place(op: Operation) -> str:
 
 def known_as(t: Tensor) -> str:
     """The name the user knows a tensor by: of a feed, that of the tensor fed."""
-    name: str = t.op.attrs["of"] if t.op.type == "_Arg" else t.name
+    name: str = t.op.attrs.get("of") or t.name if t.op.type == "_Arg" else t.name
     return name
 
 
 def where(it: Iteration) -> str:
-    """`iteration 3 of loop 'a', in iteration 0 of loop 'b'`; "" in the root frame."""
-    parts = []
-    frame = it.frame
-    while frame.parent is not None:
-        parts.append(f"iteration {it.index} of loop '{frame.plan.name}'")
-        it = frame.parent
-        frame = it.frame
+    """`iteration 3 of loop 'a', in function 'f' (called by 'c' at file:line), in ...`; "" in the root frame.
+
+    Where calls are nested deeply, the middle is left out.
+    """
+    frames = []
+    while it.frame.parent is not None:
+        frames.append(it)
+        it = it.frame.parent
+    parts = [_frame_of(i) for i in (frames if len(frames) <= 2 * SHOWN else frames[:SHOWN] + frames[-SHOWN:])]
+    if len(parts) < len(frames):
+        parts.insert(SHOWN, f"{len(frames) - len(parts)} more calls and loops")
     return ", in ".join(parts)
+
+
+def _frame_of(it: Iteration) -> str:
+    name, call = it.frame.plan.name, it.frame.call
+    if call is None:
+        return f"iteration {it.index} of loop '{name}'"
+    made = f" at {call.op.source}" if call.op.source is not None else ""
+    return f"function '{name}' (called by '{call.op.name}'{made})"
 
 
 def brief(value: Any) -> str:
@@ -119,16 +133,20 @@ def dead_fetch(name: str, position: int, origin: Origin | None) -> InvalidArgume
     text = f"Retval[{position}] does not have value: the fetched tensor '{name}' is dead"
     if origin is None:
         return InvalidArgumentError(text + "; no iteration computed it", name)
-    switch, it, taken = origin
+    switch, it, value = origin
     op = switch.op
-    if op.opdef.primitive != "Switch":
+    if op.opdef.primitive not in ("Switch", "SwitchN"):
         return InvalidArgumentError(
             text + f": {place(op)} never fired, for its loop ended without a token for it", name
         )
-    side = "true" if taken else "false"
+    selector = known_as(op.inputs[1])
+    if op.opdef.primitive == "Switch":
+        side = "true" if value else "false"
+        what = f"the Switch {place(op)} sent its data to the {side} side: its predicate '{selector}' was {value}"
+    else:
+        n = len(op.outputs)
+        taken = value if 0 <= value < n else n - 1
+        what = f"{place(op)} sent its data to output {taken} of {n}: its output_index '{selector}' was {value}"
     loop = where(it)
-    text += (
-        f", because the Switch {place(op)} sent its data to the {side} side: "
-        f"its predicate '{known_as(op.inputs[1])}' was {taken}" + (f" in {loop}" if loop else "")
-    )
+    text += f", because {what}" + (f" in {loop}" if loop else "")
     return InvalidArgumentError(text + ". Fetch the result of the conditional (its Merge) instead.", name)

@@ -17,7 +17,6 @@ from headrace.execute.blame import raise_blamed
 from headrace.execute.plan import (
     COUNT_MASK,
     DEAD,
-    ENTER,
     LOOP_MERGE,
     MERGE,
     NARY,
@@ -150,7 +149,7 @@ def burst(
                 fire(node, it, x)
             elif kind == DEAD and node.live.real != RETVAL:
                 live = node.live
-                if live.stops_dead or live.real == ENTER:
+                if live.crosses:
                     dead(node, it, x)
                     continue
                 for out in live.outs:

@@ -6,6 +6,11 @@ is started and calls back. Both come back through `step.completions`, which is a
 nothing is ready: there are no locks. Every so many nodes it looks whether the step was cancelled or is past its
 deadline.
 
+A call of a function (one that is not inlined, see `plan.CALL`) waits until nothing else is ready, and the last one that
+became ready goes first: so a function that calls itself twice is walked in depth, and what is open at once are the
+calls on the way down, not all that there will be. Every so many nodes one goes out of turn, so that none waits for
+ever.
+
 The first error ends the step: started asynchronous kernels are cancelled, pool kernels (which hold nothing) are left to
 finish unheard.
 """
@@ -21,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import flags, shapes, trace
-from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError
+from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute import blas
 from headrace.execute import plan as plans
 from headrace.execute.blame import dead_fetch, known_as, place, raise_blamed, where
@@ -53,7 +58,7 @@ class Executor:
       step: its identity, resources and cancellation.
       pool: gives the pool for heavy kernels when one is first needed.
       listener: receives `trace` events, or None.
-      ready: the queue of ready nodes; tests give one that picks in a seeded random order.
+      ready: the queue of ready nodes; tests give one that picks in a seeded random order (of calls too: none waits).
       blas_threads: how many threads the BLAS library may use meanwhile.
 
     Attributes:
@@ -64,6 +69,8 @@ class Executor:
     __slots__ = (
         "_blas_threads",
         *(
+            "_calls",
+            "_calls_wait",
             "_dead",
             "_is_fed",
             "_kernels",
@@ -94,6 +101,8 @@ class Executor:
         self._listener = listener
         self._wants_values = listener is not None and bool(getattr(listener, "wants_values", False))
         self._ready: Ready = collections.deque() if ready is None else ready
+        self._calls: list[tuple[Node, Iteration, Any]] = []  # those that wait for their turn
+        self._calls_wait = ready is None
         make = StraightPropagator if plan.is_straight else Propagator
         self.propagator: Propagator = make(plan, self._ready, None if listener is None else self._watch)
         self.results: list[Any] = [_unset] * len(plan.retvals)
@@ -172,6 +181,7 @@ class Executor:
         while True:
             if burst(p, fire, predicate, BURST):
                 self._poll()
+                self._open_call()
             elif not self._wait():
                 return
 
@@ -186,11 +196,12 @@ class Executor:
                     values = self._fire(node, it, x)
                 except BaseException as e:
                     raise_blamed(e, node, it, x)
-                if (node, it) not in self._waiting:
+                if (node, it) not in self._waiting and node.real != plans.CALL:
                     self._emit_end(node, it, values)
                 count += 1
                 if count % BURST == 0:
                     self._poll()
+                    self._open_call()
             if not self._wait():
                 return
 
@@ -238,6 +249,12 @@ class Executor:
             return self._heavy(node, it, x)
         elif kind == plans.ASYNC:
             self._start_async(node, it, x)
+        elif kind == plans.CALL:
+            self._call(node, it, x)
+        elif kind == plans.RESULT:
+            p.result(node, it, x.read() if node.reads else x)
+        elif kind == plans.SWITCH_N:
+            p.switch_n(node, it, x[0], branch(x[1]))
         elif kind == DEAD:
             if node.live.kind == plans.RETVAL:
                 self._dead.setdefault(node.live.position, x)
@@ -267,10 +284,32 @@ class Executor:
         self.results[node.position] = x.read() if node.reads else x
         self.propagator.absorbed(it)
 
+    def _call(self, node: Node, it: Iteration, x: Any) -> None:
+        limit = flags.CALL_DEPTH.value
+        if it.frame.depth >= limit:
+            assert node.child is not None
+            raise ResourceExhaustedError(
+                f"calls are nested deeper than {limit}: {place(node.op)} calls function '{node.child.name}' once more. "
+                "Does the recursion end? If it does, raise the limit by HEADRACE_CALL_DEPTH",
+                node.op.name,
+                node.op,
+            )
+        self._calls.append((node, it, x))
+        if not self._calls_wait:
+            self._open_call()
+
+    def _open_call(self) -> bool:
+        """Lets the call go on that became ready last; False if none waits."""
+        if not self._calls:
+            return False
+        node, it, x = self._calls.pop()
+        self.propagator.call(node, it, (x,) if node.arity == 1 else x)
+        return True
+
     def _heavy(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
         kernel = node.kernel
         assert kernel is not None
-        if not (self._ready or self._waiting) or not _is_heavy(node, x):
+        if not (self._ready or self._waiting or self._calls) or not _is_heavy(node, x):
             value = _call(node, kernel, x)
             self.propagator.done(node, it, value)
             return (value,)
@@ -325,7 +364,7 @@ class Executor:
             return False
         step = self.step
         self._poll()
-        if self._ready:
+        if self._ready or self._open_call():
             return True
         if not self._waiting:
             return self._release()
@@ -410,6 +449,8 @@ class Executor:
         make = trace.IterationOpen if event == "open" else trace.IterationFree
         assert self._listener is not None
         self._listener(make(time.perf_counter_ns(), self.step.id, it.tag, frame.plan.name, it.index))
+        if event == "free" and frame.call is not None and frame.parent is not None:
+            self._emit_end(frame.call, frame.parent, None)
 
     def _emit_start(self, node: Node, it: Iteration) -> None:
         assert self._listener is not None
@@ -417,7 +458,7 @@ class Executor:
         now = time.perf_counter_ns()
         self._listener(trace.NodeStart(now, self.step.id, op.name, op.type, it.tag, f, it.index, node.kind == DEAD))
 
-    def _emit_end(self, node: Node, it: Iteration, values: tuple[Any, ...]) -> None:
+    def _emit_end(self, node: Node, it: Iteration, values: tuple[Any, ...] | None) -> None:
         assert self._listener is not None
         op, f = node.op, it.frame.plan.name
         is_dead = node.kind == DEAD
@@ -434,6 +475,16 @@ def predicate(value: Any) -> bool:
             "a predicate decides one way"
         )
     return bool(value)
+
+
+def branch(value: Any) -> int:
+    """The index of a _SwitchN as a Python int; `InvalidArgumentError` unless it is a scalar."""
+    if getattr(value, "ndim", 0):
+        raise InvalidArgumentError(
+            f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: "
+            "an index decides for one output"
+        )
+    return int(value)
 
 
 def _call(node: Node, kernel: Callable[..., Any], x: Any) -> Any:

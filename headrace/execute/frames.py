@@ -33,12 +33,19 @@ nobody waits for it in vain.
 * *Exit*: a dead one is withheld. When the frame is finished, each Exit that never fired alive sends one dead token.
   (Passed on at once, consumers would see one for every iteration.)
 * *ControlTrigger*: alive whatever its inputs are.
+* *_SwitchN*: a Switch with n outputs; it sends its data to the one that its index says, to the last if there is none of
+  that number.
+* *A call* (of a function that is not inlined because it is recursive): alive, it opens a frame of its own with one
+  iteration, below the iteration and the call that it fires in, and supplies the parameters. A result goes to the
+  caller as soon as it is there, dead or alive. When everything in the frame has fired the call is done, and alive: the
+  control edges out of it fire then.
 
 **The invariant**: in every opened iteration of every frame instance each node fires exactly once, alive or dead (an
-Enter counts where its input is). So an iteration need not be watched for leftover activity: it is over when as many
-nodes have fired as the frame has and no child frame is open. Then it is freed, oldest first; a frame is finished when
-its last iteration is and all its Enters have arrived; the step is finished when the root's only iteration is. The
-proof of the partitioner rests on the same invariant, and the tests check it after every run.
+Enter counts where its input is, a call has fired when its frame is done). So an iteration need not be watched for
+leftover activity: it is over when as many nodes have fired as the frame has and no child frame is open. Then it is
+freed, oldest first; a frame is finished when its last iteration is and all its Enters have arrived; the step is
+finished when the root's only iteration is. The proof of the partitioner rests on the same invariant, and the tests
+check it after every run.
 
 **What this module is not.** It starts no thread, runs no kernel, looks at no value (not even a predicate: the executor
 says which way a Switch went). It is driven: `start()` makes the first nodes ready, and for each ready entry
@@ -62,6 +69,7 @@ from headrace.execute.plan import (
     FIRED,
     HAS_LIVE,
     MERGE,
+    RESULT,
     RETVAL,
     TRIGGER,
 )
@@ -87,7 +95,7 @@ class Propagator:
       finished: whether every node has fired.
     """
 
-    __slots__ = ("_push", "finished", "plan", "ready", "root", "watch")
+    __slots__ = ("_calls", "_push", "finished", "plan", "ready", "root", "watch")
 
     def __init__(self, plan: Plan, ready: Ready, watch: Callable[[str, Frame, Iteration], None] | None = None) -> None:
         self.plan = plan
@@ -95,6 +103,7 @@ class Propagator:
         self._push = ready.append
         self.watch = watch
         self.finished = False
+        self._calls = 0  # made so far
         self.root = self._open_root(plan.frames[0])
 
     def _open_root(self, plan: FramePlan) -> Iteration:
@@ -103,7 +112,7 @@ class Propagator:
     def start(self) -> None:
         """Makes the nodes that wait for nothing ready. Feeds come by `done` on the plan's `args`."""
         root, push = self.root, self._push
-        for node, x in self.plan.sources:
+        for node, x in root.frame.plan.sources:
             push((node, root, x))
         if not root.left and not self.finished:
             self._settle(root.frame)
@@ -164,6 +173,16 @@ class Propagator:
         if not left:
             self._settle(it.frame)
 
+    def switch_n(self, node: Node, it: Iteration, data: Any, index: int) -> None:
+        """The _SwitchN `node` sends `data` to output `index`, to the last one if there is none of that number."""
+        taken = index if 0 <= index < node.n_outputs else node.n_outputs - 1
+        for k, out in enumerate(node.outs):
+            if k == taken:
+                self._send(out, it, data)
+            elif out.used:
+                self._send_dead(out, it, (node, it, index))
+        self._fired(node, it)
+
     def merge(self, node: Node, it: Iteration, value: Any, index: Any) -> None:
         """The Merge `node` passes on `value`, which came by input `index` (a value of the value_index output)."""
         push = self._push
@@ -191,7 +210,7 @@ class Propagator:
         nxt = it.next
         if nxt is None:
             frame = it.frame
-            if frame.parent is None:
+            if frame.plan.parent is None:
                 nxt = it  # outside any loop there is nothing to go on to
             elif frame.open < frame.plan.limit:
                 nxt = self._open_next(frame)
@@ -216,8 +235,8 @@ class Propagator:
     def exit(self, node: Node, it: Iteration, value: Any) -> None:
         """The Exit `node` brings `value` out to the parent's iteration."""
         frame = it.frame
-        if frame.parent is None:
-            raise HeadraceInternalError(f"Exit {node.op.name!r} fires in the root frame; the frame check let it pass")
+        if frame.parent is None or frame.plan.parent is None:
+            raise HeadraceInternalError(f"Exit {node.op.name!r} fires outside any loop; the frame check let it pass")
         if node in frame.live_exits:
             raise InternalError(
                 f"Exit '{node.op.name}' fired alive in more than one iteration of loop '{frame.plan.name}' "
@@ -232,12 +251,41 @@ class Propagator:
         if not it.left:
             self._settle(frame)
 
+    def call(self, node: Node, it: Iteration, args: Sequence[Any]) -> None:
+        """The call `node` opens a frame of its function, and supplies `args`."""
+        assert node.child is not None
+        self._calls += 1
+        frame = Frame(node.child, it, node, it.frame.depth + 1, self._calls)
+        it.frame.children[it.index, node] = frame
+        first = self._open_first(frame)
+        for param in node.child.params:
+            self._send(param.outs[0], first, args[param.position])
+            self._send_all_controls(param, first)
+        for source, x in node.child.sources:
+            self._push((source, first, x))
+        first.left -= len(node.child.params)
+        if not first.left:
+            self._settle(frame)
+
+    def result(self, node: Node, it: Iteration, value: Any) -> None:
+        """The result `node` of a function gives `value` to the caller."""
+        call, parent = it.frame.call, it.frame.parent
+        assert call is not None
+        assert parent is not None
+        self._send(call.outs[node.position], parent, value)
+        self._fired(node, it)
+
     def dead(self, twin: Node, it: Iteration, origin: Origin) -> None:
         """A node whose inputs are there and not all alive: `twin` is its dead twin."""
         node = twin.live
         if node.real == ENTER:
             self._enter(node, it, None, origin)
             return
+        if node.real == RESULT:
+            call, parent = it.frame.call, it.frame.parent
+            assert call is not None
+            assert parent is not None
+            self._send_dead(call.outs[node.position], parent, origin)
         if node.stops_dead:
             if node.real == EXIT:
                 it.frame.dead_exits[node] = origin
@@ -385,10 +433,10 @@ class Propagator:
 
     def _enter(self, node: Node, it: Iteration, value: Any, origin: Origin | None) -> None:
         assert node.child is not None
-        key = (it.index, node.child.id)
+        key = (it.index, node.child)
         frame = it.frame.children.get(key)
         if frame is None:
-            frame = Frame(node.child, it)
+            frame = Frame(node.child, it, None, it.frame.depth)
             self._open_first(frame)
             it.frame.children[key] = frame
             it.left += 1
@@ -455,7 +503,10 @@ class Propagator:
         return it
 
     def _settle(self, frame: Frame) -> None:
-        """Frees the iterations at the old end of the window that are done; closes the frame after the last."""
+        """Frees the iterations at the old end of the window that are done; closes the frame after the last.
+
+        With it the frame around it may be done, and so on: not by recursion, for calls may be nested deeply.
+        """
         it = frame.oldest
         while not it.left and not frame.enters_left:
             frame.open -= 1
@@ -463,10 +514,19 @@ class Propagator:
                 self.watch("free", frame, it)
             if frame.held and frame.open < frame.plan.limit:
                 self._release(frame)
-            if it.next is None:
-                self._close(frame)
+            if it.next is not None:
+                it = frame.oldest = it.next
+                continue
+            parent = frame.parent
+            if parent is None:
+                self.finished = True
                 return
-            it = frame.oldest = it.next
+            self._close(frame, parent)
+            parent.left -= 1
+            if parent.left:
+                return
+            frame = parent.frame
+            it = frame.oldest
 
     def _release(self, frame: Frame) -> None:
         """Opens the iteration that held tokens wait for, and lets them go on."""
@@ -476,20 +536,19 @@ class Propagator:
             self._send(node.outs[0], it, value)
             self._send_all_controls(node, it)
 
-    def _close(self, frame: Frame) -> None:
-        parent = frame.parent
-        if parent is None:
-            self.finished = True
-            return
-        for node in frame.plan.exits:
-            if node not in frame.live_exits:
-                origin = frame.dead_exits.get(node) or (node, frame.oldest, False)
-                self._deliver(node, parent, None, origin)
-        del parent.frame.children[parent.index, frame.plan.id]
-        frame.values, frame.constants = frame.plan.values, []  # what may be large goes now, the rest with the cycle
-        parent.left -= 1
-        if not parent.left:
-            self._settle(parent.frame)
+    def _close(self, frame: Frame, parent: Iteration) -> None:
+        """Nothing more happens in `frame`: tells those who wait for that in the iteration that opened it."""
+        call = frame.call
+        if call is not None:
+            self._send_all_controls(call, parent)
+        else:
+            for node in frame.plan.exits:
+                if node not in frame.live_exits:
+                    origin = frame.dead_exits.get(node) or (node, frame.oldest, False)
+                    self._deliver(node, parent, None, origin)
+        del parent.frame.children[parent.index, frame.plan if call is None else call]
+        frame.values, frame.constants = frame.plan.values, []
+        del frame.oldest, frame.newest  # they refer back to the frame: now it needs no garbage collector
 
     # *** when nothing can go on ***
 
@@ -502,7 +561,7 @@ class Propagator:
         does, the iteration then counts as done, and what never fired in it is as good as dead.
         """
         for frame in reversed(self.open_frames()):  # inner ones first
-            if frame.parent is not None and not frame.children and not frame.enters_left:
+            if frame.plan.parent is not None and not frame.children and not frame.enters_left:
                 frame.oldest.left = 0
                 self._settle(frame)
                 return True

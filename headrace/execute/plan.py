@@ -10,6 +10,9 @@ has neither: the token goes into the ready queue at once ("direct" edges).
 
 **Constants.** A constant of the root frame without control inputs is not a node: its value stands in the template of
 the root's slots.
+
+**Functions.** What is called in frames of its own (a recursive function) has a `FramePlan` like the root's, with
+parameters and results in place of feeds and fetches, and below it those of its loops. A `CALL` leads to it.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import flags
-from headrace.errors import UnimplementedError
+from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from headrace.execute import checking
 from headrace.ir import frames as ir_frames
 from headrace.ir.kernel import CPU, find_kernel
@@ -48,10 +51,14 @@ RETVAL: Final = 15
 ARG: Final = 16
 TRIGGER: Final = 17  # ControlTrigger: live whatever its inputs are
 READING: Final = 18  # a primitive that takes a value but is fed a reference: it reads, then fires as `real`
+SWITCH_N: Final = 19
+CALL: Final = 20  # a function in a frame of its own; done when the frame is
+PARAM: Final = 21  # an argument, in the function's frame
+RESULT: Final = 22  # a result, in the function's frame: it is an output of the call
 
 KIND_NAMES: Final = (
     *("pass", "unary", "nary", "nullary", "switch", "loop merge", "next", "dead", "merge", "enter", "exit", "other"),
-    *("stateful", "async", "heavy", "retval", "arg", "trigger", "reading"),
+    *("stateful", "async", "heavy", "retval", "arg", "trigger", "reading", "switch n", "call", "param", "result"),
 )
 
 # A pending count holds the tokens still to come in its low bits; a dead token adds DEAD_TOKEN. A Merge's count also
@@ -106,6 +113,7 @@ class Node:
         those of output 0, and in `direct` also the control edges to nodes that wait for nothing else.
       gates: whether it has control edges.
       stops_dead: whether a dead token goes no further (a NextIteration; for now, an Exit).
+      crosses: whether its tokens may go to another frame or iteration than its own.
       more: whether a live firing also sends tokens along other edges (control edges, a Merge's second output).
       controls: control edges to joins: (pending index, node).
       control_merges, control_direct: control edges to Merges, and to nodes that wait for nothing else.
@@ -124,6 +132,7 @@ class Node:
         "control_merges",
         "controls",
         "cost",
+        "crosses",
         "dead",
         "direct",
         "frame",
@@ -169,14 +178,15 @@ class Node:
         self.control_direct: tuple[Node, ...] = ()
         self.reads: tuple[int, ...] = ()  # inputs that arrive as references and are read when the node fires
         self.bound = -1  # index among the nodes whose kernels are made at each step
-        self.child: FramePlan | None = None  # Enter: the frame it opens
+        self.child: FramePlan | None = None  # Enter, call: the frame it opens
         self.is_constant = False  # Enter: into every iteration
         # Merge: index of the input that arrives in iteration 0, and later, as values of its second output
         self.value_index = (np.int32(0), np.int32(0))
         self.more = False
         self.gates = False
         self.stops_dead = False
-        self.position = -1  # Arg, Retval: which feed or fetch
+        self.crosses = False
+        self.position = -1  # Arg, Retval: which feed or fetch; parameter, result: which argument or output of the call
         self.cost: Callable[..., float | None] | None = None
         self.real = kind  # READING: the kind behind it
         self.live = self
@@ -190,8 +200,8 @@ class FramePlan:
     """The static side of one frame: what an iteration record of it starts as.
 
     Attributes:
-      name: the frame's name, "" for the root.
-      parent: the frame it is opened from.
+      name: the loop's name; the function's; "" for the root.
+      parent: the frame around a loop; None if it is no loop but the root or a function.
       limit: `parallel_iterations`.
       nodes: the nodes that fire in it.
       values: template of an iteration's slots.
@@ -199,15 +209,17 @@ class FramePlan:
       count: how many nodes fire in each iteration.
       enters: how many Enters lead into it.
       exits: its Exits.
+      sources: (node, x) for nodes that wait for nothing: they are ready when the frame is opened.
+      params: of a function, the nodes that its arguments are supplied to.
       shared: the frame instance that all runs share, where there is no control flow (`execute.straight`).
     """
 
     __slots__ = (
-        *("count", "enters", "exits", "first", "id", "later", "limit", "name", "nodes", "parent", "shared", "values"),
+        *("count", "enters", "exits", "first", "later", "limit", "name", "nodes"),
+        *("params", "parent", "shared", "sources", "values"),
     )
 
-    def __init__(self, id: int, name: str, parent: FramePlan | None, limit: int) -> None:
-        self.id = id
+    def __init__(self, name: str, parent: FramePlan | None, limit: int) -> None:
         self.name = name
         self.parent = parent
         self.limit = max(1, limit)
@@ -218,6 +230,8 @@ class FramePlan:
         self.count = 0
         self.enters = 0
         self.exits: list[Node] = []
+        self.sources: list[tuple[Node, Any]] = []
+        self.params: list[Node] = []
         self.shared: Any = None
 
     def __repr__(self) -> str:
@@ -232,20 +246,18 @@ class Plan:
       frames: all frames, the root first.
       args: for each feed its node.
       retvals: for each fetch its node.
-      sources: (node, x) for nodes that wait for nothing: they are ready when the step starts.
       binders: (operation, factory) of the kernels made at each step.
       is_straight: whether there is no control flow in it.
       uses_blas: whether some node may call the BLAS library.
     """
 
-    __slots__ = ("args", "binders", "frames", "is_straight", "nodes", "retvals", "sources", "uses_blas")
+    __slots__ = ("args", "binders", "frames", "is_straight", "nodes", "retvals", "uses_blas")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.frames: list[FramePlan] = []
         self.args: list[Node] = []
         self.retvals: list[Node] = []
-        self.sources: list[tuple[Node, Any]] = []
         self.binders: list[tuple[Operation, Callable[..., Any]]] = []
         self.is_straight = True
         self.uses_blas = False
@@ -257,55 +269,44 @@ class Plan:
 
 _PRIMITIVES = {
     "Switch": SWITCH,
+    "SwitchN": SWITCH_N,
     "Merge": MERGE,
     "Enter": ENTER,
     "Exit": EXIT,
     "NextIteration": NEXT,
     "ControlTrigger": TRIGGER,
 }
-_FRAMES = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration"})
+_FRAMES = frozenset({"Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration"})
 
 
-def make_plan(ops: Sequence[Operation]) -> Plan:
+def make_plan(ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]] | None = None) -> Plan:
     """The plan of `ops`, the operations of a pruned primitive graph with `_Arg` and `_Retval` ends.
+
+    Args:
+      ops: of the root; all of them run.
+      functions: for each function that an operation calls in a frame of its own its operations: the `_Arg`s are its
+        parameters (`index`: which input of the call), the `_Retval`s its results (which output). All of them run
+        whenever it is called.
 
     Raises:
       GraphError: a cycle that is no loop.
-      InvalidArgumentError: the frames do not fit together (`ir.frames`).
+      InvalidArgumentError: the frames do not fit together (`ir.frames`); a call and its function do not.
+      NotFoundError: a function that is called is not there.
       UnimplementedError: an op has no kernel for this device.
     """
-    tree = ir_frames.derive(ops)
     plan = Plan()
-    plan.is_straight = not any(op.opdef.primitive in _FRAMES for op in ops)
-    frame_plans: dict[int, FramePlan] = {}
-    for f in tree.frames:
-        parent = frame_plans[id(f.parent)] if f.parent is not None else None
-        fp = FramePlan(len(plan.frames), f.name, parent, f.parallel_iterations)
-        frame_plans[id(f)] = fp
-        plan.frames.append(fp)
-
-    opened = {enter: frame_plans[id(f)] for f in tree.frames for enter in f.enters}
-    nodes: dict[Operation, Node] = {}
-    constants = _constants(ops)
-    for op in ops:
-        if op in constants:
-            continue
-        frame = frame_plans[id(tree.of(op))]
-        node = _make_node(plan, op, frame)
-        nodes[op] = node
-        if node.kind == ENTER:
-            node.child = opened[op]
-            node.child.enters += 1
-            node.is_constant = bool(op.attrs["is_constant"])
-        elif node.kind == EXIT:
-            frame.exits.append(node)
-    _connect(plan, nodes, constants)
+    plan.is_straight = not any(op.opdef.primitive in _FRAMES or op.opdef.structured for op in ops)
+    _add_graph(plan, ops, None)
+    roots = {name: _add_graph(plan, body, name) for name, body in (functions or {}).items()}
     for node in plan.nodes:
+        if node.kind == CALL:
+            node.child = _called(node.op, roots)
         node.frame.count += 1
         node.real = node.kind
         node.stops_dead = node.kind in (EXIT, NEXT) and node.frame.parent is not None
+        node.crosses = node.stops_dead or node.kind in (ENTER, RESULT)
         node.gates = bool(node.controls or node.control_direct or node.control_merges)
-        if node.reads and node.op.opdef.primitive:
+        if node.reads and (node.op.opdef.primitive or node.kind == CALL):
             node.kind = READING
         twin = Node(node.id, node.op, DEAD, node.frame)
         twin.live = node
@@ -318,6 +319,55 @@ def make_plan(ops: Sequence[Operation]) -> Plan:
     plan.args.sort(key=lambda n: n.position)
     plan.retvals.sort(key=lambda n: n.position)
     return plan
+
+
+def _add_graph(plan: Plan, ops: Sequence[Operation], function: str | None) -> FramePlan:
+    """Adds the nodes and frames of a graph: the root's, or a function's. Returns the frame outside its loops."""
+    tree = ir_frames.derive(ops)
+    frame_plans: dict[int, FramePlan] = {}
+    for f in tree.frames:
+        parent = frame_plans[id(f.parent)] if f.parent is not None else None
+        fp = FramePlan(f.name if parent is not None else function or "", parent, f.parallel_iterations)
+        frame_plans[id(f)] = fp
+        plan.frames.append(fp)
+
+    opened = {enter: frame_plans[id(f)] for f in tree.frames for enter in f.enters}
+    nodes: dict[Operation, Node] = {}
+    constants = _constants(ops)
+    for op in ops:
+        if op in constants:
+            continue
+        frame = frame_plans[id(tree.of(op))]
+        node = _make_node(plan, op, frame, function is not None)
+        nodes[op] = node
+        if node.kind == ENTER:
+            node.child = opened[op]
+            node.child.enters += 1
+            node.is_constant = bool(op.attrs["is_constant"])
+        elif node.kind == EXIT:
+            frame.exits.append(node)
+    _connect(nodes, constants)
+    return frame_plans[id(tree.root)]
+
+
+def _called(call: Operation, roots: Mapping[str, FramePlan]) -> FramePlan:
+    """The frame that `call` opens."""
+    name = call.attrs["f"].name
+    root = roots.get(name)
+    if root is None:
+        raise NotFoundError(
+            f"'{call.name}' ({call.type}) calls function {name!r}, which is not defined", call.name, call
+        )
+    results = {n.position for n in root.nodes if n.kind == RESULT}
+    wants = max((n.position + 1 for n in root.params), default=0)
+    if wants > len(call.inputs) or results != set(range(len(call.outputs))):
+        raise InvalidArgumentError(
+            f"'{call.name}' ({call.type}) gives {len(call.inputs)} values to function {name!r} and expects "
+            f"{len(call.outputs)} back, but it takes {wants} and returns {len(results)}",
+            call.name,
+            call,
+        )
+    return root
 
 
 def _constants(ops: Sequence[Operation]) -> dict[Operation, Any]:
@@ -335,7 +385,7 @@ def _constants(ops: Sequence[Operation]) -> dict[Operation, Any]:
     return out
 
 
-def _make_node(plan: Plan, op: Operation, frame: FramePlan) -> Node:
+def _make_node(plan: Plan, op: Operation, frame: FramePlan, in_function: bool) -> Node:
     kind = _PRIMITIVES.get(op.opdef.primitive, OTHER)
     node = Node(len(plan.nodes), op, kind, frame)
     wanted = op.opdef.input_dtypes(op.attrs)
@@ -345,13 +395,16 @@ def _make_node(plan: Plan, op: Operation, frame: FramePlan) -> Node:
     plan.nodes.append(node)
     frame.nodes.append(node)
     if op.type == "_Arg":
-        node.kind = ARG
+        node.kind = PARAM if in_function else ARG
         node.position = op.attrs["index"]
-        plan.args.append(node)
+        (frame.params if in_function else plan.args).append(node)
     elif op.type == "_Retval":
-        node.kind = RETVAL
+        node.kind = RESULT if in_function else RETVAL
         node.position = op.attrs["index"]
-        plan.retvals.append(node)
+        if not in_function:
+            plan.retvals.append(node)
+    elif op.opdef.structured == "Call":
+        node.kind = CALL
     elif kind == OTHER:
         _add_kernel(plan, node)
     return node
@@ -402,13 +455,13 @@ def _reading(f: Callable[..., Any], reads: Sequence[int]) -> Callable[..., Any]:
     return reading
 
 
-def _connect(plan: Plan, nodes: Mapping[Operation, Node], constants: Mapping[Operation, Any]) -> None:
-    """Lays out slots and pending counts, then makes the edges."""
-    for node in plan.nodes:
-        _lay_out(plan, node, constants)
+def _connect(nodes: Mapping[Operation, Node], constants: Mapping[Operation, Any]) -> None:
+    """Lays out slots and pending counts of the nodes of one graph, then makes its edges."""
+    for node in nodes.values():
+        _lay_out(node, constants)
     data: dict[tuple[Node, int], list[tuple[Node, int]]] = {}
     control: dict[Node, list[Node]] = {}
-    for node in plan.nodes:
+    for node in nodes.values():
         for i, t in enumerate(node.op.inputs):
             if t.op not in constants:
                 data.setdefault((nodes[t.op], t.index), []).append((node, i))
@@ -424,7 +477,7 @@ def _connect(plan: Plan, nodes: Mapping[Operation, Node], constants: Mapping[Ope
         src.controls = tuple((n.index, n) for n in ends if n.index >= 0 and n.kind != MERGE)
         src.control_merges = tuple(n for n in ends if n.kind == MERGE)
         src.control_direct = tuple(n for n in ends if n.index < 0)
-    for node in plan.nodes:
+    for node in nodes.values():
         node.more = bool(node.controls or node.control_merges)
         if node.n_outputs == 1 or node.kind in (MERGE, LOOP_MERGE):
             out = node.outs[0]
@@ -436,7 +489,7 @@ def _connect(plan: Plan, nodes: Mapping[Operation, Node], constants: Mapping[Ope
             node.more |= bool(node.control_direct)
 
 
-def _lay_out(plan: Plan, node: Node, constants: Mapping[Operation, Any]) -> None:
+def _lay_out(node: Node, constants: Mapping[Operation, Any]) -> None:
     """Gives `node` its slots and pending count, unless one token is all it waits for."""
     op, frame = node.op, node.frame
     known = sum(t.op in constants for t in op.inputs)
@@ -445,9 +498,9 @@ def _lay_out(plan: Plan, node: Node, constants: Mapping[Operation, Any]) -> None
         _lay_out_merge(node, controls)
         return
     waits = node.arity - known + controls
-    if waits == 0 and node.kind != ARG:
+    if waits == 0 and node.kind not in (ARG, PARAM):
         args = [constants[t.op] for t in op.inputs]
-        plan.sources.append((node, args[0] if node.arity == 1 else args))
+        frame.sources.append((node, args[0] if node.arity == 1 else args))
     if waits == 0 or (waits == 1 and not known and node.kind != TRIGGER):
         return
     node.index = len(frame.first)

@@ -5,7 +5,7 @@ Plain state; the rules that change it are in `execute.frames`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from headrace.execute.plan import FramePlan, Node
@@ -19,9 +19,11 @@ class Ready(Protocol):
     def __len__(self) -> int: ...
 
 
-# Why a token is dead: the Switch that sent its value the other way, in which iteration, and which way it was; or an
-# Exit that never fired in its loop. (A plain tuple: one is made for each Switch that fires.)
-Origin: TypeAlias = "tuple[Node, Iteration, bool]"
+# Why a token is dead: the Switch that sent its value elsewhere, in which iteration, and its predicate (of a _SwitchN:
+# its output_index); or an Exit that never fired in its loop. (A plain tuple: one is made for each Switch that fires.)
+Origin: TypeAlias = "tuple[Node, Iteration, int]"
+
+TAG_DEPTH: Final = 32  # calls deeper than that stand in a tag as a number
 
 
 class Iteration:
@@ -47,36 +49,52 @@ class Iteration:
 
     @property
     def tag(self) -> str:
-        """The tag as text: "" in the root frame, else "outer#3/inner#0"."""
-        parent = self.frame.parent
-        if parent is None:
-            return ""
-        above = parent.tag
-        return f"{above + '/' if above else ''}{self.frame.plan.name}#{self.index}"
+        """The tag as text: "" in the root frame, else "outer#3/inner#0".
+
+        A call's frame is named by function and call site: "fact@main_call#0/fact@fact/call#0". No other iteration of
+        the step has the same tag. Of more than `TAG_DEPTH` frames only the inner ones are written out, and in place of
+        those around them the number of the call: "...4711/fact@fact/call#0/...".
+        """
+        parts: list[str] = []
+        it, frame = self, self.frame
+        while frame.parent is not None:
+            name = frame.plan.name if frame.call is None else f"{frame.plan.name}@{frame.call.op.name}"
+            parts.append(f"{name}#{it.index}")
+            if frame.call is not None and len(parts) >= TAG_DEPTH:
+                parts.append(f"...{frame.serial}")
+                break
+            it = frame.parent
+            frame = it.frame
+        return "/".join(reversed(parts))
 
 
 class Frame:
-    """One instance of a frame: opened by the first Enter that arrives, closed when everything in it is done.
+    """One instance of a frame: opened by the first Enter that arrives, or a call; closed when all in it is done.
 
     Attributes:
       plan: its static side.
       parent: the iteration it was opened from (None for the root).
+      call: the call that opened it; None for loops and the root.
+      depth: how many calls it is in.
+      serial: of a call's frame, its number among the calls of the step.
       oldest, newest: the window of open iterations.
       open: how many are open.
       enters_left: Enters that have not arrived.
       held: (node, value) of NextIterations that wait for room; they follow `newest`.
       values, pending: what a new iteration starts as: the plan's templates, with the loop constants that have arrived.
       constants: (node, value or None, origin or None) of loop constants that the templates cannot hold.
-      children: open child frames by (iteration number, frame plan).
+      children: open child frames by (iteration number, frame plan or call).
       live_exits: Exits that have fired alive.
       dead_exits: why the others are dead.
       origins: deadness by (iteration number, pending index) of joins that have not fired.
     """
 
     __slots__ = (
+        "call",
         "children",
         "constants",
         "dead_exits",
+        "depth",
         "enters_left",
         "held",
         "live_exits",
@@ -87,22 +105,28 @@ class Frame:
         "parent",
         "pending",
         "plan",
+        "serial",
         "values",
     )
 
     oldest: Iteration
     newest: Iteration
 
-    def __init__(self, plan: FramePlan, parent: Iteration | None) -> None:
+    def __init__(
+        self, plan: FramePlan, parent: Iteration | None, call: Node | None = None, depth: int = 0, serial: int = 0
+    ) -> None:
         self.plan = plan
         self.parent = parent
+        self.call = call
+        self.depth = depth
+        self.serial = serial
         self.open = 0
         self.enters_left = plan.enters
         self.held: list[tuple[Node, Any]] = []
         self.values = plan.values
         self.pending = plan.later
         self.constants: list[tuple[Node, Any, Origin | None]] = []
-        self.children: dict[tuple[int, int], Frame] = {}
+        self.children: dict[tuple[int, FramePlan | Node], Frame] = {}
         self.live_exits: set[Node] = set()
         self.dead_exits: dict[Node, Origin] = {}
         self.origins: dict[tuple[int, int], Origin] = {}

@@ -16,7 +16,7 @@ What comes from a file may be anything. Three rules keep it harmless:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -119,6 +119,12 @@ def is_splat(array: Values) -> bool:
 def first_element(array: Values) -> Values:
     """The first element of `array`, as a vector."""
     return array.reshape(1) if array.ndim == 0 else array[(slice(0, 1),) * array.ndim].reshape(-1)
+
+
+def check_const(type: str, attrs: Mapping[str, Any]) -> None:
+    """Raises `GraphError` if the array of a constant is not of the dtype that the constant has."""
+    if type == "Const" and isinstance(attrs["value"], np.ndarray) and attrs["value"].dtype != attrs["dtype"].numpy:
+        raise GraphError(f"a Const of {attrs['dtype']} holds an array of {dtypes.from_numpy(attrs['value'].dtype)}")
 
 
 # *** dtypes and shapes ***

@@ -7,7 +7,7 @@ reads no default graph. An op is made by calling its type:
     y = b.Mul(b.Sin(x), 2.0)                       # a Tensor; several outputs: a tuple; none: the Operation
     z = b.within("branch").after(y.op).Identity(y)  # a derived builder: other scope, control input
 
-Python values and arrays become constants of the dtype that the other inputs ask for.
+Python values and arrays become constants of the dtype that the other inputs ask for, named below the op ("Mul/y").
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.errors import GraphError, NotFoundError, ShapeError
+from headrace.errors import GraphError, NotFoundError, ShapeError, SignatureError
 from headrace.ir import source
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.infer import infer_shapes
@@ -96,19 +96,19 @@ class Builder:
         where = self.source or source.here()
         graph = self.graph
         try:
-            inputs, complete = self._bind(record, args, attrs, where)
+            inputs, complete, full = self._bind(record, args, attrs, name or type, where)
             if self.colocate or self.gradients:
                 self._mark(type, complete)
             controls: Sequence[Operation] = self.control_inputs
             if controls:
                 controls = [c for c in map(graph.capture_control, controls) if c is not None]
-            # a name that ends in "/" is that of a scope, which the op has to itself
-            full = name[:-1] if name and name[-1] == "/" else graph.unique_name(self.scope + (name or type))
-            op = graph.add_op(type, full, inputs, complete, controls, self.device, where)
+            op = graph.add_checked(record, full or self._reserve(name or type), inputs, complete, controls)
         except GraphError as e:
             if where is not None and not isinstance(e, ShapeError):
                 e.add_note(f"while making {type} at {where}")
             raise
+        op.device = self.device
+        op.source = where
         infer_shapes(op)
         if self.device_function is not None:
             op.device = self.device_function(op)
@@ -134,33 +134,65 @@ class Builder:
 
         return call
 
+    def _reserve(self, name: str) -> str:
+        """A free name below the scope. One that ends in "/" is that of a scope, which its op has to itself."""
+        return name[:-1] if name[-1] == "/" else self.graph.unique_name(self.scope + name)
+
     def _bind(
-        self, record: OpDef, args: Sequence[Any], attrs: dict[str, Any], where: Source | None
-    ) -> tuple[list[Tensor], dict[str, Any]]:
-        if len(args) != len(record.ins):
-            names = ", ".join(a.name for a in record.ins)
-            raise GraphError(f"{record.type} takes {len(record.ins)} arguments ({names}), got {len(args)}")
+        self, record: OpDef, args: Sequence[Any], attrs: dict[str, Any], name: str, where: Source | None
+    ) -> tuple[list[Tensor], dict[str, Any], str]:
+        """The inputs, the complete attributes, and the op's name if constants had to be put below it ("" if not)."""
+        specs = record.ins
+        if len(args) != len(specs):
+            names = ", ".join(a.name for a in specs)
+            raise GraphError(f"{record.type} takes {len(specs)} arguments ({names}), got {len(args)}")
         groups: list[list[Any]] = []
-        wanted: dict[str, DType] = {k: dtypes.as_dtype(v) for k, v in attrs.items() if _is_type(record, k)}
-        for spec, arg in zip(record.ins, args, strict=True):
-            if spec.is_list:
-                if not isinstance(arg, (list, tuple)):
-                    raise GraphError(f"argument {spec.name!r} of {record.type} must be a list of tensors, got {arg!r}")
-                group = [self._own(x) for x in arg]
+        wanted: dict[str, DType] = {}
+        decided: dict[str, tuple[ArgSpec, Tensor]] = {}  # what a type attribute follows from
+        if attrs:
+            wanted.update((k, dtypes.as_dtype(v)) for k, v in attrs.items() if _is_type(record, k))
+        graph = self.graph
+        is_ready = True
+        for spec, arg in zip(specs, args, strict=True):
+            if not spec.is_list:
+                group = [arg]
+            elif isinstance(arg, (list, tuple)):
+                group = list(arg)
             else:
-                group = [self._own(arg)]
+                raise GraphError(f"argument {spec.name!r} of {record.type} must be a list of tensors, got {arg!r}")
             groups.append(group)
-            if spec.type_attr is not None and spec.type_attr not in wanted:
-                for x in group:
-                    if isinstance(x, Tensor):
-                        wanted[spec.type_attr] = x.dtype.base
-                        break
-        tensors = [
-            [x if isinstance(x, Tensor) else self._convert(x, spec, wanted, where) for x in group]
-            for spec, group in zip(record.ins, groups, strict=True)
-        ]
-        complete = record.infer_attrs([[t.dtype for t in g] for g in tensors], attrs)
-        return [t for g in tensors for t in g], complete
+            attr = spec.type_attr
+            for i, x in enumerate(group):
+                if not isinstance(x, Tensor) or x.op.graph is not graph:
+                    x = group[i] = self._own(x)
+                    if not isinstance(x, Tensor):
+                        is_ready = False
+                        continue
+                if attr is not None:
+                    if attr in decided:
+                        if wanted[attr] is not x.dtype.base:
+                            raise _mismatch(record, spec, x, *decided[attr])
+                    elif attr not in attrs:
+                        wanted[attr] = x.dtype.base
+                        decided[attr] = (spec, x)
+        full = ""
+        if not is_ready:
+            full = self._reserve(name)
+            below = dataclasses.replace(self, scope=full + "/", control_inputs=(), source=where)
+            for spec, group in zip(specs, groups, strict=True):
+                attr = spec.type_attr or ""
+                for i, x in enumerate(group):
+                    if not isinstance(x, Tensor):
+                        dtype = spec.dtype or wanted.get(attr)
+                        label = f"{spec.name}_{i}" if spec.is_list else spec.name
+                        group[i] = below._convert(x, record, spec, dtype, label, decided.get(attr))
+                        wanted.setdefault(attr, group[i].dtype.base)
+        complete = record.infer_attrs([[t.dtype for t in g] for g in groups], attrs)
+        inputs = groups[0] if len(groups) == 1 else [t for g in groups for t in g]
+        got = [t.dtype for t in inputs]
+        if record.input_dtypes(complete) != got:
+            record.check_inputs(complete, got)
+        return inputs, complete, full
 
     def _own(self, x: Any) -> Any:
         """`x`, as a tensor of this graph if it stands for one (a variable, a tensor of a graph around this one)."""
@@ -173,14 +205,27 @@ class Builder:
                 return x
         return x if x.op.graph is self.graph else self.graph.capture(x)
 
-    def _convert(self, x: Any, spec: ArgSpec, wanted: dict[str, DType], where: Source | None) -> Tensor:
+    def _convert(
+        self,
+        x: Any,
+        record: OpDef,
+        spec: ArgSpec,
+        dtype: DType | None,
+        name: str,
+        decided: tuple[ArgSpec, Tensor] | None,
+    ) -> Tensor:
         if isinstance(x, Operation):
             raise GraphError(f"argument {spec.name!r} got the operation {x.name!r}; give one of its outputs")
-        dtype = spec.dtype or wanted.get(spec.type_attr or "")
-        t = dataclasses.replace(self, control_inputs=(), source=where).tensor(x, dtype)
-        if spec.type_attr is not None:
-            wanted.setdefault(spec.type_attr, t.dtype)
-        return t
+        try:
+            return self.tensor(x, dtype, name)
+        except TypeError as e:
+            if decided is None or isinstance(e, GraphError):
+                raise
+            of = f" of argument {decided[0].name!r} ('{decided[1].name}')"
+            raise SignatureError(
+                f"Input '{spec.name}' of '{record.type}' Op does not match type {decided[1].dtype.base.name}{of}: {e}. "
+                "Cast the one or the other (hr.cast)"
+            ) from e
 
     def tensor(self, x: Any, dtype: DType | None = None, name: str = "Const") -> Tensor:
         """`x` as a tensor of this graph: itself, a constant, or (a list with tensors in it) a Pack of its items.
@@ -188,12 +233,13 @@ class Builder:
         Raises:
           TypeError: it cannot be one, or not one of `dtype`.
         """
+        if isinstance(x, (list, tuple)):
+            if _has_tensors(x):
+                if dtype is None:
+                    dtype = next(t.dtype.base for t in _leaves(x) if isinstance(t, Tensor) or hasattr(t, "as_tensor"))
+                return self._pack(x, dtype, "packed" if name == "Const" else name)
+            return self.const(x, dtype, name)
         x = self._own(x)
-        if isinstance(x, (list, tuple)) and _has_tensors(x):
-            if dtype is None:
-                dtype = next(t.dtype.base for t in _leaves(x) if isinstance(t, Tensor) or hasattr(t, "as_tensor"))
-            out: Tensor = self.Pack([self.tensor(v, dtype) for v in x], name="packed" if name == "Const" else name)
-            return out
         if not isinstance(x, Tensor):
             return self.const(x, dtype, name)
         if dtype is not None and x.dtype.base is not dtype.base:
@@ -202,6 +248,31 @@ class Builder:
                 "cast it"
             )
         return x
+
+    def _pack(self, items: Sequence[Any], dtype: DType | None, name: str) -> Tensor:
+        """A list with tensors in it, as one. Its numbers become constants that are called by their places."""
+        full = self._reserve(name)
+        below = dataclasses.replace(self, scope=full + "/")
+        rows = list(items)
+        for i, x in enumerate(rows):
+            if not isinstance(x, (list, tuple)):
+                rows[i] = below._own(x)
+            elif _has_tensors(x):
+                rows[i] = below._pack(x, dtype, str(i))
+            else:
+                self.graph.unique_name(f"{full}/{i}")  # TensorFlow opens a scope for it, and leaves it empty
+        out: Tensor = below.make("Pack", ([below.tensor(x, dtype, str(i)) for i, x in enumerate(rows)],), {}, full + "/")
+        return out
+
+
+def _mismatch(record: OpDef, spec: ArgSpec, x: Tensor, first: ArgSpec, other: Tensor) -> SignatureError:
+    """Two tensors of different dtypes for one type attribute."""
+    made, also = (f" (made at {t.op.source})" if t.op.source is not None else "" for t in (x, other))
+    return SignatureError(
+        f"Input '{spec.name}' of '{record.type}' Op has type {x.dtype.base.name} that does not match type "
+        f"{other.dtype.base.name} of argument '{first.name}': got '{x.name}'{made} and '{other.name}'{also}. Cast one "
+        "of them (hr.cast)"
+    )
 
 
 def _leaves(x: Any) -> Iterator[Any]:

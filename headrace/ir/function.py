@@ -5,8 +5,8 @@ back. The operation that owns it supplies the parameters by its inputs and has t
 the library is not owned but called by name.
 
 **Captures.** What happens in a branch may use values from outside. When an operation in a FuncGraph is given a tensor
-of the graph around it, the FuncGraph gets one parameter more, which stands for that tensor, and remembers the pair. So a
-sub-graph never has an edge that leads out of it: all comes in by parameters, and whoever reads it (lowering, gradients,
+of the graph around it, the FuncGraph gets one parameter more, which stands for that tensor, and remembers the pair. So
+a sub-graph never has an edge that leads out of it: all comes in by parameters, and whoever reads it (lowering, gradients,
 a compiler) need not look around. With several sub-graphs in one operation all get the same parameters (`unify`). A
 captured constant is cloned instead, so that what is known about its value stays known.
 
@@ -47,10 +47,11 @@ class FuncGraph(Graph, Owned):
       captures: outer tensor → the parameter that stands for it.
       control_results: operations that run whenever it does, though no result may need them.
       outer_controls: operations of graphs around it that its owner has to wait for.
+      is_open: it is being made, so what it comes to touch is not known yet.
       is_ordered: stateful operations keep their order from one iteration of a loop to the next.
       source: the line of the user's function.
+      role: what it is, in messages ("the body of 'while'"); its name if empty.
       attrs: attributes of its definition in a function library.
-      wire: what else its definition in a function library says (argument names and attributes), for writing it again.
     """
 
     def __init__(
@@ -64,10 +65,11 @@ class FuncGraph(Graph, Owned):
         self.captures: dict[Tensor, Tensor] = {}
         self.control_results: list[Operation] = []
         self.outer_controls: list[Operation] = []
+        self.is_open = False
         self.is_ordered = False
         self.source: Source | None = None
+        self.role = ""
         self.attrs: dict[str, Any] = {}
-        self.wire: Any = None
         self.captures_from_outer = captures_from_outer
         self.shares_names = shares_names
         if outer is not None and shares_names:
@@ -77,7 +79,7 @@ class FuncGraph(Graph, Owned):
     @property
     def title(self) -> str:
         where = f" ({self.source})" if self.source is not None else ""
-        return f"{self.name!r}{where}"
+        return f"{self.role or repr(self.name)}{where}"
 
     def add_param(self, dtype: Any, shape: Shape, name: str, of: str = "", source: Source | None = None) -> Tensor:
         """A new parameter at the end. Where names are shared it is called "arg.name", to take no user's name away."""
@@ -121,7 +123,8 @@ class FuncGraph(Graph, Owned):
         inner = outer.capture(t)
         got = self.captures.get(inner)
         if got is None and inner.op.type == "Const":
-            clone = self.copy_op(inner.op, (), (), self.unique_name(inner.op.name))
+            name = f"arg.{inner.op.name.removeprefix('arg.')}" if self.shares_names else inner.op.name
+            clone = self.copy_op(inner.op, (), (), self.unique_name(name))
             got = clone.outputs[0]
             self.captures[t] = got
         elif got is None:

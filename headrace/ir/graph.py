@@ -78,12 +78,13 @@ class Tensor:
         return f"<Tensor {self.name!r} shape={show(self.shape)} dtype={self.dtype.name}>"
 
     def _no_value(self, what: str, instead: str) -> NoReturn:
+        made = f" (made at {self.op.source})" if self.op.source is not None else ""
         raise TypeError(
-            f"{what} of the symbolic tensor {self.name!r}, which has no value until the graph runs; {instead}"
+            f"{what} of the symbolic tensor {self.name!r}{made}, which has no value until the graph runs; {instead}"
         )
 
     def __bool__(self) -> bool:
-        self._no_value("bool()", "use hr.cond or hr.while_loop, or run it in a Session first")
+        self._no_value("bool()", "use hr.cond or hr.while_loop (and, or: logical ops), or run it in a Session first")
 
     def __len__(self) -> int:
         self._no_value("len()", "use its .shape, or a Shape op")
@@ -154,7 +155,7 @@ class Operation:
         self.device = device
         self.source = source
         self.id = -1
-        self.outputs: tuple[Tensor, ...] = tuple(Tensor(self, i, d) for i, d in enumerate(record.output_dtypes(attrs)))
+        self.outputs: tuple[Tensor, ...] = tuple([Tensor(self, i, d) for i, d in enumerate(record.output_dtypes(attrs))])
 
     def get_attr(self, name: str) -> Any:
         """The value of an attribute; `ValueError` if there is none of that name (TensorFlow's method)."""
@@ -387,11 +388,6 @@ class Graph:
             record = opdefs.op_registry.get(type)
         except LookupError as e:
             raise NotFoundError(f"Op type not registered '{type}' (operation {name!r}): {e}", name) from None
-        if not _NAME.match(name):
-            raise GraphError(
-                f"{name!r} is not a valid operation name: Node name contains invalid characters "
-                "(letters, digits and _ . / \\ > - are valid, and the first is a letter, a digit or a dot)"
-            )
         inputs = list(inputs)
         for t in inputs:
             if t.op.graph is not self:
@@ -399,10 +395,30 @@ class Graph:
         complete = record.complete_attrs(attrs or {})
         if not unchecked_back_edges:
             record.check_inputs(complete, [t.dtype for t in inputs])
-        op = Operation(self, name, record, inputs, list(dict.fromkeys(control_inputs)), complete, device, source)
-        for c in op.control_inputs:
+        controls = list(dict.fromkeys(control_inputs))
+        for c in controls:
             if c.graph is not self:
                 raise GraphError(f"operation {name!r} ({type}) has the control input {c!r} of another graph")
+        op = self.add_checked(record, name, inputs, complete, controls)
+        op.device, op.source = device, source
+        return op
+
+    def add_checked(
+        self,
+        record: opdefs.OpDef,
+        name: str,
+        inputs: list[Tensor],
+        attrs: dict[str, Any],
+        control_inputs: Iterable[Operation],
+    ) -> Operation:
+        """`add_op` for who has made sure that inputs, control inputs and attributes fit (the `Builder`)."""
+        if not _NAME.match(name):
+            raise GraphError(
+                f"{name!r} is not a valid operation name: Node name contains invalid characters "
+                "(letters, digits and _ . / \\ > - are valid, and the first is a letter, a digit or a dot)"
+            )
+        controls = list(dict.fromkeys(control_inputs)) if control_inputs else []
+        op = Operation(self, name, record, inputs, controls, attrs, "", None)
         with self._lock:
             if name in self._by_name:
                 raise GraphError(f"Node {name!r} is not unique: the graph has an operation of that name already")
@@ -519,7 +535,7 @@ class Graph:
         """
         with self._lock:
             n, taken = len(self._operations), dict(self._taken)
-            library, versions = dict(self.library), self.versions
+            library, gradients, versions = dict(self.library), dict(self.gradient_functions), self.versions
             try:
                 yield
             except BaseException:
@@ -528,7 +544,7 @@ class Graph:
                 del self._operations[n:]
                 self._taken.clear()
                 self._taken.update(taken)  # graphs that operations own may share it
-                self.library, self.versions = library, versions
+                self.library, self.gradient_functions, self.versions = library, gradients, versions
                 raise
 
     def __repr__(self) -> str:

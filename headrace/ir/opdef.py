@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 REQUIRED: Final = object()  # the default of an attribute that has none
+_absent: Final = object()
 
 ATTR_KINDS: Final = ("type", "int", "float", "bool", "string", "shape", "tensor", "func")
 
@@ -334,12 +335,13 @@ class OpDef:
         """
         out = dict(given)
         for name, spec in self.attrs.items():
-            if name not in out:
+            value = out.get(name, _absent)
+            if value is _absent:
                 if spec.default is REQUIRED:
                     raise GraphError(f"{self.type} needs the attribute {name!r} ({_describe(spec)}), which is missing")
                 out[name] = spec.default
-            else:
-                out[name] = check_attr(self.type, name, spec, out[name])
+            elif type(value) is not DType or spec.allowed is None or value not in spec.allowed:
+                out[name] = check_attr(self.type, name, spec, value)
         return out
 
     def infer_attrs(self, args: Sequence[Sequence[DType]], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -357,7 +359,8 @@ class OpDef:
                 out.setdefault(spec.type_list_attr, tuple(d.base for d in ds))
             elif spec.type_attr is not None and ds:
                 out.setdefault(spec.type_attr, ds[0].base)
-        out.update(given)
+        if given:
+            out.update(given)
         return self.complete_attrs(out)
 
     def check_inputs(self, attrs: Mapping[str, Any], got: Sequence[DType]) -> None:

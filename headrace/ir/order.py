@@ -12,7 +12,8 @@ reads are not ordered among themselves. The keys are
 * the standard output, which Print and Assert share;
 * a random operation itself: its stream goes on from one firing to the next.
 
-A handle whose maker cannot be seen (a result of a conditional) may be any resource: `ANY`.
+A handle whose maker cannot be seen (a result of a conditional) may be any resource: `ANY`. A function that calls itself
+may touch what is yet to come in its body: `EVERYTHING`, as long as it is being made.
 
 An `If`, `While` or call touches what its graphs touch, the parameters among their keys replaced by what is passed for
 them. What waits by nature (queues, barriers) is never ordered: the one that waits could come before the one that it
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 Key: TypeAlias = "Hashable"
 
 ANY: Final = "any resource"
+EVERYTHING: Final = "everything"
 
 # What an operation touches: key -> whether it writes.
 Effects: TypeAlias = "dict[Key, bool]"
@@ -68,7 +70,7 @@ class Order:
                 self._writers[key] = op
                 for k in self._same(key):
                     self._readers.pop(k, None)
-                    if key == ANY:
+                    if key in (ANY, EVERYTHING):
                         self._writers[k] = op
             else:
                 self._readers.setdefault(key, []).append(op)
@@ -77,9 +79,11 @@ class Order:
 
     def _same(self, key: Key) -> Iterable[Key]:
         """The keys, of those met, that may mean what `key` means."""
+        if key == EVERYTHING:
+            return {**self._writers, **self._readers, EVERYTHING: None}
         if key == ANY:
-            return [ANY, *(k for k in {**self._writers, **self._readers} if _is_resource(k) and k != ANY)]
-        return (key, ANY) if _is_resource(key) else (key,)
+            return [ANY, EVERYTHING, *(k for k in {**self._writers, **self._readers} if _is_resource(k) and k != ANY)]
+        return (key, ANY, EVERYTHING) if _is_resource(key) else (key, EVERYTHING)
 
 
 def _is_resource(key: Key) -> bool:
@@ -142,6 +146,8 @@ def _of_bodies(op: Operation, calls: frozenset[str]) -> Effects:
     if named & calls:  # recursive: what it touches besides is counted where it was called first
         return {k: True for t in op.inputs if t.dtype is dtypes.resource and (k := key_of(t)) is not None}
     for _, graph in bodies(op):
+        if graph.is_open:
+            return {EVERYTHING: True}
         offset = len(op.inputs) - len(graph.params)
         for key, writes in graph_effects(graph, calls | named).items():
             outer = _outside(key, graph, op, offset)

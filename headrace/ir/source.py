@@ -25,6 +25,11 @@ class Source(NamedTuple):
         return f"{where} in {self.function}" if self.function else where
 
 
+def is_ours(file: str) -> bool:
+    """Whether a file of code is part of headrace."""
+    return file.startswith(_PACKAGE)
+
+
 def here() -> Source | None:
     """The innermost frame outside headrace, or None when there is none."""
     frame = sys._getframe(1)

@@ -17,33 +17,52 @@ above, except where a Merge takes the input of a loop's back edge, and in contro
 | string | `"text"`, with `\\n`, `\\"`, `\\\\` and `\\xff` for other bytes |
 | shape | `[2,?]`; `<unknown>` for an unknown rank |
 | list | `(1, 2)` |
-| function | `&"name"[T=float32]` |
+| function | `&"name"[T=float32]`; `@"name"` for a graph of its own, which follows |
 | tensor | `int32[2,2]{1, 2, 3, 4}`; `float32[1000]{0.0...}` repeats one element; `:base64"..."` for long ones |
 | others | `bad("reason", "...")`, a tensor that could not be read; `raw"..."`, an undeclared attribute as in the file |
 
+A graph that an operation owns (`ir.function`) follows its line as a block, and so do functions that operations call:
+
+    c = If[then_branch=@"c_true", else_branch=@"c_false", Tin=(float32), Tout=(float32)](p, x)
+    graph "c_true" of c, then_branch (a: float32[2] of "x:0") -> (double) ^done {
+      double = AddV2(a, a)
+      done = NoOp ^double
+    }
+    graph "c_false" of c, else_branch (a: float32[2] of "x:0") -> (a) {
+    }
+    function "square" (v: float32[]) -> (y) {
+      y = Mul(v, v)
+    }
+
+The first line of a block has the parameters, each with what it was captured `of` and what a resource `holds`
+(`v: resource[] holds float32[2]`), the results, and the operations that always run. After the name of the attribute
+(`branches.0` in a list) stand `, is_ordered` and `, shares_names` where they hold, and the graph's attributes. A
+function of a file's library, as it came, is `function "name" = base64"..."`; `gradient "f" = "g"` says that g computes
+the gradient of f.
+
 Nothing is lost on the way out and back: `to_text(from_text(to_text(g))) == to_text(g)`, with the same arrays bit for
-bit. (The lines of the user's program that made the operations are not part of the text.)
+bit. (The lines of the user's program that made the operations are not part of the text, and parameters come first.)
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
-from headrace.errors import GraphError, TextError
+from headrace.errors import GraphError
 from headrace.ir import attrs as wire
+from headrace.ir import walk
+from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.ir.loop_shapes import infer_all
-from headrace.ir.opdef import REQUIRED, Func, OpDef, op_registry
-from headrace.ir.source import Source
-from headrace.shapes import Shape
+from headrace.ir.nodedefs import show_tensor
+from headrace.ir.opdef import REQUIRED, Func
+from headrace.ir.text_line import WORD, from_words
+from headrace.ir.text_parse import read
 
 _INLINE = 16  # elements of an array written out; of longer ones the bytes are
 
@@ -51,7 +70,7 @@ _INLINE = 16  # elements of an array written out; of longer ones the bytes are
 
 
 def to_text(graph: Graph | Sequence[Operation]) -> str:
-    """The text of a graph, or of some operations.
+    """The text of a graph, or of some operations; of a sub-graph, as if it were a function.
 
     Raises:
       GraphError: an attribute holds what has no text (an array of handles).
@@ -60,14 +79,85 @@ def to_text(graph: Graph | Sequence[Operation]) -> str:
       >>> print(to_text(from_text("x = Placeholder[dtype=int32, shape=[?]]")), end="")
       x = Placeholder[dtype=int32, shape=[?]] : int32[?]
     """
-    lines = []
-    if isinstance(graph, Graph):
-        if graph.versions != (0, 0):
-            lines.append(f"versions {graph.versions[0]} {graph.versions[1]}")
-        lines += [f"function {_quote(name)} = {_base64(data)}" for name, data in graph.library.items()]
-        graph = graph.operations
-    lines += map(show_op, graph)
+    if isinstance(graph, FuncGraph):
+        lines = _block(f"function {_quote(graph.name)}", graph)
+    else:
+        lines = _lines(graph) if isinstance(graph, Graph) else _op_lines(graph)
     return "".join(line + "\n" for line in lines)
+
+
+def _lines(graph: Graph) -> Iterator[str]:
+    """All of a graph but its ends."""
+    if graph.versions != (0, 0):
+        yield f"versions {graph.versions[0]} {graph.versions[1]}"
+    for name, data in graph.library.items():
+        yield f"function {_quote(name)} = {_base64(data)}"
+    for name, gradient in graph.gradient_functions.items():
+        yield f"gradient {_quote(name)} = {_quote(gradient)}"
+    for name, f in graph.functions.items():
+        if name not in graph.library:
+            yield from _block(f"function {_quote(name)}", f)
+    params = {t.op for t in graph.params} if isinstance(graph, FuncGraph) else frozenset()
+    yield from _op_lines(_in_order([op for op in graph.operations if op not in params]))
+
+
+def _in_order(ops: Sequence[Operation]) -> Sequence[Operation]:
+    """`ops`, each after those that it takes inputs from (it need not be so: conditionals and loops may gain inputs)."""
+    late = {op: [t.op for t in op.inputs if t.op.id >= op.id and not walk.is_back_edge(t.op, op)] for op in ops}
+    if not any(late.values()):
+        return ops
+    out: dict[Operation, None] = {}
+    todo = list(reversed(ops))
+    open_: set[Operation] = set()
+    while todo:
+        op = todo[-1]
+        first = [] if op in open_ else [x for x in _makers(op) if x not in out]
+        open_.add(op)
+        if first:
+            todo += reversed(first)
+        else:
+            out.setdefault(todo.pop())
+    inside = set(ops)
+    return [op for op in out if op in inside]
+
+
+def _makers(op: Operation) -> Iterator[Operation]:
+    return (t.op for t in op.inputs if not walk.is_back_edge(t.op, op))
+
+
+def _op_lines(ops: Sequence[Operation]) -> Iterator[str]:
+    """The lines of operations, each followed by the graphs that it owns."""
+    for op in ops:
+        yield show_op(op)
+        for name, spec in op.opdef.attrs.items():
+            if spec.kind == "func":
+                value = op.attrs.get(name)
+                for i, f in enumerate(value if isinstance(value, tuple) else (value,)):
+                    if isinstance(f, FuncGraph):
+                        yield from _block(
+                            f"graph {_quote(f.name)} of {op.name}, {name}{f'.{i}' if spec.is_list else ''}", f
+                        )
+
+
+def _block(first: str, graph: FuncGraph) -> Iterator[str]:
+    """A graph with its ends, in braces."""
+    words = "".join(f", {w}" for w in ("is_ordered", "shares_names") if getattr(graph, w))
+    attrs = _show_attrs([(name, _show(v)) for name, v in graph.attrs.items()])
+    params = ", ".join(map(_show_param, graph.params))
+    results = ", ".join(map(show_tensor, graph.results))
+    controls = "".join(f" ^{c.name}" for c in graph.control_results)
+    yield f"{first}{words}{attrs and ' ' + attrs} ({params}) -> ({results}){controls} {{"
+    for line in _lines(graph):
+        yield "  " + line
+    yield "}"
+
+
+def _show_param(t: Tensor) -> str:
+    attrs = t.op.attrs
+    more = _show_attrs([(name, _show(attrs[name])) for name in sorted(attrs.keys() - t.op.opdef.attrs.keys())])
+    holds = f" holds {t.handle[0].name}{shapes.show(t.handle[1])}" if t.handle is not None else ""
+    of = f" of {_quote(attrs['of'])}" if attrs["of"] else ""
+    return f"{t.op.name}{more}: {t.dtype.name}{shapes.show(t.shape)}{holds}{of}"
 
 
 def show_op(op: Operation) -> str:
@@ -81,7 +171,7 @@ def show_op(op: Operation) -> str:
             given.append((name, _show(value, spec is not None and spec.kind == "shape")))
     line += _show_attrs(given)
     if op.inputs:
-        line += "(" + ", ".join(t.name if t.index else t.op.name for t in op.inputs) + ")"
+        line += "(" + ", ".join(map(show_tensor, op.inputs)) + ")"
     line += "".join(f" ^{c.name}" for c in op.control_inputs)
     if op.device:
         line += f" @{_quote(op.device)}"
@@ -93,7 +183,7 @@ def show_op(op: Operation) -> str:
 def _show_attrs(attrs: Sequence[tuple[str, str]]) -> str:
     if not attrs:
         return ""
-    return "[" + ", ".join(f"{k if _WORD.fullmatch(k) else _quote(k)}={v}" for k, v in attrs) + "]"
+    return "[" + ", ".join(f"{k if WORD.fullmatch(k) else _quote(k)}={v}" for k, v in attrs) + "]"
 
 
 def _show(v: Any, is_shape: bool = False) -> str:
@@ -112,6 +202,8 @@ def _show(v: Any, is_shape: bool = False) -> str:
         return repr(float(v))
     if isinstance(v, str):
         return _quote(v)
+    if isinstance(v, FuncGraph):
+        return "@" + _quote(v.name)
     if isinstance(v, Func):
         return "&" + _quote(v.name) + _show_attrs([(name, _show(x)) for name, x in v.attrs])
     if isinstance(v, np.ndarray):
@@ -134,25 +226,9 @@ def _show_array(array: wire.Values) -> str:
         return f"{head}{{{', '.join(map(_quote, flat))}{repeated}}}"
     if len(flat) <= _INLINE:
         words = [str(x).lower() if dtype is dtypes.bool_ else str(x).strip("()") for x in flat]
-        if _from_words(dtype, words).tobytes() == flat.tobytes():  # else it has a NaN of a special kind
+        if from_words(dtype, words).tobytes() == flat.tobytes():  # else it has a NaN of a special kind
             return f"{head}{{{', '.join(words)}{repeated}}}"
     return f"{head}:{_base64(flat.astype(flat.dtype.newbyteorder('<'), copy=False).tobytes())}{repeated}"
-
-
-def _from_words(dtype: DType, words: Sequence[str]) -> wire.Values:
-    """The vector that the elements written as `words` make; `ValueError` if one is no element of `dtype`."""
-    of: Callable[[str], Any]
-    if dtype is dtypes.bool_:
-        values: list[Any] = [{"true": True, "false": False}.get(w) for w in words]
-        if None in values:
-            raise ValueError(f"{words[values.index(None)]!r} is neither true nor false")
-        return np.array(values, bool)
-    if dtype.is_integer:
-        return np.array([int(w) for w in words], dtype.numpy)
-    of = complex if dtype.is_complex else float
-    wide = np.array([of(w) for w in words], np.complex128 if dtype.is_complex else np.float64)
-    with np.errstate(over="ignore"):
-        return wide.astype(dtype.numpy)
 
 
 _ESCAPES: Final = {ord("\n"): r"\n", ord("\t"): r"\t", ord("\r"): r"\r", ord('"'): r"\"", ord("\\"): r"\\"}
@@ -168,17 +244,6 @@ def _base64(data: bytes) -> str:
 
 
 # *** in ***
-
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")  # names of attributes
-_NAME: Final = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*")  # names of operations and types
-_ATOM: Final = re.compile(r"[A-Za-z0-9_.+-]+")
-_INT: Final = re.compile(r"[+-]?[0-9]{1,20}(?![0-9])")
-_DIM: Final = re.compile(r"[0-9]{1,19}(?![0-9])|\?")
-_ELEMENT: Final = re.compile(r"[^\s,{}\"]+?(?=\.\.\.|[\s,{}\"])")
-_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
-_ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
-_UNESCAPED: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b'"': b'"', b"\\": b"\\"}
-_SPACE: Final = re.compile(r"[ \t\r]*")
 
 
 def from_text(text: str, file: str = "<text>") -> Graph:
@@ -199,396 +264,4 @@ def from_text(text: str, file: str = "<text>") -> Graph:
       >>> g.get_tensor_by_name("y:0")
       <Tensor 'y:0' shape=[2,?] dtype=float32>
     """
-    return _Reader(text, file).read()
-
-
-class _Line:
-    """A line that is being read from left to right."""
-
-    def __init__(self, text: str, number: int, file: str) -> None:
-        self.text = text
-        self.number = number
-        self.file = file
-        self.at = 0
-
-    def error(self, message: str, at: int | None = None) -> TextError:
-        at = min(self.at if at is None else at, len(self.text))
-        shown = self.text.replace("\t", " ")
-        return TextError(f"{self.file}:{self.number}:{at + 1}: {message}\n  {shown}\n  {' ' * at}^")
-
-    def skip(self) -> int:
-        m = _SPACE.match(self.text, self.at)
-        self.at = m.end() if m else self.at
-        return self.at
-
-    def ends(self) -> bool:
-        self.skip()
-        return self.at == len(self.text) or self.text[self.at] == "#"
-
-    def looks_at(self, what: str) -> bool:
-        return self.text.startswith(what, self.skip())
-
-    def take(self, what: str) -> bool:
-        if not self.looks_at(what):
-            return False
-        self.at += len(what)
-        return True
-
-    def need(self, what: str) -> None:
-        if not self.take(what):
-            raise self.error(f"expected {what!r}")
-
-    def match(self, pattern: re.Pattern[str], what: str) -> str:
-        m = pattern.match(self.text, self.skip())
-        if m is None:
-            raise self.error(f"expected {what}")
-        self.at = m.end()
-        return m.group()
-
-    def several(self, read: Callable[[], Any], end: str) -> list[Any]:
-        """`read()`, separated by commas, up to `end`."""
-        out: list[Any] = []
-        while not self.take(end):
-            if out:
-                self.need(",")
-            out.append(read())
-        return out
-
-    # *** values ***
-
-    def string(self) -> bytes:
-        start = self.skip()
-        quoted = self.match(_STRING, "a string in double quotes")[1:-1]
-
-        def unescape(m: re.Match[bytes]) -> bytes:
-            if m.group(1):
-                return bytes([int(m.group(1), 16)])
-            plain = _UNESCAPED.get(m.group(2))
-            if plain is None:
-                raise self.error(f"\\{m.group(2).decode(errors='replace')} is no escape in a string", start)
-            return plain
-
-        return _ESCAPE.sub(unescape, quoted.encode("utf-8", "surrogatepass"))
-
-    def word(self) -> str:
-        return self.string().decode("utf-8", "surrogateescape")
-
-    def base64(self) -> bytes:
-        self.need("base64")
-        start = self.at
-        try:
-            return base64.b64decode(self.string(), validate=True)
-        except binascii.Error as e:
-            raise self.error(f"not base64: {e}", start) from e
-
-    def shape(self) -> Shape:
-        if self.take("<unknown>"):
-            return None
-        self.need("[")
-        dims = self.several(lambda: self.match(_DIM, "a dimension or '?'"), "]")
-        return tuple(None if d == "?" else int(d) for d in dims)
-
-    def dtype(self) -> DType:
-        start = self.skip()
-        word = self.match(_ATOM, "a dtype")
-        try:
-            return dtypes.as_dtype(word)
-        except TypeError as e:
-            raise self.error(str(e), start) from None
-
-    def attrs(self) -> dict[str, Any]:
-        """`[name=value, ...]`, if it is there."""
-        out: dict[str, Any] = {}
-        if not self.take("["):
-            return out
-
-        def one() -> None:
-            start = self.skip()
-            name = self.word() if self.looks_at('"') else self.match(_WORD, "the name of an attribute")
-            if name in out:
-                raise self.error(f"the attribute {name!r} is given twice", start)
-            self.need("=")
-            out[name] = self.value()
-
-        self.several(one, "]")
-        return out
-
-    def value(self) -> Any:
-        start = self.skip()
-        if self.looks_at('"'):
-            return self.word()
-        if self.looks_at("[") or self.looks_at("<"):
-            return self.shape()
-        if self.take("("):
-            return tuple(self.several(self.value, ")"))
-        if self.take("&"):
-            name = self.word()
-            return Func(name, tuple(self.attrs().items()))
-        word = self.match(_ATOM, "a value")
-        if word in ("true", "false"):
-            return word == "true"
-        if word == "bad":
-            self.need("(")
-            reason = self.word()
-            self.need(",")
-            bad = wire.BadTensor(reason, self.base64())
-            self.need(")")
-            return bad
-        if word == "raw":
-            self.need("(")
-            raw = wire.Raw(self.base64())
-            self.need(")")
-            return raw
-        if word.lstrip("+-").isdigit():
-            self.at = start
-            return int(self.match(_INT, "an integer of 64 bits"))
-        try:
-            return float(word)
-        except ValueError:
-            self.at = start
-        dtype = self.dtype()
-        return self.array(dtype) if self.text.startswith("[", self.at) else dtype
-
-    def array(self, dtype: DType) -> wire.Values:
-        start = self.at
-        shape = self.shape()
-        if shape is None or None in shape or dtype.is_ref or dtype in (dtypes.resource, dtypes.variant):
-            raise self.error(f"there is no array of {dtype.name}{shapes.show(shape)}", start)
-        sizes = tuple(d for d in shape if d is not None)
-        try:
-            flat, repeated = self.elements(dtype)
-            array = np.broadcast_to(flat.reshape(()), sizes) if repeated else flat.reshape(sizes)
-        except (ValueError, OverflowError, TypeError) as e:
-            if isinstance(e, TextError):
-                raise
-            raise self.error(f"no elements of an array of {dtype.name}{shapes.show(shape)}: {e}", start) from e
-        array.flags.writeable = False
-        return array
-
-    def elements(self, dtype: DType) -> tuple[wire.Values, bool]:
-        """The elements of an array, and whether "..." says that the one there is stands for all."""
-        if self.take(":"):
-            stored = np.dtype(np.uint8) if dtype is dtypes.bool_ else dtype.numpy.newbyteorder("<")
-            return np.frombuffer(self.base64(), stored).astype(dtype.numpy), self.take("...")
-        self.need("{")
-        words: list[Any] = []
-        while not self.looks_at("}") and not self.looks_at("..."):
-            if words:
-                self.need(",")
-            words.append(self.string() if dtype is dtypes.string else self.match(_ELEMENT, "an element"))
-        repeated = self.take("...")
-        self.need("}")
-        if dtype is not dtypes.string:
-            return _from_words(dtype, words), repeated
-        out = np.empty(len(words), object)
-        out[:] = words
-        return out, repeated
-
-
-class _Entry:
-    """An operation as its line describes it.
-
-    Attributes:
-      line: where it stands.
-      start: the column of its name.
-      inputs: (column, name, output index).
-      controls: (column, name).
-      outputs: (column, dtype, shape or `_UNSTATED`), or None where the line does not say.
-      op: the operation made of it.
-    """
-
-    __slots__ = ("attrs", "controls", "device", "inputs", "line", "name", "op", "outputs", "start", "type")
-
-    def __init__(self, line: _Line, start: int, name: str) -> None:
-        self.line = line
-        self.start = start
-        self.name = name
-        self.type = line.match(_NAME, "an op type")
-        self.attrs = line.attrs()
-        self.inputs: list[tuple[int, str, int]] = []
-        self.controls: list[tuple[int, str]] = []
-        self.device = ""
-        self.outputs: list[tuple[int, DType, Any]] | None = None
-        self.op: Operation | None = None
-        if line.take("("):
-            self.inputs = line.several(self._input, ")")
-        while line.take("^"):
-            self.controls.append((line.at, line.match(_NAME, "the name of an operation")))
-        if line.take("@"):
-            self.device = line.word()
-        if line.take(":"):
-            self.outputs = [self._output()]
-            while line.take(","):
-                self.outputs.append(self._output())
-        if not line.ends():
-            raise line.error("expected the end of the line")
-
-    def _input(self) -> tuple[int, str, int]:
-        at = self.line.skip()
-        name = self.line.match(_NAME, "the name of a tensor")
-        index = int(self.line.match(_INT, "the index of an output")) if self.line.take(":") else 0
-        return at, name, index
-
-    def _output(self) -> tuple[int, DType, Any]:
-        line = self.line
-        at, dtype = line.skip(), line.dtype()
-        stated = line.at < len(line.text) and line.text[line.at] in "[<"
-        return at, dtype, line.shape() if stated else _UNSTATED
-
-
-_UNSTATED: Final = object()
-
-
-class _Reader:
-    """One reading of a text."""
-
-    def __init__(self, text: str, file: str) -> None:
-        self.file = file
-        self.graph = Graph()
-        self.entries: dict[str, _Entry] = {}
-        for number, line_text in enumerate(text.split("\n"), 1):
-            line = _Line(line_text, number, file)
-            if not line.ends():
-                self.read_line(line)
-
-    def read_line(self, line: _Line) -> None:
-        start = line.skip()
-        name = line.match(_NAME, "the name of an operation")
-        if name == "versions" and not line.looks_at("="):
-            self.graph.versions = (int(line.match(_INT, "a number")), int(line.match(_INT, "a number")))
-        elif name == "function" and line.looks_at('"'):
-            function = line.word()
-            line.need("=")
-            self.graph.library[function] = line.base64()
-        else:
-            line.need("=")
-            entry = _Entry(line, start, name)
-            before = self.entries.setdefault(name, entry)
-            if before is not entry:
-                raise line.error(f"Node '{name}' is not unique: line {before.line.number} has one", start)
-            return
-        if not line.ends():
-            raise line.error("expected the end of the line")
-
-    def read(self) -> Graph:
-        late: list[tuple[_Entry, int]] = []
-        for entry in self.entries.values():
-            late += self.make(entry)
-        for entry, i in late:
-            self.close(entry, i)
-        for entry in self.entries.values():
-            self.add_controls(entry)
-        infer_all(self.graph.operations)
-        for entry in self.entries.values():
-            self.check_outputs(entry)
-        return self.graph
-
-    def make(self, entry: _Entry) -> list[tuple[_Entry, int]]:
-        """Makes the operation of `entry`; returns its inputs that are defined further down."""
-        record = op_registry.find(entry.type)
-        if record is None:
-            try:
-                op_registry.get(entry.type)
-            except LookupError as e:
-                raise entry.line.error(str(e), entry.start) from None
-        assert record is not None
-        found = [self.tensor(entry, *i) for i in entry.inputs]
-        there = [t for t in found if t is not None]
-        late = [(entry, i) for i, t in enumerate(found) if t is None]
-        if late and not (record.primitive == "Merge" and there):
-            at, name, _ = entry.inputs[late[0][1]]
-            raise entry.line.error(
-                f"{name!r} is not defined above; only a Merge may take such an input, from a NextIteration further "
-                "down, beside one that is defined above",
-                at,
-            )
-        inputs = [there[0] if t is None else t for t in found]
-        controls = []
-        for at, name in entry.controls:
-            before = self.entries.get(name)
-            if before is None:
-                raise entry.line.error(f"there is no operation {name!r}", at)
-            if before.op is None:
-                break  # defined further down: add_controls adds it and the ones after it, to keep their order
-            controls.append(before.op)
-        try:
-            attrs = _complete(record, entry.attrs, inputs)
-            check_const(record.type, attrs)
-            where = Source(self.file, entry.line.number)
-            entry.op = self.graph.add_op(record.type, entry.name, inputs, attrs, controls, entry.device, where)
-        except GraphError as e:
-            raise entry.line.error(str(e), entry.start) from e
-        return late
-
-    def tensor(self, entry: _Entry, at: int, name: str, index: int) -> Tensor | None:
-        """The tensor called `name:index`; None if it is defined further down."""
-        source = self.entries.get(name)
-        if source is None:
-            raise entry.line.error(f"there is no operation {name!r}", at)
-        if source.op is None:
-            return None
-        if index >= len(source.op.outputs):
-            has = len(source.op.outputs)
-            raise entry.line.error(f"{name!r} ({source.type}) has {has} outputs, so no output {index}", at)
-        return source.op.outputs[index]
-
-    def close(self, entry: _Entry, i: int) -> None:
-        """Gives a Merge its input `i`, a back edge."""
-        at, name, index = entry.inputs[i]
-        t = self.tensor(entry, at, name, index)
-        assert t is not None
-        assert entry.op is not None
-        if t.op.opdef.primitive != "NextIteration":
-            raise entry.line.error(f"{name!r} is defined further down and is a {t.op.type}, not a NextIteration", at)
-        want = entry.op.outputs[0].dtype
-        if t.dtype != want:
-            raise entry.line.error(f"{name!r} is {t.dtype}, and this Merge takes {want}", at)
-        self.graph.set_back_edge(entry.op, i, t)
-
-    def add_controls(self, entry: _Entry) -> None:
-        assert entry.op is not None
-        for at, name in entry.controls[len(entry.op.control_inputs) :]:
-            if name not in self.entries:
-                raise entry.line.error(f"there is no operation {name!r}", at)
-            before = self.entries[name].op
-            assert before is not None
-            self.graph.add_control_input(entry.op, before)
-
-    def check_outputs(self, entry: _Entry) -> None:
-        """Compares what the line says of the outputs with what was inferred."""
-        if entry.outputs is None or entry.op is None:
-            return
-        if len(entry.outputs) != len(entry.op.outputs):
-            text = f"{entry.type} has {len(entry.op.outputs)} outputs, and the line describes {len(entry.outputs)}"
-            raise entry.line.error(text, entry.outputs[0][0])
-        for (at, dtype, shape), t in zip(entry.outputs, entry.op.outputs, strict=True):
-            if dtype != t.dtype:
-                raise entry.line.error(f"{t.name} is {t.dtype}, not {dtype}", at)
-            if shape is _UNSTATED:
-                continue
-            if not shapes.compatible(shape, t.shape):
-                raise entry.line.error(f"the shape of {t.name} is {shapes.show(t.shape)}, not {shapes.show(shape)}", at)
-            t.shape = shape
-
-
-def _complete(record: OpDef, given: dict[str, Any], inputs: Sequence[Tensor]) -> dict[str, Any]:
-    """Complete attributes; those that follow from the inputs may be left out if it is clear which input is which."""
-    lists = [a for a in record.ins if a.is_list]
-    rest = len(inputs) - (len(record.ins) - len(lists))
-    if rest < 0 or (rest and not lists):
-        arguments = ", ".join(a.name for a in record.ins) or "none"
-        raise GraphError(f"{record.type} takes {len(record.ins)} inputs ({arguments}), got {len(inputs)}")
-    if len(lists) > 1:
-        return record.complete_attrs(given)
-    groups, at = [], 0
-    for arg in record.ins:
-        n = rest if arg.is_list else 1
-        groups.append([t.dtype for t in inputs[at : at + n]])
-        at += n
-    return record.infer_attrs(groups, given)
-
-
-def check_const(type: str, attrs: Mapping[str, Any]) -> None:
-    """Raises `GraphError` if the array of a constant is not of the dtype that the constant has."""
-    if type == "Const" and isinstance(attrs["value"], np.ndarray) and attrs["value"].dtype != attrs["dtype"].numpy:
-        raise GraphError(f"a Const of {attrs['dtype']} holds an array of {dtypes.from_numpy(attrs['value'].dtype)}")
+    return read(text, file)

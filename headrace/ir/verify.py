@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.errors import GraphError, HeadraceError
+from headrace.errors import GraphError, HeadraceError, NotFoundError
 from headrace.ir import frames, walk
+from headrace.ir.attrs import check_const
 from headrace.ir.device import DeviceSpec
+from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import REQUIRED, check_attr, op_registry
-from headrace.ir.text import check_const, show_op
+from headrace.ir.text import show_op
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -27,7 +29,8 @@ def verify(graph: Graph | Sequence[Operation]) -> None:
     """Checks that a graph is legal. Linear in operations and edges.
 
     Checked are: op types and attributes against the registry, input and output dtypes, names, that edges join
-    operations of the graph, that there are no cycles but loops, frames (`ir.frames`), device names.
+    operations of the graph, that there are no cycles but loops, frames (`ir.frames`), device names; that graphs which
+    operations own fit them, and are legal themselves; that functions which they call exist.
 
     Args:
       graph: a graph, or operations of one; edges from operations of the graph that are not given count as legal then.
@@ -35,6 +38,7 @@ def verify(graph: Graph | Sequence[Operation]) -> None:
     Raises:
       GraphError: it is not; the text says what is wrong with which operation, and shows it among its neighbours.
       InvalidArgumentError, InternalError: its frames do not fit together (TensorFlow's classes for that).
+      NotFoundError: a function that is called is not there.
 
     Example:
       >>> from headrace.ir import text
@@ -46,18 +50,31 @@ def verify(graph: Graph | Sequence[Operation]) -> None:
       ...
       headrace.errors.GraphError: Unknown attribute 'gnu' is encountered while parsing the device spec: ...
     """
+    _verify(graph, {})
+
+
+def _verify(graph: Graph | Sequence[Operation], owners: dict[FuncGraph, str]) -> None:
+    """`verify`; in `owners` is who owns the graphs met so far."""
     whole = isinstance(graph, Graph)
     ops = graph.operations if isinstance(graph, Graph) else graph
     names: set[str] = set()
     at = 0
     try:
+        if isinstance(graph, Graph):
+            for name, function in graph.functions.items():
+                _enter(function, f"the function {name!r}", owners)
+        if isinstance(graph, FuncGraph):
+            _check_ends(graph)
         for at, op in enumerate(ops):
             _check_op(op, at if whole else None)
             if op.name in names:
                 raise GraphError(f"two operations are called '{op.name}'")
             names.add(op.name)
+            if op.opdef.structured:
+                _check_graphs(op, owners)
     except HeadraceError as e:
-        e.add_note(_around(ops, at))
+        if not getattr(e, "__notes__", None):  # else it is of a graph inside, and shown there
+            e.add_note(_around(ops, at))
         raise
     # The order first: the frames of a graph with a cycle are not defined.
     walk.toposort(ops)
@@ -99,6 +116,87 @@ def _check_edges(op: Operation) -> None:
     for c in op.control_inputs:
         if c.graph is not graph or graph.find(c.name) is not c:
             raise GraphError(f"the control input '^{c.name}' of '{op.name}' is not in its graph")
+
+
+# *** graphs that operations own or call ***
+
+
+def _check_graphs(op: Operation, owners: dict[FuncGraph, str]) -> None:
+    """Checks the functions and graphs that the attributes of `op` hold, and that they fit it."""
+    for name, spec in op.opdef.attrs.items():
+        if spec.kind != "func":
+            continue
+        value = op.attrs[name]
+        for i, f in enumerate(value if spec.is_list else (value,)):
+            path = f"{name}.{i}" if spec.is_list else name
+            where = f"attribute {path!r} of '{op.name}' ({op.type})"
+            if isinstance(f, FuncGraph):
+                _check_fit(op, path, f)
+                _enter(f, where, owners)
+            elif not _exists(op.graph, f.name):
+                raise NotFoundError(f"{where} calls the function {f.name!r}, which is not in the library", op.name, op)
+
+
+def _enter(graph: FuncGraph, where: str, owners: dict[FuncGraph, str]) -> None:
+    if graph in owners:
+        raise GraphError(f"{where} is {graph.title}, which {owners[graph]} is already; a graph has one owner")
+    owners[graph] = where
+    try:
+        _verify(graph, owners)
+    except HeadraceError as e:
+        e.add_note(f"in {graph.title}, {where}")
+        raise
+
+
+def _exists(graph: Graph, name: str) -> bool:
+    around: Graph | None = graph
+    while around is not None and name not in around.functions and name not in around.library:
+        around = around.outer
+    return around is not None
+
+
+def _check_fit(op: Operation, path: str, graph: FuncGraph) -> None:
+    """Checks that a graph takes and gives back what its owner passes and makes."""
+    takes = [t.dtype for t in op.inputs]
+    gives: Sequence[object] | None = [t.dtype for t in op.outputs]
+    kind = op.opdef.structured
+    if kind in ("If", "Case", "RemoteCall"):
+        takes = takes[1:]
+    elif kind == "For":
+        takes = [takes[0], *takes[3:]]
+    elif kind == "While" and path == "cond":
+        gives = None
+    elif kind == "SymbolicGradient":
+        takes, gives = takes[: len(op.outputs)], takes[len(op.outputs) :]
+    of = f"{graph.title}, the attribute {path!r} of '{op.name}' ({op.type}),"
+    has = [t.dtype for t in graph.params]
+    if has != takes:
+        raise GraphError(f"{of} takes {_show(has)}, but is passed {_show(takes)}")
+    made = [t.dtype for t in graph.results]
+    if gives is None and len(made) != 1:
+        raise GraphError(f"{of} gives {_show(made)}, but a condition gives one value")
+    if gives is not None and made != gives:
+        raise GraphError(f"{of} gives {_show(made)}, but must give {_show(gives)}")
+
+
+def _check_ends(graph: FuncGraph) -> None:
+    """Checks parameters and results of a sub-graph."""
+    for i, t in enumerate(graph.params):
+        op = t.op
+        if op.graph is not graph or graph.find(op.name) is not op or op.type != "_Arg" or t is not op.outputs[0]:
+            raise GraphError(f"parameter {i} of {graph.title} is {t.name}, which is no _Arg of it")
+        if op.attrs["index"] != i:
+            raise GraphError(f"parameter {i} of {graph.title}, '{op.name}', says that it is number {op.attrs['index']}")
+    params = {t.op for t in graph.params}
+    if len(params) < len(graph.params):
+        raise GraphError(f"two parameters of {graph.title} are the same operation")
+    for op in graph.operations:
+        if op.type == "_Arg" and op not in params:
+            raise GraphError(f"'{op.name}' is an _Arg, but no parameter of {graph.title}")
+    for what, ops in (("result", [t.op for t in graph.results]), ("control result", graph.control_results)):
+        for i, op in enumerate(ops):
+            if op.graph is not graph or graph.find(op.name) is not op:
+                raise GraphError(f"{what} {i} of {graph.title} is of '{op.name}', which is not in it")
 
 
 def _show(ds: Sequence[object]) -> str:

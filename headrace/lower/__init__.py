@@ -65,7 +65,7 @@ def lower(
     shared = Shared(_RULES, recursive_functions(graph.operations), differentiate)
     top = Lowering(shared)
     done = top.root(graph)
-    ends = [op for op in top.graph.operations if op.type == "_Retval"]
+    ends = [op for op in top.graph.operations if op.type in ("_Arg", "_Retval")]
     for t in targets:
         ends.extend(done.of(t))
     ops = top.needed(ends)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.errors import UnimplementedError
+from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.function import body as body_of
 from headrace.ir.opdef import Func
 from headrace.lower.lowering import INLINE_LIMIT, Made, Place, Values, prefix_for, used_params
@@ -50,15 +50,26 @@ def lower_symbolic_gradient(
     low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place
 ) -> Made:
     """A call of the function's gradient, which whoever lowers knows how to make."""
-    if low.shared.differentiate is None:
+    shared, f = low.shared, op.attrs["f"]
+    if shared.differentiate is None:
         raise UnimplementedError(f"SymbolicGradient '{op.name}' cannot be lowered without gradients", op.name, op)
-    return inline(low, op, low.shared.differentiate(op), inputs, controls, place)
+    name = f.name if isinstance(f, Func) else ""
+    if name in shared.differentiated:
+        raise UnimplementedError(
+            f"SymbolicGradient '{op.name}' needs the gradient of {name!r}, which is recursive", op.name, op
+        )
+    shared.differentiated.update([name] if name else ())
+    try:
+        return inline(low, op, shared.differentiate(op), inputs, controls, place)
+    finally:
+        shared.differentiated.discard(name)
 
 
 def inline(
     low: Lowering, op: Operation, graph: FuncGraph, inputs: list[Tensor], controls: list[Operation], place: Place
 ) -> Made:
     """The operations of `graph`, called by `op`, in place of the call."""
+    check_ends(op, graph, len(inputs), len(op.outputs))
     prefix = prefix_for(place, op, graph)
     schedule = low.shared.schedule(graph)
     low.shared.copied += len(schedule)
@@ -66,7 +77,7 @@ def inline(
     entry = None
     if controls:
         entry = low.emit(place, "NoOp", [], {}, f"{prefix}entry", controls, op)
-        at = Place(place.loop, entry, (), prefix)
+        at = Place(place.loop, entry, (), prefix, place.anchor)
     values: Values = {}
     for k in used_params(graph, schedule):
         t = inputs[k]
@@ -85,3 +96,14 @@ def inline(
         return [w for w in waits if w is not None] or ([entry] if entry is not None else [])
 
     return results, ends
+
+
+def check_ends(op: Operation, graph: FuncGraph, params: int, results: int) -> None:
+    """Raises `InvalidArgumentError` unless `graph`, as `op` uses it, has so many parameters and results."""
+    if (len(graph.params), len(graph.results)) != (params, results):
+        raise InvalidArgumentError(
+            f"'{op.name}' ({op.type}) gives {params} values to {graph.name!r} and expects {results} back, but it takes "
+            f"{len(graph.params)} and returns {len(graph.results)}",
+            op.name,
+            op,
+        )

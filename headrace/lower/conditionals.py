@@ -4,9 +4,8 @@
 
 becomes
 
-    p'    = Identity(p)
-    s     = Switch(p', p')          t = Identity(s:1)     f = Identity(s:0)       the pivots
-    x_s   = Switch(x, p')           z_s = Switch(z, p')
+    s     = Switch(p, p)            t = Identity(s:1)     f = Identity(s:0)       the pivots
+    x_s   = Switch(x, p)            z_s = Switch(z, p)
     sum   = Add(x_s:1, z_s:1)       sq  = Mul(x_s:0, x_s:0)
     y     = Merge(sq, sum)
 
@@ -19,8 +18,8 @@ Merge of Identities that wait for that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
 from headrace.ir.function import body as body_of
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
     from headrace.ir.graph import Operation, Tensor
     from headrace.lower.lowering import Lowering
+    from headrace.shapes import Shape
 
 
 def lower_if(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
@@ -74,13 +74,15 @@ class _Branching:
         self.name = name = place.prefix + op.name
         self.is_case = op.opdef.structured == "Case"
         attrs = {"T": selector.dtype.base}
-        self.selector = low.emit(place, "Identity", [selector], attrs, f"{name}/pred_id", controls, op).outputs[0]
+        if controls:  # all that the branches do waits for the selector, so it is what has to wait
+            selector = low.emit(place, "Identity", [selector], attrs, f"{name}/pred_id", controls, op).outputs[0]
+        self.selector = selector
         self.switches: Values = {}
         ends = self.switch(self.selector, "").op.outputs
         self.pivots: list[Tensor] = []
         self.sides: list[Place] = []
         for i, t in enumerate(ends):
-            side = Place(place.loop, None, [t], prefix_for(place, op, graphs[i], parts[i]))
+            side = Place(place.loop, None, [t], prefix_for(place, op, graphs[i], parts[i]), place.anchor)
             what = f"branch{i}" if self.is_case else "ft"[i]
             pivot = low.emit(side, "Identity", [t], attrs, f"{name}/switch_{what}", like=op)
             side.pivot = pivot
@@ -121,11 +123,8 @@ class _Branching:
         for k, t in enumerate(op.outputs):
             name = f"{self.name}/Merge_{k}" if k else f"{self.name}/Merge"
             attrs = {"T": t.dtype.base, "N": len(ends)}
-            merge = low.emit(
-                self.place, "Merge", [e[k] for e in ends], attrs, name, like=op, shapes=[t.shape, ()]
-            ).outputs[0]
-            merge.handle = t.handle
-            out.append(merge)
+            out.append(self.merge([e[k] for e in ends], attrs, name, t.shape))
+            out[k].handle = t.handle
         return out, lambda: self.ends(out)
 
     def ends(self, results: list[Tensor]) -> list[Operation]:
@@ -139,6 +138,9 @@ class _Branching:
             low.emit(side, "Identity", [pivot], attrs, f"{name}/done", waits, self.op).outputs[0]
             for side, pivot, waits in zip(self.sides, self.pivots, besides, strict=True)
         ]
-        attrs_m = {**attrs, "N": len(gates)}
-        merge = low.emit(self.place, "Merge", gates, attrs_m, f"{name}/done/Merge", like=self.op, shapes=[(), ()])
-        return [merge]
+        return [self.merge(gates, {**attrs, "N": len(gates)}, f"{name}/done/Merge", ()).op]
+
+    def merge(self, ends: list[Tensor], attrs: Mapping[str, Any], name: str, shape: Shape) -> Tensor:
+        low = self.low
+        op = low.emit(self.place, "Merge", ends, attrs, name, like=self.op, shapes=[shape, ()], is_gated=True)
+        return op.outputs[0]

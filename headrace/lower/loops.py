@@ -28,12 +28,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import dtypes
+from headrace.errors import InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.ir.function import FuncGraph
 from headrace.ir.function import body as body_of
 from headrace.ir.opdef import Func
 from headrace.ir.order import ANY, Key, is_constant, needed_order
-from headrace.lower.calls import inline
+from headrace.lower.calls import check_ends, inline
 from headrace.lower.conditionals import as_predicate
 from headrace.lower.lowering import Loop, Made, Place, Values, base_name, prefix_for, used_params
 
@@ -81,6 +82,15 @@ class _While:
         self.low, self.op, self.inputs, self.controls, self.place = low, op, inputs, controls, place
         self.cond = body_of(op, op.attrs["cond"])
         self.body = body_of(op, op.attrs["body"])
+        if len(self.cond.results) != 1:
+            raise InvalidArgumentError(
+                f"Expected a single scalar return value from WhileOp cond, got {len(self.cond.results)} tensors: "
+                f"{self.cond.name!r}, the condition of '{op.name}'",
+                op.name,
+                op,
+            )
+        check_ends(op, self.cond, len(inputs), 1)
+        check_ends(op, self.body, len(inputs), len(inputs))
         self.name = place.prefix + op.name
         frame = low.graph.unique_name(self.name + "/while_context")
         self.loop = Loop(place, self.name, frame, op.attrs["parallel_iterations"])
@@ -191,10 +201,8 @@ class _While:
         return _Round(merge, suffix, token)
 
     def begin_token(self, i: int, token: _Token) -> _Round:
-        low = self.low
-        zero = low.number(0, dtypes.int32, f"{self.name}/token", self.op)
-        outside = low.bring_in(zero, self.place.loop, self.op)
-        return self.begin(outside, f"_token{i or ''}", (), token)
+        zero = self.low.token(f"{self.name}/token", self.place, self.op)
+        return self.begin(zero, f"_token{i or ''}", (), token)
 
     def leading_first(self, rounds: list[_Round]) -> list[_Round]:
         """`rounds`, beginning with one that the condition reads: the others may turn out not to be needed."""
@@ -212,8 +220,7 @@ class _While:
             if k in variables:
                 out[p] = variables[k]
             else:
-                name = f"{self.name}/{base_name(p)}/Enter"
-                out[p] = self.low.enter_constant(self.inputs[k], self.loop, self.op, self.controls, name)
+                out[p] = self.low.enter_constant(self.inputs[k], self.loop, self.op, base_name(p), self.controls)
         return out
 
     def identity(self, at: Place, t: Tensor, after: Sequence[Operation] = ()) -> Operation:
@@ -267,6 +274,12 @@ def _counting(op: Operation) -> FuncGraph:
     given = zip(kinds, op.inputs, strict=True)
     start, limit, delta, *state = [outer.add_param(d, t.shape, f"x{i}") for i, (d, t) in enumerate(given)]
 
+    b = Builder(outer, source=op.source)
+    distance = b.Sub(limit, start)
+    towards = b.GreaterEqual(b.Mul(b.Sign(distance), b.Sign(delta)), 0)
+    reaches = b.LogicalAnd(towards, b.LogicalOr(b.NotEqual(delta, 0), b.Equal(distance, 0)))
+    valid = b.Assert(reaches, [b.const("Invalid start/limit/delta:"), start, limit, delta])
+
     cond = FuncGraph("cond", outer, captures_from_outer=False)
     b = Builder(cond, source=op.source)
     i, n, step, *_ = [cond.add_param(d, None, f"x{k}") for k, d in enumerate(kinds)]
@@ -281,6 +294,7 @@ def _counting(op: Operation) -> FuncGraph:
     f = op.attrs["body"]
     graph = body_of(op, f)
     inner.is_ordered = graph.is_ordered
+    check_ends(op, graph, len(types) + 1, len(types))
     call = inner.add_op(
         "StatefulPartitionedCall",
         "call",
@@ -297,6 +311,7 @@ def _counting(op: Operation) -> FuncGraph:
         "while",
         [start, limit, delta, *state],
         {"T": tuple(kinds), "cond": cond, "body": inner, "output_shapes": (), "parallel_iterations": 10},
+        control_inputs=[valid],
         source=op.source,
     )
     for t, old in zip(loop.outputs[3:], op.outputs, strict=True):

@@ -24,19 +24,19 @@ them. What comes out of a function library, perhaps several times, is put below 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from headrace import dtypes
 from headrace.errors import GraphError
-from headrace.ir import walk
+from headrace.ir import frames, walk
 from headrace.ir.function import FuncGraph, bodies
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.opdef import Func
 
 if TYPE_CHECKING:
-    from headrace.dtypes import DType
     from headrace.shapes import Shape
 
 INLINE_LIMIT: Final = 100_000  # operations copied out of functions; beyond, calls run in frames of their own
@@ -74,19 +74,36 @@ class Place:
       pivot: what operations without gated input wait for; None at the root.
       gated: the tensors whose deadness follows the place.
       prefix: of names.
+      anchor: in a loop that was imported as primitives, what constants wait for to be in its frame.
     """
 
-    def __init__(self, loop: Loop | None, pivot: Operation | None, gated: Iterable[Tensor], prefix: str) -> None:
+    def __init__(
+        self,
+        loop: Loop | None,
+        pivot: Operation | None,
+        gated: Iterable[Tensor],
+        prefix: str,
+        anchor: Operation | None = None,
+    ) -> None:
         self.loop = loop
         self.pivot = pivot
         self.gated = set(gated)
         self.prefix = prefix
+        self.anchor = anchor
 
     def below(self, prefix: str) -> Place:
         """The same place, for operations whose names begin with `prefix`."""
-        out = Place(self.loop, self.pivot, (), prefix)
+        out = Place(self.loop, self.pivot, (), prefix, self.anchor)
         out.gated = self.gated
         return out
+
+    @property
+    def base(self) -> Place:
+        """The place, outside all loops that are being made, in which this one lies."""
+        place = self
+        while place.loop is not None:
+            place = place.loop.outside
+        return place
 
 
 class Done:
@@ -119,6 +136,7 @@ class Shared:
       recursive: names of the functions that call themselves, directly or not.
       differentiate: gives the graph of a SymbolicGradient operation.
       called: the functions that calls in frames of their own have been made to.
+      differentiated: the functions whose gradients are being inlined.
       schedules: for each graph the operations it needs, in order.
       copied: how many operations have been copied out of functions.
     """
@@ -133,6 +151,7 @@ class Shared:
         self.recursive = recursive
         self.differentiate = differentiate
         self.called: dict[str, FuncGraph] = {}
+        self.differentiated: set[str] = set()
         self.schedules: dict[FuncGraph, list[Operation]] = {}
         self.copied = 0
 
@@ -151,8 +170,9 @@ class Lowering:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         self.graph = Graph()
+        self.graph.functions = shared.called
         self.roots: dict[Operation, None] = {}  # what runs though no end of the graph may need it
-        self._constants: dict[int, Tensor] = {}
+        self._constants: dict[Hashable, Tensor] = {}
         self._back: list[tuple[Operation, int, Tensor, Values]] = []
 
     # *** whole graphs ***
@@ -212,6 +232,7 @@ class Lowering:
           waits: what some of them wait for besides.
         """
         rules = self.shared.rules
+        in_loops = _in_imported_loops(ops)
         done = Done()
         back = len(self._back)
         for op in ops:
@@ -229,7 +250,8 @@ class Lowering:
                 if structured not in rules:
                     raise GraphError(f"{op.type} ('{op.name}') has no lowering")
                 inputs = [values[t] for t in op.inputs]
-                made, ends = rules[structured](self, op, inputs, controls, place)
+                at = self._anchored(op, inputs, controls, place) if op in in_loops else place
+                made, ends = rules[structured](self, op, inputs, controls, at)
                 for old, new in zip(op.outputs, made, strict=True):
                     values[old] = new
                 done.set(op, ends)
@@ -246,6 +268,15 @@ class Lowering:
         del self._back[back:]
         return done
 
+    def _anchored(self, op: Operation, inputs: Sequence[Tensor], controls: Sequence[Operation], place: Place) -> Place:
+        """The place of what is lowered for `op`, which stands in a loop that was imported as primitives."""
+        name = f"{place.prefix}{op.name}/frame"
+        if inputs:
+            anchor = self.emit(place, "Identity", inputs[:1], {"T": inputs[0].dtype.base}, name, controls, op)
+        else:
+            anchor = self.emit(place, "NoOp", (), {}, name, controls, op)
+        return Place(place.loop, anchor, (), place.prefix, anchor)
+
     # *** single operations ***
 
     def emit(
@@ -259,6 +290,7 @@ class Lowering:
         like: Operation | None = None,
         shapes: Sequence[Shape] | None = None,
         source: Any = None,
+        is_gated: bool = False,
     ) -> Operation:
         """Puts a new operation into `place`.
 
@@ -267,8 +299,10 @@ class Lowering:
           name: its name, made unique; the place's prefix is not put before it.
           like: the operation whose device and source line it takes over.
           shapes: of its outputs; None: that of the first input for all.
+          is_gated: it needs no pivot, though its inputs are not gated in `place` (they are in branches of it).
         """
-        controls = self._gate(place, inputs, controls)
+        if not is_gated:
+            controls = self._gate(place, inputs, controls)
         op = self.graph.add_op(
             type,
             self.graph.unique_name(name),
@@ -324,35 +358,39 @@ class Lowering:
 
     def constant(self, op: Operation, place: Place) -> Tensor:
         """The constant `op` as operations of `place` may use it."""
-        value = op.attrs["value"]
-        t = self._constants.get(id(value))
-        if t is None or t.dtype is not op.outputs[0].dtype or t.device != op.device:
-            t = self.graph.copy_op(op, (), (), self.graph.unique_name(place.prefix + op.name)).outputs[0]
-            self._constants[id(value)] = t
-        return self.bring_in(t, place.loop, op)
+        base = place.base
+        key = (id(op.attrs["value"]), op.outputs[0].dtype, op.device, base.anchor)
+        t = self._constants.get(key)
+        if t is None:
+            controls = () if base.anchor is None else (base.anchor,)
+            t = self.graph.copy_op(op, (), controls, self.graph.unique_name(place.prefix + op.name)).outputs[0]
+            self._constants[key] = t
+        return self.bring_in(t, place.loop, op, base_name(op.outputs[0]))
 
-    def number(self, value: Any, dtype: DType, name: str, like: Operation) -> Tensor:
-        """A new constant scalar at the root."""
-        array = np.array(value, dtype.numpy)
+    def token(self, name: str, place: Place, like: Operation) -> Tensor:
+        """A new constant, with which something may begin to go round a loop that stands in `place`."""
+        anchor = place.base.anchor
+        array = np.zeros((), np.int32)
         array.flags.writeable = False
-        attrs = {"value": array, "dtype": dtype}
-        op = self.graph.add_op("Const", self.graph.unique_name(name), (), attrs, (), like.device, like.source)
+        attrs = {"value": array, "dtype": dtypes.int32}
+        controls = () if anchor is None else (anchor,)
+        op = self.graph.add_op("Const", self.graph.unique_name(name), (), attrs, controls, like.device, like.source)
         op.outputs[0].shape = ()
-        return op.outputs[0]
+        return self.bring_in(op.outputs[0], place.loop, like, "token")
 
-    def bring_in(self, t: Tensor, loop: Loop | None, like: Operation) -> Tensor:
-        """`t`, a tensor of the root frame, as a loop constant of `loop` and the loops around it."""
+    def bring_in(self, t: Tensor, loop: Loop | None, like: Operation, name: str) -> Tensor:
+        """`t`, a tensor outside all loops, as a loop constant of `loop` and the loops around it."""
         if loop is None:
             return t
-        return self.enter_constant(self.bring_in(t, loop.outside.loop, like), loop, like)
+        return self.enter_constant(self.bring_in(t, loop.outside.loop, like, name), loop, like, name)
 
     def enter_constant(
-        self, t: Tensor, loop: Loop, like: Operation, controls: Sequence[Operation] = (), name: str | None = None
+        self, t: Tensor, loop: Loop, like: Operation, name: str, controls: Sequence[Operation] = ()
     ) -> Tensor:
         """`t`, a tensor outside `loop`, as a loop constant of it."""
         got = loop.entered.get(t)
         if got is None:
-            op = self.enter(t, loop, True, name or f"{loop.scope}/{base_name(t)}/Enter", like, controls)
+            op = self.enter(t, loop, True, f"{loop.scope}/{name}/Enter", like, controls)
             got = loop.entered[t] = op.outputs[0]
         return got
 
@@ -369,6 +407,14 @@ class Lowering:
         op = self.emit(loop.outside, "Enter", [t], attrs, name, controls, like)
         loop.outside.gated.difference_update(op.outputs)
         return op
+
+
+def _in_imported_loops(ops: Sequence[Operation]) -> set[Operation]:
+    """Those of `ops` that stand in a loop that is there as primitives already."""
+    if not any(op.opdef.primitive == "Enter" for op in ops):
+        return set()
+    tree = frames.derive(ops)
+    return {op for op in ops if tree.of(op).parent is not None}
 
 
 def used_params(graph: FuncGraph, schedule: Sequence[Operation]) -> Iterator[int]:

@@ -134,6 +134,13 @@ op(
     doc="`input`, replaced by what `body` makes of (i, input) for each i from `start` to `limit` in steps of `delta`.",
 )
 
+
+def _call_grad(b: Any, n: Any, *dys: Any) -> list[Any]:
+    """A call of the function's gradient, whatever that is."""
+    grads = b.SymbolicGradient([*n.args, *dys], Tout=n.attrs["Tin"], f=n.attrs["f"])
+    return list(grads) if isinstance(grads, tuple) else [grads]
+
+
 _CALL = {"Tin": _TYPES, "Tout": _TYPES, "f": func_attr(), "config": "", "config_proto": "", "executor_type": ""}
 for _name, _doc in (
     ("PartitionedCall", "What the function `f` makes of `args`."),
@@ -146,7 +153,7 @@ for _name, _doc in (
         _CALL,
         shape=lambda c: _joined(c, [c.attrs["f"]]),
         structured="Call",
-        grad=_LATER,
+        grad=_call_grad,
         doc=_doc,
     )
 op(

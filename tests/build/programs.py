@@ -170,9 +170,7 @@ class Take:
     name: str
 
 
-Statement: TypeAlias = (
-    "Assign | Append | Write | If | While | Load | Store | Show | Check | Draw | Put | Take"
-)
+Statement: TypeAlias = "Assign | Append | Write | If | While | Load | Store | Show | Check | Draw | Put | Take"
 Block: TypeAlias = "tuple[Statement, ...]"
 
 
@@ -381,9 +379,7 @@ class Build:
             for q in (*QUEUES, "source"):
                 self.queues[q] = b.FIFOQueueV2(component_types=[hr.int32], shapes=[()], shared_name=q)
             self.fill = [
-                b.QueueEnqueueManyV2(
-                    self.queues["source"], [hr.constant([QUEUE_VALUE] * max(takes, 1), hr.int32)]
-                )
+                b.QueueEnqueueManyV2(self.queues["source"], [hr.constant([QUEUE_VALUE] * max(takes, 1), hr.int32)])
             ]
 
     def run(self, block: Block) -> None:
@@ -440,9 +436,7 @@ class Build:
         shapes = [before[n] if n in LISTS else ((None,) if n in VECTORS else ()) for n in names]
         invariants = ((), [None if n in LISTS else shape for n, shape in zip(names, shapes, strict=True)])
         start = (hr.constant(0), [before[n] for n in names])
-        _, out = hr.while_loop(
-            cond, body, start, shape_invariants=invariants, parallel_iterations=self.parallel
-        )
+        _, out = hr.while_loop(cond, body, start, shape_invariants=invariants, parallel_iterations=self.parallel)
         self.values = before | dict(zip(names, out, strict=True))
 
     def effect(self, s: Statement) -> None:

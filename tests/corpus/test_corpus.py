@@ -7,6 +7,7 @@ program that is listed there and passes is a failure too.
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import importlib.util
 import pathlib
 import re
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace import pb
+from headrace.ir.opdef import op_registry
 from tests.execute.machine import SeededReady
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -47,6 +50,29 @@ def core() -> list[str]:
     return ids
 
 
+# Programs with functions, and the modules of TensorFlow's suite that are about what functions and variables do.
+MODULES = (
+    *("functional_ops", "list_ops", "cond_v2", "while_v2*", "critical_section", "framework_*"),
+    *("variables", "resource_variable*", "variable_scope"),
+)
+
+
+def structured() -> tuple[list[str], list[str]]:
+    """The ids of the programs with functions or of `MODULES`, the core aside: those whose op types are all registered,
+    and the others."""
+    able, unable = [], []
+    for e in corpus.index:
+        if "functions" in e["tags"] or any(fnmatch.fnmatch(e["module"], m) for m in MODULES):
+            if e["id"] in CORE:
+                continue
+            missing = {t for t in e["ops"] if t not in op_registry}
+            if missing and "functions" in e["tags"]:
+                graph = pb.GraphDef.FromString(corpus.load(e["id"])["graph"])
+                missing -= {f.signature.name for f in graph.library.function}
+            (unable if missing else able).append(e["id"])
+    return able, unable
+
+
 def table(heading: str) -> dict[str, str]:
     """The rows `| program | why |` of the table below a heading of `docs/conformance.md`."""
     text = NOTES.read_text(encoding="utf-8")
@@ -59,16 +85,17 @@ def table(heading: str) -> dict[str, str]:
 
 
 CORE = core()
+STRUCTURED, WITHOUT_OPS = structured()
 KNOWN = table("Known differences")
 UNORDERED = table("Order matters")
 
 
-def _parameters() -> list[Any]:
+def _parameters(programs: list[str]) -> list[Any]:
     return [
         pytest.param(p, marks=pytest.mark.xfail(reason=KNOWN[p], raises=replay.Mismatch, strict=True))
         if p in KNOWN
         else p
-        for p in CORE
+        for p in programs
     ]
 
 
@@ -109,7 +136,7 @@ def _random_orders() -> list[str]:
     """The programs that can run in any order: no partial runs, no steps that overlap."""
     cannot = {"partial_run", "concurrent", "import_error"}
     able = {e["id"] for e in corpus.index if not cannot & set(e["tags"])}
-    return [p for p in CORE if p in able and p not in KNOWN and p not in UNORDERED]
+    return [p for p in CORE + STRUCTURED if p in able and p not in KNOWN and p not in UNORDERED]
 
 
 def _replay_in_random_order(program: str, seeds: range) -> None:
@@ -125,7 +152,7 @@ def _replay_in_random_order(program: str, seeds: range) -> None:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("program", _parameters())
+@pytest.mark.parametrize("program", _parameters(CORE + STRUCTURED))
 def test_program(program: str) -> None:
     replay.execute(corpus.load(program), _open, replay.TOL)
 
@@ -144,7 +171,8 @@ def test_program_in_many_random_orders(program: str) -> None:
 
 
 def test_the_notes_name_programs_of_the_core() -> None:
-    assert set(KNOWN) <= set(CORE)
-    assert set(UNORDERED) <= set(CORE)
+    assert set(KNOWN) <= {*CORE, *STRUCTURED}
+    assert set(UNORDERED) <= {*CORE, *STRUCTURED}
     assert not set(KNOWN) & set(UNORDERED)
     assert len(CORE) > 500
+    assert len(STRUCTURED) > 150

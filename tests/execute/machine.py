@@ -134,6 +134,7 @@ class Machine:
       last: operations that fire only when nothing else is ready.
       compute: values of the ops that are no primitives; constants have their own.
       propagator: which class moves the tokens.
+      functions: what calls call, by name.
 
     Attributes:
       history: every firing, in order.
@@ -150,10 +151,11 @@ class Machine:
         compute: Compute = _compute,
         propagator: type[Propagator] = Propagator,
         remember: bool = True,
+        functions: Mapping[str, Sequence[Operation]] | None = None,
     ) -> None:
         if isinstance(ops, Graph):
             ops = ops.operations
-        self.plan = ops if isinstance(ops, Plan) else make_plan(ops)
+        self.plan = ops if isinstance(ops, Plan) else make_plan(ops, functions)
         names = frozenset(o.op.name if isinstance(o, Tensor) else o.name for o in last)
         self.ready: Any = SeededReady(seed, names) if remember else collections.deque()
         self.compute = compute
@@ -242,8 +244,13 @@ class Machine:
             values = (x, int(node.value_index[1 if it.index else 0]))
         elif kind == plans.MERGE:
             values = (x[0], x[1])
-        elif kind in (plans.NEXT, plans.ENTER, plans.EXIT, plans.RETVAL):
+        elif kind in (plans.NEXT, plans.ENTER, plans.EXIT, plans.RETVAL, plans.RESULT):
             values = (x,)
+        elif kind == plans.SWITCH_N:
+            taken = x[1] if 0 <= x[1] < node.n_outputs else node.n_outputs - 1
+            values = tuple(x[0] if k == taken else DEAD for k in range(node.n_outputs))
+        elif kind == plans.CALL:
+            values = (x,) if node.arity == 1 else tuple(x)  # what it was given; what it gives comes later
         elif kind == plans.NULLARY and node.op.type == "Const":
             assert node.kernel is not None
             values = (node.kernel(),)
@@ -265,6 +272,12 @@ class Machine:
             p.enter(node, it, x)
         elif kind == plans.EXIT:
             p.exit(node, it, x)
+        elif kind == plans.CALL:
+            p.call(node, it, values)
+        elif kind == plans.RESULT:
+            p.result(node, it, x)
+        elif kind == plans.SWITCH_N:
+            p.switch_n(node, it, x[0], int(x[1]))
         elif kind == plans.RETVAL:
             p.done_many(node, it, ())
         elif node.n_outputs == 1:

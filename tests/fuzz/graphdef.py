@@ -4,9 +4,10 @@
     python -m tests.fuzz.graphdef --case 0:1234         # one case again, with its traceback
 
 A case is a graph of the conformance corpus, damaged in its bytes or in its messages (nodes dropped, doubled, renamed,
-inputs exchanged, attributes changed, absurd sizes). It is imported; if that works, it is exported, printed, parsed and
-run under a short time limit. All of it follows from (seed, number of the case). Cases run in a process of their own,
-with a limit on its memory, that a watchdog kills when it does not answer; a case that fails is saved.
+inputs exchanged, attributes changed, absurd sizes), in its functions too. It is imported; if that works, its functions
+are read, it is exported, printed, parsed and run under a short time limit. All of it follows from (seed, number of the
+case). Cases run in a process of their own, with a limit on its memory, that a watchdog kills when it does not answer; a
+case that fails is saved.
 
 What a case may raise: an import only `HeadraceError`s, a run those too; never `HeadraceInternalError`.
 """
@@ -44,10 +45,9 @@ MAX_NODES = 300  # of the programs that are damaged: small ones make many cases
 COMMAND: tuple[str, ...] = ("-m", "tests.fuzz.graphdef", "--work")  # of a worker
 OPS = ("NoSuchOp", "Const", "Identity", "Enter", "Exit", "NextIteration", "Merge", "Switch", "LoopCond", "AddV2",
        "Pack", "MatMul", "Reshape", "Concat", "Split", "VariableV2", "QueueDequeueV2", "StackPopV2", "TensorListStack",
-       "_Arg", "PartitionedCall")  # fmt: skip
+       "_Arg", "PartitionedCall", "If", "While", "Case", "StatefulPartitionedCall", "SymbolicGradient")  # fmt: skip
 # With HEADRACE_VERIFY=2: a variable may be given a value that is not of its declared shape, as in TensorFlow.
 NOT_ENFORCED = re.compile(r"\((ReadVariableOp|Resource\w*|Assign\w*|Identity|RefIdentity)\) was inferred as")
-UNKNOWN = {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case", "For"}
 
 # *** damage ***
 
@@ -64,7 +64,9 @@ def damage(data: bytes, rng: random.Random) -> bytes:
         return data
     graph = pb.GraphDef.FromString(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        if graph.node:
+        if graph.library.function and rng.random() < 0.7:
+            _function(graph, rng)
+        elif graph.node:
             rng.choice(MESSAGE_DAMAGE)(graph, rng)
     return graph.SerializeToString()
 
@@ -241,6 +243,37 @@ MESSAGE_DAMAGE = (
     _drop_input, _other_op, _device, _shuffle, _versions, *[_attr] * 6, *[_constant] * 10,
 )  # fmt: skip
 
+
+def _function(g: Any, rng: random.Random) -> None:
+    """Something wrong in a function of the library: in its nodes, most of the time."""
+    f = rng.choice(g.library.function)
+    kind = rng.randrange(8)
+    signature = f.signature
+    args = [*signature.input_arg, *signature.output_arg]
+    if kind == 0 and args:
+        arg = rng.choice(args)
+        arg.name = rng.choice(("", "a b", "x", rng.choice(args).name))
+    elif kind == 1 and args:
+        rng.choice(args).type = rng.choice((0, 1, 3, 9, 10, 20, 21, 101, 77))
+    elif kind == 2 and signature.input_arg:
+        del signature.input_arg[rng.randrange(len(signature.input_arg))]
+    elif kind == 3 and f.ret:
+        f.ret[rng.choice(sorted(f.ret))] = rng.choice(
+            ("", "x", "y:0", "a:output:0", rng.choice(sorted(f.ret.values())))
+        )
+    elif kind == 4:
+        f.control_ret["c"] = rng.choice(("", "x", *(n.name for n in f.node_def)))
+    elif kind == 5 and len(f.arg_attr):
+        shapes = f.arg_attr[rng.choice(sorted(f.arg_attr))].attr["_output_shapes"].list.shape
+        for shape in shapes:
+            _shape(shape, rng)
+    elif f.node_def:
+        inside = type(g)(node=f.node_def)
+        rng.choice(MESSAGE_DAMAGE)(inside, rng)
+        del f.node_def[:]
+        f.node_def.extend(inside.node)
+
+
 # *** one case ***
 
 
@@ -249,7 +282,7 @@ class Programs:
 
     def __init__(self) -> None:
         index = json.loads((CORPUS / "index.json").read_text())["programs"]
-        self.ids = [p["id"] for p in index if p["nodes"] <= MAX_NODES and not UNKNOWN & set(p["ops"])]
+        self.ids = [p["id"] for p in index if p["nodes"] <= MAX_NODES]
 
     def load(self, program: str) -> tuple[bytes, list[str], list[tuple[str, Any]]]:
         """The graph of a program, and the fetches and feeds of its first run."""
@@ -290,8 +323,10 @@ def check(data: bytes, fetches: list[str], feeds: Feeds, rng: random.Random) -> 
     """
     import headrace as hr
     from headrace.errors import HeadraceError, HeadraceInternalError
+    from headrace.ir.functiondef import encode
     from headrace.ir.graphdef import export_graph_def, import_graph_def
     from headrace.ir.text import from_text, to_text
+    from headrace.ir.verify import verify
 
     graph = hr.Graph()
     try:
@@ -302,6 +337,13 @@ def check(data: bytes, fetches: list[str], feeds: Feeds, rng: random.Random) -> 
         assert len(graph) == 0, "an import that failed left something behind"
         return "refused"
     import_graph_def(export_graph_def(graph), hr.Graph())
+    for name in graph.library:
+        try:
+            verify(graph.function(name))
+            encode(graph.function(name), name)
+        except HeadraceError as e:
+            if isinstance(e, HeadraceInternalError) or not str(e):
+                raise
     text = to_text(graph)
     assert to_text(from_text(text)) == text, "the text changes when it is parsed and printed"
 

@@ -491,8 +491,8 @@ def test_what_is_wrong_is_said(case):
     [
         (node("b", "Foo"), "Op type not registered 'Foo' .node 'b', number 1 .*no op type named 'Foo'"),
         (node("b", "Identitty"), "near: 'Identity"),
-        (node("b", "f") + 'library { function { signature { name: "f" } } }', "does not support functions yet"),
-        (node("b", "NoSuchIf", then_branch='{func { name: "f" }}'), "does not support functions yet"),
+        (node("b", "f") + 'library { function { signature { name: "g" } } }', "no op type named 'f'"),
+        (node("b", "NoSuchIf", then_branch='{func { name: "f" }}'), "no op type named 'NoSuchIf'"),
     ],
 )
 def test_an_unknown_op_is_not_found(text, says):

@@ -14,10 +14,11 @@ from headrace.errors import GraphError, ShapeError, TextError
 from headrace.ir import attrs as wire
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
-from headrace.ir.graphdef import import_graph_def
+from headrace.ir.graphdef import export_graph_def, import_graph_def
 from headrace.ir.opdef import Func
 from headrace.ir.text import from_text, show_op, to_text
-from tests.ir import corpus
+from headrace.ir.verify import verify
+from tests.ir import corpus, functional
 
 LOOP = """\
 versions 2474 12
@@ -227,6 +228,125 @@ def test_errors_point_at_the_place(text, says, column):
     assert f":{column}:" in message
 
 
+# *** graphs that operations own ***
+
+CALLS = """\
+function "raw" = base64"CgA="
+gradient "raw" = "square"
+function "square" [_noinline=true] (v: float32[]) -> (y) {
+  y = Mul[T=float32](v, v) : float32[]
+}
+x = Placeholder[dtype=float32, shape=[]] : float32[]
+p = Placeholder[dtype=bool, shape=[]] : bool[]
+h = VarHandleOp[dtype=float32, shape=[2]] : resource[]
+c = If[Tcond=bool, Tin=(float32, resource), Tout=(float32, float32), then_branch=@"t", else_branch=@"f"](p, x, h) \
+: float32[], float32[]
+graph "t" of c, then_branch, is_ordered, shares_names (a: float32[] of "x:0", r: resource[] holds float32[2] of "h:0") \
+-> (s, a) ^set {
+  s = PartitionedCall[Tin=(float32), Tout=(float32), f=&"square"](a) : float32[]
+  k = Const[value=float32[2]{1.0, 2.0}, dtype=float32] : float32[2]
+  set = AssignVariableOp[dtype=float32](r, k) ^s
+}
+graph "f" of c, else_branch (a[_class=("loc:@x")]: float32[] of "x:0", b: resource[]) -> (d, b/z:1) {
+  i = Const[value=int32[]{0}, dtype=int32] : int32[]
+  d = Case[Tin=(float32), Tout=(float32), branches=(@"one", &"square")](i, a) : float32[]
+  graph "one" of d, branches.0 (a: float32[]) -> (a) {
+  }
+  b/z = IdentityN[T=(float32, float32)](a, a) : float32[], float32[]
+}
+out = AddV2[T=float32](c, c:1) ^c : float32[]
+"""
+
+
+def test_owned_graphs_print_and_parse():
+    g = from_text(CALLS)
+    assert to_text(g) == CALLS
+    verify(g)
+    then, other = (g.find("c").attrs[a] for a in ("then_branch", "else_branch"))
+    assert (then.name, then.outer, then.is_ordered, then.shares_names) == ("t", g, True, True)
+    assert (other.is_ordered, other.shares_names, other.captures_from_outer) == (False, False, True)
+    assert [t.name for t in then.params] == ["a:0", "r:0"]
+    assert [t.op.attrs["index"] for t in then.params] == [0, 1]
+    assert then.params[1].handle == (dtypes.float32, (2,))
+    assert then.captures == dict(zip(g.find("c").inputs[1:], then.params, strict=True))
+    assert list(other.captures) == [g.get_tensor_by_name("x:0")]
+    assert [t.name for t in other.results] == ["d:0", "b/z:1"]
+    assert [op.name for op in then.control_results] == ["set"]
+    inner = other.find("d").attrs["branches"][0]
+    assert inner.outer is other
+    assert inner.results == inner.params
+    assert str(then.source) == "<text>:10"
+    square = g.functions["square"]
+    assert g.function("square") is square
+    assert not square.captures_from_outer
+    assert square.attrs == {"_noinline": True}
+    assert g.gradient_functions == {"raw": "square"}
+
+
+def test_shapes_follow_from_owned_graphs():
+    lines = [line.rsplit(" : ", 1)[0] for line in CALLS.split("\n")]
+    g = from_text("\n".join(lines).replace("_noinline", "  _noinline"))
+    assert to_text(g) == CALLS
+
+
+def test_some_operations_print_with_their_graphs():
+    g = from_text(CALLS)
+    start = CALLS.index("c = If")
+    assert to_text([g.find("c")]) == CALLS[start : CALLS.index("out =")]
+    assert show_op(g.find("c")) == CALLS[start:].split("\n")[0]
+
+
+@pytest.mark.parametrize("make", [functional.program, functional.counting])
+def test_graphs_with_graphs_go_round(make):
+    g = make()
+    text = to_text(g)
+    back = from_text(text)
+    assert to_text(back) == text
+    verify(back)
+    assert export_graph_def(back) == export_graph_def(g)
+
+
+def test_names_in_text_are_those_of_operations():
+    g = from_text(CALLS)
+    g.shows_primitives = True
+    assert g.find("c").outputs[1].name == "c/Merge_1:0"
+    assert to_text(g) == CALLS
+
+
+BAD_BLOCKS = {
+    "no owner": ('graph "g" of x, cond () -> () {\n}', "there is no operation 'x' with an attribute 'cond' for it", 1),
+    "no attribute": ('x = NoOp\ngraph "g" of x, cond () -> () {\n}', "'x' with an attribute 'cond' for it", 1),
+    "no block": ('x = PartitionedCall[Tin=(), Tout=(), f=@"g"]', "no graph 'g' of x, f follows", 1),
+    "other block": (
+        'x = PartitionedCall[Tin=(), Tout=(), f=@"g"]\ngraph "h" of x, f () -> () {\n}',
+        "no graph 'g' of x, f follows",
+        1,
+    ),
+    "no functions there": ('x = NoOp[a=(@"g")]', "the attribute 'a' of NoOp holds no graph", 1),
+    "twice": ('function "f" () -> () {\n}\nfunction "f" () -> () {\n}', "line 1 has one for that already", 1),
+    "ends too late": ('function "f" () -> () {', "nothing ends this block", 1),
+    "ends too early": ("}", "expected the name of an operation", 1),
+    "no result": ('function "f" () -> (x:1) {\n  x = NoOp\n}', "there is no tensor x:1 in it", 21),
+    "no control result": ('function "f" () -> () ^x {\n}', "there is no operation 'x' in it", 24),
+    "same parameter": ('function "f" (x: int32[], x: int32[]) -> () {\n}', "'x' is not unique", 27),
+    "parameter": ('function "f" (x) -> () {\n}', "expected ':'", 16),
+    "unknown word": ('function "f", fast () -> () {\n}', "'fast' is neither is_ordered nor shares_names", 15),
+    "owner": ('graph "f" () -> () {\n}', "a graph is of an operation, and a function of none", 1),
+    "parameter as operation": ('function "f" (x: int32[]) -> () {\n  x = NoOp\n}', "'x' is not unique", 3),
+}
+
+
+@pytest.mark.parametrize("case", BAD_BLOCKS)
+def test_errors_in_blocks_point_at_the_place(case):
+    test_errors_point_at_the_place(*BAD_BLOCKS[case])
+
+
+def test_blocks_inside_blocks_have_a_limit():
+    text = "".join(f'function "f{i}" () -> () {{\n' for i in range(200))
+    with pytest.raises(TextError, match="graphs are nested more than 100 deep"):
+        from_text(text)
+
+
 def test_shapes_that_do_not_go_together():
     with pytest.raises(ShapeError, match=r"'y'.*made at <text>:2"):
         from_text("x = Placeholder[dtype=float32, shape=[3]]\ny = MatMul(x, x)")
@@ -363,3 +483,26 @@ def test_all_of_tensorflows_graphs_print_and_parse():
 def test_any_text_parses_or_is_refused(text):
     with contextlib.suppress(GraphError):
         from_text(text)
+
+
+def test_a_loop_that_gained_an_input_prints_after_it():
+    g = functional.program()
+    loop = g.find("while")
+    late = Builder(g).Identity(g.find("out").outputs[0], name="before")  # not made of the loop's own results, below
+    late.op.inputs[0] = g.find("x").outputs[0]
+    for f in (loop.attrs["cond"], loop.attrs["body"]):
+        f.add_captured(late)
+    body = loop.attrs["body"]
+    body.results.append(body.params[-1])
+    g.extend_op(loop, [late], {"T": (*loop.attrs["T"], dtypes.float32)})
+    verify(g)
+    text = to_text(g)
+    assert text.index("before = ") < text.index("while = ") < text.index("out = ")
+    assert to_text(from_text(text)) == text
+
+
+def test_a_sub_graph_prints_as_a_function():
+    g = from_text(CALLS)
+    text = to_text(g.find("c").attrs["then_branch"])
+    assert text.startswith('function "t", is_ordered, shares_names (a: float32[] of "x:0", r: resource[] holds')
+    assert to_text(from_text(text).functions["t"]) == text

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from headrace import dtypes
-from headrace.errors import GraphError, InvalidArgumentError
+from headrace.errors import GraphError, InvalidArgumentError, NotFoundError
 from headrace.ir.graph import Graph
 from headrace.ir.graphdef import import_graph_def
 from headrace.ir.text import from_text
 from headrace.ir.verify import verify
-from tests.ir import corpus
+from tests.ir import corpus, functional
 
 TEXT = """
     x = Placeholder[dtype=float32, shape=[2]]
@@ -108,6 +108,95 @@ def test_what_cannot_be_shown_does_not_stand_in_the_way():
     with pytest.raises(GraphError, match="gnu") as e:
         verify(g)
     assert "no text form" in e.value.__notes__[0]
+
+
+# *** graphs that operations own ***
+
+
+def owned(change):
+    """A legal graph with graphs that operations own, after `change(graph, its while, condition, body)`."""
+    g = functional.program()
+    loop = g.find("while")
+    change(g, loop, loop.attrs["cond"], loop.attrs["body"])
+    return g
+
+
+def set_index(t, index):
+    t.op.attrs["index"] = index
+
+
+WRONG_GRAPHS = {
+    "too few parameters": (
+        lambda g, w, c, f: f.params.pop(),
+        "'while_body', the attribute 'body' of 'while' .While., takes .int32, float32, int32, float32., but is passed",
+    ),
+    "result dtype": (
+        lambda g, w, c, f: f.results.__setitem__(1, f.results[0]),
+        r"'body' of 'while' .While., gives \(int32, int32, int32, .*but must give \(int32, float32, int32,",
+    ),
+    "two conditions": (lambda g, w, c, f: c.results.append(c.results[0]), "gives .bool, bool., but a condition gives"),
+    "index": (
+        lambda g, w, c, f: set_index(f.params[0], 3),
+        "parameter 0 of 'while_body', 'v0', says that it is number 3",
+    ),
+    "foreign parameter": (
+        lambda g, w, c, f: f.params.__setitem__(2, c.params[2]),
+        "parameter 2 of 'while_body' is n:0, which is no _Arg of it",
+    ),
+    "no parameter": (
+        lambda g, w, c, f: f.add_op("_Arg", "more", attrs={"T": dtypes.int32, "index": 0}),
+        "'more' is an _Arg, but no parameter of 'while_body'",
+    ),
+    "foreign result": (
+        lambda g, w, c, f: c.results.__setitem__(0, f.find("Less").outputs[0]),
+        "result 0 of 'while_cond' is of 'Less', which is not in it",
+    ),
+    "foreign control result": (
+        lambda g, w, c, f: f.control_results.append(g.find("x")),
+        "control result 0 of 'while_body' is of 'x', which is not in it",
+    ),
+    "two owners": (
+        lambda g, w, c, f: f.find("cond_1").attrs.__setitem__("then_branch", f.find("cond_1").attrs["else_branch"]),
+        "attribute 'else_branch' of 'cond_1' .If. is 'cond_false', which attribute 'then_branch' of 'cond_1' .If. is",
+    ),
+    "deep inside": (
+        lambda g, w, c, f: f.find("case").attrs["branches"][1].find("Mul").attrs.clear(),
+        "'Mul' has no attribute 'T'",
+    ),
+    "in a function": (
+        lambda g, w, c, f: setattr(g.functions["square"].find("Mul"), "device", "/gnu:0"),
+        "Unknown attribute 'gnu'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_GRAPHS)
+def test_what_is_illegal_in_owned_graphs_is_found(case):
+    change, says = WRONG_GRAPHS[case]
+    with pytest.raises(GraphError, match=says):
+        verify(owned(change))
+
+
+def test_the_place_in_an_owned_graph_is_shown():
+    change, _ = WRONG_GRAPHS["deep inside"]
+    with pytest.raises(GraphError) as e:
+        verify(owned(change))
+    shown, *around = e.value.__notes__
+    assert "--> Mul = Mul" in shown
+    assert around == [
+        "in 'case_1', attribute 'branches.1' of 'case' (Case)",
+        "in 'while_body', attribute 'body' of 'while' (While)",
+    ]
+
+
+def test_a_function_that_is_called_is_there():
+    g = functional.program()
+    verify(g)
+    del g.functions["square"]
+    with pytest.raises(NotFoundError, match=r"attribute 'f' of 'square' .PartitionedCall. calls the function 'square'"):
+        verify(g)
+    g.library["square"] = b"\xff"  # whether it can be read is another question
+    verify(g)
 
 
 def test_cycles_and_frames():

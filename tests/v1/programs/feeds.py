@@ -15,7 +15,7 @@ z = tf.multiply(y, scale, name="z")
 text = tf.placeholder(tf.string, [], name="text")
 loud = tf.string_join([text, "!"], name="loud")
 flag = tf.placeholder_with_default(False, [], name="flag")
-print(x.get_shape().as_list(), y.shape, x.op.type, x.dtype.name, x.name)
+print(x.get_shape().as_list(), y.get_shape(), x.op.type, x.dtype.name, x.name)
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
@@ -48,7 +48,7 @@ with tf.Session() as sess:
             sess.run(fetch, feed)
         except tf.errors.InvalidArgumentError:
             print(name, "InvalidArgumentError")
-        except (ValueError, TypeError) as e:
+        except (ValueError, TypeError):
             print(name, "ValueError or TypeError")
 
     # the same run many times

@@ -65,6 +65,6 @@ for _ in range(2):
     with tf.Session() as s:
         runs.append([s.run(noise).tolist(), s.run(noise).tolist()])
 print(runs[0] == runs[1], runs[0][0] != runs[0][1], [round(t, 4) for t in runs[0][0]])
-print([d.name for d in (tf.float32, tf.as_dtype("int64"), tf.string, tf.float32_ref, tf.bool)], tf.float32_ref.base_dtype == tf.float32)
+print([d.name for d in (tf.float32, tf.as_dtype("int64"), tf.string, tf.bool)], tf.float32.base_dtype == tf.float32)
 shape = tf.TensorShape([None, 3])
 print(shape, shape.ndims, shape.as_list(), shape[1].value, shape.is_fully_defined(), shape.merge_with([2, None]))

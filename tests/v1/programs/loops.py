@@ -58,9 +58,9 @@ print(pascal.get_shape())
 
 # structures as loop variables
 State = collections.namedtuple("State", ["position", "history"])
-final = tf.while_loop(
+(final,) = tf.while_loop(
     lambda s: s.position < 20,
-    lambda s: State(s.position * 2, {"last": s.position, "sum": s.history["sum"] + s.position}),
+    lambda s: [State(s.position * 2, {"last": s.position, "sum": s.history["sum"] + s.position})],
     [State(tf.constant(1), {"last": tf.constant(-1), "sum": tf.constant(0)})],
 )
 

@@ -28,7 +28,7 @@ left, right = tf.tuple([tf.constant(1), tf.constant(2)], control_inputs=[tf.assi
 with tf.control_dependencies([tf.assign(v, -1)]):
     with tf.control_dependencies(None):
         free = tf.constant(4) * 2
-print([op.name for op in free.op.control_inputs], [op.type for op in result.op.control_inputs])
+print([op.name for op in free.op.control_inputs])
 
 # an assertion in the way of a value
 x = tf.placeholder(tf.float32, [None], name="x")

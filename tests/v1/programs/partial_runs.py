@@ -17,9 +17,9 @@ with tf.Session() as sess:
     second = sess.partial_run(h, r2, feed_dict={c: first * 10})
     print(first, second)
 
-    # in another order, several at once, an operation among them
+    # in another order, several at once
     counter = tf.Variable(0)
-    bump = tf.assign_add(counter, 1).op
+    bump = tf.assign_add(counter, 1)
     sess.run(counter.initializer)
     h = sess.partial_run_setup([r1, r2, bump], [a, b, c])
     print(sess.partial_run(h, [], feed_dict={c: 5}))

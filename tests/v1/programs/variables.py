@@ -55,7 +55,7 @@ with tf.Graph().as_default():
             later = tf.assign_add(v, 1.0)
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
-        print(sess.run([after, later]), sess.run(v))
+        print(sess.run(later), sess.run(v))
 
 # a loop that carries on with what a variable has
 with tf.Graph().as_default():

@@ -1,0 +1,151 @@
+"""How a session is made and a step is run: TensorFlow 1's configuration messages, as plain records.
+
+Fields that headrace has nothing to do for are there, so that programs that set them run; the texts say which have a
+meaning.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import field
+from typing import Any, ClassVar
+
+from headrace import session
+
+
+@dataclasses.dataclass
+class _Record:
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in type(self).__dataclass_fields__:
+            raise AttributeError(f"{type(self).__name__} has no field {name!r}; it has {list(type(self).__dataclass_fields__)}")
+        object.__setattr__(self, name, value)
+
+    def CopyFrom(self, other: Any) -> None:
+        """Takes over all fields of `other`."""
+        for f in dataclasses.fields(self):
+            setattr(self, f.name, getattr(other, f.name))
+
+
+@dataclasses.dataclass
+class GPUOptions(_Record):
+    """Settings of graphics processors. None has a meaning here.
+
+    Source: TensorFlow's `tf.GPUOptions`.
+    """
+
+    per_process_gpu_memory_fraction: float = 0.0
+    allow_growth: bool = False
+    allocator_type: str = ""
+    visible_device_list: str = ""
+    force_gpu_compatible: bool = False
+    polling_active_delay_usecs: int = 0
+    polling_inactive_delay_msecs: int = 0
+    deferred_deletion_bytes: int = 0
+    experimental: Any = None
+
+
+@dataclasses.dataclass
+class OptimizerOptions(_Record):
+    """How graphs are optimized. Nothing here has a meaning yet.
+
+    Source: TensorFlow's `tf.OptimizerOptions`.
+    """
+
+    do_common_subexpression_elimination: bool = False
+    do_constant_folding: bool = False
+    do_function_inlining: bool = False
+    opt_level: int = 0
+    global_jit_level: int = 0
+    max_folded_constant_in_bytes: int = 0
+    cpu_global_jit: bool = False
+
+    L1: ClassVar[int] = 0
+    L0: ClassVar[int] = -1
+    DEFAULT: ClassVar[int] = 0
+    OFF: ClassVar[int] = -1
+    ON_1: ClassVar[int] = 1
+    ON_2: ClassVar[int] = 2
+
+
+@dataclasses.dataclass
+class GraphOptions(_Record):
+    """How graphs are treated. Nothing here has a meaning yet.
+
+    Source: TensorFlow's `tf.GraphOptions`.
+    """
+
+    enable_recv_scheduling: bool = False
+    optimizer_options: OptimizerOptions = field(default_factory=OptimizerOptions)
+    build_cost_model: int = 0
+    build_cost_model_after: int = 0
+    infer_shapes: bool = False
+    place_pruned_graph: bool = False
+    enable_bfloat16_sendrecv: bool = False
+    timeline_step: int = 0
+    rewrite_options: Any = None
+
+
+@dataclasses.dataclass
+class ConfigProto(_Record):
+    """How a session is made. `device_count`, `allow_soft_placement`, `operation_timeout_in_ms` and the two numbers of
+    threads have TensorFlow's meaning; the rest has none.
+
+    Source: TensorFlow's `tf.ConfigProto`.
+
+    Example:
+      >>> config = ConfigProto(allow_soft_placement=True)
+      >>> config.gpu_options.allow_growth = True
+      >>> config.allow_soft_placement, config.log_device_placement
+      (True, False)
+    """
+
+    device_count: dict[str, int] = field(default_factory=dict)
+    intra_op_parallelism_threads: int = 0
+    inter_op_parallelism_threads: int = 0
+    use_per_session_threads: bool = False
+    session_inter_op_thread_pool: list[Any] = field(default_factory=list)
+    placement_period: int = 0
+    device_filters: list[str] = field(default_factory=list)
+    gpu_options: GPUOptions = field(default_factory=GPUOptions)
+    allow_soft_placement: bool = False
+    log_device_placement: bool = False
+    graph_options: GraphOptions = field(default_factory=GraphOptions)
+    operation_timeout_in_ms: int = 0
+    rpc_options: Any = None
+    cluster_def: Any = None
+    isolate_session_state: bool = False
+    share_cluster_devices_in_session: bool = False
+    experimental: Any = None
+
+
+@dataclasses.dataclass
+class RunOptions(session.RunOptions):
+    """How one run is done. Of TensorFlow's fields `timeout_in_ms` has a meaning; `listener` and `ready` are headrace's.
+
+    Source: TensorFlow's `tf.RunOptions`.
+    """
+
+    trace_level: int = 0
+    inter_op_thread_pool: int = 0
+    output_partition_graphs: bool = False
+    debug_options: Any = None
+    report_tensor_allocations_upon_oom: bool = False
+    experimental: Any = None
+
+    NO_TRACE: ClassVar[int] = 0
+    SOFTWARE_TRACE: ClassVar[int] = 1
+    HARDWARE_TRACE: ClassVar[int] = 2
+    FULL_TRACE: ClassVar[int] = 3
+
+
+@dataclasses.dataclass
+class RunMetadata(_Record):
+    """What is known of a run when it is over. Stays empty for now; `RunOptions(listener=...)` receives a run's events.
+
+    Source: TensorFlow's `tf.RunMetadata`.
+    """
+
+    step_stats: Any = None
+    cost_graph: Any = None
+    partition_graphs: list[Any] = field(default_factory=list)
+    function_graphs: list[Any] = field(default_factory=list)

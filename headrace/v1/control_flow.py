@@ -1,0 +1,144 @@
+"""Conditionals and loops with TensorFlow 1's argument names and results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.build import cond as conditionals
+from headrace.build import functional, nest
+from headrace.build import while_loop as loops
+from headrace.v1.graph import in_default_graph
+
+Branch = Callable[[], Any]
+
+
+def _single(value: Any, strict: bool) -> Any:
+    """What TensorFlow 1 does to a branch's list or tuple of one."""
+    if not strict and isinstance(value, (list, tuple)) and len(value) == 1 and not hasattr(value, "_fields"):
+        return value[0]
+    return value
+
+
+@in_default_graph
+def cond(
+    pred: Any,
+    true_fn: Branch | None = None,
+    false_fn: Branch | None = None,
+    strict: bool = False,
+    name: str | None = None,
+    fn1: Branch | None = None,
+    fn2: Branch | None = None,
+) -> Any:
+    """What `true_fn()` returns if `pred` holds when the graph runs, else what `false_fn()` does. See `headrace.cond`.
+
+    Args:
+      pred: a boolean scalar tensor.
+      true_fn, false_fn: functions without arguments that return tensors, or structures of them, alike in both.
+      strict: whether a list or tuple of one result stays one; else it is given as the tensor.
+      name: name of the scope.
+      fn1, fn2: older names of `true_fn` and `false_fn`.
+
+    Returns:
+      The result, in the structure of the branches. Its name is TensorFlow 1's, "cond/Merge:0".
+
+    Raises:
+      TypeError: `pred` is a Python bool; or a function is missing, or given twice.
+
+    Source: TensorFlow's `tf.cond`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> with tf.Graph().as_default(), tf.Session() as sess:
+      ...     x = tf.placeholder(tf.float32, [])
+      ...     y = tf.cond(x > 0.0, lambda: x, lambda: -x)
+      ...     y.name, sess.run(y, {x: -2.0})
+      ('cond/Merge:0', np.float32(2.0))
+    """
+    true_fn, false_fn = _renamed("cond", true_fn=(true_fn, fn1), false_fn=(false_fn, fn2))
+    if isinstance(pred, bool):
+        raise TypeError(f"pred must not be a Python bool, got {pred}: write a Python `if`, or tf.constant({pred})")
+    assert true_fn is not None and false_fn is not None
+    return _single(conditionals.cond(pred, true_fn, false_fn, name=name), strict)
+
+
+def _renamed(who: str, **both: tuple[Any, Any]) -> list[Any]:
+    """The values of arguments that have an older name too."""
+    out = []
+    for name, (new, old) in both.items():
+        if new is not None and old is not None:
+            raise TypeError(f"{who} got {name!r} twice, under its new name and its old one")
+        if new is None and old is None:
+            raise TypeError(f"{who} needs the argument {name!r}")
+        out.append(old if new is None else new)
+    return out
+
+
+@in_default_graph
+def case(
+    pred_fn_pairs: Any,
+    default: Branch | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> Any:
+    """What the function returns that belongs to the first predicate that holds. See `headrace.case`.
+
+    Args:
+      pred_fn_pairs: a list of (predicate, function) pairs, or a dict.
+      default: the function for when none holds.
+      exclusive: whether it is an error if several hold.
+      strict: see `cond`.
+      name: name of the scope.
+
+    Source: TensorFlow's `tf.case`.
+    """
+    return _single(conditionals.case(pred_fn_pairs, default, exclusive, name=name), strict)
+
+
+@in_default_graph
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+    maximum_iterations: Any = None,
+    return_same_structure: bool = False,
+) -> Any:
+    """`loop_vars`, replaced by what `body(*loop_vars)` returns as long as `cond(*loop_vars)` holds. See
+    `headrace.while_loop`, whose arguments come in another order.
+
+    Args:
+      cond, body, loop_vars, shape_invariants, parallel_iterations, back_prop, swap_memory, name, maximum_iterations: as
+        there; shapes may be `TensorShape`s.
+      return_same_structure: whether a loop with a single tensor gives a list of one; else it gives the tensor.
+
+    Returns:
+      The last values, in the structure of `loop_vars`; the tensor itself if there is only one. Its name is TensorFlow
+      1's, "while/Exit:0".
+
+    Source: TensorFlow's `tf.while_loop`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> with tf.Graph().as_default(), tf.Session() as sess:
+      ...     i = tf.while_loop(lambda i: i < 10, lambda i: i + 3, [tf.constant(0)])
+      ...     i.name, sess.run(i)
+      ('while/Exit:0', np.int32(12))
+    """
+    results = loops.while_loop(
+        cond, body, loop_vars, shape_invariants, parallel_iterations, maximum_iterations, name, back_prop, swap_memory
+    )
+    is_one = not return_same_structure and isinstance(loop_vars, (list, tuple)) and len(nest.flatten(results)) == 1
+    return results[0] if is_one else results
+
+
+switch_case = in_default_graph(conditionals.switch_case)
+map_fn = in_default_graph(functional.map_fn)
+scan = in_default_graph(functional.scan)
+foldl = in_default_graph(functional.foldl)
+foldr = in_default_graph(functional.foldr)

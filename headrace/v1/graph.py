@@ -1,0 +1,359 @@
+"""TensorFlow 1's graphs: the implicit default graph, collections, seeds.
+
+Only `headrace.v1` has a graph that one need not enter. Outside of every `with`, its functions use that one: each is
+wrapped in `in_default_graph`, which enters it for the time of the call. So everything below, which asks
+`build.scopes` for the graph entered, needs to know nothing of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ParamSpec, TypeVar
+
+from headrace.build import scopes
+from headrace.errors import GraphError
+from headrace.ir import graph as ir_graph
+from headrace.ir.graph import Operation, Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class GraphKeys:
+    """Names of the collections that `headrace.v1` itself puts things into, and of others that programs agree on.
+
+    Source: TensorFlow's `tf.GraphKeys`.
+    """
+
+    GLOBAL_VARIABLES = "variables"
+    VARIABLES = "variables"
+    LOCAL_VARIABLES = "local_variables"
+    METRIC_VARIABLES = "metric_variables"
+    MODEL_VARIABLES = "model_variables"
+    TRAINABLE_VARIABLES = "trainable_variables"
+    TRAINABLE_RESOURCE_VARIABLES = "trainable_resource_variables"
+    MOVING_AVERAGE_VARIABLES = "moving_average_variables"
+    CONCATENATED_VARIABLES = "concatenated_variables"
+    SAVEABLE_OBJECTS = "saveable_objects"
+    SAVERS = "savers"
+    SUMMARIES = "summaries"
+    SUMMARY_OP = "summary_op"
+    QUEUE_RUNNERS = "queue_runners"
+    TABLE_INITIALIZERS = "table_initializer"
+    ASSET_FILEPATHS = "asset_filepaths"
+    WEIGHTS = "weights"
+    BIASES = "biases"
+    ACTIVATIONS = "activations"
+    UPDATE_OPS = "update_ops"
+    LOSSES = "losses"
+    REGULARIZATION_LOSSES = "regularization_losses"
+    INIT_OP = "init_op"
+    LOCAL_INIT_OP = "local_init_op"
+    READY_OP = "ready_op"
+    READY_FOR_LOCAL_INIT_OP = "ready_for_local_init_op"
+    TRAIN_OP = "train_op"
+    GLOBAL_STEP = "global_step"
+    EVAL_STEP = "eval_step"
+    COND_CONTEXT = "cond_context"
+    WHILE_CONTEXT = "while_context"
+
+
+class Graph(scopes.Graph):
+    """A graph as TensorFlow 1 has it: with collections and a seed, and without an order among stateful operations (only
+    what control dependencies say). The results of conditionals and loops are called "cond/Merge:0" and "while/Exit:0".
+
+    Attributes:
+      seed: the graph-level seed (`set_random_seed`), or None.
+      finalized: whether nothing can be added any more.
+
+    Source: TensorFlow's `tf.Graph`.
+
+    Example:
+      >>> with Graph().as_default() as g:
+      ...     g.add_to_collection("numbers", 1)
+      ...     g.get_collection("numbers")
+      [1]
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order = None
+        self.shows_primitives = True
+        self.seed: int | None = None
+        self.finalized = False
+        self.current_container = ""
+        self._collections: dict[Any, list[Any]] = {}
+        # of `variable_scope`: the variables by name, its outermost scope, and how often each scope has been entered
+        self.variable_store: dict[str, Any] = {}
+        self.root_scope: Any = None
+        self.scope_counts: dict[str, int] = {}
+
+    def finalize(self) -> None:
+        """From now on adding to the graph is a RuntimeError."""
+        self.finalized = True
+
+    def add_op(self, *args: Any, **kwargs: Any) -> Operation:
+        """See `ir.graph.Graph.add_op`."""
+        if self.finalized:
+            raise RuntimeError("Graph is finalized and cannot be modified.")
+        return super().add_op(*args, **kwargs)
+
+    # *** collections ***
+
+    def add_to_collection(self, name: Any, value: Any) -> None:
+        """Appends `value` to the collection `name`."""
+        self._collections.setdefault(name, []).append(value)
+
+    def add_to_collections(self, names: Any, value: Any) -> None:
+        """Appends `value` to each collection in `names` (to one of that name, if it is a string)."""
+        for name in dict.fromkeys((names,) if isinstance(names, str) else names):
+            self.add_to_collection(name, value)
+
+    def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
+        """A copy of the collection `name`; with `scope`, of what has a name that this regular expression matches."""
+        found = self._collections.get(name, [])
+        if scope is None:
+            return list(found)
+        pattern = re.compile(scope)
+        return [x for x in found if hasattr(x, "name") and pattern.match(x.name)]
+
+    def get_collection_ref(self, name: Any) -> list[Any]:
+        """The collection `name` itself: what is appended to it is in it."""
+        return self._collections.setdefault(name, [])
+
+    def get_all_collection_keys(self) -> list[Any]:
+        """The names of the collections that are not empty."""
+        return [k for k, v in self._collections.items() if v]
+
+    @property
+    def collections(self) -> list[Any]:
+        """The names of all collections."""
+        return list(self._collections)
+
+    def clear_collection(self, name: Any) -> None:
+        """Empties the collection `name`."""
+        self._collections.pop(name, None)
+
+    # *** methods for what `headrace.v1` also has as functions ***
+
+    def name_scope(self, name: str | None) -> Any:
+        """`tf.name_scope` in this graph."""
+        return self._within(lambda: scopes.name_scope(name))
+
+    def device(self, spec: Any) -> Any:
+        """`tf.device` in this graph."""
+        return self._within(lambda: scopes.device(spec))
+
+    def control_dependencies(self, inputs: Any) -> Any:
+        """`tf.control_dependencies` in this graph."""
+        return self._within(lambda: scopes.control_dependencies(inputs))
+
+    def colocate_with(self, op: Any, ignore_existing: bool = False) -> Any:
+        """`tf.colocate_with` in this graph."""
+        return self._within(lambda: scopes.colocate_with(op, ignore_existing))
+
+    def gradient_override_map(self, op_type_map: dict[str, str]) -> Any:
+        """New ops of the given types have the registered gradients of these names (`RegisterGradient`)."""
+        return self._within(lambda: scopes.gradient_override_map(op_type_map))
+
+    @contextlib.contextmanager
+    def container(self, container_name: str) -> Iterator[str]:
+        """New variables and queues are kept in the container of that name."""
+        before, self.current_container = self.current_container, container_name
+        try:
+            yield container_name
+        finally:
+            self.current_container = before
+
+    def _within(self, make: Callable[[], Any]) -> Any:
+        @contextlib.contextmanager
+        def enter() -> Iterator[Any]:
+            with contextlib.ExitStack() as stack:
+                if root_graph() is not self:
+                    stack.enter_context(self)
+                yield stack.enter_context(make())
+
+        return enter()
+
+    def get_name_scope(self) -> str:
+        """The current name scope, without a slash at its end."""
+        if root_graph() is not self:
+            return ""
+        return str(scopes.builder().scope).removesuffix("/")
+
+    def is_feedable(self, tensor: Tensor | Operation) -> bool:
+        """Whether `tensor` may be fed."""
+        return True
+
+    def is_fetchable(self, tensor_or_op: Tensor | Operation) -> bool:
+        """Whether it may be fetched."""
+        return True
+
+    @property
+    def _last_id(self) -> int:
+        return self.op_count()
+
+    def op_count(self) -> int:
+        """How many operations there are, those in branches and bodies too."""
+        from headrace.ir.function import FuncGraph
+
+        def count(graph: ir_graph.Graph) -> int:
+            n = len(graph)
+            for op in graph.operations:
+                if op.opdef.structured:
+                    values = [f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,))]
+                    n += sum(count(f) for f in values if isinstance(f, FuncGraph))
+            return n
+
+        return count(self)
+
+
+# *** the default graph ***
+
+
+class _Default:
+    """The graph that is used where none has been entered: one for all threads, as in TensorFlow 1."""
+
+    graph: Graph | None = None
+
+
+def _implicit() -> Graph:
+    if _Default.graph is None:
+        _Default.graph = Graph()
+    return _Default.graph
+
+
+def root_graph() -> ir_graph.Graph | None:
+    """The graph entered last; inside a branch or body, the one that all of it stands in."""
+    top = scopes.current_graph()
+    while top is not None and top.outer is not None:
+        top = top.outer
+    return top
+
+
+def get_default_graph() -> Graph:
+    """The graph that new operations go into: the one entered last in this thread, or the implicit one.
+
+    Source: TensorFlow's `tf.get_default_graph`.
+
+    Raises:
+      GraphError: the graph entered last is not one of `headrace.v1`.
+    """
+    top = root_graph()
+    if top is None:
+        return _implicit()
+    if not isinstance(top, Graph):
+        raise GraphError(f"the graph entered last, {top!r}, is no graph of headrace.v1: enter a tf.Graph() instead")
+    return top
+
+
+def reset_default_graph() -> None:
+    """Puts a new, empty graph in the place of the implicit default graph.
+
+    Source: TensorFlow's `tf.reset_default_graph`.
+
+    Raises:
+      AssertionError: a graph has been entered.
+    """
+    if not scopes.is_outside():
+        raise AssertionError(
+            "reset_default_graph replaces the implicit default graph, and is of no use inside `with tf.Graph()`, in a "
+            "scope or in a session's `with`; make a new tf.Graph() instead"
+        )
+    _Default.graph = None
+
+
+def in_default_graph(f: Callable[P, R]) -> Callable[P, R]:
+    """`f`, called with the default graph entered, if no graph is."""
+
+    @functools.wraps(f)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not scopes.is_outside():
+            return f(*args, **kwargs)
+        with _implicit():
+            return f(*args, **kwargs)
+
+    return call
+
+
+def scope_in_default_graph(f: Callable[P, contextlib.AbstractContextManager[R]]) -> Any:
+    """`f`, which gives a context manager, as one that is entered with the default graph entered, if no graph is."""
+
+    @functools.wraps(f)
+    @contextlib.contextmanager
+    def enter(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        if not scopes.is_outside():
+            with f(*args, **kwargs) as got:
+                yield got
+            return
+        with _implicit(), f(*args, **kwargs) as got:
+            yield got
+
+    return enter
+
+
+# *** collections of the default graph ***
+
+
+def add_to_collection(name: Any, value: Any) -> None:
+    """Appends `value` to the collection `name` of the default graph.
+
+    Source: TensorFlow's `tf.add_to_collection`.
+    """
+    get_default_graph().add_to_collection(name, value)
+
+
+def add_to_collections(names: Iterable[Any], value: Any) -> None:
+    """Appends `value` to several collections of the default graph.
+
+    Source: TensorFlow's `tf.add_to_collections`.
+    """
+    get_default_graph().add_to_collections(names, value)
+
+
+def get_collection(key: Any, scope: str | None = None) -> list[Any]:
+    """A copy of a collection of the default graph; with `scope`, of what has a name that this expression matches.
+
+    Source: TensorFlow's `tf.get_collection`.
+    """
+    return get_default_graph().get_collection(key, scope)
+
+
+def get_collection_ref(key: Any) -> list[Any]:
+    """A collection of the default graph itself.
+
+    Source: TensorFlow's `tf.get_collection_ref`.
+    """
+    return get_default_graph().get_collection_ref(key)
+
+
+# *** seeds ***
+
+
+def set_random_seed(seed: int | None) -> None:
+    """Sets the graph-level seed: random ops made from now on draw the same numbers in each session.
+
+    Source: TensorFlow's `tf.set_random_seed`.
+    """
+    get_default_graph().seed = seed
+
+
+def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
+    """The two seeds of a random op, from the graph's seed and its own. Neither given: (None, None), which means other
+    numbers in each session. With the graph's alone, the op's is made from its position in the graph.
+
+    Source: TensorFlow's `tf.get_seed`.
+    """
+    graph = get_default_graph()
+    seed = graph.seed
+    if seed is None and op_seed is None:
+        return None, None
+    if seed is None:
+        seed = 87654321  # TensorFlow's, so that the numbers are too
+    if op_seed is None:
+        op_seed = graph.op_count()
+    pair = (seed % (2**31 - 1), op_seed % (2**31 - 1))
+    return (0, 2**31 - 1) if pair == (0, 0) else pair

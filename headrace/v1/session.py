@@ -1,0 +1,172 @@
+"""TensorFlow 1's sessions: a session can be the default one, which `tensor.eval()` and `op.run()` use."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import Any
+
+from headrace import session
+from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.v1.config import ConfigProto
+from headrace.v1.graph import get_default_graph
+from headrace.v1.tensor_shape import TensorShape
+
+_sessions: contextvars.ContextVar[tuple[session.Session, ...]] = contextvars.ContextVar("headrace_sessions", default=())
+
+
+def _settings(config: ConfigProto | None) -> dict[str, Any]:
+    config = config or ConfigProto()
+    if not isinstance(config, ConfigProto):
+        raise TypeError(f"config must be a tf.ConfigProto, got {config!r} ({type(config).__name__})")
+    names = ("operation_timeout_in_ms", "allow_soft_placement", "inter_op_parallelism_threads",
+             "intra_op_parallelism_threads")  # fmt: skip
+    return {"device_count": dict(config.device_count), **{n: getattr(config, n) for n in names}}
+
+
+class BaseSession(session.Session):
+    """What `Session` and `InteractiveSession` share."""
+
+    def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+        super().__init__(target, graph if graph is not None else get_default_graph(), _settings(config))
+        self.sess_str = target
+
+    @property
+    def graph_def(self) -> Any:
+        """The session's graph as a `GraphDef` message."""
+        from headrace.ir import graphdef
+
+        return graphdef.export_graph_def(self.graph)
+
+    @contextlib.contextmanager
+    def as_default(self) -> Iterator[BaseSession]:
+        """Makes this the session that `eval` and `run` use; it stays open afterwards."""
+        before = _sessions.get()
+        _sessions.set((*before, self))
+        try:
+            yield self
+        finally:
+            _sessions.set(before)
+
+
+class Session(BaseSession):
+    """Runs a graph. In its `with` block it is the default session and its graph the default graph; it is closed at the
+    end.
+
+    Args:
+      target: "" (this process).
+      graph: None: the default graph.
+      config: a `ConfigProto`. As in TensorFlow 1, an op that asks for a device that is not there is an error unless
+        `allow_soft_placement` is set.
+
+    Source: TensorFlow's `tf.Session`. See `headrace.Session` for `run`, `make_callable` and `partial_run`.
+    """
+
+    def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+        super().__init__(target, graph, config)
+        self._entered: list[contextlib.ExitStack] = []
+
+    def __enter__(self) -> Session:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.graph)  # type: ignore[arg-type]  # one that users made
+            stack.enter_context(self.as_default())
+            self._entered.append(stack.pop_all())
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._entered.pop().close()
+        self.close()
+
+
+class InteractiveSession(BaseSession):
+    """A session that is the default one from when it is made until it is closed: for shells and notebooks.
+
+    Source: TensorFlow's `tf.InteractiveSession`.
+    """
+
+    def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+        super().__init__(target, graph, config)
+        # not a `with`: it may be closed when others have become the default since
+        _sessions.set((*_sessions.get(), self))
+        self._leave = contextlib.ExitStack()
+        if graph is not None:
+            self._leave.enter_context(graph)  # type: ignore[arg-type]  # one that users made
+
+    def close(self) -> None:
+        """Ends the session; it is no longer the default one."""
+        super().close()
+        if self in _sessions.get():
+            _sessions.set(tuple(s for s in _sessions.get() if s is not self))
+            self._leave.close()
+
+
+def get_default_session() -> session.Session | None:
+    """The session whose `with` block this is, or an `InteractiveSession`; None if there is none.
+
+    Source: TensorFlow's `tf.get_default_session`.
+    """
+    sessions = _sessions.get()
+    return sessions[-1] if sessions else None
+
+
+def session_for(what: Any, graph: Graph, given: session.Session | None, method: str) -> session.Session:
+    """The session to run `what` in: `given`, else the default one.
+
+    Raises:
+      ValueError: there is none, or it is of another graph.
+    """
+    found = given or get_default_session()
+    if found is None:
+        raise ValueError(
+            f"Cannot evaluate {what.name!r} using `{method}()`: No default session is registered. Use "
+            f"`with sess.as_default()`, make an InteractiveSession, or pass an explicit session to `{method}(session=sess)`"
+        )
+    while graph.outer is not None:
+        graph = graph.outer
+    if found.graph is not graph:
+        which = "the session given" if given is not None else "the default session"
+        raise ValueError(
+            f"Cannot use {which} to evaluate {what.name!r}: its graph is another one than the session's; pass a "
+            f"session made with Session(graph=...) to `{method}(session=sess)`"
+        )
+    return found
+
+
+# *** methods that tensors and operations have in TensorFlow 1 ***
+
+
+def _eval(self: Tensor, feed_dict: Any = None, session: Any = None) -> Any:
+    """The tensor's value: `session.run(tensor, feed_dict)`, in the default session if none is given."""
+    return session_for(self, self.graph, session, "eval").run(self, feed_dict)
+
+
+def _run(self: Operation, feed_dict: Any = None, session: Any = None) -> None:
+    """Runs the operation in `session`, or in the default one."""
+    session_for(self, self.graph, session, "run").run(self, feed_dict)
+
+
+def _get_shape(self: Tensor) -> TensorShape:
+    """What is known of the tensor's shape."""
+    return TensorShape(self.shape)
+
+
+def _consumers(self: Tensor) -> list[Operation]:
+    """The operations of the tensor's graph that have it as an input."""
+    return [op for op in self.graph.operations if self in op.inputs]
+
+
+def _values(self: Operation) -> tuple[Tensor, ...]:
+    """The operation's outputs."""
+    return self.outputs
+
+
+def _install() -> None:
+    methods = ((Tensor, "eval", _eval), (Tensor, "get_shape", _get_shape), (Tensor, "consumers", _consumers),
+               (Operation, "run", _run), (Operation, "values", _values))  # fmt: skip
+    for cls, name, method in methods:
+        setattr(cls, name, method)
+    Tensor.value_index = property(lambda self: self.index)  # type: ignore[attr-defined]
+
+
+_install()

@@ -1,0 +1,327 @@
+"""TensorFlow 1's static shapes as objects: `TensorShape` and `Dimension`.
+
+headrace's own are plain tuples (`headrace.shapes`); what `Tensor.get_shape()` gives in `headrace.v1` is one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from headrace import shapes
+from headrace.shapes import Dim, Shape
+
+
+class Dimension:
+    """One dimension: a number, or unknown. Arithmetic and comparison with an unknown one give an unknown one (None).
+
+    Args:
+      value: a number, None for unknown, or a dimension.
+
+    Raises:
+      ValueError, TypeError: it is negative, or no whole number.
+
+    Source: TensorFlow's `tf.Dimension`.
+
+    Example:
+      >>> (Dimension(3) * 2).value, (Dimension(None) + 1).value, Dimension(3) == 3, Dimension(None) == 3
+      (6, None, True, None)
+    """
+
+    __slots__ = ("value",)
+
+    value: Dim
+
+    def __init__(self, value: Any) -> None:
+        if isinstance(value, Dimension):
+            value = value.value
+        elif value is not None:
+            try:
+                value = value.__index__()
+            except AttributeError:
+                raise TypeError(f"a Dimension is a whole number or None, got {value!r}") from None
+            if value < 0:
+                raise ValueError(f"a Dimension must be >= 0, got {value}; None stands for one that is not known")
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"Dimension({self.value})"
+
+    def __str__(self) -> str:
+        return "?" if self.value is None else str(self.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __int__(self) -> Any:
+        return self.value  # None is a TypeError, as in TensorFlow
+
+    def __index__(self) -> Any:
+        return self.value
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        if self.value is None:
+            raise TypeError("a Dimension that is not known is no number; use tf.shape(x)[i], known when the graph runs")
+        return np.array(self.value, dtype or np.int32)
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether both can be the same number."""
+        mine, its = self.value, Dimension(other).value
+        return mine is None or its is None or mine == its
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """Raises a ValueError if the two cannot be the same number."""
+        if not self.is_compatible_with(other):
+            raise ValueError(f"Dimensions {self} and {other} are not compatible")
+
+    def merge_with(self, other: Any) -> Dimension:
+        """What is known from both together; ValueError if they differ."""
+        self.assert_is_compatible_with(other)
+        return Dimension(other) if self.value is None else Dimension(self.value)
+
+    def _with(self, other: Any, f: Callable[[int, int], Any], wrap: Callable[[Any], Any]) -> Any:
+        try:
+            its = Dimension(other).value
+        except (TypeError, ValueError):
+            return NotImplemented
+        return wrap(None) if self.value is None or its is None else wrap(f(self.value, its))
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a + b, Dimension)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a - b, Dimension)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: b - a, Dimension)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a * b, Dimension)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a // b, Dimension)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: b // a, Dimension)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a % b, Dimension)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: b % a, Dimension)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> NoReturn:
+        raise TypeError(f"{self!r} / {other!r}: a dimension is a whole number; use // instead")
+
+    __rtruediv__ = __truediv__
+
+    def __eq__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a == b, _plain)
+
+    def __ne__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a != b, _plain)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a < b, _plain)
+
+    def __le__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a <= b, _plain)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a > b, _plain)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._with(other, lambda a, b: a >= b, _plain)
+
+
+def _plain(x: Any) -> Any:
+    return x
+
+
+class TensorShape:
+    """What is known of a tensor's shape: its dimensions, or not even how many.
+
+    Args:
+      dims: dimensions (numbers, None or `Dimension`s), one number for a vector's, a shape, or None for an unknown rank.
+
+    Source: TensorFlow's `tf.TensorShape`.
+
+    Example:
+      >>> s = TensorShape([None, 3])
+      >>> print(s, s.ndims, s.as_list(), s[1].value, s.is_compatible_with([2, 3]))
+      (?, 3) 2 [None, 3] 3 True
+    """
+
+    __slots__ = ("_shape",)
+
+    def __init__(self, dims: Any) -> None:
+        if isinstance(dims, Dimension):
+            dims = [dims]
+        elif dims is not None and not isinstance(dims, TensorShape) and hasattr(dims, "__index__"):
+            dims = [int(dims)]
+        self._shape: Shape = dims._shape if isinstance(dims, TensorShape) else shapes.as_shape(dims)
+
+    @property
+    def dims(self) -> list[Dimension] | None:
+        """The dimensions; None if their number is not known."""
+        return None if self._shape is None else [Dimension(d) for d in self._shape]
+
+    @property
+    def ndims(self) -> int | None:
+        """How many dimensions there are; None if that is not known."""
+        return None if self._shape is None else len(self._shape)
+
+    rank = ndims
+
+    def as_list(self) -> list[Dim]:
+        """The dimensions as numbers and Nones; ValueError if their number is not known."""
+        return list(self._known("as_list()"))
+
+    def _known(self, what: str) -> tuple[Dim, ...]:
+        if self._shape is None:
+            raise ValueError(f"{what} is not defined on an unknown TensorShape")
+        return self._shape
+
+    def num_elements(self) -> Dim:
+        """The number of elements, or None if it is not known."""
+        return None if self._shape is None else shapes.size(self._shape)
+
+    def is_fully_defined(self) -> bool:
+        """Whether all is known."""
+        return shapes.is_full(self._shape)
+
+    def assert_is_fully_defined(self) -> None:
+        """ValueError if something is not known."""
+        if not self.is_fully_defined():
+            raise ValueError(f"Shape {self} is not fully defined")
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether one tensor can have both shapes."""
+        try:
+            self.merge_with(other)
+        except ValueError:
+            return False
+        return True
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """ValueError if no tensor can have both shapes."""
+        if not self.is_compatible_with(other):
+            raise ValueError(f"Shapes {self} and {TensorShape(other)} are incompatible")
+
+    def merge_with(self, other: Any) -> TensorShape:
+        """What is known from both together; ValueError if no tensor can have both shapes."""
+        its = TensorShape(other)
+        try:
+            return TensorShape(shapes.merge(self._shape, its._shape))
+        except ValueError:
+            raise ValueError(f"Shapes {self} and {its} are not compatible") from None
+
+    def most_specific_compatible_shape(self, other: Any) -> TensorShape:
+        """What both have in common; the rest is unknown."""
+        return TensorShape(shapes.join(self._shape, TensorShape(other)._shape))
+
+    def concatenate(self, other: Any) -> TensorShape:
+        """The dimensions of this one followed by those of the other."""
+        return TensorShape(shapes.concatenate(self._shape, TensorShape(other)._shape))
+
+    def with_rank(self, rank: int) -> TensorShape:
+        """This shape, which must be of that many dimensions (or of an unknown number)."""
+        return TensorShape(shapes.with_rank(self._shape, rank))
+
+    def with_rank_at_least(self, rank: int) -> TensorShape:
+        """This shape, which must have so many dimensions or more."""
+        return TensorShape(shapes.with_rank_at_least(self._shape, rank))
+
+    def with_rank_at_most(self, rank: int) -> TensorShape:
+        """This shape, which must have so many dimensions or fewer."""
+        return TensorShape(shapes.with_rank_at_most(self._shape, rank))
+
+    def assert_has_rank(self, rank: int) -> None:
+        """ValueError if the shape cannot be of that many dimensions."""
+        if self._shape is not None and len(self._shape) != rank:
+            raise ValueError(f"Shape {self} must have rank {rank}")
+
+    def assert_same_rank(self, other: Any) -> None:
+        """ValueError if the two cannot have the same number of dimensions."""
+        its = TensorShape(other)
+        if None not in (self.ndims, its.ndims) and self.ndims != its.ndims:
+            raise ValueError(f"Shapes {self} and {its} must have the same rank")
+
+    def __getitem__(self, key: int | slice) -> Any:
+        if self._shape is None:
+            if not isinstance(key, slice):
+                return Dimension(None)
+            start, stop = key.start or 0, key.stop
+            if key.step is not None or start < 0 or stop is None or stop < start:
+                return TensorShape(None)
+            return TensorShape([None] * (stop - start))
+        if isinstance(key, slice):
+            return TensorShape(self._shape[key])
+        return Dimension(self._shape[key])
+
+    def __len__(self) -> int:
+        return len(self._known("len()"))
+
+    def __iter__(self) -> Iterator[Dimension]:
+        return iter([Dimension(d) for d in self._known("iteration")])
+
+    def __bool__(self) -> bool:
+        return self._shape is not None
+
+    def __add__(self, other: Any) -> TensorShape:
+        return self.concatenate(other)
+
+    def __radd__(self, other: Any) -> TensorShape:
+        return TensorShape(other).concatenate(self)
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            return self._shape == TensorShape(other)._shape
+        except (TypeError, ValueError):
+            return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._shape)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        if not self.is_fully_defined():
+            raise ValueError(f"the shape {self} is not fully known; use tf.shape(x), which is known when the graph runs")
+        return np.array(self._shape, dtype or np.int32)
+
+    def __str__(self) -> str:
+        if self._shape is None:
+            return "<unknown>"
+        return f"({', '.join('?' if d is None else str(d) for d in self._shape)}{',' if len(self._shape) == 1 else ''})"
+
+    def __repr__(self) -> str:
+        return f"TensorShape({None if self._shape is None else list(self._shape)})"
+
+    def __reduce__(self) -> tuple[type[TensorShape], tuple[Any]]:
+        return TensorShape, (None if self._shape is None else list(self._shape),)
+
+
+def unknown_shape(rank: int | None = None) -> TensorShape:
+    """A shape of which nothing is known but perhaps the rank."""
+    return TensorShape(None if rank is None else [None] * rank)
+
+
+def dimension_value(dimension: Any) -> Dim:
+    """The number in a `Dimension` (a number is taken as it is): what works in TensorFlow 1 and 2."""
+    return dimension.value if isinstance(dimension, Dimension) else dimension
+
+
+def dimension_at_index(shape: Any, index: int) -> Dimension:
+    """Dimension `index` of a shape, whose rank need not be known."""
+    found = TensorShape(shape)[index]
+    assert isinstance(found, Dimension)
+    return found
+
+
+def as_sequence(shape: Any) -> Sequence[Any] | None:
+    """A shape as what the rest of headrace takes: numbers and Nones in a list."""
+    return None if shape is None else TensorShape(shape).as_list()

@@ -1,0 +1,59 @@
+"""The programs of tests/v1/programs with TensorFlow itself: what is recorded of them is what it prints.
+
+    HEADRACE_RECORD=1 pytest tests/conformance/test_v1_programs.py
+
+records it anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.v1.programs import HERE, PROGRAMS, expected, printed, source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# One process for all programs: TensorFlow takes seconds to import. Each runs in a graph of its own.
+RUNNER = """
+import contextlib, io, json, logging, os, sys, tempfile, warnings
+warnings.simplefilter("ignore")
+logging.disable(logging.WARNING)
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+results = {{}}
+for name, text in json.loads({programs!r}).items():
+    tf.reset_default_graph()
+    out = io.StringIO()
+    with tempfile.TemporaryFile() as err:
+        saved = os.dup(2)
+        os.dup2(err.fileno(), 2)
+        try:
+            with contextlib.redirect_stdout(out):
+                exec(compile(text, name + ".py", "exec"), {{"__name__": "__main__"}})
+        finally:
+            os.dup2(saved, 2)
+        err.seek(0)
+        results[name] = [out.getvalue(), err.read().decode(errors="replace")]
+print(json.dumps(results))
+"""
+
+
+@pytest.fixture(scope="module")
+def outputs() -> dict[str, str]:
+    return {}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_tensorflow_prints_the_same(name: str, run_python: Callable[[str], bytes], outputs: dict[str, str]) -> None:
+    if not outputs:
+        programs = json.dumps({n: source(n) for n in PROGRAMS})
+        found = json.loads(run_python(RUNNER.format(programs=programs)).splitlines()[-1])
+        outputs.update({n: printed(*both) for n, both in found.items()})
+    if os.environ.get("HEADRACE_RECORD") == "1":
+        (HERE / f"{name}.txt").write_text(outputs[name], encoding="utf-8")
+    assert outputs[name] == expected(name)

@@ -1,0 +1,173 @@
+"""Makes docs/v1.md: which of TensorFlow 1's public names `headrace.v1` has.
+
+    python -m tests.v1.table
+
+TensorFlow's names and arguments are data (`tensorflow_names.json`, made by `collect_names.py`); what headrace has is
+looked up. Only reasons are written by hand, below.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import operator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NAMES = Path(__file__).parent / "tensorflow_names.json"
+PAGE = Path(__file__).parents[2] / "docs" / "v1.md"
+
+AREAS = ("graph", "control flow", "math", "array", "state", "session", "queues", "training")
+
+# How what is there differs from TensorFlow's, beside arguments that are missing (those are found).
+DIFFERS = {
+    "Tensor": "`.shape` is a tuple (None for an unknown rank); `get_shape()` gives a `TensorShape`",
+    "Variable": "always a resource variable: a read is the value at that time, never one that changes under it",
+    "Graph": "tensors and operations cannot be kept from being fed or fetched; no `as_graph_def(from_version)`",
+    "GraphDef": "the message of `headrace.pb`: the same fields and wire format, another Python class",
+    "NodeDef": "the message of `headrace.pb`: the same fields and wire format, another Python class",
+    "AttrValue": "the message of `headrace.pb`: the same fields and wire format, another Python class",
+    "RunMetadata": "stays empty",
+    "ConfigProto": "a plain record; of its fields only device counts, numbers of threads, soft placement and the time "
+    "limit have an effect",
+    "GPUOptions": "a plain record without effect",
+    "GraphOptions": "a plain record without effect",
+    "OptimizerOptions": "a plain record without effect",
+    "RunOptions": "a plain record; only `timeout_in_ms` has an effect",
+    "while_loop": "one operation (`While`) in the graph; Switch, Merge and the like are made when a step is compiled",
+    "cond": "one operation (`If`) in the graph; Switch and Merge are made when a step is compiled",
+    "get_variable": "no partitioner",
+    "variable_scope": "a function, not a class; no partitioner",
+    "VariableScope": "no partitioner",
+    "name_scope": "a function, not a class",
+    "gradients": "comes with the next step",
+    "RegisterGradient": "keeps the function; gradients that use it come with the next step",
+    "random_shuffle": "",
+}
+
+ARGUMENTS_WITHOUT_MEANING = {"cls", "self"}
+
+
+class Row(NamedTuple):
+    """One object of TensorFlow's: its names, and what headrace has of it."""
+
+    names: tuple[str, ...]
+    state: str
+    remark: str
+
+
+def recorded() -> dict[str, dict[str, Any]]:
+    """TensorFlow's names: area, identity, argument names."""
+    found: dict[str, dict[str, Any]] = json.loads(NAMES.read_text(encoding="utf-8"))
+    return found
+
+
+def look_up(name: str) -> Any:
+    """What `headrace.v1` has under a dotted name; None if nothing."""
+    import headrace.v1 as tf
+
+    try:
+        return operator.attrgetter(name)(tf)
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+@functools.cache
+def parameters(f: Any) -> tuple[str, ...] | None:
+    """The names of a function's arguments; None if it takes any."""
+    try:
+        found = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in found):
+        return None
+    return tuple(("*" if p.kind is inspect.Parameter.VAR_POSITIONAL else "") + p.name for p in found)
+
+
+def missing_arguments(name: str, wanted: list[str] | None) -> list[str]:
+    """TensorFlow's arguments that our function of this name has not."""
+    ours = parameters(look_up(name)) if wanted else None
+    if ours is None or not wanted:
+        return []
+    return [a for a in wanted if a not in ours and not a.startswith("**") and a not in ARGUMENTS_WITHOUT_MEANING]
+
+
+def misplaced_arguments(name: str, wanted: list[str] | None) -> list[str]:
+    """TensorFlow's arguments that our function has at another place."""
+    ours = parameters(look_up(name)) if wanted else None
+    if ours is None or not wanted:
+        return []
+    common = [a for a in wanted if a in ours and a not in ARGUMENTS_WITHOUT_MEANING]
+    return [a for a, b in zip(common, [b for b in ours if b in common], strict=True) if a != b]
+
+
+def rows(area: str) -> list[Row]:
+    """The rows of an area's table: the names of one object in one row, unless headrace has only some of them."""
+    groups: dict[tuple[str, bool], list[str]] = {}
+    known = recorded()
+    for name, entry in known.items():
+        if entry["area"] == area:
+            groups.setdefault((entry["of"], look_up(name) is not None), []).append(name)
+    out = []
+    for (_, is_there), names in groups.items():
+        names.sort(key=lambda n: (n.count("."), n))
+        if not is_there:
+            out.append(Row(tuple(names), "has not", ""))
+            continue
+        remarks = [DIFFERS.get(n, "") for n in names]
+        wanted = known[names[0]]["arguments"]
+        missing = missing_arguments(names[0], wanted)
+        moved = misplaced_arguments(names[0], wanted)
+        if missing:
+            remarks.append("without " + ", ".join(f"`{a}`" for a in missing))
+        if moved:
+            remarks.append("another order: " + ", ".join(f"`{a}`" for a in moved))
+        remark = "; ".join(filter(None, remarks))
+        out.append(Row(tuple(names), "differs" if remark else "has", remark))
+    return sorted(out, key=lambda r: r.names[0].lower())
+
+
+HEAD = """# TensorFlow 1's names in headrace.v1
+
+This page is generated by `python -m tests.v1.table`; a test fails if it is out of date.
+
+A program for TensorFlow 1 runs here if its import line becomes
+
+```python
+import headrace.v1 as tf
+```
+
+and it uses names that the tables below have: the public names of `tf.compat.v1` (TensorFlow 2.21) in the areas graph,
+control flow, math, array, state, session, queues and training. Names of one and the same thing stand in one row. *Differs*
+says how; an argument that is said to be missing is refused. What stands in other areas of TensorFlow (images, data
+sets, summaries, layers, distribution, ...) is not listed, and not there.
+
+Three things hold everywhere:
+
+- A tensor's `.shape` is a plain tuple, with None for what is not known; `get_shape()` gives TensorFlow 1's
+  `TensorShape` of `Dimension`s.
+- A conditional or loop is one operation in the graph, with graphs inside, as in TensorFlow 2. Its results have
+  TensorFlow 1's names all the same ("cond/Merge:0", "while/Exit:0").
+- Variables are resource variables.
+
+"""
+
+
+def page() -> str:
+    """The text of docs/v1.md."""
+    tables = {area: rows(area) for area in AREAS}
+    out = [HEAD, "| area | names | has | differs | has not |\n|---|---|---|---|---|\n"]
+    for area, found in tables.items():
+        count = {s: sum(len(r.names) for r in found if r.state == s) for s in ("has", "differs", "has not")}
+        out.append(f"| {area} | {sum(count.values())} | " + " | ".join(map(str, count.values())) + " |\n")
+    for area, found in tables.items():
+        out.append(f"\n## {area.capitalize()}\n\n| name | | |\n|---|---|---|\n")
+        for r in found:
+            out.append(f"| {', '.join(f'`{n}`' for n in r.names)} | {r.state} | {r.remark} |\n")
+    return "".join(out)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(PAGE)
