@@ -45,6 +45,7 @@ class Builder:
       colocate: names of operations that new ops stand beside (the attribute `_class`).
       gradients: op type → name of the gradient that new ops of the type have instead of their own.
       device_function: given a new op, the device it requests; it has the last word.
+      is_ordered: whether stateful ops keep to the graph's order, if it has one (what initializes a variable does not).
     """
 
     graph: Graph
@@ -55,6 +56,7 @@ class Builder:
     colocate: tuple[str, ...] = ()
     gradients: Mapping[str, str] | None = None
     device_function: Callable[[Operation], str] | None = None
+    is_ordered: bool = True
 
     def within(self, name: str) -> Builder:
         """A builder in the fresh name scope `name` below this one's."""
@@ -112,7 +114,7 @@ class Builder:
         infer_shapes(op)
         if self.device_function is not None:
             op.device = self.device_function(op)
-        if graph.order is not None and (record.facts.effect or record.structured):
+        if graph.order is not None and (record.facts.effect or record.structured) and self.is_ordered:
             for before in graph.order.after(op):
                 graph.add_control_input(op, before)
         if len(op.outputs) == 1:
@@ -186,7 +188,8 @@ class Builder:
                         dtype = spec.dtype or wanted.get(attr)
                         label = f"{spec.name}_{i}" if spec.is_list else spec.name
                         group[i] = below._convert(x, record, spec, dtype, label, decided.get(attr))
-                        wanted.setdefault(attr, group[i].dtype.base)
+                        if attr:
+                            wanted.setdefault(attr, group[i].dtype.base)
         complete = record.infer_attrs([[t.dtype for t in g] for g in groups], attrs)
         inputs = groups[0] if len(groups) == 1 else [t for g in groups for t in g]
         got = [t.dtype for t in inputs]

@@ -272,7 +272,10 @@ class Graph:
     def as_graph_element(
         self, obj: object, allow_tensor: bool = True, allow_operation: bool = True
     ) -> Tensor | Operation:
-        """The tensor or operation that `obj` (itself, or a name) means in this graph."""
+        """The tensor or operation that `obj` means in this graph: itself, one of that name, or, of an object that
+        stands for one (a variable), its `graph_element`."""
+        if hasattr(type(obj), "graph_element"):
+            obj = obj.graph_element  # type: ignore[attr-defined]
         if isinstance(obj, (Tensor, Operation)):
             if obj.graph is not self:
                 raise ValueError(f"{obj!r} is not an element of this graph; it belongs to another one")

@@ -12,7 +12,7 @@ becomes
 Each value has a Switch of its own, so an operation of a branch starts as soon as *its* inputs are there; what the
 branch needs elsewhere does not hold it up. `Case` is the same with `_SwitchN`, which has an output for each branch.
 
-What waits for the `If` itself (not for a result) waits for its results or, where branches do something besides, for a
+What waits for the `If` itself (not for a result) waits for its results and, where branches do something besides, for a
 Merge of Identities that wait for that.
 """
 
@@ -131,14 +131,15 @@ class _Branching:
         """What to wait for to have everything done that the branch taken does."""
         low, name = self.low, self.name
         besides = [d.of_all(g.control_results) for d, g in zip(self.done, self.graphs, strict=True)]
+        out = [t.op for t in results]  # these too: a result may be what was read before it is changed
         if not any(besides):
-            return [t.op for t in results] or [self.selector.op]
+            return out or [self.selector.op]
         attrs = {"T": self.selector.dtype.base}
         gates = [
             low.emit(side, "Identity", [pivot], attrs, f"{name}/done", waits, self.op).outputs[0]
             for side, pivot, waits in zip(self.sides, self.pivots, besides, strict=True)
         ]
-        return [self.merge(gates, {**attrs, "N": len(gates)}, f"{name}/done/Merge", ()).op]
+        return [*out, self.merge(gates, {**attrs, "N": len(gates)}, f"{name}/done/Merge", ()).op]
 
     def merge(self, ends: list[Tensor], attrs: Mapping[str, Any], name: str, shape: Shape) -> Tensor:
         low = self.low

@@ -143,8 +143,7 @@ class _While:
         outputs = [
             self.exit(self.rounds[k], t.shape) if k in self.rounds else self.inputs[k] for k, t in enumerate(op.outputs)
         ]
-        real = [r for token, r in zip(tokens, ordering, strict=True) if token.cond or token.body]
-        return outputs, lambda: self.ends(outputs, real)
+        return outputs, lambda: self.ends(outputs, ordering)
 
     def find_tokens(self) -> list[_Token]:
         """What has to go round in order: for each thing changed, and for what must be done besides."""
@@ -244,10 +243,7 @@ class _While:
 
     def ends(self, outputs: list[Tensor], tokens: list[_Round]) -> list[Operation]:
         """What to wait for to have the loop done."""
-        if tokens:
-            return [self.exit(r, ()).op for r in tokens]
-        exits = [t.op for k, t in enumerate(outputs) if k in self.rounds]
-        return exits or [self.exit(next(iter(self.rounds.values())), ()).op] if self.rounds else []
+        return [outputs[k].op for k in self.rounds] + [self.exit(r, ()).op for r in tokens]
 
 
 def _is_resource(key: Key) -> bool:

@@ -206,7 +206,8 @@ class Generator:
         if depth and r.random() < 0.45:
             if r.random() < 0.5:
                 return If(self.less(), self.block(depth - 1, 3), self.block(depth - 1, 2))
-            return While(self.expr(1), self.less() if r.random() < 0.5 else None, self.block(depth - 1, 3))
+            trips = Const(r.choice([2, 3])) if r.random() < 0.6 else self.expr(1)
+            return While(trips, self.less() if r.random() < 0.3 else None, self.block(depth - 1, 3))
         kinds = ["assign"] * 4 + ["append"] * 2 + ["write"] * 2
         if self.stateful:
             kinds += ["load", "store", "store", "show", "show", "check", "draw", "put", "take"]
@@ -356,6 +357,7 @@ class Build:
     Attributes:
       values: named values: tensors; lists are `TensorArray`s.
       variables, queues: by name; in the queue `source` is what Take takes.
+      ends: reads of the variables, to be run afterwards.
     """
 
     def __init__(self, values: Mapping[str, Any], parallel_iterations: int, takes: int, stateful: bool) -> None:
@@ -375,6 +377,8 @@ class Build:
         self.queues: dict[str, Any] = {}
         if stateful:
             self.variables = {n: hr.Variable(1, dtype=hr.int32, name=n) for n in VARIABLES}
+            # reads that come before all writes, so that running them runs nothing else
+            self.ends = {n: v.read_value() for n, v in self.variables.items()}
             b = scopes.builder()
             for q in (*QUEUES, "source"):
                 self.queues[q] = b.FIFOQueueV2(component_types=[hr.int32], shapes=[()], shared_name=q)
