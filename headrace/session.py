@@ -245,8 +245,7 @@ class Session:
     def _explain(self, error: BaseException) -> None:
         """Makes the operation that an error carries the user's own: what failed is the copy that pruning made."""
         if isinstance(error, OpError) and error.node is not None:
-            # one in a function, of which there may be many copies, stays the copy
-            error.op = find_anywhere(self.graph, error.node.partition(":")[0]) or error.op
+            error.op = find_anywhere(self.graph, error.node.partition(":")[0])
 
     def _get_pool(self) -> ThreadPoolExecutor:
         if self._pool is None:

@@ -38,8 +38,8 @@ class NodeStart:
 
     Attributes:
       node, type: the operation's name and op type.
-      tag: the frame and iteration as text: "" in the root, "outer#3/inner#0" below.
-      frame: the frame's name, "" for the root.
+      tag: the frame and iteration as text: "" in the root, "outer#3/inner#0" below; of a call "function@call#0".
+      frame: the loop's name, or the function's; "" for the root.
       iteration: the iteration's number in it.
       dead: whether it fires dead (and computes nothing).
     """
@@ -56,10 +56,11 @@ class NodeStart:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeEnd:
-    """A node is done; its fields are those of `NodeStart`.
+    """A node is done; its fields are those of `NodeStart`. A call is done when everything in its frame is.
 
     Attributes:
-      values: its outputs' values, if the listener has `wants_values = True`; else None.
+      values: its outputs' values, if the listener has `wants_values = True`; else None. None for a call: its values are
+        those of the `_Retval`s in its frame.
     """
 
     time: int

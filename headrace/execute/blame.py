@@ -1,23 +1,14 @@
 """What an error of a running step says: which operation, made where, in which loop and iteration, on which inputs.
 
-A kernel's own `OpError` is kept and gains notes. What numpy raises is given TensorFlow's class, with the original as
-its cause.
+A kernel's own `OpError` is kept and gains notes. What numpy raises is given TensorFlow's class (`ir.failure`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from headrace import shapes
-from headrace.errors import (
-    HeadraceError,
-    HeadraceInternalError,
-    InvalidArgumentError,
-    OpError,
-    ResourceExhaustedError,
-)
+from headrace.errors import InvalidArgumentError
+from headrace.ir.failure import brief, translated
 
 if TYPE_CHECKING:
     from headrace.execute.plan import Node
@@ -62,48 +53,13 @@ def _frame_of(it: Iteration) -> str:
     return f"function '{name}' (called by '{call.op.name}'{made})"
 
 
-def brief(value: Any) -> str:
-    """A value in a few characters: dtype, shape, and the elements if there are few."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        dtype = "string" if value.dtype == object else value.dtype.name
-        text = f"{dtype}{shapes.show(value.shape)}"
-        if value.size <= 4:
-            text += f" = {value.tolist()!r}"[:80]
-        return text
-    return type(value).__name__
-
-
 def blame(error: BaseException, node: Node, it: Iteration, x: Any) -> BaseException:
     """`error`, raised while `node` fired, as the error the user gets: TensorFlow's class, with the place in notes."""
     if not isinstance(error, Exception):
         return error  # KeyboardInterrupt and its like are nobody's fault
     # a fetch that fails (a variable that has no value) is told as the operation fetched
     op = node.op if node.op.type != "_Retval" else node.op.inputs[0].op
-    out: Exception
-    if isinstance(error, OpError):
-        out = error
-        if error.node is None:
-            error.node = op.name
-        if error.op is None:
-            error.op = op
-    elif isinstance(error, HeadraceError):
-        out = error
-    elif isinstance(error, MemoryError):
-        out = ResourceExhaustedError(f"out of memory in {place(op)}: {error or 'allocation failed'}", op.name, op)
-        out.__cause__ = error
-    elif isinstance(error, (ValueError, IndexError, OverflowError)):
-        text = str(error)
-        if "could not be broadcast" in text:
-            text = "Incompatible shapes: " + " vs. ".join(
-                shapes.show(v.shape) for v in _inputs(node, x) if isinstance(v, (np.ndarray, np.generic))
-            )
-        out = InvalidArgumentError(f"{text} in {place(op)}", op.name, op)
-        out.__cause__ = error
-    else:
-        out = HeadraceInternalError(
-            f"the kernel of {place(op)} failed with {type(error).__name__}: {error}. Please report this as a bug."
-        )
-        out.__cause__ = error
+    out = translated(error, place(op), op.name, op, _inputs(node, x))
     loop = where(it)
     out.add_note(f"operation {place(op)}" + (f", in {loop}" if loop else ""))
     inputs = _inputs(node, x)

@@ -3,10 +3,14 @@
 A node of a graph over scalars does less work than a Python call costs, so here pure kernels are called and their tokens
 sent without one in between. Everything here is also a method of `Propagator` (`done`, `switch`, `merge`, `dead`),
 which is what defines it: a traced step runs by the methods alone, and the tests run every graph both ways.
+
+What a node alone makes ready fires next, without going through the queue; but only if the queue is a plain one, for
+another wants to choose itself.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -56,14 +60,20 @@ def burst(
     settle, next_iteration, dead = p._settle, p.next_iteration, p.dead
     send_dead, dead_controls = p._send_dead, p._dead_controls
     bool_ = np.bool_
+    is_plain = isinstance(ready, deque)
     node: Any = None
+    only: Any = None
+    value: Any = None
     it: Any = None
     x: Any = None
     try:
         for _ in repeat(None, limit):
-            if not ready:
+            if only is not None:
+                node, x, only = only, value, None
+            elif ready:
+                node, it, x = pop()
+            else:
                 return False
-            node, it, x = pop()
             kind = node.kind
             if kind <= NULLARY:
                 if kind == PASS:
@@ -74,8 +84,11 @@ def burst(
                     value = node.kernel(*x)
                 else:
                     value = node.kernel()
-                for dst in node.direct:
-                    push((dst, it, value))
+                only = node.only
+                if only is None or not is_plain:
+                    only = None
+                    for dst in node.direct:
+                        push((dst, it, value))
                 if node.joins:
                     values, pending = it.values, it.pending
                     for slot, i, dst in node.joins:
@@ -165,6 +178,8 @@ def burst(
                     settle(it.frame)
             else:
                 fire(node, it, x)
+        if only is not None:
+            push((only, it, value))
         return True
     except BaseException as e:
         raise_blamed(e, node, it, x)

@@ -289,7 +289,7 @@ class Executor:
         if it.frame.depth >= limit:
             assert node.child is not None
             raise ResourceExhaustedError(
-                f"calls are nested deeper than {limit}: {place(node.op)} calls function '{node.child.name}' once more. "
+                f"calls are nested deeper than {limit}: {place(node.op)}, calls '{node.child.name}' once more. "
                 "Does the recursion end? If it does, raise the limit by HEADRACE_CALL_DEPTH",
                 node.op.name,
                 node.op,

@@ -111,6 +111,7 @@ class Node:
       outs: for each output its edges.
       direct, joins, merges: the edges that live tokens of a node with one output (or of a Merge's first) take at once:
         those of output 0, and in `direct` also the control edges to nodes that wait for nothing else.
+      only: the one node in `direct`, if there is one.
       gates: whether it has control edges.
       stops_dead: whether a dead token goes no further (a NextIteration; for now, an Exit).
       crosses: whether its tokens may go to another frame or iteration than its own.
@@ -147,6 +148,7 @@ class Node:
         "merges",
         "more",
         "n_outputs",
+        "only",
         "op",
         "outs",
         "position",
@@ -171,6 +173,7 @@ class Node:
         self.blank: tuple[None, ...] = ()
         self.outs: tuple[Out, ...] = tuple(Out() for _ in op.outputs)
         self.direct: tuple[Node, ...] = ()
+        self.only: Node | None = None
         self.joins: tuple[Join, ...] = ()
         self.merges: tuple[tuple[Node, int], ...] = ()
         self.controls: tuple[tuple[int, Node], ...] = ()
@@ -482,6 +485,7 @@ def _connect(nodes: Mapping[Operation, Node], constants: Mapping[Operation, Any]
         if node.n_outputs == 1 or node.kind in (MERGE, LOOP_MERGE):
             out = node.outs[0]
             node.direct, node.joins, node.merges = out.direct + node.control_direct, out.joins, out.merges
+            node.only = node.direct[0] if len(node.direct) == 1 else None
             if node.n_outputs == 2:
                 second = node.outs[1]
                 node.more |= bool(second.direct or second.joins or second.merges)

@@ -247,8 +247,8 @@ class Builder:
             return self.const(x, dtype, name)
         if dtype is not None and x.dtype.base is not dtype.base:
             raise TypeError(
-                f"Tensor conversion requested dtype {dtype.base.name} for Tensor with dtype {x.dtype.base.name}: {x!r}; "
-                "cast it"
+                f"Tensor conversion requested dtype {dtype.base.name} for Tensor with dtype {x.dtype.base.name}: {x!r}"
+                "; cast it"
             )
         return x
 
@@ -264,7 +264,8 @@ class Builder:
                 rows[i] = below._pack(x, dtype, str(i))
             else:
                 self.graph.unique_name(f"{full}/{i}")  # TensorFlow opens a scope for it, and leaves it empty
-        out: Tensor = below.make("Pack", ([below.tensor(x, dtype, str(i)) for i, x in enumerate(rows)],), {}, full + "/")
+        tensors = [below.tensor(x, dtype, str(i)) for i, x in enumerate(rows)]
+        out: Tensor = below.make("Pack", (tensors,), {}, full + "/")
         return out
 
 

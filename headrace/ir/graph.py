@@ -155,7 +155,8 @@ class Operation:
         self.device = device
         self.source = source
         self.id = -1
-        self.outputs: tuple[Tensor, ...] = tuple([Tensor(self, i, d) for i, d in enumerate(record.output_dtypes(attrs))])
+        made = record.output_dtypes(attrs)
+        self.outputs: tuple[Tensor, ...] = tuple([Tensor(self, i, d) for i, d in enumerate(made)])
 
     def get_attr(self, name: str) -> Any:
         """The value of an attribute; `ValueError` if there is none of that name (TensorFlow's method)."""

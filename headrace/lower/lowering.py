@@ -343,7 +343,7 @@ class Lowering:
         if any(t in gated for t in inputs if t is not None):
             return controls
         for c in controls:
-            if c.opdef.primitive != "Switch" and any(t in gated for t in c.outputs):
+            if c.opdef.primitive not in ("Switch", "SwitchN") and any(t in gated for t in c.outputs):
                 return controls
         return [*controls, pivot]
 

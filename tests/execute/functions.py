@@ -26,10 +26,10 @@ Body = Callable[..., Any]  # (b, *parameters) -> results
 class Program:
     """A root graph and the functions it calls, whose parameters and results are int32 scalars.
 
-        p = Program()
-        p.function("double", lambda b, x: b.AddV2(x, x))
-        p.fetch(p.call(p.b, "double", 21))
-        [n] = p.execute()
+    p = Program()
+    p.function("double", lambda b, x: b.AddV2(x, x))
+    p.fetch(p.call(p.b, "double", 21))
+    [n] = p.execute()
     """
 
     def __init__(self) -> None:
@@ -42,9 +42,10 @@ class Program:
         """Adds the function `name`. The names of its operations begin with its own."""
         self._results[name] = results  # it may call itself
         b = Builder(Graph()).within(name)
-        params = []
-        for i in range(body.__code__.co_argcount - 1):
-            params.append(b.make("_Arg", [], {"T": int32, "index": i, "shape": ()}, "arg"))
+        params = [
+            b.make("_Arg", [], {"T": int32, "index": i, "shape": ()}, "arg")
+            for i in range(body.__code__.co_argcount - 1)
+        ]
         made = body(b, *params)
         for i, r in enumerate([made] if isinstance(made, Tensor) else made):
             b.make("_Retval", [r], {"index": i}, "ret")
@@ -116,5 +117,3 @@ def factorial(p: Program, name: str = "fact") -> None:
 
 def _pool() -> concurrent.futures.Executor:
     return concurrent.futures.ThreadPoolExecutor(1)
-
-

@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.execute import plan as plans
-from headrace.execute.frames import Frame, Iteration, Propagator
+from headrace.execute.frames import Propagator
 from headrace.execute.plan import Node, Plan, make_plan
+from headrace.execute.records import Frame, Iteration
 from headrace.ir.graph import Graph, Operation, Tensor
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from headrace.errors import InternalError
+from headrace.execute import plan as plans
+from headrace.execute.burst import burst
 from headrace.execute.frames import Propagator
+from headrace.execute.plan import Node, make_plan
+from headrace.execute.records import Iteration
 from headrace.execute.straight import StraightPropagator
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Tensor
 from headrace.prune import prune
 from tests.execute.loops import Loop, counting, dead
-from tests.execute.machine import DEAD, Machine
+from tests.execute.machine import DEAD, Machine, SeededReady
 
 SEEDS = (None, *range(20))
 
@@ -784,3 +790,37 @@ def test_values_are_opaque_to_the_machine() -> None:
     pruned = prune([x], [out], [])
     m = Machine(pruned.graph, 3).run({0: thing})
     assert m.firings(pruned.retvals[0])[0].values[0] is thing  # type: ignore[index]
+
+
+# *** the hot loop ***
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_a_burst_may_end_anywhere_in_a_chain(limit: int, seed: int | None) -> None:
+    b = new()
+    sent: list[int] = []
+    t = b.const(0)
+    for _ in range(7):
+        t = b.Identity(b.AddV2(t, 1))
+    loop, i = counting(b, 5)
+    b.make("_Retval", [b.AddV2(t, loop.exit(i))], {"index": 0}, "fetch")
+    ready: Any = collections.deque() if seed is None else SeededReady(seed)
+    p = Propagator(make_plan(b.graph.operations), ready)
+
+    def fire(node: Node, it: Iteration, x: Any) -> None:
+        if node.kind == plans.RETVAL:
+            sent.append(int(x))
+            p.absorbed(it)
+        elif node.kind == plans.ENTER:
+            p.enter(node, it, x)
+        else:
+            p.exit(node, it, x)
+
+    p.start()
+    bursts = 1
+    while burst(p, fire, bool, limit):
+        bursts += 1
+    assert sent == [12]
+    assert p.finished
+    assert bursts > 50 / limit

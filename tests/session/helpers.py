@@ -9,7 +9,7 @@ from typing import Any
 
 import headrace as hr
 from headrace.ir.builder import Builder
-from headrace.ir.graph import Operation, Tensor
+from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, list_attr, op, op_registry, string_attr
 
 functions: dict[str, Callable[..., Any]] = {}
@@ -69,7 +69,8 @@ def call(
 
 
 def builder() -> Builder:
-    return Builder(hr.Graph())
+    """Of a graph in which only edges order operations, not the order of their making as in a `hr.Graph`."""
+    return Builder(Graph())
 
 
 def session(b: Builder, **kwargs: Any) -> hr.Session:
