@@ -23,6 +23,8 @@ def key_of(fetches: Any) -> Hashable:
     """A hashable stand-in for a fetch structure: equal for structures that mean the same."""
     if isinstance(fetches, (str, Tensor, Operation)):
         return fetches
+    if hasattr(type(fetches), "graph_element"):
+        return fetches.graph_element  # type: ignore[no-any-return]
     if isinstance(fetches, (list, tuple)):
         return (type(fetches), *[f if type(f) is str else key_of(f) for f in fetches])
     if isinstance(fetches, Mapping):
@@ -51,7 +53,7 @@ class Fetches:
         self.pack = self._resolve(graph, fetches)
 
     def _resolve(self, graph: Graph, f: Any) -> Pack:
-        if isinstance(f, (str, Tensor, Operation)):
+        if isinstance(f, (str, Tensor, Operation)) or hasattr(type(f), "graph_element"):
             element = _element(graph, f)
             if isinstance(element, Operation):
                 self.targets.append(element)

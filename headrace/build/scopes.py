@@ -45,6 +45,10 @@ class Graph(ir_graph.Graph):
 
     Stateful ops in it keep the order in which they are written (`ir.order`).
 
+    Attributes:
+      variables: the variables made in it, in order.
+      kept: what its ops mean by a name or token, and which lives as long as the graph does.
+
     >>> with Graph() as g:
     ...     current_graph() is g
     True
@@ -53,6 +57,8 @@ class Graph(ir_graph.Graph):
     def __init__(self) -> None:
         super().__init__()
         self.order = Order()
+        self.variables: list[Any] = []
+        self.kept: list[Any] = []
 
     def __enter__(self) -> Graph:
         stack = _stack.get()

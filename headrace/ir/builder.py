@@ -185,7 +185,7 @@ class Builder:
                 attr = spec.type_attr or ""
                 for i, x in enumerate(group):
                     if not isinstance(x, Tensor):
-                        dtype = spec.dtype or wanted.get(attr)
+                        dtype = spec.dtype or wanted.get(attr) or _of_nothing(x, record, attr)
                         label = f"{spec.name}_{i}" if spec.is_list else spec.name
                         group[i] = below._convert(x, record, spec, dtype, label, decided.get(attr))
                         if attr:
@@ -267,6 +267,14 @@ class Builder:
         tensors = [below.tensor(x, dtype, str(i)) for i, x in enumerate(rows)]
         out: Tensor = below.make("Pack", (tensors,), {}, full + "/")
         return out
+
+
+def _of_nothing(x: Any, record: OpDef, attr: str) -> DType | None:
+    """The dtype of an empty list, which says nothing itself: what the op has by default."""
+    if not isinstance(x, (list, tuple)) or x or attr not in record.attrs:
+        return None
+    default = record.attrs[attr].default
+    return default if isinstance(default, dtypes.DType) else None
 
 
 def _mismatch(record: OpDef, spec: ArgSpec, x: Tensor, first: ArgSpec, other: Tensor) -> SignatureError:

@@ -190,6 +190,19 @@ op(
     doc="The input; arrays never change here, so no copy is needed.",
 )
 op(
+    "GuaranteeConst",
+    "input: T",
+    "output: T",
+    {"T": type_attr(dtypes.ALL - {dtypes.resource})},
+    shape=pass_through,
+    kernel=_same,
+    grad=lambda b, n, dy: [dy],
+    facts=Facts(forwards=0),
+    oracle=lambda x: x,
+    sample=_any_case,
+    doc="The input, which its maker promises to be always the same.",
+)
+op(
     "StopGradient",
     "input: T",
     "output: T",

@@ -1,6 +1,6 @@
 """Gives headrace's functions TensorFlow 1's argument names and their order.
 
-    reduce_sum = named(math.reduce_sum, "input_tensor axis keepdims name reduction_indices=axis keep_dims=keepdims")
+    reduce_sum = named(reductions.reduce_sum, "input_tensor axis keepdims name reduction_indices=axis keep_dims=keepdims")
 
 Each word is one of TensorFlow 1's arguments, in order; `old=new` says that what is given as `old` is meant for `new`,
 which is how argument names that TensorFlow renamed are kept.

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from headrace.build import scopes
+from headrace.build import random, scopes
 from headrace.errors import GraphError
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
@@ -192,24 +192,6 @@ class Graph(scopes.Graph):
         """Whether it may be fetched."""
         return True
 
-    @property
-    def _last_id(self) -> int:
-        return self.op_count()
-
-    def op_count(self) -> int:
-        """How many operations there are, those in branches and bodies too."""
-        from headrace.ir.function import FuncGraph
-
-        def count(graph: ir_graph.Graph) -> int:
-            n = len(graph)
-            for op in graph.operations:
-                if op.opdef.structured:
-                    values = [f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,))]
-                    n += sum(count(f) for f in values if isinstance(f, FuncGraph))
-            return n
-
-        return count(self)
-
 
 # *** the default graph ***
 
@@ -347,13 +329,7 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
 
     Source: TensorFlow's `tf.get_seed`.
     """
-    graph = get_default_graph()
-    seed = graph.seed
-    if seed is None and op_seed is None:
+    if get_default_graph().seed is None and op_seed is None:
         return None, None
-    if seed is None:
-        seed = 87654321  # TensorFlow's, so that the numbers are too
-    if op_seed is None:
-        op_seed = graph.op_count()
-    pair = (seed % (2**31 - 1), op_seed % (2**31 - 1))
-    return (0, 2**31 - 1) if pair == (0, 0) else pair
+    found = random.seeds(op_seed)
+    return found["seed"], found["seed2"]

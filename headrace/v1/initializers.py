@@ -114,7 +114,7 @@ class RandomNormal(Initializer):
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
         """A tensor of `shape`."""
-        return self.draw(shape, self.mean, self.stddev, self._dtype(dtype), seed=self.seed)
+        return self.draw(shape, self.mean, self.stddev, self._dtype(dtype), self.seed)
 
 
 class TruncatedNormal(RandomNormal):

@@ -1,0 +1,288 @@
+"""What tells of a running graph, or stops it: print, Assert, checks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import shapes
+from headrace.build import arrays, reductions, scopes
+from headrace.build.tensors import constant_value, is_tensor, pair
+from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.ir.builder import Builder
+
+
+def Print(
+    input_: Any,
+    data: Sequence[Any],
+    message: str = "",
+    first_n: int = -1,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> Any:
+    """`input_`; when it runs, `data` are written to standard error.
+
+    Args:
+      input_: a tensor.
+      data: tensors.
+      message: what is written before them.
+      first_n: how often it writes; negative: always.
+      summarize: how many elements of each are written; 3 if None.
+      name: name of the operation; "Print" if None.
+
+    Source: TensorFlow's `tf.compat.v1.Print`.
+    """
+    attrs = {"message": message, "first_n": first_n, "summarize": 3 if summarize is None else summarize}
+    return scopes.builder(input_, list(data)).make("Print", (input_, list(data)), attrs, name)
+
+
+def print(
+    *inputs: Any,
+    output_stream: Any = None,
+    summarize: int = 3,
+    sep: str = " ",
+    end: str = "\n",
+    name: str | None = None,
+) -> Any:
+    """When it runs, writes tensors and Python values.
+
+    Args:
+      *inputs: tensors; what is no tensor is written as Python's `str` has it.
+      output_stream: `sys.stderr` (also if None) or `sys.stdout`, or "file://" and a path.
+      summarize: how many elements at each end of an axis are shown; -1: all.
+      sep, end: what stands between them, and after the last.
+      name: name of the operation; "PrintV2" if None.
+
+    Returns:
+      The operation. Outside an ordered graph (`hr.Graph`), something has to depend on it, or it does not run.
+
+    Source: TensorFlow's `tf.print`.
+    """
+    streams = {None: "stderr", sys.stderr: "stderr", sys.stdout: "stdout"}
+    target = output_stream if isinstance(output_stream, str) else streams.get(output_stream)
+    if target is None:
+        raise ValueError(f"'output_stream' must be sys.stderr, sys.stdout or 'file://...', got {output_stream!r}")
+    tensors = [x for x in inputs if is_tensor(x)]
+    words = ["{}" if is_tensor(x) else str(x) for x in inputs]
+    holder = "{}"
+    while any(holder in w for w, x in zip(words, inputs, strict=True) if not is_tensor(x)):
+        holder = f"{{{holder}}}"
+    template = sep.join(holder if is_tensor(x) else w for x, w in zip(inputs, words, strict=True))
+    b = scopes.builder(*tensors)
+    attrs = {"template": template, "placeholder": holder, "summarize": summarize}
+    if (
+        len(tensors) == 1
+        and template == holder
+        and getattr(tensors[0], "dtype", None) == "string"
+        and tensors[0].shape == ()
+    ):
+        text = tensors[0]
+    else:
+        text = b.make("StringFormat", (tensors,), attrs)
+    return b.make("PrintV2", (text,), {"output_stream": target, "end": end}, name)
+
+
+def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None) -> Any:
+    """When it runs, fails unless `condition` holds.
+
+    Args:
+      condition: a boolean scalar.
+      data: what the error shows: tensors and strings.
+      summarize: how many elements of each; 3 if None.
+      name: name of the operation; "Assert" if None.
+
+    Returns:
+      The operation.
+
+    Raises:
+      InvalidArgumentError: the condition is known now not to hold; or when it runs.
+
+    Source: TensorFlow's `tf.debugging.Assert`.
+    """
+    b = scopes.builder(condition, list(data))
+    if isinstance(b, Builder):
+        known = constant_value(condition) if is_tensor(condition) else np.asarray(condition)
+        if known is not None and known.shape == () and not known:
+            values = [v if (v := constant_value(x)) is not None else x for x in data]
+            raise InvalidArgumentError(f"assertion failed: {', '.join(map(str, values))}")
+    return b.make("Assert", (condition, list(data)), {"summarize": 3 if summarize is None else summarize}, name)
+
+
+def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
+    """`tensor`; when it runs, fails with `message` if there is an infinity or a NaN in it.
+
+    Source: TensorFlow's `tf.debugging.check_numerics`.
+    """
+    return scopes.builder(tensor).make("CheckNumerics", (tensor,), {"message": message}, name)
+
+
+def assert_all_finite(x: Any, message: str, name: str | None = None) -> Any:
+    """`x`, once it is known that there is neither an infinity nor a NaN in it.
+
+    Source: TensorFlow's `tf.debugging.assert_all_finite`.
+    """
+    with scopes.name_scope(name, "VerifyFinite", [x]):
+        b = scopes.builder(x)
+        x = b.tensor(x, None, "t")
+        checked = check_numerics(x, message)
+        if not isinstance(b, Builder):
+            return checked
+        with scopes.control_dependencies([checked]):
+            return scopes.builder().make("Identity", (x,), {}, "control_dependency")
+
+
+# *** assertions about elements ***
+
+
+def _comparison(name: str, type: str, symbol: str) -> Callable[..., Any]:
+    def function(
+        x: Any, y: Any, message: str | None = None, summarize: int | None = None, name: str | None = None
+    ) -> Any:
+        return _compare(function.__name__, type, symbol, x, y, message, summarize, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""When it runs, fails unless x {symbol} y holds for all elements.
+
+    Args:
+      x, y: tensors of the same dtype, or what can be made one; their shapes broadcast.
+      message: what the error begins with.
+      summarize: how many elements of each it shows; 3 if None.
+      name: name of the scope; "{name}" if None.
+
+    Returns:
+      The operation that checks.
+
+    Raises:
+      InvalidArgumentError: it is known now not to hold; or when it runs.
+
+    Source: TensorFlow's `tf.debugging.{name}`.
+    """
+    return function
+
+
+def _compare(
+    default: str, type: str, symbol: str, x: Any, y: Any, message: str | None, summarize: int | None, name: str | None
+) -> Any:
+    with scopes.name_scope(name, default, [x, y]):
+        b = scopes.builder(x, y)
+        x, y = pair(b, x, y)
+        holds = reductions.reduce_all(b.make(type, (x, y), {}))
+        data = [
+            f"Condition x {symbol} y did not hold element-wise:",
+            f"x ({_label(x)}) = ",
+            x,
+            f"y ({_label(y)}) = ",
+            y,
+        ]
+        return Assert(holds, data if message is None else [message, *data], summarize)
+
+
+def _label(x: Any) -> str:
+    return str(getattr(x, "name", "") or "value")
+
+
+assert_equal = _comparison("assert_equal", "Equal", "==")
+assert_none_equal = _comparison("assert_none_equal", "NotEqual", "!=")
+assert_less = _comparison("assert_less", "Less", "<")
+assert_less_equal = _comparison("assert_less_equal", "LessEqual", "<=")
+assert_greater = _comparison("assert_greater", "Greater", ">")
+assert_greater_equal = _comparison("assert_greater_equal", "GreaterEqual", ">=")
+
+
+def _signed(name: str, compare: Callable[..., Any], swap: bool, what: str) -> Callable[..., Any]:
+    def function(x: Any, message: str | None = None, summarize: int | None = None, name: str | None = None) -> Any:
+        with scopes.name_scope(name, function.__name__, [x]):
+            b = scopes.builder(x)
+            x = b.tensor(x, None, "x")
+            zero = b.const(0, x.dtype.base)
+            text = f"{message or ''}{' ' if message else ''}Condition x {what} 0 did not hold element-wise:"
+            return compare(*((zero, x) if swap else (x, zero)), message=text, summarize=summarize)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""When it runs, fails unless x {what} 0 holds for all elements; see `assert_equal`.
+
+    Source: TensorFlow's `tf.debugging.{name}`.
+    """
+    return function
+
+
+assert_positive = _signed("assert_positive", assert_less, True, ">")
+assert_non_negative = _signed("assert_non_negative", assert_less_equal, True, ">=")
+assert_negative = _signed("assert_negative", assert_less, False, "<")
+assert_non_positive = _signed("assert_non_positive", assert_less_equal, False, "<=")
+
+
+def assert_near(
+    x: Any,
+    y: Any,
+    rtol: Any = None,
+    atol: Any = None,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> Any:
+    """When it runs, fails unless |x - y| <= atol + rtol * |y| holds for all elements.
+
+    Args:
+      x, y: tensors of floats of the same dtype; their shapes broadcast.
+      rtol, atol: the tolerances; 10 times the precision of the dtype if None.
+      message, summarize, name: see `assert_equal`.
+
+    Source: TensorFlow's `tf.debugging.assert_near`.
+    """
+    with scopes.name_scope(name, "assert_near", [x, y, rtol, atol]):
+        b = scopes.builder(x, y)
+        x, y = pair(b, x, y)
+        import ml_dtypes
+
+        precision = 10 * float(ml_dtypes.finfo(x.dtype.numpy).eps)
+        r = b.tensor(precision if rtol is None else rtol, x.dtype.base, "rtol")
+        a = b.tensor(precision if atol is None else atol, x.dtype.base, "atol")
+        allowed = b.make("AddV2", (a, b.make("Mul", (r, b.make("Abs", (y,), {})), {}, "mul")), {}, "add")
+        distance = b.make("Abs", (b.make("Sub", (x, y), {}, "sub"),), {})
+        holds = reductions.reduce_all(b.make("LessEqual", (distance, allowed), {}))
+        data = ["x and y not equal to tolerance", f"x ({_label(x)}) = ", x, f"y ({_label(y)}) = ", y]
+        return Assert(holds, data if message is None else [message, *data], summarize)
+
+
+# *** assertions about shapes ***
+
+
+def _ranked(name: str, type: str, symbol: str, holds: Callable[[int, int], bool]) -> Callable[..., Any]:
+    def function(x: Any, rank: Any, message: str | None = None, name: str | None = None) -> Any:
+        with scopes.name_scope(name, function.__name__, [x, rank]):
+            b = scopes.builder(x, rank)
+            x = b.tensor(x, None, "x")
+            wanted = constant_value(rank) if is_tensor(rank) else np.asarray(rank)
+            if x.shape is not None and wanted is not None:
+                if not holds(len(x.shape), int(wanted)):
+                    raise ShapeError(
+                        f"{message or ''}{' ' if message else ''}Tensor {_label(x)} must have rank "
+                        f"{symbol}{int(wanted)}. Received rank {len(x.shape)}, shape {shapes.show(x.shape)}"
+                    )
+                return b.make("NoOp", (), {}, "static_checks_determined_all_ok")
+            data = [
+                message or "",
+                f"Tensor {_label(x)} must have rank {symbol}",
+                rank,
+                "Received shape: ",
+                arrays.shape(x),
+            ]
+            return Assert(b.make(type, (arrays.rank(x), rank), {}), data)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""Fails unless `x` has a rank of {symbol}`rank`: now, where that is known, or when it runs.
+
+    Raises:
+      ShapeError (a ValueError): it is known now to have another.
+
+    Source: TensorFlow's `tf.debugging.{name}`.
+    """
+    return function
+
+
+assert_rank = _ranked("assert_rank", "Equal", "", lambda n, k: n == k)
+assert_rank_at_least = _ranked("assert_rank_at_least", "GreaterEqual", "at least ", lambda n, k: n >= k)

@@ -1,0 +1,113 @@
+"""Optionals: a tuple of tensors in a scalar variant, or nothing there.
+
+Source: TensorFlow's OptionalFromValue, OptionalNone, OptionalHasValue, OptionalGetValue. The gradients of its
+conditionals carry what only one branch computes in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import shapes
+from headrace.errors import InvalidArgumentError
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, list_attr, op
+from headrace.ir.rules import scalars
+from headrace.resources.optional import Optional
+from headrace.shapes import Shape
+
+if TYPE_CHECKING:
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Tensor
+    from headrace.ir.opdef import GradNode
+
+
+def _optional(value: Any, op_type: str) -> Optional:
+    if not isinstance(value, Optional):
+        raise InvalidArgumentError(
+            f"Input to {op_type} must be an optional (a scalar that OptionalFromValue or OptionalNone made), "
+            f"got {type(value).__name__}"
+        )
+    return value
+
+
+def _from_value(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Optional]:
+    types = attrs["Toutput_types"]
+    return lambda *components: Optional(components, types)
+
+
+def _from_value_shape(c: Inference) -> Sequence[Shape]:
+    if len(c.shapes) == 1:
+        c.set_handle(0, c.dtypes[0].base, c.shapes[0])
+    return [()]
+
+
+def _get_value(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
+    types, wanted = attrs["output_types"], attrs["output_shapes"]
+
+    def kernel(value: Any) -> Any:
+        got = _optional(value, "OptionalGetValue").get(types, wanted)
+        return got[0] if len(got) == 1 else got
+
+    return kernel
+
+
+def _get_value_shape(c: Inference) -> Sequence[Shape]:
+    types, wanted = c.attrs["output_types"], c.attrs["output_shapes"]
+    shapes.with_rank(c.shapes[0], 0)
+    if len(types) != len(wanted):
+        raise ValueError(f"`output_shapes` must be the same length as `output_types` ({len(wanted)} vs. {len(types)})")
+    return list(wanted)
+
+
+def _from_value_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
+    types = n.attrs["Toutput_types"]
+    got = b.OptionalGetValue(dy, output_types=types, output_shapes=tuple(t.shape for t in n.op.inputs))
+    return [got] if len(types) == 1 else list(got)
+
+
+def _get_value_grad(b: Builder, n: GradNode, *dys: Tensor | None) -> list[Tensor | None]:
+    return [b.OptionalFromValue([b.ZerosLike(y) if dy is None else dy for y, dy in zip(n.outputs, dys, strict=True)])]
+
+
+op(
+    "OptionalFromValue",
+    "components: Toutput_types",
+    "optional: variant",
+    {"Toutput_types": list_attr("type", minimum=1)},
+    shape=_from_value_shape,
+    kernel=_from_value,
+    grad=_from_value_grad,
+    doc="An optional with `components` in it.",
+)
+op(
+    "OptionalNone",
+    "",
+    "optional: variant",
+    shape=scalars,
+    kernel=lambda xp, attrs: Optional,
+    grad=NOT_DIFFERENTIABLE,
+    doc="An optional with nothing in it.",
+)
+op(
+    "OptionalHasValue",
+    "optional: variant",
+    "has_value: bool",
+    shape=scalars,
+    kernel=lambda xp, attrs: lambda value: np.bool_(_optional(value, "OptionalHasValue").components is not None),
+    grad=NOT_DIFFERENTIABLE,
+    doc="Whether there is something in an optional.",
+)
+op(
+    "OptionalGetValue",
+    "optional: variant",
+    "components: output_types",
+    {"output_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)},
+    shape=_get_value_shape,
+    kernel=_get_value,
+    grad=_get_value_grad,
+    doc="What is in an optional.",
+)

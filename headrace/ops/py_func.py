@@ -1,0 +1,153 @@
+"""Python functions in graphs.
+
+Source: TensorFlow's PyFunc, PyFuncStateless, EagerPyFunc. An operation knows its function by a token
+(`resources.callback`). The function runs in the thread of the step, as if nothing were around it: in no graph, and with
+numpy's warnings as they are by default.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.errors import (
+    HeadraceError,
+    InvalidArgumentError,
+    OpError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+    UnimplementedError,
+    UnknownError,
+)
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, list_attr, missing, op, string_attr
+from headrace.ir.rules import unknown
+from headrace.resources import callback
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.kernel import KernelContext
+
+# What a function raises, as the error of a step; the first that fits.
+_CLASSES: Sequence[tuple[type[Exception], type[OpError]]] = (
+    (ValueError, InvalidArgumentError),
+    (TypeError, InvalidArgumentError),
+    (StopIteration, OutOfRangeError),
+    (MemoryError, ResourceExhaustedError),
+    (NotImplementedError, UnimplementedError),
+    (Exception, UnknownError),
+)
+
+
+def _argument(x: Any) -> Any:
+    """A value as the function gets it: an array that it may write into, or a scalar."""
+    if not isinstance(x, np.ndarray):
+        return x
+    return x.copy() if x.ndim else x[()]
+
+
+def _call(found: callback.Callback, args: Sequence[Any]) -> Any:
+    try:
+        return contextvars.Context().run(found.function, *map(_argument, args))
+    except HeadraceError:
+        raise
+    except Exception as e:
+        cls = next(made for kind, made in _CLASSES if isinstance(e, kind))
+        raise cls(f"{type(e).__name__}: {e} (raised by the Python function {found.function!r})") from e
+
+
+def _array(value: Any, i: int, dtype: DType, found: callback.Callback) -> Any:
+    """One result as a value of its own, which must be of `dtype`."""
+    if dtype in (dtypes.resource, dtypes.variant):
+        return value
+    try:
+        array = np.array(value)
+    except ValueError as e:
+        raise InvalidArgumentError(f"{i}-th value returned by {found.function!r} is no array: {e}") from e
+    if array.dtype.kind in "SU" or (dtype is dtypes.string and array.dtype == object):
+        array = _bytes(np.array(value, object), i, found)  # numpy's own text drops zeros at the end
+    if array.dtype != dtype.numpy:
+        got = "string" if array.dtype == object else array.dtype.name
+        raise InvalidArgumentError(
+            f"{i}-th value returned by {found.function!r} is {got}, but expects {dtype.name}; "
+            f"let it return np.{dtype.numpy.name}, or change Tout"
+        )
+    return array if array.ndim or dtype is dtypes.string else array[()]
+
+
+def _bytes(array: np.ndarray, i: int, found: callback.Callback) -> np.ndarray:
+    out = np.empty(array.shape, object)
+    for at in np.ndindex(array.shape):
+        x = array[at]
+        x = x.encode() if isinstance(x, str) else x
+        if not isinstance(x, bytes):
+            raise InvalidArgumentError(f"{i}-th value returned by {found.function!r} has {x!r} in it, which is no text")
+        out[at] = bytes(x)
+    return out
+
+
+def _py_func(attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    token, types = attrs["token"], attrs["Tout"]
+    found = callback.find(token)
+
+    def kernel(*args: Any) -> Any:
+        got = _call(found, args)
+        results = got if isinstance(got, (list, tuple)) else () if got is None else (got,)
+        if len(results) != len(types):
+            raise InvalidArgumentError(
+                f"{token} returns {len(results)} values, but expects to see {len(types)} (the number of types in "
+                f"Tout): {found.function!r}"
+            )
+        out = tuple(_array(v, i, d, found) for i, (v, d) in enumerate(zip(results, types, strict=True)))
+        return out[0] if len(out) == 1 else out or None
+
+    return kernel
+
+
+def _stateful(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    return _py_func(attrs)
+
+
+def _pure(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    # looked up when it is called: a graph whose function is not here can still be prepared
+    return lambda *args: _py_func(attrs)(*args)
+
+
+_ATTRS = {"token": string_attr(), "Tin": list_attr("type"), "Tout": list_attr("type")}
+_EFFECT = Facts(effect="python", writes=True, dynamic_shape=True)
+op(
+    "PyFunc",
+    "input: Tin",
+    "output: Tout",
+    _ATTRS,
+    shape=unknown,
+    stateful=_stateful,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_EFFECT,
+    doc="What the Python function of that token makes of arrays; it may do anything.",
+)
+op(
+    "PyFuncStateless",
+    "input: Tin",
+    "output: Tout",
+    _ATTRS,
+    shape=unknown,
+    kernel=_pure,
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(no_fold=True, dynamic_shape=True),
+    doc="What the Python function of that token makes of arrays; the same of the same arrays.",
+)
+op(
+    "EagerPyFunc",
+    "input: Tin",
+    "output: Tout",
+    {**_ATTRS, "is_async": False},
+    shape=unknown,
+    stateful=_stateful,
+    grad=missing("a Python function has no gradient that could be seen; write it in ops"),
+    facts=_EFFECT,
+    doc="What the Python function of that token makes of eager tensors; it may do anything.",
+)

@@ -1,0 +1,8 @@
+"""TensorFlow 1's `tf.bitwise`."""
+
+from headrace.v1.math_ops import bitwise_and as bitwise_and
+from headrace.v1.math_ops import bitwise_or as bitwise_or
+from headrace.v1.math_ops import bitwise_xor as bitwise_xor
+from headrace.v1.math_ops import invert as invert
+from headrace.v1.math_ops import left_shift as left_shift
+from headrace.v1.math_ops import right_shift as right_shift

@@ -1,0 +1,30 @@
+"""TensorFlow 1's `tf.debugging`."""
+
+from headrace.v1.check_ops import Assert as Assert
+from headrace.v1.check_ops import assert_equal as assert_equal
+from headrace.v1.check_ops import assert_greater as assert_greater
+from headrace.v1.check_ops import assert_greater_equal as assert_greater_equal
+from headrace.v1.check_ops import assert_integer as assert_integer
+from headrace.v1.check_ops import assert_less as assert_less
+from headrace.v1.check_ops import assert_less_equal as assert_less_equal
+from headrace.v1.check_ops import assert_near as assert_near
+from headrace.v1.check_ops import assert_negative as assert_negative
+from headrace.v1.check_ops import assert_non_negative as assert_non_negative
+from headrace.v1.check_ops import assert_non_positive as assert_non_positive
+from headrace.v1.check_ops import assert_none_equal as assert_none_equal
+from headrace.v1.check_ops import assert_positive as assert_positive
+from headrace.v1.check_ops import assert_proper_iterable as assert_proper_iterable
+from headrace.v1.check_ops import assert_rank as assert_rank
+from headrace.v1.check_ops import assert_rank_at_least as assert_rank_at_least
+from headrace.v1.check_ops import assert_rank_in as assert_rank_in
+from headrace.v1.check_ops import assert_same_float_dtype as assert_same_float_dtype
+from headrace.v1.check_ops import assert_scalar as assert_scalar
+from headrace.v1.check_ops import assert_type as assert_type
+from headrace.v1.check_ops import check_numerics as check_numerics
+from headrace.v1.check_ops import is_non_decreasing as is_non_decreasing
+from headrace.v1.check_ops import is_numeric_tensor as is_numeric_tensor
+from headrace.v1.check_ops import is_strictly_increasing as is_strictly_increasing
+from headrace.v1.check_ops import verify_tensor_all_finite as assert_all_finite
+from headrace.v1.math_ops import is_finite as is_finite
+from headrace.v1.math_ops import is_inf as is_inf
+from headrace.v1.math_ops import is_nan as is_nan

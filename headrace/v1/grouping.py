@@ -1,0 +1,13 @@
+"""Operations that wait for others, and that show values. (Apart from others, because of the names that they take.)"""
+
+from __future__ import annotations
+
+from headrace.build import debugging, grouping
+from headrace.v1.arguments import named
+from headrace.v1.graph import in_default_graph
+
+no_op = in_default_graph(grouping.no_op)
+group = in_default_graph(grouping.group)
+tuple = named(grouping.tuple, "tensors name control_inputs")
+Print = in_default_graph(debugging.Print)
+print = in_default_graph(debugging.print)

@@ -1,0 +1,356 @@
+"""TensorFlow 1's variables: they go into collections, and functions of TensorFlow 1's names change them.
+
+They are resource variables (`headrace.Variable`) whatever `use_resource` says.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from headrace.build import grouping, scopes, variable
+from headrace.errors import UnimplementedError
+from headrace.ir.graph import Operation, Tensor
+from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
+from headrace.v1.session import session_for
+from headrace.v1.tensor_shape import TensorShape
+
+
+class VariableSynchronization(enum.Enum):
+    """When copies of a variable are brought together. Not used: there are no copies."""
+
+    AUTO = 0
+    NONE = 1
+    ON_WRITE = 2
+    ON_READ = 3
+
+
+class VariableAggregation(enum.Enum):
+    """How copies of a variable are brought together. Not used: there are no copies."""
+
+    NONE = 0
+    SUM = 1
+    MEAN = 2
+    ONLY_FIRST_REPLICA = 3
+    ONLY_FIRST_TOWER = 3
+
+
+class Variable(variable.Variable):
+    """A tensor that keeps its value from one step to the next. See `headrace.Variable`.
+
+    Args:
+      initial_value: what a tensor can be made of, or a function without arguments that returns it.
+      trainable: whether it goes into GraphKeys.TRAINABLE_VARIABLES; True if None.
+      collections: where it goes besides; None: GraphKeys.GLOBAL_VARIABLES.
+      validate_shape: if False, values of any shape can be assigned.
+      caching_device: not used; a value is read where it is.
+      name: below the name scope; "Variable" if None.
+      variable_def, import_scope: refused unless None.
+      dtype: None: that of `initial_value`.
+      expected_shape, shape: what the value must fit.
+      constraint: kept for whoever updates the variable.
+      use_resource, synchronization, aggregation: not used.
+
+    Source: TensorFlow's `tf.Variable`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> with tf.Graph().as_default(), tf.Session() as sess:
+      ...     v = tf.Variable([1.0, 2.0], name="v")
+      ...     sess.run(tf.global_variables_initializer())
+      ...     v.name, v.eval()
+      ('v:0', array([1., 2.], dtype=float32))
+    """
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        collections: Iterable[Any] | None = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        variable_def: None = None,
+        dtype: Any = None,
+        expected_shape: Any = None,
+        import_scope: None = None,
+        constraint: Any = None,
+        use_resource: bool | None = None,
+        synchronization: Any = VariableSynchronization.AUTO,
+        aggregation: Any = VariableAggregation.NONE,
+        shape: Any = None,
+    ) -> None:
+        if variable_def is not None or import_scope is not None:
+            raise UnimplementedError("variables cannot be made from a VariableDef: give initial_value")
+        keys = [GraphKeys.GLOBAL_VARIABLES] if collections is None else list(collections)
+        if trainable is not False and GraphKeys.TRAINABLE_VARIABLES not in keys:
+            keys.append(GraphKeys.TRAINABLE_VARIABLES)
+        self._enter_and_make(
+            initial_value, trainable is not False, name, dtype, expected_shape if shape is None else shape,
+            validate_shape, constraint,
+        )  # fmt: skip
+        get_default_graph().add_to_collections(keys, self)
+
+    _enter_and_make = in_default_graph(variable.Variable.__init__)
+
+    def get_shape(self) -> TensorShape:
+        """What is known of the shape of its values."""
+        return TensorShape(self.shape)
+
+    def eval(self, session: Any = None) -> Any:
+        """Its value in `session`, or in the default one."""
+        return self._in(session, "eval").run(self)
+
+    def load(self, value: Any, session: Any = None) -> None:
+        """Gives it `value` in `session`, or in the default one, without adding to the graph."""
+        # the initializer assigns what its second input has, and any tensor can be fed
+        self._in(session, "load").run(self.initializer, {self.initializer.inputs[1]: value})
+
+    def _in(self, session: Any, method: str) -> Any:
+        assert self.graph is not None
+        return session_for(self, self.graph, session, method)
+
+
+# *** collections of variables ***
+
+
+def _listing(name: str, key: str, what: str) -> Any:
+    def function(scope: str | None = None) -> list[Any]:
+        return get_collection(key, scope)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{what} of the default graph; with `scope`, those whose name this regular expression matches.
+
+    Source: TensorFlow's `tf.{name}`.
+    """
+    return function
+
+
+global_variables = _listing("global_variables", GraphKeys.GLOBAL_VARIABLES, "The global variables")
+local_variables = _listing("local_variables", GraphKeys.LOCAL_VARIABLES, "The local variables")
+trainable_variables = _listing("trainable_variables", GraphKeys.TRAINABLE_VARIABLES, "The trainable variables")
+model_variables = _listing("model_variables", GraphKeys.MODEL_VARIABLES, "The variables in the model collection")
+moving_average_variables = _listing(
+    "moving_average_variables", GraphKeys.MOVING_AVERAGE_VARIABLES, "The variables that have moving averages"
+)
+
+
+def all_variables() -> list[Any]:
+    """`global_variables` under its older name.
+
+    Source: TensorFlow's `tf.all_variables`.
+    """
+    return get_collection(GraphKeys.GLOBAL_VARIABLES)
+
+
+# *** initializing ***
+
+
+@in_default_graph
+def variables_initializer(var_list: Iterable[Any], name: str = "init") -> Operation:
+    """An operation that gives the variables of a list their initial values.
+
+    Source: TensorFlow's `tf.variables_initializer`.
+    """
+    made = grouping.group(*(v.initializer for v in var_list), name=name)
+    assert made is not None
+    return made
+
+
+def global_variables_initializer() -> Operation:
+    """An operation that gives all global variables there are now their initial values.
+
+    Source: TensorFlow's `tf.global_variables_initializer`.
+    """
+    return variables_initializer(global_variables())
+
+
+def local_variables_initializer() -> Operation:
+    """An operation that gives all local variables there are now their initial values.
+
+    Source: TensorFlow's `tf.local_variables_initializer`.
+    """
+    return variables_initializer(local_variables())
+
+
+initialize_variables = variables_initializer
+initialize_all_variables = global_variables_initializer
+initialize_local_variables = local_variables_initializer
+
+
+@in_default_graph
+def is_variable_initialized(ref: Any, name: str | None = None) -> Any:
+    """Whether a variable has a value: a bool scalar.
+
+    Source: TensorFlow's `tf.is_variable_initialized`.
+    """
+    if isinstance(ref, Tensor):
+        return scopes.builder(ref).make("IsVariableInitialized", (ref,), {}, name)
+    return ref.is_initialized(name)
+
+
+@in_default_graph
+def report_uninitialized_variables(
+    var_list: Iterable[Any] | None = None, name: str = "report_uninitialized_variables"
+) -> Tensor:
+    """The names of the variables that have no value: a vector of strings.
+
+    Args:
+      var_list: None: all global and local variables there are now.
+      name: name of the scope.
+
+    Source: TensorFlow's `tf.report_uninitialized_variables`.
+    """
+    asked = [*global_variables(), *local_variables()] if var_list is None else list(var_list)
+    with scopes.name_scope(name):
+        b = scopes.builder()
+        names = b.const(np.array([v.op.name.encode() for v in asked], object))
+        if not asked:
+            return names
+        missing = b.LogicalNot(b.Pack([v.is_initialized() for v in asked]))
+        made: Tensor = b.Gather(names, b.Squeeze(b.Where(missing), squeeze_dims=(1,)))
+        return made
+
+
+@in_default_graph
+def assert_variables_initialized(var_list: Iterable[Any] | None = None) -> Operation | None:
+    """An operation that fails with `FailedPreconditionError` unless all variables have a value; None if there are none.
+
+    Source: TensorFlow's `tf.assert_variables_initialized`.
+    """
+    asked = [*global_variables(), *local_variables()] if var_list is None else list(var_list)
+    return grouping.group(*(v.value() for v in asked)) if asked else None
+
+
+# *** changing ***
+
+
+def _is_reference(ref: Any) -> bool:
+    return isinstance(ref, Tensor) and ref.dtype.is_ref
+
+
+@in_default_graph
+def assign(
+    ref: Any, value: Any, validate_shape: bool | None = None, use_locking: bool | None = None, name: str | None = None
+) -> Any:
+    """Makes `value` the value of a variable.
+
+    Args:
+      ref: the variable (or, in imported graphs, a reference to one).
+      value: of its dtype and shape.
+      validate_shape: not used: a variable made with `validate_shape=False` takes values of any shape, others do not.
+      use_locking: not used; changes never overlap.
+      name: of the operation.
+
+    Returns:
+      What can be run and used as a tensor: the value after the change.
+
+    Source: TensorFlow's `tf.assign`.
+    """
+    if _is_reference(ref):
+        attrs = {"validate_shape": validate_shape is not False}
+        return scopes.builder(ref).make("Assign", (ref, value), attrs, name)
+    return _variable(ref, "assign").assign(value, name=name)
+
+
+@in_default_graph
+def assign_add(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
+    """Adds `value` to a variable; see `assign`.
+
+    Source: TensorFlow's `tf.assign_add`.
+    """
+    if _is_reference(ref):
+        return scopes.builder(ref).make("AssignAdd", (ref, value), {}, name)
+    return _variable(ref, "assign_add").assign_add(value, name=name)
+
+
+@in_default_graph
+def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
+    """Subtracts `value` from a variable; see `assign`.
+
+    Source: TensorFlow's `tf.assign_sub`.
+    """
+    if _is_reference(ref):
+        return scopes.builder(ref).make("AssignSub", (ref, value), {}, name)
+    return _variable(ref, "assign_sub").assign_sub(value, name=name)
+
+
+@in_default_graph
+def count_up_to(ref: Any, limit: int, name: str | None = None) -> Any:
+    """Adds one to a variable, and gives what it was before; `OutOfRangeError` once it is `limit`.
+
+    Source: TensorFlow's `tf.count_up_to`.
+    """
+    with scopes.name_scope(name, "CountUpTo"):
+        return _variable(ref, "count_up_to").count_up_to(limit)
+
+
+def _variable(ref: Any, who: str) -> variable.Variable:
+    if not isinstance(ref, variable.Variable):
+        raise TypeError(f"{who} takes a variable, got {ref!r} ({type(ref).__name__})")
+    return ref
+
+
+def _scatter(what: str, does: str) -> Any:
+    @in_default_graph
+    def function(
+        ref: Any, indices: Any, updates: Any, use_locking: bool | None = None, name: str | None = None
+    ) -> Any:
+        if _is_reference(ref):
+            kind = f"Scatter{what.capitalize()}"
+            return scopes.builder(ref).make(kind, (ref, indices, updates), {}, name)
+        return getattr(_variable(ref, f"scatter_{what}"), f"scatter_{what}")(indices, updates, name)
+
+    function.__name__ = function.__qualname__ = f"scatter_{what}"
+    function.__doc__ = f"""{does} the rows of a variable at `indices`.
+
+    Args:
+      ref: the variable.
+      indices: int32 or int64, of any shape.
+      updates: of shape `indices.shape + shape of a row`, or a scalar.
+      use_locking: not used; changes never overlap.
+      name: of the operation.
+
+    Returns:
+      What can be run and used as a tensor: the whole value after the change.
+
+    Source: TensorFlow's `tf.scatter_{what}`.
+    """
+    return function
+
+
+scatter_update = _scatter("update", "Replaces")
+scatter_add = _scatter("add", "Adds to")
+scatter_sub = _scatter("sub", "Subtracts from")
+scatter_mul = _scatter("mul", "Multiplies")
+scatter_div = _scatter("div", "Divides")
+scatter_min = _scatter("min", "Puts the smaller of two values into")
+scatter_max = _scatter("max", "Puts the larger of two values into")
+
+
+# *** what kind of variables are made ***
+
+
+def enable_resource_variables() -> None:
+    """Does nothing: all variables are resource variables.
+
+    Source: TensorFlow's `tf.enable_resource_variables`.
+    """
+
+
+def disable_resource_variables() -> None:
+    """Does nothing: all variables stay resource variables.
+
+    Source: TensorFlow's `tf.disable_resource_variables`.
+    """
+
+
+def resource_variables_enabled() -> bool:
+    """True.
+
+    Source: TensorFlow's `tf.resource_variables_enabled`.
+    """
+    return True
