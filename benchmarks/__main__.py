@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import headrace as hr
-from benchmarks import interpreter, startup
+from benchmarks import building, interpreter, startup
 from benchmarks.measure import Result, table
 
 BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "long_loop": interpreter.long_loop,
     "many_runs": interpreter.many_runs,
     "imports": startup.imports,
+    "building": building.building,
 }
 
 

@@ -58,6 +58,11 @@ class DType:
         return self._ref
 
     @property
+    def base_dtype(self) -> DType:
+        """TensorFlow's name for `base`."""
+        return self.base
+
+    @property
     def as_numpy_dtype(self) -> type:
         """TensorFlow's name for the numpy scalar type."""
         return self.numpy.type

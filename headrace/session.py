@@ -300,7 +300,7 @@ class Session:
                 self._end_partial(handle)
             self._explain(e)
             raise
-        if run.executor.propagator.finished:
+        if run.is_done:
             self._end_partial(handle)
         return out
 
@@ -384,6 +384,11 @@ class _PartialRun:
     def is_running(self) -> bool:
         """Whether a thread is in `go` now."""
         return self._lock.locked()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything has run and every result has been asked for."""
+        return self.executor.propagator.finished and len(self._fetched) == len(self._fetches)
 
     def go(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> Any:
         with self._lock:

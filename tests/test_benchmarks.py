@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import graphs, interpreter, startup
+from benchmarks import building, graphs, interpreter, startup
 from benchmarks.measure import Result, table
 
 
@@ -24,6 +24,7 @@ from benchmarks.measure import Result, table
         lambda: interpreter.long_loop(trips=50, watched_trips=20),
         lambda: interpreter.many_runs(runs=20, points=2),
         lambda: startup.imports(repeats=1),
+        lambda: building.building(ops=40, repeats=2),
     ],
 )
 def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
@@ -36,7 +37,9 @@ def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
 
 
 def test_every_benchmark_is_listed() -> None:
-    assert set(program.BENCHMARKS) == {"overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports"}
+    assert set(program.BENCHMARKS) == {
+        "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building",
+    }  # fmt: skip
 
 
 def test_a_loop_opens_no_more_iterations_than_allowed() -> None:

@@ -23,7 +23,7 @@ def install(cls: type, compares: bool = False) -> None:
     """Gives `cls`, whose objects are tensors or stand for one, the operators and indexing.
 
     Args:
-      cls: a class that `scopes.builder` and the builders know how to deal with.
+      cls: a class whose objects builders take for tensors (`as_tensor`), with attributes `dtype` and `shape`.
       compares: whether `==` and `!=` compare element by element too. If not, they are left as they are (identity), so
         that objects can be keys.
     """

@@ -25,7 +25,7 @@ def seeds(seed: int | None, graph_seed: int | None = None) -> dict[str, int]:
     Args:
       seed: the op's.
       graph_seed: the graph's; if None, what the graph has as its attribute `seed` (a graph of `headrace.v1`). With it
-        alone, the op's follows from how many ops there are.
+        alone, the op's follows from how many there were before.
 
     Source: TensorFlow's `tf.compat.v1.get_seed`.
     """
@@ -38,7 +38,8 @@ def seeds(seed: int | None, graph_seed: int | None = None) -> dict[str, int]:
     if seed is None and graph_seed is None:
         return {"seed": 0, "seed2": 0}
     if seed is None:
-        seed = len(b.graph) if isinstance(b, Builder) else 0
+        count = getattr(root, "take_op_seed", None)
+        seed = count() if count is not None else 0 if root is None else len(root)
     first, second = DEFAULT_GRAPH_SEED if graph_seed is None else graph_seed, seed
     first, second = first % (2**31 - 1), second % (2**31 - 1)
     return {"seed": first, "seed2": second if (first, second) != (0, 0) else 2**31 - 1}
@@ -147,8 +148,8 @@ def uniform(
         is_unit = not is_tensor(minval) and not is_tensor(maxval) and np.ndim(minval) == 0 == np.ndim(maxval)
         if is_unit and not t.is_integer and minval == 0 and maxval == 1:
             return b.make("RandomUniform", (dims,), {"dtype": t, **seeds(seed, graph_seed)})
+        attrs = seeds(seed, graph_seed)
         low, high = b.tensor(minval, t, "min"), b.tensor(maxval, t, "max")
-        attrs = seeds(seed, graph_seed)  # here, as in TensorFlow: they may follow from how many ops there are
         if t.is_integer:
             return b.make("RandomUniformInt", (dims, low, high), attrs, scope)
         drawn = b.make("RandomUniform", (dims,), {"dtype": t, **attrs})

@@ -232,16 +232,15 @@ class Variable:
         return self._builder(indices).make("GatherNd", (self, indices), {}, name)
 
     def is_initialized(self, name: str | None = None) -> Any:
-        """Whether it has a value: a bool scalar."""
-        return self._builder().make("VarIsInitializedOp", (self.handle,), {}, name)
+        """Whether it has a value: a bool scalar. Like the initializer, it is outside of the order of changes."""
+        return self._unordered().make("VarIsInitializedOp", (self.handle,), {}, name)
 
     def initialized_value(self) -> Any:
         """Its value if it has one, else its initial value. For the initial values of others: like initializers, it is
         outside of the order of reads and changes."""
-        b = self._builder()
         if self.graph is None:
             return self.value()
-        with scopes.entered(dataclasses.replace(b, is_ordered=False)):
+        with scopes.entered(self._unordered()):
             return cond(self.is_initialized(), self.value, lambda: self._first)
 
     # *** changing ***
@@ -349,6 +348,10 @@ class Variable:
         b = scopes.builder(self, *near)
         self._check_place(b)
         return b if self._is_whole else b.after(self._op)
+
+    def _unordered(self) -> Any:
+        b = self._builder()
+        return dataclasses.replace(b, is_ordered=False) if isinstance(b, Builder) else b
 
     def _check_place(self, b: Any) -> None:
         if self.graph is None and b.graph is not None:

@@ -92,7 +92,7 @@ class _While:
         check_ends(op, self.cond, len(inputs), 1)
         check_ends(op, self.body, len(inputs), len(inputs))
         self.name = place.prefix + op.name
-        frame = low.graph.unique_name(self.name + "/while_context")
+        frame = low.graph.unique_name(self.name)
         self.loop = Loop(place, self.name, frame, op.attrs["parallel_iterations"])
         self.variables = [k for k in range(len(inputs)) if not is_constant(self.body, k)]
         self.rounds: dict[int, _Round] = {}

@@ -10,36 +10,151 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import headrace
 import headrace.build.operators  # noqa: F401 - gives tensors their operators
 from headrace import errors as errors
-from headrace.build.importing import import_graph_def as _import_graph_def
-from headrace.build.scopes import colocate_with as _colocate_with
-from headrace.build.scopes import control_dependencies as _control_dependencies
-from headrace.build.scopes import device as _device
-from headrace.build.scopes import name_scope as _name_scope
+from headrace.build.function import TensorSpec
 from headrace.dtypes import (
-    DType,
-    as_dtype,
-    bfloat16,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    resource,
-    string,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-    variant,
-)
+    DType, as_dtype, bfloat16, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, resource,
+    string, uint8, uint16, uint32, uint64, variant,
+)  # fmt: skip
 from headrace.dtypes import bool_ as bool
 from headrace.errors import OpError
+from headrace.ir.device import DeviceSpec
 from headrace.ir.graph import Operation, Tensor
-from headrace.v1 import bitwise, debugging, initializers, linalg, math, nn, random, strings
+from headrace.v1 import bitwise, compat, debugging, initializers, linalg, logging, math, nn, queue, random, strings
+from headrace.v1.array_ops import (
+    bitcast, boolean_mask, broadcast_dynamic_shape, broadcast_static_shape, broadcast_to, concat, constant,
+    convert_to_tensor, dynamic_partition, dynamic_stitch, ensure_shape, expand_dims, fill, gather, gather_nd,
+    get_static_value, identity, identity_n, invert_permutation, is_tensor, meshgrid, one_hot, ones, ones_like,
+    pad, parallel_stack, placeholder, placeholder_with_default, rank, repeat, reshape, reverse, reverse_sequence,
+    reverse_v2, roll, scatter_nd, sequence_mask, setdiff1d, shape, shape_n, size, slice, split, squeeze, stack,
+    stop_gradient, strided_slice, tensor_scatter_add, tensor_scatter_nd_add, tensor_scatter_nd_max,
+    tensor_scatter_nd_min, tensor_scatter_nd_sub, tensor_scatter_nd_update, tensor_scatter_sub,
+    tensor_scatter_update, tile, transpose, unique, unique_with_counts, unstack, where, where_v2, zeros,
+    zeros_like,
+)  # fmt: skip
+from headrace.v1.check_ops import (
+    Assert, assert_equal, assert_greater, assert_greater_equal, assert_integer, assert_less, assert_less_equal,
+    assert_near, assert_negative, assert_non_negative, assert_non_positive, assert_none_equal, assert_positive,
+    assert_proper_iterable, assert_rank, assert_rank_at_least, assert_rank_in, assert_same_float_dtype,
+    assert_scalar, assert_type, check_numerics, is_non_decreasing, is_numeric_tensor, is_strictly_increasing,
+    verify_tensor_all_finite,
+)  # fmt: skip
+from headrace.v1.config import (
+    ConfigProto, GPUOptions, GraphOptions, OptimizerOptions, RunMetadata, RunOptions,
+)  # fmt: skip
+from headrace.v1.control_flow import (
+    case, cond, foldl, foldr, map_fn, scan, switch_case, while_loop,
+)  # fmt: skip
+from headrace.v1.registered_gradients import (
+    NotDifferentiable, RegisterGradient,
+)  # fmt: skip
+from headrace.v1.graph import (
+    Graph, GraphKeys, add_to_collection, add_to_collections, get_collection, get_collection_ref,
+    get_default_graph, get_seed, reset_default_graph, set_random_seed,
+)  # fmt: skip
+from headrace.v1.grouping import (
+    Print, group, no_op, print, tuple,
+)  # fmt: skip
+from headrace.v1.math_ops import (
+    abs, accumulate_n, acos, acosh, add, add_n, angle, arg_max, arg_min, argmax, argmin, asin, asinh, atan, atan2,
+    atanh, betainc, cast, ceil, clip_by_global_norm, clip_by_norm, clip_by_value, complex, conj, cos, cosh,
+    count_nonzero, cross, cumprod, cumsum, diag, diag_part, digamma, div, div_no_nan, divide, einsum, equal, erf,
+    erfc, exp, expm1, eye, floor, floor_div, floordiv, floormod, global_norm, greater, greater_equal, igamma,
+    igammac, imag, is_finite, is_inf, is_nan, less, less_equal, lgamma, lin_space, linspace, log, log1p,
+    log_sigmoid, logical_and, logical_not, logical_or, logical_xor, matmul, matrix_band_part, matrix_diag,
+    matrix_diag_part, matrix_set_diag, matrix_transpose, maximum, minimum, mod, multiply, negative, norm,
+    not_equal, polygamma, pow, range, real, realdiv, reciprocal, reduce_all, reduce_any, reduce_logsumexp,
+    reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum, rint, round, rsqrt, saturate_cast, scalar_mul,
+    searchsorted, segment_max, segment_mean, segment_min, segment_prod, segment_sum, sigmoid, sign, sin, sinh,
+    sqrt, square, squared_difference, subtract, tan, tanh, tensordot, to_bfloat16, to_complex128, to_complex64,
+    to_double, to_float, to_int32, to_int64, trace, truediv, truncatediv, truncatemod, unsorted_segment_max,
+    unsorted_segment_min, unsorted_segment_prod, unsorted_segment_sum, zeta,
+)  # fmt: skip
+from headrace.v1.queue import (
+    FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue,
+)  # fmt: skip
+from headrace.v1.random import (
+    multinomial, random_normal, random_shuffle, random_uniform, truncated_normal,
+)  # fmt: skip
+from headrace.v1.scoping import (
+    colocate_with, container, control_dependencies, device, import_graph_def, init_scope, name_scope, op_scope,
+)  # fmt: skip
+from headrace.v1.session import (
+    InteractiveSession, Session, get_default_session,
+)  # fmt: skip
+from headrace.v1.tensor_array import (
+    TensorArray,
+)  # fmt: skip
+from headrace.v1.tensor_shape import (
+    Dimension, TensorShape, dimension_at_index, dimension_value,
+)  # fmt: skip
+from headrace.v1.variable_scopes import (
+    AUTO_REUSE, VariableScope, get_local_variable, get_variable, get_variable_scope, no_regularizer,
+    variable_op_scope, variable_scope,
+)  # fmt: skip
+from headrace.v1.variables import (
+    Variable, VariableAggregation, VariableSynchronization, all_variables, assert_variables_initialized, assign,
+    assign_add, assign_sub, count_up_to, disable_resource_variables, enable_resource_variables, global_variables,
+    global_variables_initializer, initialize_all_variables, initialize_local_variables, initialize_variables,
+    is_variable_initialized, local_variables, local_variables_initializer, model_variables,
+    moving_average_variables, report_uninitialized_variables, resource_variables_enabled, scatter_add,
+    scatter_div, scatter_max, scatter_min, scatter_mul, scatter_sub, scatter_update, trainable_variables,
+    variables_initializer,
+)  # fmt: skip
+from headrace.v1.initializers import Constant as constant_initializer
+from headrace.v1.initializers import GlorotNormal as glorot_normal_initializer
+from headrace.v1.initializers import GlorotUniform as glorot_uniform_initializer
+from headrace.v1.initializers import Ones as ones_initializer
+from headrace.v1.initializers import RandomNormal as random_normal_initializer
+from headrace.v1.initializers import RandomUniform as random_uniform_initializer
+from headrace.v1.initializers import TruncatedNormal as truncated_normal_initializer
+from headrace.v1.initializers import UniformUnitScaling as uniform_unit_scaling_initializer
+from headrace.v1.initializers import VarianceScaling as variance_scaling_initializer
+from headrace.v1.initializers import Zeros as zeros_initializer
+from headrace.v1.strings import as_string, reduce_join, substr
+from headrace.v1.strings import join as string_join
+from headrace.v1.strings import strip as string_strip
+from headrace.v1.strings import to_number as string_to_number
+
+__version__ = VERSION = "1.15.0"  # the version of TensorFlow whose API this is
+
+half, double = float16, float64
+newaxis = None
+NoGradient = no_gradient = NotDifferentiable
+compat.v1 = sys.modules[__name__]  # type: ignore[attr-defined]
+
+
+def executing_eagerly() -> Any:
+    """False: operations go into the default graph.
+
+    Source: TensorFlow's `tf.executing_eagerly`.
+    """
+    return False
+
+
+def disable_v2_behavior() -> None:
+    """Does nothing: there is no TensorFlow 2 behaviour here.
+
+    Source: TensorFlow's `tf.disable_v2_behavior`.
+    """
+
+
+executing_eagerly_outside_functions = control_flow_v2_enabled = executing_eagerly
+disable_eager_execution = disable_control_flow_v2 = disable_v2_behavior
+disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
+
+# The messages of the wire format, which take long to import: on first use.
+_MESSAGES = ("AttrValue", "GraphDef", "NameAttrList", "NodeDef")
+_LATER = dict.fromkeys(("gradients", "hessians", "custom_gradient"), "gradients are a later step") | {
+    "train": "optimizers, savers and coordinators are a later step"
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MESSAGES:
+        from headrace import pb
+
+        return getattr(pb, name)
+    why = f": {_LATER[name]}" if name in _LATER else ""
+    raise AttributeError(f"headrace.v1 has no {name!r}{why}; docs/v1.md lists what it has of TensorFlow 1's names")

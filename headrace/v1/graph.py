@@ -83,6 +83,7 @@ class Graph(scopes.Graph):
         self.order = None
         self.shows_primitives = True
         self.seed: int | None = None
+        self._op_seeds = 0
         self.finalized = False
         self.current_container = ""
         self._collections: dict[Any, list[Any]] = {}
@@ -95,11 +96,34 @@ class Graph(scopes.Graph):
         """From now on adding to the graph is a RuntimeError."""
         self.finalized = True
 
-    def add_op(self, *args: Any, **kwargs: Any) -> Operation:
-        """See `ir.graph.Graph.add_op`."""
+    def _check_open(self) -> None:
         if self.finalized:
             raise RuntimeError("Graph is finalized and cannot be modified.")
-        return super().add_op(*args, **kwargs)
+
+    def add_checked(self, *args: Any, **kwargs: Any) -> Operation:
+        """See `ir.graph.Graph.add_checked`."""
+        self._check_open()
+        return super().add_checked(*args, **kwargs)
+
+    def copy_op(self, *args: Any, **kwargs: Any) -> Operation:
+        """See `ir.graph.Graph.copy_op`."""
+        self._check_open()
+        return super().copy_op(*args, **kwargs)
+
+    def take_op_seed(self) -> int:
+        """The seed of the next random op that is given none: they are numbered."""
+        self._op_seeds += 1
+        return self._op_seeds - 1
+
+    def get_tensor_by_name(self, name: str) -> Tensor:
+        """The tensor `"op:index"`. Of a variable ("v:0") its value, as in TensorFlow 1, where that is what has its name."""
+        found = super().get_tensor_by_name(name)
+        if found.op.type == "VarHandleOp":
+            for v in self.variables:
+                if v.handle is found:
+                    value: Tensor = v.graph_element
+                    return value
+        return found
 
     # *** collections ***
 
@@ -323,9 +347,10 @@ def set_random_seed(seed: int | None) -> None:
     get_default_graph().seed = seed
 
 
+@in_default_graph
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     """The two seeds of a random op, from the graph's seed and its own. Neither given: (None, None), which means other
-    numbers in each session. With the graph's alone, the op's is made from its position in the graph.
+    numbers in each session. With the graph's alone, the op's is its number among those of which that is true.
 
     Source: TensorFlow's `tf.get_seed`.
     """

@@ -14,6 +14,7 @@ from headrace import dtypes
 from headrace.build import scopes
 from headrace.dtypes import DType, as_dtype
 from headrace.v1 import random
+from headrace.v1 import variables as state
 from headrace.v1.tensor_shape import as_sequence
 
 
@@ -265,3 +266,12 @@ class Identity(Initializer):
         if len(dims) != 2:
             raise ValueError(f"Identity matrix initializer can only be used for 2D matrices, got the shape {dims}")
         return scopes.builder().const((self.gain * np.eye(*dims)).astype(dtype.numpy), dtype)
+
+
+# the names that `tf.initializers` has
+zeros, ones, constant, identity = Zeros, Ones, Constant, Identity
+random_normal, truncated_normal, random_uniform = RandomNormal, TruncatedNormal, RandomUniform
+variance_scaling, uniform_unit_scaling = VarianceScaling, UniformUnitScaling
+glorot_normal, glorot_uniform = GlorotNormal, GlorotUniform
+global_variables, local_variables = state.global_variables_initializer, state.local_variables_initializer
+variables = state.variables_initializer

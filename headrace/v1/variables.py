@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace import dtypes
 from headrace.build import grouping, scopes, variable
 from headrace.errors import UnimplementedError
 from headrace.ir.graph import Operation, Tensor
@@ -207,7 +208,7 @@ def report_uninitialized_variables(
     asked = [*global_variables(), *local_variables()] if var_list is None else list(var_list)
     with scopes.name_scope(name):
         b = scopes.builder()
-        names = b.const(np.array([v.op.name.encode() for v in asked], object))
+        names = b.const(np.array([v.op.name.encode() for v in asked], object), dtypes.string)
         if not asked:
             return names
         missing = b.LogicalNot(b.Pack([v.is_initialized() for v in asked]))

@@ -34,6 +34,7 @@ AREAS = {
     "tensorflow.python.framework.indexed_slices": "graph",
     "tensorflow.python.framework.ops": "graph",
     "tensorflow.python.framework.random_seed": "graph",
+    "tensorflow.python.framework.stack": "session",
     "tensorflow.python.framework.tensor": "graph",
     "tensorflow.python.framework.type_spec": "",
     "tensorflow.python.compat.v2_compat": "graph",
