@@ -444,7 +444,7 @@ class TensorList:
         """What the uninitialized element at `index` stands for."""
         if self.element_dtype is dtypes.variant and self._pattern is not None:
             inner = self._pattern.get(index)
-            return inner.zeros_like() if isinstance(inner, TensorList) else inner
+            return inner.zeros_like()
         full = _full(shape if shapes.is_full(shape) else _merge(shape, self._known_shape(index)))
         if full is None:
             raise InvalidArgumentError(

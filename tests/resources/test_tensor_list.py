@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
+from headrace.resources.optional import Optional
 from headrace.resources.tensor_list import TensorList
 
 f32 = dtypes.float32
@@ -289,3 +290,10 @@ def test_concat_lists():
         of(1).concat_lists(of(2, shape=()))
     with pytest.raises(InvalidArgumentError, match="different dtypes"):
         of(1).concat_lists(TensorList(dtypes.int32))
+
+
+def test_zeros_of_optionals_hold_zeros() -> None:
+    value = Optional((np.float32(3),), (dtypes.float32,))
+    zeros = TensorList(dtypes.variant, ()).push(value).zeros_like()
+    assert zeros.get(0).get((dtypes.float32,), ((),)) == (0,)
+    assert zeros.pop()[1].get((dtypes.float32,), ((),)) == (0,)
