@@ -173,7 +173,8 @@ class ShapeError(GraphError):
 
 
 class SignatureError(GraphError, TypeError):
-    """What a user's function takes or gives back does not fit the conditional, loop or call that it was given to.
+    """What an operation is given, or a user's function takes or gives back, does not fit the operation, conditional,
+    loop or call.
 
     TensorFlow raises `ValueError` for some of these and `TypeError` for others; this is both.
     """

@@ -9,15 +9,15 @@ Source: TensorFlow's `tf.raw_ops`.
 from __future__ import annotations
 
 import functools
+import typing  # its Any would hide the op of that name
 from collections.abc import Callable
-from typing import Any
 
 import headrace.ops  # noqa: F401 - registers the op types
 from headrace.build import scopes
 from headrace.ir.opdef import REQUIRED, OpDef, op_registry
 
 
-def __getattr__(type: str) -> Callable[..., Any]:
+def __getattr__(type: str) -> Callable[..., typing.Any]:
     if type not in op_registry:
         raise AttributeError(f"module {__name__!r} has no attribute {type!r}: no op type of that name is registered")
     return _function(type)
@@ -28,11 +28,11 @@ def __dir__() -> list[str]:
 
 
 @functools.cache
-def _function(type: str) -> Callable[..., Any]:
+def _function(type: str) -> Callable[..., typing.Any]:
     record = op_registry.get(type)
     arguments = [a.name for a in record.ins]
 
-    def function(**kwargs: Any) -> Any:
+    def function(**kwargs: typing.Any) -> typing.Any:
         name = kwargs.pop("name", None)
         missing = [a for a in arguments if a not in kwargs]
         unknown = [k for k in kwargs if k not in arguments and k not in record.attrs and not k.startswith("_")]

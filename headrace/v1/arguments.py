@@ -1,6 +1,6 @@
 """Gives headrace's functions TensorFlow 1's argument names and their order.
 
-    reduce_sum = named(reductions.reduce_sum, "input_tensor axis keepdims name reduction_indices=axis keep_dims=keepdims")
+    argmax = named(reductions.argmax, "input axis name dimension=axis output_type")
 
 Each word is one of TensorFlow 1's arguments, in order; `old=new` says that what is given as `old` is meant for `new`,
 which is how argument names that TensorFlow renamed are kept.

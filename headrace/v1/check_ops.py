@@ -53,7 +53,7 @@ def assert_rank_in(
     message: str | None = None,
     name: str | None = None,
 ) -> Operation:
-    """Checks that the number of dimensions of `x` is one of `ranks`: now if it is known (ValueError), else when it runs.
+    """Checks that the rank of `x` is one of `ranks`: now if it is known (ValueError), else when it runs.
 
     Source: TensorFlow's `tf.assert_rank_in`.
     """
@@ -118,7 +118,9 @@ def assert_proper_iterable(values: Any) -> None:
     Source: TensorFlow's `tf.assert_proper_iterable`.
     """
     if is_tensor(values) or isinstance(values, (np.ndarray, str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"Expected argument 'values' to be a list or another iterable of values, got {type(values).__name__}")
+        raise TypeError(
+            f"Expected argument 'values' to be a list or another iterable of values, got {type(values).__name__}"
+        )
 
 
 def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> DType:

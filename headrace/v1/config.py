@@ -17,7 +17,9 @@ from headrace import session
 class _Record:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in type(self).__dataclass_fields__:
-            raise AttributeError(f"{type(self).__name__} has no field {name!r}; it has {list(type(self).__dataclass_fields__)}")
+            raise AttributeError(
+                f"{type(self).__name__} has no field {name!r}; it has {list(type(self).__dataclass_fields__)}"
+            )
         object.__setattr__(self, name, value)
 
     def CopyFrom(self, other: Any) -> None:

@@ -58,7 +58,6 @@ def cond(
     true_fn, false_fn = _renamed("cond", true_fn=(true_fn, fn1), false_fn=(false_fn, fn2))
     if isinstance(pred, bool):
         raise TypeError(f"pred must not be a Python bool, got {pred}: write a Python `if`, or tf.constant({pred})")
-    assert true_fn is not None and false_fn is not None
     return _single(conditionals.cond(pred, true_fn, false_fn, name=name), strict)
 
 

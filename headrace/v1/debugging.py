@@ -1,5 +1,7 @@
 """TensorFlow 1's `tf.debugging`."""
 
+# ruff: noqa: F401 - the names are for whoever imports this
+
 from headrace.v1.check_ops import Assert as Assert
 from headrace.v1.check_ops import assert_equal as assert_equal
 from headrace.v1.check_ops import assert_greater as assert_greater

@@ -116,7 +116,7 @@ class Graph(scopes.Graph):
         return self._op_seeds - 1
 
     def get_tensor_by_name(self, name: str) -> Tensor:
-        """The tensor `"op:index"`. Of a variable ("v:0") its value, as in TensorFlow 1, where that is what has its name."""
+        """The tensor `"op:index"`. Of a variable ("v:0") its value, which has this name in TensorFlow 1."""
         found = super().get_tensor_by_name(name)
         if found.op.type == "VarHandleOp":
             for v in self.variables:

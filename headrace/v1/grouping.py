@@ -1,8 +1,9 @@
-"""Operations that wait for others, and that show values. (Apart from others, because of the names that they take.)"""
+"""Operations that wait for others, show values or call Python. (Apart from others, because of the names they take.)"""
 
 from __future__ import annotations
 
 from headrace.build import debugging, grouping
+from headrace.build import py_func as calls
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 
@@ -11,3 +12,6 @@ group = in_default_graph(grouping.group)
 tuple = named(grouping.tuple, "tensors name control_inputs")
 Print = in_default_graph(debugging.Print)
 print = in_default_graph(debugging.print)
+numpy_function = in_default_graph(calls.numpy_function)
+py_function = in_default_graph(calls.py_function)
+py_func = in_default_graph(calls.py_func)

@@ -41,10 +41,10 @@ class Initializer:
 
 
 def _floating(dtype: Any) -> DType:
-    dtype = as_dtype(dtype)
-    if not dtype.is_floating:
-        raise ValueError(f"this initializer makes floats; got dtype {dtype.name}")
-    return dtype
+    made = as_dtype(dtype)
+    if not made.is_floating:
+        raise ValueError(f"this initializer makes floats; got dtype {made.name}")
+    return made
 
 
 class _Filled(Initializer):
@@ -181,7 +181,9 @@ class VarianceScaling(Initializer):
         if mode not in ("fan_in", "fan_out", "fan_avg"):
             raise ValueError(f"mode must be 'fan_in', 'fan_out' or 'fan_avg', got {mode!r}")
         if distribution not in ("normal", "uniform", "truncated_normal", "untruncated_normal"):
-            raise ValueError(f"distribution must be a truncated_normal, untruncated_normal or uniform, got {distribution!r}")
+            raise ValueError(
+                f"distribution must be a truncated_normal, untruncated_normal or uniform, got {distribution!r}"
+            )
         self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
         self.dtype = _floating(dtype)
 
@@ -265,7 +267,7 @@ class Identity(Initializer):
         dims = _dims(shape)
         if len(dims) != 2:
             raise ValueError(f"Identity matrix initializer can only be used for 2D matrices, got the shape {dims}")
-        return scopes.builder().const((self.gain * np.eye(*dims)).astype(dtype.numpy), dtype)
+        return scopes.builder().const((self.gain * np.eye(dims[0], dims[1])).astype(dtype.numpy), dtype)
 
 
 # the names that `tf.initializers` has

@@ -1,5 +1,7 @@
 """TensorFlow 1's `tf.linalg`, as far as there are ops for it."""
 
+# ruff: noqa: F401 - the names are for whoever imports this
+
 from headrace.v1.math_ops import adjoint as adjoint
 from headrace.v1.math_ops import cross as cross
 from headrace.v1.math_ops import einsum as einsum

@@ -186,7 +186,8 @@ reduce_any = named(reductions.reduce_any, _REDUCE)
 reduce_all = named(reductions.reduce_all, _REDUCE)
 reduce_logsumexp = named(reductions.reduce_logsumexp, _REDUCE)
 count_nonzero = named(
-    reductions.count_nonzero, "input_tensor=input axis keepdims dtype name reduction_indices=axis keep_dims=keepdims input"
+    reductions.count_nonzero,
+    "input_tensor=input axis keepdims dtype name reduction_indices=axis keep_dims=keepdims input",
 )
 _ARG = "input axis name dimension=axis output_type"
 argmax = named(reductions.argmax, _ARG)

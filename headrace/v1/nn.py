@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.build import linalg, nn, scopes
+from headrace.build import arrays, linalg, nn, scopes
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 from headrace.v1.math_ops import l2_normalize as l2_normalize
@@ -53,7 +53,7 @@ def dropout(
     name: str | None = None,
     rate: Any = None,
 ) -> Any:
-    """`x`, of which each element is kept with probability `keep_prob` (1 - `rate`) and made greater, and otherwise is 0.
+    """`x`, of which each element is kept with probability `keep_prob` (1 - `rate`), made greater, and else is 0.
 
     Source: TensorFlow's `tf.nn.dropout`. See `headrace.nn.dropout`.
 
@@ -63,6 +63,18 @@ def dropout(
     if (keep_prob is None) == (rate is None):
         raise ValueError("dropout needs rate, or keep_prob = 1 - rate: one of the two")
     return nn.dropout(x, 1 - keep_prob if rate is None else rate, noise_shape, seed, name)
+
+
+@in_default_graph
+def crelu(features: Any, name: str | None = None, axis: int = -1) -> Any:
+    """relu(x) and relu(-x), joined along an axis.
+
+    Source: TensorFlow's `tf.nn.crelu`.
+    """
+    with scopes.name_scope(name, "CRelu", [features]) as scope:
+        b = scopes.builder(features)
+        x = b.tensor(features)
+        return nn.relu(arrays.concat([x, b.Neg(x)], axis), name=scope)
 
 
 @in_default_graph

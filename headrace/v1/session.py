@@ -120,7 +120,7 @@ def session_for(what: Any, graph: Graph, given: session.Session | None, method: 
     if found is None:
         raise ValueError(
             f"Cannot evaluate {what.name!r} using `{method}()`: No default session is registered. Use "
-            f"`with sess.as_default()`, make an InteractiveSession, or pass an explicit session to `{method}(session=sess)`"
+            f"`with sess.as_default()`, make an InteractiveSession, or give the session: `{method}(session=sess)`"
         )
     while graph.outer is not None:
         graph = graph.outer

@@ -290,7 +290,9 @@ class TensorShape:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         if not self.is_fully_defined():
-            raise ValueError(f"the shape {self} is not fully known; use tf.shape(x), which is known when the graph runs")
+            raise ValueError(
+                f"the shape {self} is not fully known; use tf.shape(x), which is known when the graph runs"
+            )
         return np.array(self._shape, dtype or np.int32)
 
     def __str__(self) -> str:

@@ -41,11 +41,12 @@ _scopes: contextvars.ContextVar[tuple[tuple[Graph, VariableScope], ...]] = conte
     "headrace_variable_scopes", default=()
 )
 
+
 def _refuse_partitioner(partitioner: Any) -> None:
     if partitioner is not None:
         raise UnimplementedError(
-            f"partitioner={partitioner!r}: variables in several parts do not exist in headrace; leave the argument out, "
-            "and the variable is made in one"
+            f"partitioner={partitioner!r}: variables in several parts do not exist in headrace; leave it out, and "
+            "the variable is made in one"
         )
 
 
@@ -197,8 +198,8 @@ def variable_scope(
       name_or_scope: a name below the current scope; or a scope, which is entered again wherever one is.
       default_name: the name if `name_or_scope` is None, made unique.
       values: not used; what TensorFlow found the graph by.
-      initializer, regularizer, caching_device, custom_getter, dtype, constraint: defaults of `get_variable`; None: as in
-        the scope around. Custom getters of scopes around are called by those inside.
+      initializer, regularizer, caching_device, custom_getter, dtype, constraint: defaults of `get_variable`; None: as
+        in the scope around. Custom getters of scopes around are called by those inside.
       partitioner: refused unless None.
       reuse: True: variables are found, and an error if they are not there. AUTO_REUSE: found, or made. None, False: as
         in the scope around.
@@ -411,7 +412,8 @@ def _get(
         initializer = _initial_value(initializer, known, dtype)
     made = Variable(
         initializer, trainable=trainable is not False, collections=collections, validate_shape=validate_shape,
-        caching_device=caching_device, name=name, dtype=dtype, constraint=constraint, shape=known if shape is not None else None,
+        caching_device=caching_device, name=name, dtype=dtype, constraint=constraint,
+        shape=known if shape is not None else None,
     )  # fmt: skip
     store[name] = made
     if regularizer is not None:

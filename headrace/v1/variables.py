@@ -36,7 +36,7 @@ class VariableAggregation(enum.Enum):
     SUM = 1
     MEAN = 2
     ONLY_FIRST_REPLICA = 3
-    ONLY_FIRST_TOWER = 3
+    ONLY_FIRST_TOWER = 3  # noqa: PIE796 - an older name
 
 
 class Variable(variable.Variable):
@@ -183,14 +183,14 @@ initialize_local_variables = local_variables_initializer
 
 
 @in_default_graph
-def is_variable_initialized(ref: Any, name: str | None = None) -> Any:
+def is_variable_initialized(variable: Any, name: str | None = None) -> Any:
     """Whether a variable has a value: a bool scalar.
 
     Source: TensorFlow's `tf.is_variable_initialized`.
     """
-    if isinstance(ref, Tensor):
-        return scopes.builder(ref).make("IsVariableInitialized", (ref,), {}, name)
-    return ref.is_initialized(name)
+    if isinstance(variable, Tensor):
+        return scopes.builder(variable).make("IsVariableInitialized", (variable,), {}, name)
+    return variable.is_initialized(name)
 
 
 @in_default_graph
@@ -208,7 +208,7 @@ def report_uninitialized_variables(
     asked = [*global_variables(), *local_variables()] if var_list is None else list(var_list)
     with scopes.name_scope(name):
         b = scopes.builder()
-        names = b.const(np.array([v.op.name.encode() for v in asked], object), dtypes.string)
+        names: Tensor = b.const(np.array([v.op.name.encode() for v in asked], object), dtypes.string)
         if not asked:
             return names
         missing = b.LogicalNot(b.Pack([v.is_initialized() for v in asked]))
@@ -297,9 +297,7 @@ def _variable(ref: Any, who: str) -> variable.Variable:
 
 def _scatter(what: str, does: str) -> Any:
     @in_default_graph
-    def function(
-        ref: Any, indices: Any, updates: Any, use_locking: bool | None = None, name: str | None = None
-    ) -> Any:
+    def function(ref: Any, indices: Any, updates: Any, use_locking: bool | None = None, name: str | None = None) -> Any:
         if _is_reference(ref):
             kind = f"Scatter{what.capitalize()}"
             return scopes.builder(ref).make(kind, (ref, indices, updates), {}, name)

@@ -1,4 +1,4 @@
-"""Writes `tensorflow_names.json`: TensorFlow's public names in the areas that docs/v1.md compares, with their arguments.
+"""Writes `tensorflow_names.json`: TensorFlow's public names in the areas of docs/v1.md, with their arguments.
 
     python tests/v1/collect_names.py
 
@@ -132,9 +132,7 @@ def main() -> None:
             if inspect.ismodule(value):
                 continue
             _, plain = tf_decorator.unwrap(value)
-            if isinstance(value, tf.DType):
-                area, arguments = "graph", None
-            elif isinstance(value, int) and module == "errors":
+            if isinstance(value, tf.DType) or (isinstance(value, int) and module == "errors"):
                 area, arguments = "graph", None
             else:
                 area = area_of(getattr(plain, "__module__", None) or "")

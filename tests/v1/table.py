@@ -23,6 +23,7 @@ AREAS = ("graph", "control flow", "math", "array", "state", "session", "queues",
 # How what is there differs from TensorFlow's, beside arguments that are missing (those are found).
 DIFFERS = {
     "Tensor": "`.shape` is a tuple (None for an unknown rank); `get_shape()` gives a `TensorShape`",
+    "DeviceSpec": "made by `from_string`",
     "Variable": "always a resource variable: a read is the value at that time, never one that changes under it",
     "Graph": "tensors and operations cannot be kept from being fed or fetched; no `as_graph_def(from_version)`",
     "GraphDef": "the message of `headrace.pb`: the same fields and wire format, another Python class",
@@ -41,10 +42,16 @@ DIFFERS = {
     "variable_scope": "a function, not a class; no partitioner",
     "VariableScope": "no partitioner",
     "name_scope": "a function, not a class",
-    "gradients": "comes with the next step",
     "RegisterGradient": "keeps the function; gradients that use it come with the next step",
-    "random_shuffle": "",
+    "disable_resource_variables": "without effect: variables stay resource variables",
+    "control_flow_v2_enabled": "always False, the names being TensorFlow 1's",
+    "import_graph_def": "`op_dict` and `producer_op_list` have no effect",
+    "py_function": "without gradients",
+    "assert_equal": "an error shows both tensors, not `data`",
 }
+
+# What is said of every error class, in place of its arguments.
+ERRORS = "raised and caught the same; its own arguments are `(message, node, op)`"
 
 ARGUMENTS_WITHOUT_MEANING = {"cls", "self"}
 
@@ -119,6 +126,9 @@ def rows(area: str) -> list[Row]:
         wanted = known[names[0]]["arguments"]
         missing = missing_arguments(names[0], wanted)
         moved = misplaced_arguments(names[0], wanted)
+        if names[0].endswith("Error") and inspect.isclass(look_up(names[0])):
+            remarks.append(ERRORS)
+            missing = moved = []
         if missing:
             remarks.append("without " + ", ".join(f"`{a}`" for a in missing))
         if moved:
@@ -139,9 +149,9 @@ import headrace.v1 as tf
 ```
 
 and it uses names that the tables below have: the public names of `tf.compat.v1` (TensorFlow 2.21) in the areas graph,
-control flow, math, array, state, session, queues and training. Names of one and the same thing stand in one row. *Differs*
-says how; an argument that is said to be missing is refused. What stands in other areas of TensorFlow (images, data
-sets, summaries, layers, distribution, ...) is not listed, and not there.
+control flow, math, array, state, session, queues and training. Names of one and the same thing stand in one row.
+*Differs* says how; an argument that is said to be missing is refused. What stands in other areas of TensorFlow (images,
+data sets, summaries, layers, distribution, ...) is not listed, and not there.
 
 Three things hold everywhere:
 
@@ -163,8 +173,7 @@ def page() -> str:
         out.append(f"| {area} | {sum(count.values())} | " + " | ".join(map(str, count.values())) + " |\n")
     for area, found in tables.items():
         out.append(f"\n## {area.capitalize()}\n\n| name | | |\n|---|---|---|\n")
-        for r in found:
-            out.append(f"| {', '.join(f'`{n}`' for n in r.names)} | {r.state} | {r.remark} |\n")
+        out += [f"| {', '.join(f'`{n}`' for n in r.names)} | {r.state} | {r.remark} |\n" for r in found]
     return "".join(out)
 
 

@@ -129,6 +129,9 @@ def test_records_refuse_fields_that_they_have_not() -> None:
 def test_the_names_of_modules() -> None:
     assert tf.compat.v1 is tf
     assert tf.math.add is tf.add
+    assert tf.linalg.diag is tf.matrix_diag
+    assert tf.dtypes.bool is tf.bool is hr.bool
+    assert tf.debugging.assert_all_finite is tf.verify_tensor_all_finite
     assert tf.nn.relu(tf.constant([-1.0])).op.type == "Relu"
     assert tf.errors.OutOfRangeError is hr.errors.OutOfRangeError
     assert tf.float32 is hr.float32

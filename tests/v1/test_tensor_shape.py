@@ -12,7 +12,7 @@ from headrace.v1.tensor_shape import Dimension, TensorShape, dimension_at_index,
 
 def test_dimensions_calculate() -> None:
     d, unknown = Dimension(7), Dimension(None)
-    assert [(d + 1).value, (d - 2).value, (10 - d).value, (2 * d).value, (d // 2).value, (d % 4).value] == [8, 5, 3, 14, 3, 3]
+    assert [x.value for x in (d + 1, d - 2, 10 - d, 2 * d, d // 2, d % 4)] == [8, 5, 3, 14, 3, 3]
     assert all((x).value is None for x in (unknown + 1, 1 + unknown, d * unknown, unknown // 2, 3 - unknown))
     assert (d == 7, d != 7, d < 8, d >= 8) == (True, False, True, False)
     assert (unknown == 7) is None

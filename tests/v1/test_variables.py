@@ -52,7 +52,7 @@ def test_what_exists_and_what_does_not() -> None:
             tf.get_variable("v", [3])
         with pytest.raises(ValueError, match="specified dtype int32 and found dtype float32"):
             tf.get_variable("v", [2], tf.int32)
-        with pytest.raises(ValueError, match="does not exist.*There is v"):
+        with pytest.raises(ValueError, match=r"does not exist.*There is v"):
             tf.get_variable("vv")
 
 

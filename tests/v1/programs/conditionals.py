@@ -28,7 +28,9 @@ grade = tf.case(
     [(x >= 90.0, lambda: tf.constant(1)), (x >= 75.0, lambda: tf.constant(2)), (x >= 50.0, lambda: tf.constant(3))],
     default=lambda: tf.constant(6),
 )
-only = tf.case({x < 0.0: lambda: tf.constant(-1), x > 0.0: lambda: tf.constant(1)}, lambda: tf.constant(0), exclusive=True)
+only = tf.case(
+    {x < 0.0: lambda: tf.constant(-1), x > 0.0: lambda: tf.constant(1)}, lambda: tf.constant(0), exclusive=True
+)
 month = tf.placeholder(tf.int32, [], name="month")
 days = tf.switch_case(month % 3, [lambda: tf.constant(31), lambda: tf.constant(28), lambda: tf.constant(30)])
 

@@ -29,7 +29,11 @@ print(m[1].eval().tolist(), m[:, -1].eval().tolist(), m[::2, 1:3].eval().tolist(
 # the names that TensorFlow 1 had for arguments
 f = tf.cast(m, tf.float32)
 print(tf.reduce_sum(f, reduction_indices=1).eval().tolist(), tf.reduce_mean(f, axis=0, keep_dims=True).eval().tolist())
-print(tf.argmax(f, dimension=1).eval().tolist(), tf.expand_dims(m, dim=0).get_shape(), tf.squeeze(f[:1], squeeze_dims=[0]).eval().tolist())
+print(
+    tf.argmax(f, dimension=1).eval().tolist(),
+    tf.expand_dims(m, dim=0).get_shape(),
+    tf.squeeze(f[:1], squeeze_dims=[0]).eval().tolist(),
+)
 print([t.eval().tolist() for t in tf.split(m, 2, axis=1)], tf.concat([n, d], axis=0).eval().tolist())
 print(tf.to_float(n).eval().tolist(), tf.to_int32([1.7]).eval().tolist(), tf.nn.relu([-1.0, 2.0]).eval().tolist())
 print(tf.nn.softmax([[0.0, 0.0]], dim=-1).eval().tolist(), tf.one_hot([0, 2], 3).eval().tolist())

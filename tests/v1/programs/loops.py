@@ -73,7 +73,7 @@ with tf.Session() as sess:
     print(sess.run(ten))
     for v in (2.0, 81.0):
         r, s = sess.run([root, steps], feed_dict={number: v})
-        print("sqrt %.0f = %.3f in %d" % (v, r, s))
+        print(f"sqrt {v:.0f} = {r:.3f} in {s}")
     print("gcd", sess.run(gcd, {a: 1071, b: 462}))
     print("collatz", [int(sess.run(length, {start: k})) for k in (1, 2, 7, 27)])
     print("table", sess.run(table))

@@ -25,9 +25,8 @@ print(both.type, nothing.name, tf.group().type)
 left, right = tf.tuple([tf.constant(1), tf.constant(2)], control_inputs=[tf.assign_add(v, 100)])
 
 # outside all dependencies again
-with tf.control_dependencies([tf.assign(v, -1)]):
-    with tf.control_dependencies(None):
-        free = tf.constant(4) * 2
+with tf.control_dependencies([tf.assign(v, -1)]), tf.control_dependencies(None):
+    free = tf.constant(4) * 2
 print([op.name for op in free.op.control_inputs])
 
 # an assertion in the way of a value
@@ -35,7 +34,8 @@ x = tf.placeholder(tf.float32, [None], name="x")
 with tf.control_dependencies([tf.Assert(tf.reduce_all(x > 0.0), [x], summarize=2, name="positive")]):
     root = tf.sqrt(x)
 checked = tf.placeholder(tf.int32, [None])
-with tf.control_dependencies([tf.assert_equal(tf.reduce_sum(checked), 10, message="the sum"), tf.assert_rank(checked, 1)]):
+checks = [tf.assert_equal(tf.reduce_sum(checked), 10, message="the sum"), tf.assert_rank(checked, 1)]
+with tf.control_dependencies(checks):
     twice = checked * 2
 
 # what passes is printed, to the standard error

@@ -1,0 +1,30 @@
+"""TensorFlow 1's `tf.dtypes`."""
+
+# ruff: noqa: F401 - the names are for whoever imports this
+
+from headrace.dtypes import DType as DType
+from headrace.dtypes import as_dtype as as_dtype
+from headrace.dtypes import bfloat16 as bfloat16
+from headrace.dtypes import bool_ as bool
+from headrace.dtypes import complex64 as complex64
+from headrace.dtypes import complex128 as complex128
+from headrace.dtypes import float16 as float16
+from headrace.dtypes import float32 as float32
+from headrace.dtypes import float64 as float64
+from headrace.dtypes import int8 as int8
+from headrace.dtypes import int16 as int16
+from headrace.dtypes import int32 as int32
+from headrace.dtypes import int64 as int64
+from headrace.dtypes import resource as resource
+from headrace.dtypes import string as string
+from headrace.dtypes import uint8 as uint8
+from headrace.dtypes import uint16 as uint16
+from headrace.dtypes import uint32 as uint32
+from headrace.dtypes import uint64 as uint64
+from headrace.dtypes import variant as variant
+from headrace.v1.math_ops import cast as cast
+from headrace.v1.math_ops import complex as complex
+from headrace.v1.math_ops import saturate_cast as saturate_cast
+from headrace.v1.strings import as_string as as_string
+
+half, double = float16, float64

@@ -1,0 +1,111 @@
+"""Scopes of TensorFlow 1's names: where new operations go, what they are called, what they wait for."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headrace.build import importing, scopes
+from headrace.v1.graph import get_default_graph, in_default_graph, scope_in_default_graph
+
+
+@scope_in_default_graph
+@contextlib.contextmanager
+def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Iterator[str]:
+    """Puts new ops' names below `name` (or `default_name`, if it is None), made unique; gives the prefix.
+
+    A name that ends in "/" is taken as it is; "" or None, without a default name, leads out of all scopes.
+
+    Source: TensorFlow's `tf.name_scope`.
+
+    Raises:
+      ValueError: `values` are given, but no name.
+    """
+    if name is None and default_name is None and values is not None:
+        raise ValueError("At least one of name (None) and default_name (None) must be provided.")
+    with scopes.name_scope(name, default_name, values) as scope:
+        yield scope
+
+
+def op_scope(values: Any, name: str | None, default_name: str | None = None) -> Any:
+    """`name_scope` with its arguments in an older order.
+
+    Source: TensorFlow's `tf.op_scope`.
+    """
+    return name_scope(name, default_name, values)
+
+
+@scope_in_default_graph
+def device(device_name_or_function: Any) -> Any:
+    """New ops request a device: a name, merged into that of the block around, a function of the operation, or None.
+
+    Source: TensorFlow's `tf.device`.
+    """
+    return scopes.device(device_name_or_function)
+
+
+@scope_in_default_graph
+def control_dependencies(control_inputs: Any) -> Any:
+    """New ops wait for `control_inputs` (operations, tensors, variables); None: for nothing, whatever is around.
+
+    Source: TensorFlow's `tf.control_dependencies`.
+    """
+    return scopes.control_dependencies(control_inputs)
+
+
+@scope_in_default_graph
+def colocate_with(op: Any, ignore_existing: bool = False) -> Any:
+    """New ops stand on the device of `op`.
+
+    Source: TensorFlow's `tf.colocate_with`.
+    """
+    return scopes.colocate_with(op, ignore_existing)
+
+
+@scope_in_default_graph
+def container(container_name: str) -> Any:
+    """New variables and queues are kept in the container of that name.
+
+    Source: TensorFlow's `tf.container`.
+    """
+    return get_default_graph().container(container_name)
+
+
+@scope_in_default_graph
+@contextlib.contextmanager
+def init_scope() -> Iterator[None]:
+    """New ops go into the graph around all conditionals and loops, and wait for nothing.
+
+    Source: TensorFlow's `tf.init_scope`.
+    """
+    b = dataclasses.replace(scopes.builder(), graph=get_default_graph(), control_inputs=())
+    with scopes.entered(b):
+        yield
+
+
+@in_default_graph
+def import_graph_def(
+    graph_def: Any,
+    input_map: Mapping[str, Any] | None = None,
+    return_elements: Sequence[str] | None = None,
+    name: str | None = None,
+    op_dict: None = None,
+    producer_op_list: None = None,
+) -> Any:
+    """Adds the nodes of a `GraphDef` to the default graph. See `headrace.import_graph_def`.
+
+    Args:
+      graph_def: a `GraphDef` message, headrace's or TensorFlow's, or its bytes or text.
+      input_map: name of a tensor in it → tensor that takes its place.
+      return_elements: names of the tensors and operations to return.
+      name: prefix of the nodes' names, made unique; "import" if None, and none if "".
+      op_dict, producer_op_list: not used.
+
+    Source: TensorFlow's `tf.import_graph_def`.
+    """
+    if name == "":
+        return importing.import_graph_def(graph_def, "", input_map, return_elements)
+    with scopes.name_scope(name, "import") as prefix:
+        return importing.import_graph_def(graph_def, prefix, input_map, return_elements)
