@@ -46,7 +46,8 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 # --- use ------------------------------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: venv ## run the example program
+demo: venv ## run the example programs
+	$(BIN)/python examples/control_flow.py
 	$(BIN)/python examples/demo.py
 
 .PHONY: bench

@@ -19,11 +19,11 @@ import numpy as np
 
 from headrace import trace
 from headrace.build.scopes import current_graph
-from headrace.ir.function import find_anywhere
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute.executor import Executor
 from headrace.execute.step import Step
 from headrace.fetches import Fetches, feed_tensor, feeder, key_of, result
+from headrace.ir.function import find_anywhere
 from headrace.pipeline import CompiledStep, Devices, compile_step
 from headrace.resources.manager import ResourceManager
 

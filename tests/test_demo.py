@@ -16,6 +16,9 @@ ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "examples" / "demo.py"
 
 
+WRITTEN = ROOT / "examples" / "control_flow.py"
+
+
 def load_demo() -> ModuleType:
     spec = importlib.util.spec_from_file_location("demo", DEMO)
     assert spec is not None
@@ -24,6 +27,18 @@ def load_demo() -> ModuleType:
     sys.modules["demo"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_programs_written_with_headrace_agree_with_python(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, str(WRITTEN)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("as in Python") == 10
+    assert "NOT" not in done.stdout
+    assert "All results are Python's." in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 120
 
 
 def test_demo_runs_and_agrees_with_tensorflow(tmp_path: Path) -> None:

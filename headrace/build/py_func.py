@@ -94,8 +94,8 @@ def _keep(graph: Graph | None, callback: Callback) -> None:
     """Lets `callback` live as long as the outermost graph; where there is none it is only needed now."""
     while graph is not None and graph.outer is not None:
         graph = graph.outer
-    if isinstance(graph, scopes.Graph):
-        graph.kept.append(callback)
+    if graph is not None:
+        vars(graph).setdefault("kept", []).append(callback)  # a graph that cannot be entered has no such list yet
 
 
 def _as_list(Tout: Any) -> list[dtypes.DType]:

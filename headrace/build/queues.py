@@ -359,7 +359,8 @@ def _as_shapes(given: Any, types: Sequence[dtypes.DType]) -> list[Shape] | None:
     out = [shapes.as_shape(s) for s in given]
     if len(out) != len(types):
         raise ValueError(
-            f"Queue shapes must have the same length as dtypes, received len(shapes)={len(out)}, len(dtypes)={len(types)}"
+            "Queue shapes must have the same length as dtypes, received "
+            f"len(shapes)={len(out)}, len(dtypes)={len(types)}"
         )
     return out
 
@@ -370,7 +371,8 @@ def _as_names(given: Any, types: Sequence[dtypes.DType]) -> list[str] | None:
     names = [given] if isinstance(given, str) else list(given)
     if len(names) != len(types):
         raise ValueError(
-            f"Queue names must have the same length as dtypes, received len(names)={len(names)}, len(dtypes)={len(types)}"
+            "Queue names must have the same length as dtypes, received "
+            f"len(names)={len(names)}, len(dtypes)={len(types)}"
         )
     return names
 

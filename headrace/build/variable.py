@@ -88,7 +88,9 @@ class Variable:
         constraint: Callable[[Any], Any] | None = None,
     ) -> None:
         if initial_value is None:
-            raise TypeError("initial_value must be specified: what the variable starts with, or a function that gives it")
+            raise TypeError(
+                "initial_value must be specified: what the variable starts with, or a function that gives it"
+            )
         self.trainable = trainable
         self.constraint = constraint
         self._validates = validate_shape
@@ -245,7 +247,9 @@ class Variable:
 
     # *** changing ***
 
-    def assign(self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True) -> Any:
+    def assign(
+        self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Makes `value` its value.
 
         Args:
@@ -455,12 +459,16 @@ def _initial(b: Builder, initial_value: Any, dtype: dtypes.DType | None, name: s
     with scopes.entered(b):
         if callable(initial_value):
             initial_value = initial_value()
-        if isinstance(initial_value, Tensor) and initial_value.graph is not b.graph and _root(initial_value.graph) is b.graph:
+        if (
+            isinstance(initial_value, Tensor)
+            and initial_value.graph is not b.graph
+            and _root(initial_value.graph) is b.graph
+        ):
             where = f" (made at {initial_value.op.source})" if initial_value.op.source is not None else ""
             raise GraphError(
                 f"The `initial_value` of variable '{name}' is from inside a control-flow construct, such as a loop or "
-                f"conditional: '{initial_value.name}'{where} belongs to {initial_value.graph.title}, and the variable to "
-                "the graph around it. Give a function that makes the value: hr.Variable(lambda: ...)"
+                f"conditional: '{initial_value.name}'{where} belongs to {initial_value.graph.title}, and the variable "
+                "to the graph around it. Give a function that makes the value: hr.Variable(lambda: ...)"
             )
         made: Tensor = b.tensor(initial_value, dtype, "initial_value")
         return made

@@ -173,8 +173,8 @@ class EagerBuilder:
             return x
         if isinstance(x, (Tensor, Operation)):
             raise GraphError(
-                f"{x!r} has no value here: it belongs to {x.graph.title}, and this runs outside of it, at once. Call it "
-                "inside `with g:`, or run the graph and give it the value"
+                f"{x!r} has no value here: it belongs to {x.graph.title}, and this runs outside of it, at once. Call "
+                "it inside `with g:`, or run the graph and give it the value"
             )
         as_tensor = getattr(type(x), "as_tensor", None)
         return x if as_tensor is None else as_tensor(x, self)
@@ -223,7 +223,10 @@ class EagerBuilder:
                     op = EagerOp(name or type, record, prepared.attrs)
                     out = self._run(op, prepared, key, values)
         except Exception as e:
-            raise _blamed(e, op or EagerOp(name or type, record, prepared.attrs), values) from e.__cause__
+            out = _blamed(e, op or EagerOp(name or type, record, prepared.attrs), values)
+            if out is e:
+                raise
+            raise out from e
         made = prepared.dtypes
         if len(made) == 1:
             return EagerTensor(out, made[0])

@@ -127,7 +127,9 @@ class EagerTensor:
             raise TypeError("a scalar tensor cannot be iterated over")
         rows = self._value
         # the rows of a vector of strings stay arrays; those of handles are bare objects
-        return (EagerTensor(rows[i, ...] if self.dtype is dtypes.string else rows[i], self.dtype) for i in range(len(rows)))
+        return (
+            EagerTensor(rows[i, ...] if self.dtype is dtypes.string else rows[i], self.dtype) for i in range(len(rows))
+        )
 
     def __format__(self, spec: str) -> str:
         return format(self.numpy(), spec) if spec and not self.shape else format(str(self), spec)

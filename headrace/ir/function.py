@@ -6,9 +6,9 @@ the library is not owned but called by name.
 
 **Captures.** What happens in a branch may use values from outside. When an operation in a FuncGraph is given a tensor
 of the graph around it, the FuncGraph gets one parameter more, which stands for that tensor, and remembers the pair. So
-a sub-graph never has an edge that leads out of it: all comes in by parameters, and whoever reads it (lowering, gradients,
-a compiler) need not look around. With several sub-graphs in one operation all get the same parameters (`unify`). A
-captured constant is cloned instead, so that what is known about its value stays known.
+a sub-graph never has an edge that leads out of it: all comes in by parameters, and whoever reads it (lowering,
+gradients, a compiler) need not look around. With several sub-graphs in one operation all get the same parameters
+(`unify`). A captured constant is cloned instead, so that what is known about its value stays known.
 
 **Control inputs** that point out of a sub-graph are collected in `outer_controls`; the operation that comes to own it
 waits for them.

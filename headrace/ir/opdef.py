@@ -216,7 +216,8 @@ class Facts:
       shape_only: it reads its inputs' shapes, never their elements.
       no_fold: never evaluate it while compiling, though it is pure.
       dynamic_shape: the output's shape depends on input *values*; inference may leave it open.
-      effect: what a stateful op touches besides its inputs: "resource", "random", "stdout", "step", or "" for none.
+      effect: what a stateful op touches besides its inputs: "resource", "random", "stdout", "python", "step", or "" for
+        none.
       writes: whether it changes what it touches.
       waits: it works on something that ops wait for (a queue, a barrier): never ordered by creation, for that could
         make the one that waits come before the one it waits for.

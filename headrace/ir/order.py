@@ -9,7 +9,7 @@ reads are not ordered among themselves. The keys are
 
 * a resource: the operation that made its handle, or the parameter by which the handle came into a sub-graph (so what is
   one variable outside is one parameter inside); for variables of a name, that name;
-* the standard output, which Print and Assert share;
+* the standard output, which Print and Assert share; what Python functions do, which all of them share;
 * a random operation itself: its stream goes on from one firing to the next.
 
 A handle whose maker cannot be seen (a result of a conditional) may be any resource: `ANY`. A function that calls itself
@@ -106,7 +106,7 @@ def effects(op: Operation, _calls: frozenset[str] = frozenset()) -> Effects:
             key = key_of(t)
             if key is not None:
                 out[key] = out.get(key, False) or facts.writes
-    if facts.effect == "stdout" or (not out and facts.effect == "step" and facts.writes):
+    if facts.effect in ("stdout", "python") or (not out and facts.effect == "step" and facts.writes):
         out[facts.effect] = True
     elif not op.inputs and facts.writes:
         out[("resource", "made by", op)] = True

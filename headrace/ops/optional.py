@@ -70,7 +70,7 @@ def _from_value_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]
 
 
 def _get_value_grad(b: Builder, n: GradNode, *dys: Tensor | None) -> list[Tensor | None]:
-    return [b.OptionalFromValue([b.ZerosLike(y) if dy is None else dy for y, dy in zip(n.outputs, dys, strict=True)])]
+    return [b.OptionalFromValue([b.ZerosLike(n.outputs[i]) if dy is None else dy for i, dy in enumerate(dys)])]
 
 
 op(

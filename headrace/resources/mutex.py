@@ -68,6 +68,7 @@ class Mutex:
         Returns:
           A function that gives the request up if it still waits.
         """
+
         # a function of its own for each request, so that it can be found again
         def asked(result: Any) -> None:
             done(result)

@@ -95,7 +95,7 @@ def _zeros_like(value: Value, dtype: DType) -> Value:
 
 
 def _sum(x: Value, y: Value) -> Value:
-    if numpy_dtype_of(x) == object:
+    if numpy_dtype_of(x).kind == "O":
         return x.add(y)
     if shape_of(x) != shape_of(y):
         raise InvalidArgumentError(

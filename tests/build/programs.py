@@ -18,9 +18,8 @@ import numpy as np
 
 import headrace as hr
 from headrace.build import scopes
+from tests.execute.programs import MODULUS, TRIPS, Assign, Binary, Const, If, Less, Var, While
 
-MODULUS = 1009
-TRIPS = 4  # loops make fewer trips than this
 LENGTH = 8  # vectors stay shorter than this
 SLOTS = 5  # of a list
 INTS, VECTORS, LISTS, VARIABLES, QUEUES = ("a", "b", "c"), ("u", "v"), ("s",), ("x", "y"), ("p",)
@@ -28,25 +27,6 @@ QUEUE_VALUE = 7  # what the queue to read from is full of
 
 
 # *** programs ***
-
-
-@dataclasses.dataclass(frozen=True)
-class Const:
-    value: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Int:
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Binary:
-    """`+`, `-` or `*`, modulo 1009."""
-
-    op: str
-    a: Expr
-    b: Expr
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,19 +49,7 @@ class Read:
     index: Expr
 
 
-Expr: TypeAlias = "Const | Int | Binary | Sum | Length | Read"
-
-
-@dataclasses.dataclass(frozen=True)
-class Less:
-    a: Expr
-    b: Expr
-
-
-@dataclasses.dataclass(frozen=True)
-class Assign:
-    name: str
-    value: Expr
+Expr: TypeAlias = "Const | Var | Binary | Sum | Length | Read"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,22 +67,6 @@ class Write:
     name: str
     index: Expr
     value: Expr
-
-
-@dataclasses.dataclass(frozen=True)
-class If:
-    pred: Less
-    yes: Block
-    no: Block
-
-
-@dataclasses.dataclass(frozen=True)
-class While:
-    """`for _ in range(trips % TRIPS): if not pred: break; body`; `pred` None: always."""
-
-    trips: Expr
-    pred: Less | None
-    body: Block
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,12 +193,12 @@ class Generator:
         if kind < 0.25:
             return Const(r.randint(0, 20))
         if kind < 0.75:
-            return Int(r.choice(INTS))
+            return Var(r.choice(INTS))
         if kind < 0.85:
             return Sum(r.choice(VECTORS + LISTS))
         if kind < 0.92:
             return Length(r.choice(VECTORS))
-        return Read(r.choice(LISTS), Int(r.choice(INTS)))
+        return Read(r.choice(LISTS), Var(r.choice(INTS)))
 
     def less(self) -> Less:
         return Less(self.expr(1), self.expr(1))
@@ -333,7 +285,7 @@ class Python:
     def value(self, e: Expr) -> int:
         if isinstance(e, Const):
             return e.value
-        if isinstance(e, Int):
+        if isinstance(e, Var):
             return int(self.values[e.name])
         if isinstance(e, Sum):
             return sum(self.values[e.name]) % MODULUS
@@ -471,7 +423,7 @@ class Build:
         b = scopes.builder()
         if isinstance(e, Const):
             return hr.constant(e.value, hr.int32)
-        if isinstance(e, Int):
+        if isinstance(e, Var):
             return self.values[e.name]
         if isinstance(e, Sum):
             x = self.values[e.name]

@@ -14,6 +14,7 @@ from headrace.build.grouping import group, no_op
 from headrace.build.tensor_array import TensorArray
 from headrace.errors import InvalidArgumentError
 from headrace.ir.graph import Graph, Operation
+from tests.build.running import run
 
 B = scopes.builder
 Point = namedtuple("Point", "x y")
@@ -23,27 +24,6 @@ Point = namedtuple("Point", "x y")
 class Record:
     first: object
     second: object
-
-
-@pytest.fixture
-def g():
-    with hr.Graph() as graph:
-        yield graph
-
-
-@pytest.fixture
-def p(g):
-    return B().Placeholder(dtype=hr.bool, shape=(), name="p")
-
-
-@pytest.fixture
-def x(g):
-    return B().Placeholder(dtype=hr.float32, shape=(), name="x")
-
-
-def run(fetches, feeds=None):
-    graph = scopes.current_graph()
-    return hr.Session(graph=graph).run(fetches, feeds)
 
 
 def names(graph):

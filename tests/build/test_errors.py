@@ -19,22 +19,6 @@ B = scopes.builder
 State = namedtuple("State", "h c")
 
 
-@pytest.fixture
-def g():
-    with hr.Graph() as graph:
-        yield graph
-
-
-@pytest.fixture
-def p(g):
-    return B().Placeholder(dtype=hr.bool, shape=(), name="p")
-
-
-@pytest.fixture
-def x(g):
-    return B().Placeholder(dtype=hr.float32, shape=(), name="x")
-
-
 def below(i, *_):
     return B().Less(i, 9)
 

@@ -13,23 +13,14 @@ from headrace.build.function import Function, TensorSpec
 from headrace.build.while_loop import while_loop
 from headrace.errors import GraphError, SignatureError
 from headrace.ir.function import FuncGraph, bodies
+from tests.build.running import run
 
 B = scopes.builder
 INT = TensorSpec((), hr.int32)
 
 
-@pytest.fixture
-def g():
-    with hr.Graph() as graph:
-        yield graph
-
-
 def placeholder(dtype=hr.int32, shape=(), name="n"):
     return B().Placeholder(dtype=dtype, shape=shape, name=name)
-
-
-def run(fetches, feeds=None):
-    return hr.Session(graph=scopes.current_graph()).run(fetches, feeds)
 
 
 def check(graph):

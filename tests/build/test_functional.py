@@ -8,19 +8,12 @@ from headrace.build import scopes
 from headrace.build.function import TensorSpec
 from headrace.build.functional import foldl, foldr, map_fn, scan
 from headrace.errors import InvalidArgumentError
+from tests.build.running import run
+
+pytestmark = pytest.mark.usefixtures("g")
 
 B = scopes.builder
 X = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
-
-
-@pytest.fixture(autouse=True)
-def g():
-    with hr.Graph() as graph:
-        yield graph
-
-
-def run(fetches, feeds=None):
-    return hr.Session(graph=scopes.current_graph()).run(fetches, feeds)
 
 
 def add(a, b):

@@ -6,13 +6,9 @@ import headrace as hr
 from headrace.build import grouping, scopes
 from headrace.build.cond import cond
 
+pytestmark = pytest.mark.usefixtures("g")
+
 B = scopes.builder
-
-
-@pytest.fixture(autouse=True)
-def g():
-    with hr.Graph() as graph:
-        yield graph
 
 
 def test_group():

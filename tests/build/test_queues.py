@@ -26,7 +26,8 @@ def test_names_are_tensorflows(g: hr.Graph) -> None:
     q = FIFOQueue(3, [hr.float32, hr.int32], shapes=[(), ()], names=["a", "b"], name="q")
     assert (q.name, q.dtypes, q.shapes, q.names) == ("q", [hr.float32, hr.int32], [(), ()], ["a", "b"])
     made = [q.enqueue({"a": 1.0, "b": 2}), q.enqueue_many({"b": [2], "a": [1.0]}), q.dequeue()["a"].op,
-            q.dequeue_many(2)["b"].op, q.dequeue_up_to(2)["a"].op, q.size().op, q.close(), q.is_closed().op]  # fmt: skip
+            q.dequeue_many(2)["b"].op, q.dequeue_up_to(2)["a"].op, q.size().op, q.close(),
+            q.is_closed().op]  # fmt: skip
     assert [op.name for op in made] == [
         "q_enqueue", "q_EnqueueMany", "q_Dequeue", "q_DequeueMany", "q_DequeueUpTo", "q_Size", "q_Close", "q_Is_Closed",
     ]  # fmt: skip
@@ -58,7 +59,8 @@ def test_what_goes_in_comes_out(g: hr.Graph) -> None:
         got = sess.run(take)
         assert (got["point"].tolist(), got["label"]) == ([1, 2], b"a")
         sess.run(close)
-        assert sess.run(rest)["label"].tolist() == [b"b", b"c"] and sess.run(closed)
+        assert sess.run(rest)["label"].tolist() == [b"b", b"c"]
+        assert sess.run(closed)
         with pytest.raises(OutOfRangeError):
             sess.run(take)
         with pytest.raises(CancelledError):
@@ -71,7 +73,11 @@ def test_the_kinds(g: hr.Graph) -> None:
     heap = PriorityQueue(5, [hr.string], shapes=[[]])
     assert heap.dtypes == [hr.int64, hr.string]
     mixed = RandomShuffleQueue(10, 0, hr.int32, shapes=[[]], seed=1)
-    ops = (*rows, heap.enqueue_many([np.array([3, 1, 2]), ["third", "first", "second"]]), mixed.enqueue_many([[*range(6)]]))
+    ops = (
+        *rows,
+        heap.enqueue_many([np.array([3, 1, 2]), ["third", "first", "second"]]),
+        mixed.enqueue_many([[*range(6)]]),
+    )
     takes = [padded.dequeue_many(3), heap.dequeue_many(3)[1], mixed.dequeue_many(6)]
     with hr.Session(graph=g) as sess:
         for op in ops:
@@ -79,7 +85,8 @@ def test_the_kinds(g: hr.Graph) -> None:
         a, b, c = sess.run(takes)
     assert a.tolist() == [[1, 0, 0], [2, 2, 0], [3, 3, 3]]
     assert b.tolist() == [b"first", b"second", b"third"]
-    assert sorted(c.tolist()) == [0, 1, 2, 3, 4, 5] and c.tolist() == [3, 4, 1, 5, 2, 0]  # as TensorFlow draws them
+    assert sorted(c.tolist()) == [0, 1, 2, 3, 4, 5]
+    assert c.tolist() == [3, 4, 1, 5, 2, 0]
 
 
 def test_one_shared_name_is_one_queue(g: hr.Graph) -> None:
@@ -136,7 +143,11 @@ def test_mistakes(g: hr.Graph) -> None:
         (SignatureError, "1 components, got 2", lambda: single.enqueue([1.0, 2.0])),
         (TypeError, "expected float32", lambda: single.enqueue("text")),
         (TypeError, "float32", lambda: single.enqueue(constant(1))),
-        (ShapeError, r"component 1 .* must have the shape \[2\], got \[3\]", lambda: pair.enqueue({"a": 1.0, "b": [1, 2, 3]})),
+        (
+            ShapeError,
+            r"component 1 .* must have the shape \[2\], got \[3\]",
+            lambda: pair.enqueue({"a": 1.0, "b": [1, 2, 3]}),
+        ),
         (ShapeError, r"shape \[\?,2\], got \[2\]", lambda: pair.enqueue_many({"a": [1.0], "b": [1, 2]})),
         (ValueError, "same length as dtypes", lambda: FIFOQueue(3, [hr.float32, hr.int32], shapes=[()])),
         (ValueError, "names must have the same length", lambda: FIFOQueue(3, hr.float32, names=["a", "b"])),

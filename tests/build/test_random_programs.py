@@ -152,33 +152,22 @@ def _depth(block: Block) -> int:
     return max((1 + _depth(b) for b in inner), default=0)
 
 
-@some
-@given(rngs, st.sampled_from([1, 2, 10]))
-def test_programs(rng: random.Random, parallel: int) -> None:
-    block = _program(rng, stateful=False)
-    _check(block, initial(rng), False, parallel, rng.randrange(1000))
+_both = pytest.mark.parametrize("stateful", [False, True], ids=["values", "state"])
 
 
+@_both
 @some
-@given(rngs, st.sampled_from([1, 2, 10]))
-def test_programs_with_state(rng: random.Random, parallel: int) -> None:
-    block = _program(rng, stateful=True)
-    _check(block, initial(rng), True, parallel, rng.randrange(1000))
+@given(rng=rngs, parallel=st.sampled_from([1, 2, 10]))
+def test_programs(stateful: bool, rng: random.Random, parallel: int) -> None:
+    block = _program(rng, stateful)
+    _check(block, initial(rng), stateful, parallel, rng.randrange(1000))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@_both
 @many
-@given(rngs, st.sampled_from([1, 2, 10]))
-def test_many_programs(rng: random.Random, parallel: int) -> None:
-    block = _program(rng, stateful=False)
-    _check(block, initial(rng), False, parallel, rng.randrange(1000))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@many
-@given(rngs, st.sampled_from([1, 2, 10]))
-def test_many_programs_with_state(rng: random.Random, parallel: int) -> None:
-    block = _program(rng, stateful=True)
-    _check(block, initial(rng), True, parallel, rng.randrange(1000))
+@given(rng=rngs, parallel=st.sampled_from([1, 2, 10]))
+def test_many_programs(stateful: bool, rng: random.Random, parallel: int) -> None:
+    block = _program(rng, stateful)
+    _check(block, initial(rng), stateful, parallel, rng.randrange(1000))

@@ -9,18 +9,11 @@ from headrace.build.tensor_array import TensorArray
 from headrace.build.while_loop import while_loop
 from headrace.errors import InvalidArgumentError, ShapeError, SignatureError
 from headrace.ir.graph import Operation
+from tests.build.running import run
+
+pytestmark = pytest.mark.usefixtures("g")
 
 B = scopes.builder
-
-
-@pytest.fixture(autouse=True)
-def g():
-    with hr.Graph() as graph:
-        yield graph
-
-
-def run(fetches, feeds=None):
-    return hr.Session(graph=scopes.current_graph()).run(fetches, feeds)
 
 
 def same(fetch, want):

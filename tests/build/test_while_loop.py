@@ -12,6 +12,7 @@ from headrace.build.cond import cond
 from headrace.build.tensor_array import TensorArray
 from headrace.build.while_loop import while_loop
 from headrace.ir.order import is_constant
+from tests.build.running import run
 
 B = scopes.builder
 State = namedtuple("State", "n total")
@@ -21,16 +22,6 @@ State = namedtuple("State", "n total")
 class Record:
     value: object
     rest: object
-
-
-@pytest.fixture
-def g():
-    with hr.Graph() as graph:
-        yield graph
-
-
-def run(fetches, feeds=None):
-    return hr.Session(graph=scopes.current_graph()).run(fetches, feeds)
 
 
 def below(n):

@@ -12,4 +12,4 @@ from headrace.eager import EagerBuilder
 def b(monkeypatch: pytest.MonkeyPatch) -> Iterator[EagerBuilder]:
     made = EagerBuilder()
     monkeypatch.setattr(scopes.outside, "builder", made)
-    yield made
+    return made

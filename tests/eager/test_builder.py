@@ -33,7 +33,7 @@ from headrace.errors import (
 from headrace.ir.opdef import op_registry
 from tests.ops.cases import assert_close, cases, flat, regroup, sampled
 
-TYPES = {type: dtype for type, dtype in reversed(sampled())}
+TYPES = dict(reversed(sampled()))
 
 
 @pytest.mark.parametrize("type", TYPES)
@@ -49,7 +49,8 @@ def test_every_op_gives_what_its_oracle_gives(type: str, b: EagerBuilder) -> Non
         out = b.make(type, args, dict(case.attrs))
         got = out if isinstance(out, tuple) else () if out is None else (out,)
         for t, w in zip(got, want if isinstance(want, tuple) else (want,), strict=True):
-            assert isinstance(t, EagerTensor) and np.asarray(t).dtype == t.dtype.numpy
+            assert isinstance(t, EagerTensor)
+            assert np.asarray(t).dtype == t.dtype.numpy
             assert_close(np.asarray(t), w, type)
 
 
@@ -60,14 +61,17 @@ def test_numbers_take_the_dtype_of_the_tensors(b: EagerBuilder) -> None:
     assert [t.dtype for t in b.IdentityN([1.0, 2])] == [hr.float32, hr.int32]
     assert b.Cast(1.5, DstT=hr.int32).dtype is hr.int32
     assert b.tensor([x, 2.0, [1.0, 2.0][0]]).numpy().tolist() == [1, 2, 1]
-    assert b.NoOp() is None and b.within("a").on("/CPU:0").after(x).at(None) is b
+    assert b.NoOp() is None
+    assert b.within("a").on("/CPU:0").after(x).at(None) is b
 
 
 def test_errors_are_those_of_a_graph_and_name_the_line(b: EagerBuilder) -> None:
-    with pytest.raises(InvalidArgumentError, match="Incompatible shapes|incompatible") as e:
+    with pytest.raises(InvalidArgumentError, match=r"Incompatible shapes: \[2\] vs. \[3\]") as e:
         constant([1.0, 2.0]) + constant([1.0, 2.0, 3.0])
+    assert isinstance(e.value.__cause__, ValueError)
     notes = "\n".join(e.value.__notes__)
-    assert "operation AddV2, run at" in notes and "test_builder.py" in notes
+    assert "operation AddV2, run at" in notes
+    assert "test_builder.py" in notes
     assert "inputs: float32[2] = [1.0, 2.0], float32[3]" in notes
     with pytest.raises(NotFoundError, match=r"not registered 'Add3'.*'Add'"):
         b.make("Add3", (), {})
@@ -81,10 +85,10 @@ def test_errors_are_those_of_a_graph_and_name_the_line(b: EagerBuilder) -> None:
         b.VariableV2(shape=(), dtype=hr.float32)
     with hr.Graph():
         symbolic = constant(1.0)
-    with pytest.raises(GraphError, match="'Const:0' .*has no value here"):
+    with pytest.raises(GraphError, match=r"'Const:0' .*has no value here"):
         b.AddV2(symbolic, 1.0)
     with pytest.raises(AttributeError, match="no op type"):
-        b.Nonsense  # noqa: B018
+        b.Nonsense
 
 
 def test_random_ops_go_on(b: EagerBuilder) -> None:
@@ -92,7 +96,8 @@ def test_random_ops_go_on(b: EagerBuilder) -> None:
         return b.RandomUniform([3], dtype=hr.float32, seed=seed, seed2=1).numpy().tolist()
 
     first, second, other = draw(1), draw(1), draw(2)
-    assert first != second and first != other
+    assert first != second
+    assert first != other
     with hr.Graph() as g:
         x = scopes.builder().RandomUniform([3], dtype=hr.float32, seed=1, seed2=1)
     with hr.Session(graph=g) as sess:
@@ -101,7 +106,8 @@ def test_random_ops_go_on(b: EagerBuilder) -> None:
 
 def test_control_flow_is_pythons() -> None:
     seen = []
-    assert int(cond(constant(True), lambda: constant(1), lambda: seen.append(0))) == 1 and not seen
+    assert int(cond(constant(True), lambda: constant(1), lambda: seen.append(0))) == 1
+    assert not seen
     i, s = while_loop(lambda i, s: i < 4, lambda i, s: (i + 1, s + i), [0, 0])
     assert (int(i), int(s)) == (4, 6)
     assert map_fn(lambda x: x * 2, constant([1, 2, 3])).numpy().tolist() == [2, 4, 6]
@@ -118,13 +124,23 @@ def test_control_flow_is_pythons() -> None:
 def test_a_variable_is_there_at_once() -> None:
     v = Variable(3.0)
     assert (v.name, v.dtype, v.shape, v.graph) == ("Variable:0", hr.float32, (), None)
-    assert float(v * 2 + 1) == 7 and v.numpy() == 3 and np.asarray(v) == 3
-    assert v.assign_add(1.0) is v and float(v.assign_sub(0.5)) == 3.5 and float(v.assign(v * 2)) == 7
-    assert bool(v.is_initialized()) and float(v.initialized_value()) == 7 == float(v.read_value())
-    assert repr(v) == "<Variable 'Variable:0' shape=[] dtype=float32: np.float32(7.0)>" and f"{v:.1f}" == "7.0"
+    assert float(v * 2 + 1) == 7
+    assert v.numpy() == 3
+    assert np.asarray(v) == 3
+    assert v.assign_add(1.0) is v
+    assert float(v.assign_sub(0.5)) == 3.5
+    assert float(v.assign(v * 2)) == 7
+    assert bool(v.is_initialized())
+    assert float(v.initialized_value()) == 7 == float(v.read_value())
+    assert repr(v) == "<Variable 'Variable:0' shape=[] dtype=float32: np.float32(7.0)>"
+    assert f"{v:.1f}" == "7.0"
     w = Variable(lambda: constant([1, 2]), name="w", dtype=hr.int32)
-    assert list(map(int, w)) == [1, 2] and len(w) == 2 and int(w[0]) == 1 and [5, 6, 7][Variable(2)] == 7
-    assert w.scatter_add([1], [10]).numpy().tolist() == [1, 12] and w.sparse_read([1]).numpy().tolist() == [12]
+    assert list(map(int, w)) == [1, 2]
+    assert len(w) == 2
+    assert int(w[0]) == 1
+    assert [5, 6, 7][Variable(2)] == 7
+    assert w.scatter_add([1], [10]).numpy().tolist() == [1, 12]
+    assert w.sparse_read([1]).numpy().tolist() == [12]
     assert int(Variable(4).count_up_to(9)) == 4
     with pytest.raises(ValueError, match="Shape mismatch"):
         w.assign([1, 2, 3])
@@ -145,7 +161,8 @@ def test_variables_do_not_share_and_are_freed(b: EagerBuilder) -> None:
     gone = weakref.ref(v)
     del v, held, resource
     gc.collect()
-    assert gone() is None and len(b.session) == 0
+    assert gone() is None
+    assert len(b.session) == 0
 
 
 def test_a_variable_made_outside_does_not_go_into_a_graph() -> None:
@@ -154,7 +171,8 @@ def test_a_variable_made_outside_does_not_go_into_a_graph() -> None:
         for use in (lambda: v + 1.0, lambda: v.assign(2.0), v.value):
             with pytest.raises(GraphError, match=r"'v:0'.* made outside of graphs and cannot be used in one"):
                 use()  # type: ignore[no-untyped-call]
-        assert v.numpy() == 1 and float(v) == 1
+        assert v.numpy() == 1
+        assert float(v) == 1
         assert constant(v.numpy()).dtype is hr.float32
 
 
@@ -192,7 +210,10 @@ def test_threads_wait_for_one_another() -> None:
 def test_waiting_ends(b: EagerBuilder) -> None:
     q = FIFOQueue(1, hr.int32, shapes=[()])
     start = time.monotonic()
-    with hr.flags.override(WAIT_LIMIT=0.05), pytest.raises(DeadlineExceededError, match="QueueDequeueV2 has waited 0.05"):
+    with (
+        hr.flags.override(WAIT_LIMIT=0.05),
+        pytest.raises(DeadlineExceededError, match=r"QueueDequeueV2 has waited 0\.05"),
+    ):
         q.dequeue()
     assert time.monotonic() - start < 5
     q.enqueue(1)  # the one that was given up takes nothing
@@ -214,7 +235,8 @@ def test_many_threads(b: EagerBuilder) -> None:
         t.start()
     for t in threads:
         t.join()
-    assert not wrong and int(v) == 400
+    assert not wrong
+    assert int(v) == 400
 
 
 def test_prepared_ops_are_bounded(b: EagerBuilder, monkeypatch: pytest.MonkeyPatch) -> None:

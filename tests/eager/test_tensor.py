@@ -18,12 +18,17 @@ from headrace.errors import GraphError, SignatureError
 def test_values() -> None:
     x = constant([[1.0, 2.0]])
     assert (x.dtype, x.shape, x.ndim, len(x)) == (hr.float32, (1, 2), 2, 1)
-    assert isinstance(x.numpy(), np.ndarray) and isinstance(constant(1).numpy(), np.int32)
-    assert constant("a").numpy() == b"a" and constant(["a", "bc"]).numpy().tolist() == [b"a", b"bc"]
-    assert np.asarray(x).dtype == np.float32 and np.asarray(x, np.float64).dtype == np.float64
-    assert np.sum(x) == 3 and np.stack([x, x]).shape == (2, 1, 2)
+    assert isinstance(x.numpy(), np.ndarray)
+    assert isinstance(constant(1).numpy(), np.int32)
+    assert constant("a").numpy() == b"a"
+    assert constant(["a", "bc"]).numpy().tolist() == [b"a", b"bc"]
+    assert np.asarray(x).dtype == np.float32
+    assert np.asarray(x, np.float64).dtype == np.float64
+    assert np.sum(x) == 3
+    assert np.stack([x, x]).shape == (2, 1, 2)
     assert repr(constant([1, 2])) == "<EagerTensor shape=[2] dtype=int32: array([1, 2], dtype=int32)>"
-    assert str(constant([1, 2])) == "[1 2]" and f"{constant(1.5):.3f} {constant(2)} {constant([1])}" == "1.500 2 [1]"
+    assert str(constant([1, 2])) == "[1 2]"
+    assert f"{constant(1.5):.3f} {constant(2)} {constant([1])}" == "1.500 2 [1]"
 
 
 def test_nobody_can_change_one(b: EagerBuilder) -> None:
@@ -38,9 +43,13 @@ def test_nobody_can_change_one(b: EagerBuilder) -> None:
 
 
 def test_as_python_numbers() -> None:
-    assert bool(constant(True)) and not constant([0.0])
-    assert int(constant(3.7)) == 3 and float(constant(2)) == 2.0 and complex(constant(1.0)) == 1 + 0j
-    assert [10, 11, 12][constant(1)] == 11 and list(range(constant(2))) == [0, 1]
+    assert bool(constant(True))
+    assert not constant([0.0])
+    assert int(constant(3.7)) == 3
+    assert float(constant(2)) == 2.0
+    assert complex(constant(1.0)) == 1 + 0j
+    assert [10, 11, 12][constant(1)] == 11
+    assert list(range(constant(2))) == [0, 1]
     with pytest.raises(ValueError, match=r"truth value of a tensor of shape \[2\] is ambiguous"):
         bool(constant([1, 2]))
     with pytest.raises(TypeError, match="only an integer scalar"):
@@ -72,9 +81,11 @@ def test_operators() -> None:
         (~constant([True]), [False]),
     ]  # fmt: skip
     for got, want in cases:
-        assert isinstance(got, EagerTensor) and got.numpy().tolist() == want
+        assert isinstance(got, EagerTensor)
+        assert got.numpy().tolist() == want
     assert float(constant([[1.0, 2.0]]) @ constant([[3.0], [4.0]])) == 11
-    assert float(x[1]) == 4 and x[None, :, None].shape == (1, 2, 1)
+    assert float(x[1]) == 4
+    assert x[None, :, None].shape == (1, 2, 1)
 
 
 def test_it_is_no_key() -> None:
@@ -92,9 +103,11 @@ def test_dtypes_do_not_mix() -> None:
 
 def test_copies() -> None:
     x = constant([1.0, 2.0])
-    assert copy.copy(x) is x and copy.deepcopy([x])[0] is x
+    assert copy.copy(x) is x
+    assert copy.deepcopy([x])[0] is x
     again = pickle.loads(pickle.dumps(x))
-    assert again.dtype is x.dtype and again.numpy().tolist() == [1, 2]
+    assert again.dtype is x.dtype
+    assert again.numpy().tolist() == [1, 2]
 
 
 def test_in_a_graph_it_is_a_constant(b: EagerBuilder) -> None:
@@ -107,7 +120,10 @@ def test_in_a_graph_it_is_a_constant(b: EagerBuilder) -> None:
             z + x
         with pytest.raises(GraphError, match="dtype resource was used in a graph"):
             b.VarHandleOp(dtype=hr.float32, shape=()) + 1
-    assert y.op.type == "AddV2" and y.dtype is hr.float64 and y.op.inputs[0].op.type == "Const"
+    assert y.op.type == "AddV2"
+    assert y.dtype is hr.float64
+    assert y.op.inputs[0].op.type == "Const"
     assert hr.Session(graph=g).run(y).tolist() == [2, 3]
     # outside of the block an op with a symbolic tensor goes into its graph
-    assert (z + constant(1.0)).graph is g and (constant(1.0) + z).graph is g
+    assert (z + constant(1.0)).graph is g
+    assert (constant(1.0) + z).graph is g

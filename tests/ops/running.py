@@ -13,7 +13,7 @@ import headrace as hr
 from headrace import dtypes
 from headrace.ir import walk
 from headrace.ir.builder import Builder
-from headrace.ir.graph import Tensor
+from headrace.ir.graph import Graph, Tensor
 from headrace.ir.opdef import GradNode, apply_gradient
 
 
@@ -26,7 +26,7 @@ class Program:
     """
 
     def __init__(self) -> None:
-        self.graph = hr.Graph()
+        self.graph = Graph()  # in which only edges order operations
         self.b = Builder(self.graph)
         self.session = hr.Session(graph=self.graph)
 
