@@ -43,7 +43,12 @@ outside = _Outside()
 class Graph(ir_graph.Graph):
     """A graph that can be entered: `with hr.Graph() as g:` puts new ops into it.
 
-    Stateful ops in it keep the order in which they are written (`ir.order`).
+    Stateful ops in it keep the order in which they are written (`ir.order`): what reads a variable waits for what was
+    written before it to change the variable, and so makes that run.
+
+    Args:
+      ordered: False leaves that away, in branches and bodies too, as in TensorFlow 1: only edges order, and only what
+        the fetches need runs.
 
     Attributes:
       variables: the variables made in it, in order.
@@ -54,9 +59,9 @@ class Graph(ir_graph.Graph):
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ordered: bool = True) -> None:
         super().__init__()
-        self.order = Order()
+        self.order = Order() if ordered else None
         self.variables: list[Any] = []
         self.kept: list[Any] = []
 

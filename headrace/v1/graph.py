@@ -79,8 +79,7 @@ class Graph(scopes.Graph):
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.order = None
+        super().__init__(ordered=False)
         self.shows_primitives = True
         self.seed: int | None = None
         self._op_seeds = 0

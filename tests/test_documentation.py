@@ -1,0 +1,53 @@
+"""What the documentation shows works: the examples of docstrings, and the programs in the pages."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import pkgutil
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+import headrace
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "docs/structured.md", "docs/eager.md")
+OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE
+
+
+def _modules() -> list[str]:
+    found = pkgutil.walk_packages(headrace.__path__, "headrace.")
+    return [m.name for m in found if not m.name.endswith(("_pb2", "__main__"))]
+
+
+def _examples(module: types.ModuleType) -> list[doctest.DocTest]:
+    return [t for t in doctest.DocTestFinder().find(module) if t.examples]
+
+
+@pytest.mark.parametrize("name", _modules())
+def test_examples_in_docstrings(name: str) -> None:
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    for test in _examples(importlib.import_module(name)):
+        out = io.StringIO()
+        runner.run(test, out=out.write)
+        assert not runner.failures, out.getvalue()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_programs_in_pages(page: str) -> None:
+    """Each program of a page runs, in order; what `print(...)  # x` says it prints, it prints."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), flags=re.M | re.S)
+    assert blocks
+    names: dict[str, object] = {}
+    for block in blocks:
+        if "open(" in block:  # a file that the reader has
+            continue
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(block, page, "exec"), names)
+        assert out.getvalue().splitlines() == re.findall(r"^ *print\(.*\)  +# (.*)$", block, flags=re.M)
