@@ -98,17 +98,21 @@ def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, na
       The operation.
 
     Raises:
-      InvalidArgumentError: the condition is known now not to hold; or when it runs.
+      InvalidArgumentError: when it runs: the condition does not hold.
 
     Source: TensorFlow's `tf.debugging.Assert`.
     """
     b = scopes.builder(condition, list(data))
-    if isinstance(b, Builder):
-        known = constant_value(condition) if is_tensor(condition) else np.asarray(condition)
-        if known is not None and known.shape == () and not known:
-            values = [v if (v := constant_value(x)) is not None else x for x in data]
-            raise InvalidArgumentError(f"assertion failed: {', '.join(map(str, values))}")
     return b.make("Assert", (condition, list(data)), {"summarize": 3 if summarize is None else summarize}, name)
+
+
+def _assert_now(condition: Any, data: Sequence[Any], summarize: int | None = None) -> Any:
+    """An `Assert`; an error at once if the condition is known not to hold."""
+    known = constant_value(condition) if isinstance(scopes.builder(condition, list(data)), Builder) else None
+    if known is not None and known.shape == () and not known:
+        values = [v if (v := constant_value(x)) is not None else x for x in data]
+        raise InvalidArgumentError(f"assertion failed: {', '.join(map(str, values))}")
+    return Assert(condition, data, summarize)
 
 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
@@ -177,7 +181,7 @@ def _compare(
             f"y ({_label(y)}) = ",
             y,
         ]
-        return Assert(holds, data if message is None else [message, *data], summarize)
+        return _assert_now(holds, data if message is None else [message, *data], summarize)
 
 
 def _label(x: Any) -> str:
@@ -245,7 +249,7 @@ def assert_near(
         distance = b.make("Abs", (b.make("Sub", (x, y), {}, "sub"),), {})
         holds = reductions.reduce_all(b.make("LessEqual", (distance, allowed), {}))
         data = ["x and y not equal to tolerance", f"x ({_label(x)}) = ", x, f"y ({_label(y)}) = ", y]
-        return Assert(holds, data if message is None else [message, *data], summarize)
+        return _assert_now(holds, data if message is None else [message, *data], summarize)
 
 
 # *** assertions about shapes ***
@@ -271,7 +275,7 @@ def _ranked(name: str, type: str, symbol: str, holds: Callable[[int, int], bool]
                 "Received shape: ",
                 arrays.shape(x),
             ]
-            return Assert(b.make(type, (arrays.rank(x), rank), {}), data)
+            return _assert_now(b.make(type, (arrays.rank(x), rank), {}), data)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""Fails unless `x` has a rank of {symbol}`rank`: now, where that is known, or when it runs.

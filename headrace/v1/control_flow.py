@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -117,8 +118,8 @@ def while_loop(
       return_same_structure: whether a loop with a single tensor gives a list of one; else it gives the tensor.
 
     Returns:
-      The last values, in the structure of `loop_vars`; the tensor itself if there is only one. Its name is TensorFlow
-      1's, "while/Exit:0".
+      The last values, in the structure of `loop_vars`, a list or tuple as `body` returns one; the tensor itself if
+      there is only one. Its name is TensorFlow 1's, "while/Exit:0".
 
     Source: TensorFlow's `tf.while_loop`.
 
@@ -129,11 +130,23 @@ def while_loop(
       ...     i.name, sess.run(i)
       ('while/Exit:0', np.int32(12))
     """
+    kinds: list[type] = []
+
+    @functools.wraps(body)
+    def noted(*variables: Any) -> Any:
+        value = body(*variables)
+        kinds.append(type(value))
+        return value
+
     results = loops.while_loop(
-        cond, body, loop_vars, shape_invariants, parallel_iterations, maximum_iterations, name, back_prop, swap_memory
-    )
-    is_one = not return_same_structure and isinstance(loop_vars, (list, tuple)) and len(nest.flatten(results)) == 1
-    return results[0] if is_one else results
+        cond, noted if callable(body) else body, loop_vars, shape_invariants, parallel_iterations, maximum_iterations,
+        name, back_prop, swap_memory,
+    )  # fmt: skip
+    if not isinstance(loop_vars, (list, tuple)):
+        return results
+    if not return_same_structure and len(nest.flatten(results)) == 1:
+        return results[0]
+    return kinds[-1](results) if kinds and kinds[-1] in (list, tuple) else results
 
 
 switch_case = in_default_graph(conditionals.switch_case)
