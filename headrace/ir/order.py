@@ -38,6 +38,9 @@ Key: TypeAlias = "Hashable"
 ANY: Final = "any resource"
 EVERYTHING: Final = "everything"
 
+_MOST_GRAPHS: Final = 10_000
+_MOST_DEPTH: Final = 100
+
 # What an operation touches: key -> whether it writes.
 Effects: TypeAlias = "dict[Key, bool]"
 
@@ -90,11 +93,34 @@ def _is_resource(key: Key) -> bool:
     return key == ANY or (isinstance(key, tuple) and key[0] == "resource")
 
 
-def effects(op: Operation, _calls: frozenset[str] = frozenset()) -> Effects:
-    """What `op` touches, among the things that operations around it can touch too."""
+class _Question:
+    """What has been found out on the way to one answer, and how far the way may still go.
+
+    Attributes:
+      known: what sub-graphs touch.
+      calls: the functions whose calls are being looked into.
+      cuts: how often a call was left out because its function is among these.
+      left, depth: how many sub-graphs may still be looked into; how many lie around this one.
+    """
+
+    __slots__ = ("calls", "cuts", "depth", "known", "left")
+
+    def __init__(self) -> None:
+        self.known: dict[FuncGraph, Effects] = {}
+        self.calls: set[str] = set()
+        self.cuts = 0
+        self.left = _MOST_GRAPHS
+        self.depth = 0
+
+
+def effects(op: Operation, question: _Question | None = None) -> Effects:
+    """What `op` touches, among the things that operations around it can touch too.
+
+    Of an operation whose graphs are too many or nested too deeply: `EVERYTHING`.
+    """
     record = op.opdef
     if record.structured:
-        return _of_bodies(op, _calls)
+        return _of_bodies(op, question or _Question())
     facts = record.facts
     if not facts.effect or facts.waits or record.async_ is not None:
         return _NONE
@@ -113,12 +139,23 @@ def effects(op: Operation, _calls: frozenset[str] = frozenset()) -> Effects:
     return out
 
 
-def graph_effects(graph: FuncGraph, _calls: frozenset[str] = frozenset()) -> Effects:
+def _of_graph(graph: FuncGraph, question: _Question) -> Effects:
     """What the operations of a sub-graph touch, by keys of the sub-graph."""
+    known = question.known.get(graph)
+    if known is not None:
+        return known
+    question.left -= 1
+    if graph.is_open or question.left < 0 or question.depth >= _MOST_DEPTH:
+        return {EVERYTHING: True}
+    question.depth += 1
+    cuts = question.cuts
     out: Effects = {}
     for op in graph.operations:
-        for key, writes in effects(op, _calls).items():
+        for key, writes in effects(op, question).items():
             out[key] = out.get(key, False) or writes
+    question.depth -= 1
+    if question.cuts == cuts:  # else what is missing is counted by the function that was left out
+        question.known[graph] = out
     return out
 
 
@@ -137,22 +174,23 @@ def key_of(t: Tensor) -> Key | None:
     return ANY
 
 
-def _of_bodies(op: Operation, calls: frozenset[str]) -> Effects:
+def _of_bodies(op: Operation, question: _Question) -> Effects:
     from headrace.ir.function import bodies
     from headrace.ir.opdef import Func
 
-    out: Effects = {}
-    named = {f.name for f in op.attrs.values() if isinstance(f, Func)}
-    if named & calls:  # recursive: what it touches besides is counted where it was called first
+    named = {f.name for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,)) if isinstance(f, Func)}
+    if named & question.calls:  # recursive: what it touches besides is counted where it was called first
+        question.cuts += 1
         return {k: True for t in op.inputs if t.dtype is dtypes.resource and (k := key_of(t)) is not None}
+    out: Effects = {}
+    question.calls |= named
     for _, graph in bodies(op):
-        if graph.is_open:
-            return {EVERYTHING: True}
         offset = len(op.inputs) - len(graph.params)
-        for key, writes in graph_effects(graph, calls | named).items():
+        for key, writes in _of_graph(graph, question).items():
             outer = _outside(key, graph, op, offset)
             if outer is not None:
                 out[outer] = out.get(outer, False) or writes
+    question.calls -= named
     return out
 
 
@@ -168,7 +206,7 @@ def _outside(key: Key, graph: FuncGraph, op: Operation, offset: int) -> Key | No
     at = graph.params.index(param) + offset
     if op.opdef.structured == "While" and not is_constant(body(op, op.attrs["body"]), at):
         return ANY
-    return key_of(op.inputs[at]) if at >= 0 else ANY
+    return key_of(op.inputs[at]) if 0 <= at < len(op.inputs) else ANY
 
 
 def is_constant(body: FuncGraph, k: int) -> bool:

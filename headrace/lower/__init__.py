@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from headrace.errors import GraphError
 from headrace.lower.calls import lower_call, lower_remote_call, lower_symbolic_gradient
 from headrace.lower.conditionals import lower_case, lower_if
 from headrace.lower.loops import lower_for, lower_while
@@ -64,7 +65,10 @@ def lower(
     """
     shared = Shared(_RULES, recursive_functions(graph.operations), differentiate)
     top = Lowering(shared)
-    done = top.root(graph)
+    try:
+        done = top.root(graph)
+    except RecursionError as e:
+        raise GraphError("conditionals, loops and gradients are nested too deeply in one another to be lowered") from e
     ends = [op for op in top.graph.operations if op.type in ("_Arg", "_Retval")]
     for t in targets:
         ends.extend(done.of(t))

@@ -5,8 +5,8 @@ call waits for something (a control input), all of the function must: its argume
 and what needs no argument waits for a NoOp that does.
 
 A recursive function cannot be inlined. It is lowered once, to a primitive graph of its own, and the call stays: the
-token machine opens a frame for each call as it happens. The same is done with all calls when a graph calls functions
-that call functions so often that inlining would make it huge.
+token machine opens a frame for each call as it happens. The same is done when functions call functions so often that
+inlining would make the graph huge, or so deeply that it would not end well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.function import body as body_of
 from headrace.ir.opdef import Func
-from headrace.lower.lowering import INLINE_LIMIT, Made, Place, Values, prefix_for, used_params
+from headrace.lower.lowering import Made, Place, Values, prefix_for, used_params
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
@@ -29,12 +29,10 @@ def lower_call(low: Lowering, op: Operation, inputs: list[Tensor], controls: lis
     f = op.attrs["f"]
     graph = body_of(op, f)
     shared = low.shared
-    is_named = isinstance(f, Func)
-    if (is_named and f.name in shared.recursive) or shared.copied > INLINE_LIMIT:
-        name = f.name if is_named else low.graph.unique_name(place.prefix + op.name)
-        shared.called[name] = graph
+    if shared.is_called(f):
+        check_ends(op, graph, len(inputs), len(op.outputs))
+        shared.called[f.name] = graph
         call = low.copy(place, op, inputs, controls)
-        call.attrs = {**op.attrs, "f": Func(name)}
         return list(call.outputs), lambda: [call]
     return inline(low, op, graph, inputs, controls, place)
 

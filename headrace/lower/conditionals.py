@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
-from headrace.ir.function import body as body_of
 from headrace.lower.lowering import Done, Made, Place, Values, base_name, prefix_for, used_params
 
 if TYPE_CHECKING:
@@ -35,13 +34,13 @@ if TYPE_CHECKING:
 def lower_if(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
     """See the module's text."""
     pred = as_predicate(low, op, inputs[0], place)
-    graphs = [body_of(op, op.attrs["else_branch"]), body_of(op, op.attrs["then_branch"])]
+    graphs = [low.shared.graph_of(op, op.attrs[name]) for name in ("else_branch", "then_branch")]
     return _Branching(low, op, pred, controls, place, graphs, ["else_branch", "then_branch"]).lower(inputs[1:])
 
 
 def lower_case(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
     """See the module's text."""
-    graphs = [body_of(op, f) for f in op.attrs["branches"]]
+    graphs = [low.shared.graph_of(op, f) for f in op.attrs["branches"]]
     parts = [f"branch{i}" for i in range(len(graphs))]
     return _Branching(low, op, inputs[0], controls, place, graphs, parts).lower(inputs[1:])
 

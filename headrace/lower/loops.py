@@ -33,7 +33,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.function import FuncGraph
 from headrace.ir.function import body as body_of
 from headrace.ir.opdef import Func
-from headrace.ir.order import ANY, Key, is_constant, needed_order
+from headrace.ir.order import ANY, EVERYTHING, Key, is_constant, needed_order
 from headrace.lower.calls import check_ends, inline
 from headrace.lower.conditionals import as_predicate
 from headrace.lower.lowering import Loop, Made, Place, Values, base_name, prefix_for, used_params
@@ -80,8 +80,8 @@ class _While:
         self, low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place
     ) -> None:
         self.low, self.op, self.inputs, self.controls, self.place = low, op, inputs, controls, place
-        self.cond = body_of(op, op.attrs["cond"])
-        self.body = body_of(op, op.attrs["body"])
+        self.cond = low.shared.graph_of(op, op.attrs["cond"])
+        self.body = low.shared.graph_of(op, op.attrs["body"])
         if len(self.cond.results) != 1:
             raise InvalidArgumentError(
                 f"Expected a single scalar return value from WhileOp cond, got {len(self.cond.results)} tensors: "
@@ -160,14 +160,11 @@ class _While:
                     (token.cond if graph is self.cond else token.body).append(op)
                     if write:
                         writes.add(key)
-        if ANY in keys and (ANY in writes or any(_is_resource(k) for k in writes)):
-            # something may be any of the others: one token for all of them
-            every = _Token()
-            for k in [k for k in keys if _is_resource(k)]:
-                token = keys.pop(k)
-                every.cond += token.cond
-                every.body += token.body
-            keys[ANY] = every
+        if EVERYTHING in keys:
+            _unite(keys, list(keys), EVERYTHING)
+            writes = {EVERYTHING}
+        elif ANY in keys and (ANY in writes or any(_is_resource(k) for k in writes)):
+            _unite(keys, [k for k in keys if _is_resource(k)], ANY)
             writes.add(ANY)
         tokens = [t for k, t in keys.items() if k in writes]
         for t in tokens:
@@ -244,6 +241,16 @@ class _While:
     def ends(self, outputs: list[Tensor], tokens: list[_Round]) -> list[Operation]:
         """What to wait for to have the loop done."""
         return [outputs[k].op for k in self.rounds] + [self.exit(r, ()).op for r in tokens]
+
+
+def _unite(keys: dict[Key, _Token], these: list[Key], into: Key) -> None:
+    """Makes one token of those of `these`, where something may touch what any of them stands for."""
+    every = _Token()
+    for key in these:
+        token = keys.pop(key)
+        every.cond += token.cond
+        every.body += token.body
+    keys[into] = every
 
 
 def _is_resource(key: Key) -> bool:

@@ -32,14 +32,16 @@ import numpy as np
 from headrace import dtypes
 from headrace.errors import GraphError
 from headrace.ir import frames, walk
-from headrace.ir.function import FuncGraph, bodies
+from headrace.ir.function import FuncGraph, bodies, body
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.opdef import Func
 
 if TYPE_CHECKING:
     from headrace.shapes import Shape
 
-INLINE_LIMIT: Final = 100_000  # operations copied out of functions; beyond, calls run in frames of their own
+# Beyond so many operations copied out of functions, or so many calls in one another, calls run in frames of their own.
+INLINE_LIMIT: Final = 100_000
+INLINE_DEPTH: Final = 20
 
 Values: TypeAlias = "dict[Tensor, Tensor]"
 
@@ -139,6 +141,7 @@ class Shared:
       differentiated: the functions whose gradients are being inlined.
       schedules: for each graph the operations it needs, in order.
       copied: how many operations have been copied out of functions.
+      depth: how many sub-graphs are being lowered, one in another.
     """
 
     def __init__(
@@ -154,6 +157,24 @@ class Shared:
         self.differentiated: set[str] = set()
         self.schedules: dict[FuncGraph, list[Operation]] = {}
         self.copied = 0
+        self.depth = 0
+        self._wrappers: dict[tuple[str, int], FuncGraph] = {}
+
+    def is_called(self, f: Func | FuncGraph) -> bool:
+        """Whether the function `f` is called in frames of its own, here, instead of being inlined."""
+        if isinstance(f, FuncGraph):
+            return False
+        return f.name in self.recursive or self.copied > INLINE_LIMIT or self.depth > INLINE_DEPTH
+
+    def graph_of(self, op: Operation, f: Func | FuncGraph) -> FuncGraph:
+        """The graph of a branch, condition or body of `op`: what `f` means, or a graph with a call of that."""
+        graph = body(op, f)
+        if isinstance(f, FuncGraph) or not self.is_called(f):
+            return graph
+        key = (f.name, id(graph))
+        if key not in self._wrappers:
+            self._wrappers[key] = _calling(op, f, graph)
+        return self._wrappers[key]
 
     def schedule(self, graph: FuncGraph) -> list[Operation]:
         """The operations that the results and control results of `graph` need, each after what it waits for."""
@@ -212,7 +233,9 @@ class Lowering:
         waits: Mapping[Operation, Sequence[Operation]] | None = None,
     ) -> Done:
         """Lowers the operations of `graph` into `place`; `values` has its parameters and gains all its tensors."""
+        self.shared.depth += 1
         done = self.body(self.shared.schedule(graph), values, place, waits or {})
+        self.shared.depth -= 1
         self.roots.update(dict.fromkeys(done.of_all(graph.control_results)))
         return done
 
@@ -424,6 +447,20 @@ def used_params(graph: FuncGraph, schedule: Sequence[Operation]) -> Iterator[int
     for i, p in enumerate(graph.params):
         if p in read or p.op in waited:
             yield i
+
+
+def _calling(op: Operation, f: Func, graph: FuncGraph) -> FuncGraph:
+    """A graph with the ends of `graph`, in which there is nothing but a call of `f`."""
+    out = FuncGraph(f.name, op.graph, captures_from_outer=False)
+    params = [out.add_param(p.dtype, p.shape, f"x{i}") for i, p in enumerate(graph.params)]
+    types = {"Tin": tuple(p.dtype.base for p in params), "Tout": tuple(r.dtype.base for r in graph.results)}
+    call = out.add_op("StatefulPartitionedCall", "call", params, {**types, "f": f}, source=op.source)
+    for t, r in zip(call.outputs, graph.results, strict=True):
+        t.shape, t.handle = r.shape, r.handle
+    out.results = list(call.outputs)
+    out.control_results = [call] if graph.control_results else []
+    out.is_ordered = graph.is_ordered
+    return out
 
 
 def base_name(t: Tensor) -> str:
