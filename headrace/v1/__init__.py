@@ -53,6 +53,7 @@ from headrace.v1 import (
     queue,
     random,
     strings,
+    train,
 )
 from headrace.v1.array_ops import (
     bitcast,
@@ -453,9 +454,7 @@ disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 
 # The messages of the wire format, which take long to import: on first use.
 _MESSAGES = ("AttrValue", "GraphDef", "NameAttrList", "NodeDef")
-_LATER = dict.fromkeys(("gradients", "hessians", "custom_gradient"), "gradients are a later step") | {
-    "train": "optimizers, savers and coordinators are a later step"
-}
+_LATER = dict.fromkeys(("gradients", "hessians", "custom_gradient"), "gradients are a later step")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,135 @@
+"""A coordinator: several threads that stop together, and whose first error reaches whoever waits for them.
+
+    coord = Coordinator()
+    threads = [threading.Thread(target=work, args=(coord,)) for _ in range(4)]
+
+where `work` does `while not coord.should_stop(): ...`, inside `with coord.stop_on_exception():`. Whoever wants all to
+end calls `request_stop()`; `join(threads)` waits until they have, and raises what made them stop, if it was an error.
+The end of the data (`OutOfRangeError`) and a cancelled step (`CancelledError`) are no errors here: that is how queues
+end.
+
+Source: TensorFlow's `tf.train.Coordinator`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from headrace.errors import CancelledError, OutOfRangeError
+
+GRACE_SECONDS = 120.0
+
+
+class Coordinator:
+    """See the module's text. Thread safe.
+
+    Args:
+      clean_stop_exception_types: errors that end the threads without being errors of the whole; None: `OutOfRangeError`
+        and `CancelledError`.
+
+    Example:
+      >>> coord = Coordinator()
+      >>> def work() -> None:
+      ...     with coord.stop_on_exception():
+      ...         raise ValueError("no more")
+      >>> t = threading.Thread(target=work)
+      >>> t.start()
+      >>> coord.join([t])
+      Traceback (most recent call last):
+      ...
+      ValueError: no more
+    """
+
+    def __init__(self, clean_stop_exception_types: Sequence[type[BaseException]] | None = None) -> None:
+        self._clean = tuple(clean_stop_exception_types or (OutOfRangeError, CancelledError))
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._threads: list[threading.Thread] = []
+        self.joined = False
+
+    def should_stop(self) -> bool:
+        """Whether a stop has been asked for."""
+        return self._stop.is_set()
+
+    def request_stop(self, ex: Any = None) -> None:
+        """Asks all threads to stop.
+
+        Args:
+          ex: why: an error, or what `sys.exc_info()` gives. The first one counts; `join` raises it.
+        """
+        error = ex[1] if isinstance(ex, tuple) else ex
+        with self._lock:
+            if error is not None and not isinstance(error, self._clean) and not self._stop.is_set():
+                self._error = error
+            self._stop.set()
+
+    def clear_stop(self) -> None:
+        """Makes it as if no stop had been asked for."""
+        with self._lock:
+            self._stop.clear()
+            self._error = None
+            self.joined = False
+
+    def wait_for_stop(self, timeout: float | None = None) -> bool:
+        """Waits, at most `timeout` seconds, until a stop is asked for; whether it was."""
+        return self._stop.wait(timeout)
+
+    @contextlib.contextmanager
+    def stop_on_exception(self) -> Iterator[None]:
+        """An error in the block asks for a stop because of it, and goes no further."""
+        try:
+            yield
+        except Exception as e:
+            self.request_stop(e)
+
+    def register_thread(self, thread: threading.Thread) -> None:
+        """Adds a thread to those that `join` waits for."""
+        with self._lock:
+            self._threads.append(thread)
+
+    def join(
+        self,
+        threads: Iterable[threading.Thread] | None = None,
+        stop_grace_period_secs: float = GRACE_SECONDS,
+        ignore_live_threads: bool = False,
+    ) -> None:
+        """Waits for the threads to end, then raises what made them stop, if that was an error.
+
+        Args:
+          threads: these, and those that were registered.
+          stop_grace_period_secs: how long they may take to end once a stop has been asked for.
+          ignore_live_threads: whether it is no error if some have not ended by then.
+
+        Raises:
+          RuntimeError: some threads have not ended; the text names them. Else whatever `request_stop` was given.
+        """
+        with self._lock:
+            waiting = [*self._threads, *(t for t in threads or () if t not in self._threads)]
+        while any(t.is_alive() for t in waiting) and not self._stop.wait(0.01):
+            pass
+        until = time.monotonic() + stop_grace_period_secs
+        for t in waiting:
+            while t.is_alive() and time.monotonic() < until:
+                t.join(0.05)
+        alive = [t.name for t in waiting if t.is_alive()]
+        self.joined = True
+        with self._lock:
+            self._threads.clear()
+        self.raise_requested_exception()
+        if alive and not ignore_live_threads:
+            raise RuntimeError(
+                f"Coordinator stopped with threads still running: {' '.join(alive)}; they must look at should_stop(), "
+                "and what they wait for (a queue) must be closed"
+            )
+
+    def raise_requested_exception(self) -> None:
+        """Raises the error that a stop was asked for with, if there is one."""
+        with self._lock:
+            error = self._error
+        if error is not None:
+            raise error

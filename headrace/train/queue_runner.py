@@ -1,0 +1,142 @@
+"""A queue runner: threads that run enqueue operations, again and again, until there is nothing more to enqueue.
+
+Source: TensorFlow's `tf.train.QueueRunner`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.errors import CancelledError, OutOfRangeError
+from headrace.train.coordinator import Coordinator
+
+_log = logging.getLogger("headrace")
+
+
+class QueueRunner:
+    """Fills a queue from threads, one for each enqueue operation. When all of them are done, the queue is closed; when
+    the coordinator stops, enqueues that wait are cancelled.
+
+    Args:
+      queue: what is filled; None only if `close_op` and `cancel_op` are given.
+      enqueue_ops: what the threads run: an operation for each thread (the same one as often as there are to be
+        threads).
+      close_op, cancel_op: what closes the queue, waiting enqueues aside or with them; None: made now, of `queue`.
+      queue_closed_exception_types: the errors that mean that there is nothing more to enqueue.
+
+    Attributes:
+      queue, enqueue_ops, close_op, cancel_op: as given, or made.
+
+    Raises:
+      ValueError: there is nothing to enqueue, or nothing to close.
+    """
+
+    def __init__(
+        self,
+        queue: Any = None,
+        enqueue_ops: Sequence[Any] = (),
+        close_op: Any = None,
+        cancel_op: Any = None,
+        queue_closed_exception_types: Sequence[type[BaseException]] | None = None,
+    ) -> None:
+        if not enqueue_ops:
+            raise ValueError("QueueRunner needs enqueue_ops: a list with one operation for each thread")
+        if queue is None and (close_op is None or cancel_op is None):
+            raise ValueError("QueueRunner needs a queue, or a close_op and a cancel_op")
+        self.queue = queue
+        self.enqueue_ops = list(enqueue_ops)
+        self.close_op = queue.close() if close_op is None else close_op
+        self.cancel_op = queue.close(cancel_pending_enqueues=True) if cancel_op is None else cancel_op
+        self._closed = tuple(queue_closed_exception_types or (OutOfRangeError,))
+        self._lock = threading.Lock()
+        self._running: dict[int, int] = {}  # by session: threads that have not ended
+        self._errors: list[BaseException] = []
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        name: str = self.queue.name
+        return name
+
+    @property
+    def exceptions_raised(self) -> list[BaseException]:
+        """What enqueue operations failed with, when there was no coordinator to tell."""
+        return list(self._errors)
+
+    def create_threads(
+        self, sess: Any, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
+    ) -> list[threading.Thread]:
+        """Threads that run the enqueue operations in `sess`; none if those made before are still running there.
+
+        Args:
+          sess: the session.
+          coord: what they listen to, and tell their errors; it registers them.
+          daemon: whether the program may end before they do.
+          start: whether to start them now.
+        """
+        with self._lock:
+            if self._running.get(id(sess), 0) > 0:
+                return []
+            self._running[id(sess)] = len(self.enqueue_ops)
+            self._errors = []
+        threads = [
+            threading.Thread(
+                target=self._run, args=(sess, op, coord), daemon=daemon, name=f"QueueRunner-{self.name}-{i}"
+            )
+            for i, op in enumerate(self.enqueue_ops)
+        ]
+        if coord is not None:
+            name = f"QueueRunner-{self.name}-cancel"
+            threads.append(threading.Thread(target=self._cancel, args=(sess, coord), daemon=True, name=name))
+            for t in threads:
+                coord.register_thread(t)
+        if start:
+            for t in threads:
+                t.start()
+        return threads
+
+    def _run(self, sess: Any, enqueue_op: Any, coord: Coordinator | None) -> None:
+        is_counted = True
+        try:
+            while coord is None or not coord.should_stop():
+                try:
+                    sess.run(enqueue_op)
+                except self._closed:
+                    with self._lock:
+                        self._running[id(sess)] -= 1
+                        is_counted = False
+                        is_last = not self._running[id(sess)]
+                    if is_last:
+                        self._close(sess)
+                    return
+        except Exception as e:
+            if coord is not None:
+                coord.request_stop(e)
+            else:
+                _log.error("the queue runner of %s has stopped: %s", self.name, e)
+                with self._lock:
+                    self._errors.append(e)
+        finally:
+            if is_counted:
+                with self._lock:
+                    self._running[id(sess)] -= 1
+
+    def _close(self, sess: Any) -> None:
+        try:
+            sess.run(self.close_op)
+        except (CancelledError, RuntimeError) as e:  # the session was closed meanwhile
+            _log.debug("closing the queue %s: %s", self.name, e)
+
+    def _cancel(self, sess: Any, coord: Coordinator) -> None:
+        """Waits for a stop, then wakes the enqueues that wait."""
+        while not coord.wait_for_stop(1.0):
+            with self._lock:
+                if not self._running.get(id(sess)):
+                    return
+        try:
+            sess.run(self.cancel_op)
+        except (CancelledError, RuntimeError) as e:
+            _log.debug("cancelling the queue %s: %s", self.name, e)

@@ -1,0 +1,147 @@
+"""Threads that stop together, and queue runners."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+
+import pytest
+
+import headrace as hr
+from headrace.errors import CancelledError, InvalidArgumentError, OutOfRangeError
+from headrace.train import Coordinator, QueueRunner
+
+SECONDS = 20.0
+
+
+def started(work: object, n: int = 1) -> list[threading.Thread]:
+    threads = [threading.Thread(target=work, daemon=True, name=f"worker-{i}") for i in range(n)]  # type: ignore[arg-type]
+    for t in threads:
+        t.start()
+    return threads
+
+
+def test_a_stop_reaches_every_thread() -> None:
+    coord = Coordinator()
+    ended = []
+
+    def work() -> None:
+        coord.wait_for_stop(SECONDS)
+        ended.append(coord.should_stop())
+
+    threads = started(work, 3)
+    assert not coord.should_stop()
+    coord.request_stop()
+    coord.join(threads)
+    assert ended == [True] * 3
+    assert coord.joined
+    coord.clear_stop()
+    assert not coord.should_stop()
+
+
+def test_the_first_error_is_raised_by_join() -> None:
+    coord = Coordinator()
+
+    def work() -> None:
+        with coord.stop_on_exception():
+            raise InvalidArgumentError("first")
+
+    threads = started(work)
+    threads[0].join(SECONDS)
+    coord.request_stop(ValueError("second"))
+    with pytest.raises(InvalidArgumentError, match="first"):
+        coord.join(threads)
+
+
+@pytest.mark.parametrize("error", [OutOfRangeError("no more"), CancelledError("closed")])
+def test_the_end_of_the_data_is_no_error(error: Exception) -> None:
+    coord = Coordinator()
+    coord.request_stop(error)
+    coord.join()
+    strict = Coordinator(clean_stop_exception_types=(ValueError,))
+    strict.request_stop(error)
+    with pytest.raises(type(error)):
+        strict.join()
+
+
+def test_what_exc_info_gives_is_an_error_too() -> None:
+    coord = Coordinator()
+    try:
+        raise KeyError("k")
+    except KeyError:
+        coord.request_stop(sys.exc_info())
+    with pytest.raises(KeyError):
+        coord.join()
+
+
+def test_threads_that_do_not_stop() -> None:
+    coord, end = Coordinator(), threading.Event()
+    threads = started(lambda: end.wait(SECONDS))
+    coord.request_stop()
+    with pytest.raises(RuntimeError, match="threads still running: worker-0; they must look at should_stop"):
+        coord.join(threads, stop_grace_period_secs=0.1)
+    coord.join(threads, stop_grace_period_secs=0.1, ignore_live_threads=True)
+    end.set()
+
+
+@pytest.fixture
+def q() -> hr.FIFOQueue:
+    with hr.Graph(ordered=False):
+        return hr.FIFOQueue(3, [hr.int32], shapes=[()])
+
+
+def test_a_runner_fills_a_queue_until_it_is_told_to_stop(q: hr.FIFOQueue) -> None:
+    with q.queue_ref.graph:
+        runner = QueueRunner(q, [q.enqueue(7)] * 2)
+        one = q.dequeue()
+    with hr.Session(graph=one.graph) as sess:
+        coord = Coordinator()
+        threads = runner.create_threads(sess, coord, daemon=True, start=True)
+        assert len(threads) == 3
+        assert runner.create_threads(sess, coord) == []  # they are running
+        assert [sess.run(one) for _ in range(10)] == [7] * 10
+        coord.request_stop()
+        coord.join(threads, stop_grace_period_secs=SECONDS)  # the enqueues that wait are cancelled
+        assert not any(t.is_alive() for t in threads)
+
+
+def test_the_queue_is_closed_after_the_last_element(q: hr.FIFOQueue) -> None:
+    with q.queue_ref.graph as g:
+        source = hr.FIFOQueue(10, [hr.int32], shapes=[()])
+        fill, end = source.enqueue_many([[1, 2, 3, 4]]), source.close()
+        runner = QueueRunner(q, [q.enqueue(source.dequeue())])
+        one = q.dequeue()
+    with hr.Session(graph=g) as sess:
+        sess.run(fill)
+        sess.run(end)
+        coord = Coordinator()
+        threads = runner.create_threads(sess, coord, daemon=True, start=True)
+        assert [sess.run(one) for _ in range(4)] == [1, 2, 3, 4]
+        with pytest.raises(OutOfRangeError):
+            sess.run(one, timeout_ms=20_000)
+        coord.request_stop()
+        coord.join(threads, stop_grace_period_secs=SECONDS)
+
+
+def test_an_error_reaches_the_coordinator_or_is_kept(q: hr.FIFOQueue, caplog: pytest.LogCaptureFixture) -> None:
+    with q.queue_ref.graph as g:
+        bad = q.enqueue(hr.constant(1) // hr.placeholder_with_default(0, ()))
+        runner = QueueRunner(q, [bad])
+    with hr.Session(graph=g) as sess:
+        coord = Coordinator()
+        threads = runner.create_threads(sess, coord, daemon=True, start=True)
+        with pytest.raises(InvalidArgumentError, match="division by zero"):
+            coord.join(threads, stop_grace_period_secs=SECONDS)
+        with caplog.at_level(logging.ERROR, "headrace"):
+            (thread,) = runner.create_threads(sess, daemon=True, start=True)
+            thread.join(SECONDS)
+        assert [type(e) for e in runner.exceptions_raised] == [InvalidArgumentError]
+        assert "division by zero" in caplog.text
+
+
+def test_bad_runners(q: hr.FIFOQueue) -> None:
+    with pytest.raises(ValueError, match="needs enqueue_ops"):
+        QueueRunner(q, [])
+    with pytest.raises(ValueError, match="needs a queue, or a close_op and a cancel_op"):
+        QueueRunner(None, [hr.constant(1)])
