@@ -41,7 +41,7 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
     roots = [t.op for t in fetches if t not in fed] + list(targets)
     skipped = {t.op for t in feeds if not t.op.inputs and all(o in fed for o in t.op.outputs)}
     kept = walk.reachable([op for op in roots if op not in skipped], set(fed)) - skipped
-    order = walk.toposort(sorted(kept, key=lambda op: op.id))
+    order = walk.in_order(kept)
 
     new = Graph()
     if order:

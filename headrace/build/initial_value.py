@@ -25,7 +25,7 @@ def guarded(value: Tensor, b: Builder) -> Tensor:
         return value
     variables = {v.handle: v for v in graph.variables}
     instead: dict[Tensor, Tensor] = {}
-    for op in walk.toposort(sorted(walk.reachable([value.op]), key=lambda op: op.id)):
+    for op in walk.in_order(walk.reachable([value.op])):
         if op.type == "ReadVariableOp" and op.inputs[0] in variables:
             with scopes.entered(b):
                 instead[op.outputs[0]] = variables[op.inputs[0]].initialized_value()

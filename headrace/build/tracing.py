@@ -17,7 +17,7 @@ from headrace import dtypes
 from headrace.build import nest, scopes
 from headrace.errors import GraphError, SignatureError
 from headrace.ir import source
-from headrace.ir.function import FuncGraph, bodies, unify
+from headrace.ir.function import FuncGraph, bodies, owned, unify
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.order import Order, effects
 from headrace.ir.source import Source
@@ -187,14 +187,14 @@ def operation_of(made: Any) -> Operation:
 def regrow(graph: FuncGraph) -> None:
     """Brings the operations of `graph` that own graphs into agreement with these, which have captured more since."""
     for op in graph.operations:
-        owned = _owned(op)
-        if not owned:
+        graphs = owned(op)
+        if not graphs:
             continue
-        for g in owned:
+        for g in graphs:
             regrow(g)
-        variables = len(owned[0].params) - len(owned[0].captured)
+        variables = len(graphs[0].params) - len(graphs[0].captured)
         known = len(op.opdef.ins[-1].dtypes(op.attrs)) - variables  # captures
-        more = unify(owned, variables)[known:]
+        more = unify(graphs, variables)[known:]
         if not more:
             continue
         types = tuple(t.dtype.base for t in more)
@@ -219,15 +219,8 @@ def refinish(graphs: Sequence[FuncGraph]) -> None:
 
 def _refinished(graph: FuncGraph) -> FuncGraph:
     for op in graph.operations:
-        for g in _owned(op):
+        for g in owned(op):
             _refinished(g)
     if graph.is_ordered:
         graph.control_results = changes(graph)
     return graph
-
-
-def _owned(op: Operation) -> list[FuncGraph]:
-    if not op.opdef.structured:
-        return []
-    values = (f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,)))
-    return [f for f in values if isinstance(f, FuncGraph)]

@@ -16,7 +16,7 @@ from headrace import dtypes, flags
 from headrace.eager.tensor import EagerTensor
 from headrace.errors import DeadlineExceededError, GraphError, NotFoundError, SignatureError, UnimplementedError
 from headrace.ir import source
-from headrace.ir.builder import as_array
+from headrace.ir.builder import OpCalls, as_array
 from headrace.ir.failure import brief, translated
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.kernel import Kernel, KernelContext, find_kernel
@@ -91,7 +91,7 @@ class _Prepared(NamedTuple):
     run: Callable[..., Any]
 
 
-class EagerBuilder:
+class EagerBuilder(OpCalls):
     """Runs ops; has the calls of `ir.builder.Builder`. Thread safe.
 
     Resources that ops make without a `shared_name` belong to whoever has their handles. Those with one are found again
@@ -180,15 +180,6 @@ class EagerBuilder:
         return x if as_tensor is None else as_tensor(x, self)
 
     # *** ops ***
-
-    def __getattr__(self, type: str) -> Callable[..., Any]:
-        if type not in op_registry:
-            raise AttributeError(f"EagerBuilder has no attribute {type!r}, and no op type of that name is registered")
-
-        def call(*args: Any, name: str | None = None, **attrs: Any) -> Any:
-            return self.make(type, args, attrs, name)
-
-        return call
 
     def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
         """Runs one op. `args` has one entry for each argument of its record (a list for a list argument).

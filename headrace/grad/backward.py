@@ -38,7 +38,7 @@ def backward(
         if dy is not None:
             parts.setdefault(y, []).append(dy)
     needed = walk.reachable([y.op for y in ys], set(xs))
-    reached = _reached(walk.toposort(sorted(needed, key=lambda op: op.id)), set(xs))
+    reached = _reached(walk.in_order(needed), set(xs))
     for op in reversed(reached):
         grads = [_total(b, parts.get(t)) for t in op.outputs]
         if all(g is None for g in grads):

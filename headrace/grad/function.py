@@ -46,7 +46,7 @@ def differentiate(op: Operation) -> FuncGraph:
     moved: dict[Tensor, Tensor] = {}
     for p, given in zip(graph.params, op.inputs, strict=False):
         moved[p] = out.add_param(p.dtype, p.shape if p.shape is not None else given.shape, p.op.name)
-    order = walk.toposort(sorted(walk.reachable([r.op for r in graph.results]), key=lambda o: o.id))
+    order = walk.in_order(walk.reachable([r.op for r in graph.results]))
     copies: dict[Operation, Operation] = {}
     for o in order:
         if o.outputs and o.outputs[0] in moved:

@@ -32,8 +32,24 @@ if TYPE_CHECKING:
     from headrace.ir.source import Source
 
 
+class OpCalls:
+    """What makes ops by calling their types: `b.Mul(x, y)` is `b.make("Mul", (x, y), {})`."""
+
+    __slots__ = ()
+
+    def __getattr__(self, type: str) -> Callable[..., Any]:
+        if type not in op_registry:
+            me = self.__class__.__name__
+            raise AttributeError(f"{me} has no attribute {type!r}, and no op type of that name is registered")
+
+        def call(*args: Any, name: str | None = None, **attrs: Any) -> Any:
+            return self.make(type, args, attrs, name)
+
+        return call
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class Builder:
+class Builder(OpCalls):
     """Makes ops in one place of one graph. Immutable: `within`, `on`, `after` and `at` give derived builders.
 
     Attributes:
@@ -126,15 +142,6 @@ class Builder:
             attrs["_class"] = (*attrs.get("_class", ()), *(f"loc:@{name}" for name in self.colocate))
         if self.gradients and type in self.gradients:
             attrs["_gradient_op_type"] = self.gradients[type]
-
-    def __getattr__(self, type: str) -> Callable[..., Any]:
-        if type not in op_registry:
-            raise AttributeError(f"Builder has no attribute {type!r}, and no op type of that name is registered")
-
-        def call(*args: Any, name: str | None = None, **attrs: Any) -> Any:
-            return self.make(type, args, attrs, name)
-
-        return call
 
     def _reserve(self, name: str) -> str:
         """A free name below the scope. One that ends in "/" is that of a scope, which its op has to itself."""

@@ -173,6 +173,17 @@ def unify(graphs: Sequence[FuncGraph], own: int) -> list[Tensor]:
     return list(union)
 
 
+def functions_of(op: Operation) -> list[Func | FuncGraph]:
+    """What the `func` attributes of a structured operation hold: names of functions, and graphs that it owns."""
+    values = [f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,))]
+    return [f for f in values if isinstance(f, (Func, FuncGraph))]
+
+
+def owned(op: Operation) -> list[FuncGraph]:
+    """The graphs that an operation owns; none if it is not structured."""
+    return [f for f in functions_of(op) if isinstance(f, FuncGraph)] if op.opdef.structured else []
+
+
 def bodies(op: Operation) -> list[tuple[str, FuncGraph]]:
     """(name, graph) of the graphs that a structured operation owns or calls; of a list attribute "name.0", "name.1".
 
@@ -204,7 +215,5 @@ def find_anywhere(graph: Graph, name: str) -> Operation | None:
         if found is not None:
             return found
         for op in g.operations:
-            if op.opdef.structured:
-                values = [f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,))]
-                todo.extend(f for f in values if isinstance(f, FuncGraph))
+            todo.extend(owned(op))
     return None

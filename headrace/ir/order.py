@@ -24,7 +24,7 @@ Source: the idea is TensorFlow 2's automatic control dependencies.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import dtypes
@@ -85,11 +85,12 @@ class Order:
         if key == EVERYTHING:
             return {**self._writers, **self._readers, EVERYTHING: None}
         if key == ANY:
-            return [ANY, EVERYTHING, *(k for k in {**self._writers, **self._readers} if _is_resource(k) and k != ANY)]
-        return (key, ANY, EVERYTHING) if _is_resource(key) else (key, EVERYTHING)
+            return [ANY, EVERYTHING, *(k for k in {**self._writers, **self._readers} if is_resource(k) and k != ANY)]
+        return (key, ANY, EVERYTHING) if is_resource(key) else (key, EVERYTHING)
 
 
-def _is_resource(key: Key) -> bool:
+def is_resource(key: Key) -> bool:
+    """Whether a key stands for a resource, be it any."""
     return key == ANY or (isinstance(key, tuple) and key[0] == "resource")
 
 
@@ -175,10 +176,10 @@ def key_of(t: Tensor) -> Key | None:
 
 
 def _of_bodies(op: Operation, question: _Question) -> Effects:
-    from headrace.ir.function import bodies
+    from headrace.ir.function import bodies, functions_of
     from headrace.ir.opdef import Func
 
-    named = {f.name for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,)) if isinstance(f, Func)}
+    named = {f.name for f in functions_of(op) if isinstance(f, Func)}
     if named & question.calls:  # recursive: what it touches besides is counted where it was called first
         question.cuts += 1
         return {k: True for t in op.inputs if t.dtype is dtypes.resource and (k := key_of(t)) is not None}
@@ -214,8 +215,11 @@ def is_constant(body: FuncGraph, k: int) -> bool:
     return k >= len(body.results) or body.results[k] is body.params[k]
 
 
-def needed_order(graph: FuncGraph) -> Mapping[Operation, Effects]:
-    """For the operations of an ordered sub-graph, what they touch; empty if its operations are in no order."""
-    if not graph.is_ordered:
-        return {}
-    return {op: e for op in graph.operations if (e := effects(op))}
+def effects_in(graph: FuncGraph, ops: Iterable[Operation]) -> Iterator[tuple[Operation, Effects]]:
+    """Those of `ops`, of a sub-graph, that touch something, with what they touch; none if the graph is in no order."""
+    if graph.is_ordered:
+        question = _Question()
+        for op in ops:
+            touched = effects(op, question)
+            if touched:
+                yield op, touched

@@ -88,6 +88,11 @@ def toposort(ops: Sequence[Operation]) -> list[Operation]:
     return order
 
 
+def in_order(ops: Iterable[Operation]) -> list[Operation]:
+    """`ops`, of one graph, each after what it waits for; else in the order of their making."""
+    return toposort(sorted(ops, key=lambda op: op.id))
+
+
 def _one_cycle(stuck: Sequence[Operation], inside: set[Operation]) -> list[Operation]:
     """The operations of one cycle among `stuck`."""
     left = set(stuck)

@@ -65,19 +65,17 @@ def lower(
     """
     shared = Shared(_RULES, recursive_functions(graph.operations), differentiate)
     top = Lowering(shared)
+    functions: dict[str, Sequence[Operation]] = {}
     try:
         done = top.root(graph)
+        ends = [op for op in top.graph.operations if op.type in ("_Arg", "_Retval")]
+        ops = top.needed([*ends, *done.of_all(targets)])
+        while len(functions) < len(shared.called):
+            for name, body in list(shared.called.items()):
+                if name not in functions:
+                    functions[name] = Lowering(shared).function(name, body)
     except RecursionError as e:
         raise GraphError("conditionals, loops and gradients are nested too deeply in one another to be lowered") from e
-    ends = [op for op in top.graph.operations if op.type in ("_Arg", "_Retval")]
-    for t in targets:
-        ends.extend(done.of(t))
-    ops = top.needed(ends)
-    functions: dict[str, Sequence[Operation]] = {}
-    while len(functions) < len(shared.called):
-        for name, body in list(shared.called.items()):
-            if name not in functions:
-                functions[name] = Lowering(shared).function(name, body)
     return Lowered(top.graph, ops, functions)
 
 

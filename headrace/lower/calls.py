@@ -91,7 +91,7 @@ def inline(
 
     def ends() -> list[Operation]:
         waits = done.of_all([*(r.op for r in graph.results), *graph.control_results])
-        return [w for w in waits if w is not None] or ([entry] if entry is not None else [])
+        return waits or ([entry] if entry is not None else [])
 
     return results, ends
 

@@ -93,13 +93,11 @@ class _Branching:
         """The first output of the Switch of `t`."""
         got = self.switches.get(t)
         if got is None:
-            base = f"{self.name}/{name}Switch"
+            attrs: dict[str, Any] = {"T": t.dtype.base}
             if self.is_case:
-                attrs = {"T": t.dtype.base, "num_outs": len(self.graphs)}
-                new = self.low.emit(self.place, "_SwitchN", [t, self.selector], attrs, base, like=self.op)
-            else:
-                attrs = {"T": t.dtype.base}
-                new = self.low.emit(self.place, "Switch", [t, self.selector], attrs, base, like=self.op)
+                attrs["num_outs"] = len(self.graphs)
+            type = "_SwitchN" if self.is_case else "Switch"
+            new = self.low.emit(self.place, type, [t, self.selector], attrs, f"{self.name}/{name}Switch", like=self.op)
             # its outputs are gated in the branches, each in one, not where the conditional stands
             self.place.gated.difference_update(new.outputs)
             got = self.switches[t] = new.outputs[0]

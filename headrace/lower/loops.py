@@ -33,7 +33,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.function import FuncGraph
 from headrace.ir.function import body as body_of
 from headrace.ir.opdef import Func
-from headrace.ir.order import ANY, EVERYTHING, Key, is_constant, needed_order
+from headrace.ir.order import ANY, EVERYTHING, Key, effects_in, is_constant, is_resource
 from headrace.lower.calls import check_ends, inline
 from headrace.lower.conditionals import as_predicate
 from headrace.lower.lowering import Loop, Made, Place, Values, base_name, prefix_for, used_params
@@ -64,13 +64,11 @@ class _Round:
       merge: what comes out of its Merge.
       go, stop: what comes out of its Switch, into the body and out of the loop.
       suffix: of names.
-      token: what it keeps in order, if it is a token.
     """
 
-    def __init__(self, merge: Tensor, suffix: str, token: _Token | None) -> None:
+    def __init__(self, merge: Tensor, suffix: str) -> None:
         self.merge = self.go = self.stop = merge
         self.suffix = suffix
-        self.token = token
 
 
 class _While:
@@ -104,7 +102,7 @@ class _While:
         tokens = self.find_tokens()
         if not self.rounds and not tokens:
             tokens = [_Token()]  # something has to go round
-        ordering = [self.begin_token(i, token) for i, token in enumerate(tokens)]
+        ordering = {self.begin_token(i): token for i, token in enumerate(tokens)}
         rounds = self.leading_first([*self.rounds.values(), *ordering])
 
         # the condition, gated by the first Merge
@@ -112,12 +110,12 @@ class _While:
             self.loop, rounds[0].merge.op, [r.merge for r in rounds], prefix_for(self.place, op, self.cond, "cond")
         )
         values = self.given(self.cond, {k: r.merge for k, r in self.rounds.items()})
-        waits = _waits((c, r.merge.op) for token, r in zip(tokens, ordering, strict=True) for c in token.cond)
+        waits = _waits((c, r.merge.op) for r, token in ordering.items() for c in token.cond)
         done = low.sub_graph(self.cond, values, at, waits)
         pred = low.settled(as_predicate(low, op, values[self.cond.results[0]], at), at, op, f"{name}/Identity")
         go = low.emit(at, "LoopCond", [pred], {}, f"{name}/LoopCond", like=op, shapes=[()]).outputs[0]
         for r in rounds:
-            after = done.of_all(r.token.cond) if r.token is not None else []
+            after = done.of_all(ordering[r].cond) if r in ordering else []
             data = self.identity(at, r.merge, after).outputs[0] if after else r.merge
             switch = low.emit(at, "Switch", [data, go], {"T": data.dtype.base}, f"{name}/Switch{r.suffix}", like=op)
             r.stop, r.go = switch.outputs
@@ -128,22 +126,18 @@ class _While:
         at.pivot = low.emit(at, "Identity", [first], {"T": first.dtype.base}, f"{name}/Identity", like=op)
         values = self.given(self.body, {k: r.go for k, r in self.rounds.items()})
         # a control edge out of a Switch is alive on either side, so what waits for a token waits for an Identity of it
-        waits = {}
-        for token, r in zip(tokens, ordering, strict=True):
-            if token.body:
-                held = self.identity(at, r.go)
-                for o in token.body:
-                    waits.setdefault(o, []).append(held)
+        held = {r: self.identity(at, r.go) for r, token in ordering.items() if token.body}
+        waits = _waits((o, wait) for r, wait in held.items() for o in ordering[r].body)
         done = low.sub_graph(self.body, values, at, waits)
         for k, r in self.rounds.items():
             self.end(r, low.settled(values[self.body.results[k]], at, op, f"{name}/Identity"), at)
-        for token, r in zip(tokens, ordering, strict=True):
+        for r, token in ordering.items():
             self.end(r, self.identity(at, r.go, done.of_all(token.body)).outputs[0], at)
 
         outputs = [
             self.exit(self.rounds[k], t.shape) if k in self.rounds else self.inputs[k] for k, t in enumerate(op.outputs)
         ]
-        return outputs, lambda: self.ends(outputs, ordering)
+        return outputs, lambda: [outputs[k].op for k in self.rounds] + [self.exit(r, ()).op for r in ordering]
 
     def find_tokens(self) -> list[_Token]:
         """What has to go round in order: for each thing changed, and for what must be done besides."""
@@ -152,9 +146,8 @@ class _While:
         writes: set[Key] = set()
         ordered: set[Operation] = set()
         for graph in (self.cond, self.body):
-            touched = needed_order(graph)
-            for op in low.shared.schedule(graph):
-                for key, write in touched.get(op, {}).items():
+            for op, touched in effects_in(graph, low.shared.schedule(graph)):
+                for key, write in touched.items():
                     key = self.outer_key(key, graph)
                     token = keys.setdefault(key, _Token())
                     (token.cond if graph is self.cond else token.body).append(op)
@@ -163,8 +156,8 @@ class _While:
         if EVERYTHING in keys:
             _unite(keys, list(keys), EVERYTHING)
             writes = {EVERYTHING}
-        elif ANY in keys and (ANY in writes or any(_is_resource(k) for k in writes)):
-            _unite(keys, [k for k in keys if _is_resource(k)], ANY)
+        elif ANY in keys and (ANY in writes or any(is_resource(k) for k in writes)):
+            _unite(keys, [k for k in keys if is_resource(k)], ANY)
             writes.add(ANY)
         tokens = [t for k, t in keys.items() if k in writes]
         for t in tokens:
@@ -181,24 +174,19 @@ class _While:
             return ("resource", k) if is_constant(self.body, k) else ANY
         return key
 
-    def begin(self, t: Tensor, suffix: str, shape: Shape, token: _Token | None = None) -> _Round:
+    def begin(self, t: Tensor, suffix: str, shape: Shape) -> _Round:
         """The Enter and Merge of a variable that starts as `t`; in later iterations it has the static shape `shape`."""
         low, op, name = self.low, self.op, self.name
         enter = low.enter(t, self.loop, False, f"{name}/Enter{suffix}", op, self.controls)
-        # a Merge is put into no place yet: the condition's place begins with it
+        # a place of its own, without a pivot: the condition's place begins with the Merge
         attrs = {"T": t.dtype.base, "N": 2}
-        merge_op = low.graph.add_op(
-            "Merge", low.graph.unique_name(f"{name}/Merge{suffix}"), enter.outputs, attrs, (), op.device, op.source,
-            unchecked_back_edges=True,
-        )  # fmt: skip
-        merge = merge_op.outputs[0]
-        merge.shape, merge.handle = shape, t.handle
-        merge_op.outputs[1].shape = ()
-        return _Round(merge, suffix, token)
+        first = Place(self.loop, None, (), "")
+        merge = low.emit(first, "Merge", enter.outputs, attrs, f"{name}/Merge{suffix}", like=op, shapes=[shape, ()])
+        return _Round(merge.outputs[0], suffix)
 
-    def begin_token(self, i: int, token: _Token) -> _Round:
+    def begin_token(self, i: int) -> _Round:
         zero = self.low.token(f"{self.name}/token", self.place, self.op)
-        return self.begin(zero, f"_token{i or ''}", (), token)
+        return self.begin(zero, f"_token{i or ''}", ())
 
     def leading_first(self, rounds: list[_Round]) -> list[_Round]:
         """`rounds`, beginning with one that the condition reads: the others may turn out not to be needed."""
@@ -238,10 +226,6 @@ class _While:
         self.place.gated.add(t)
         return t
 
-    def ends(self, outputs: list[Tensor], tokens: list[_Round]) -> list[Operation]:
-        """What to wait for to have the loop done."""
-        return [outputs[k].op for k in self.rounds] + [self.exit(r, ()).op for r in tokens]
-
 
 def _unite(keys: dict[Key, _Token], these: list[Key], into: Key) -> None:
     """Makes one token of those of `these`, where something may touch what any of them stands for."""
@@ -251,10 +235,6 @@ def _unite(keys: dict[Key, _Token], these: list[Key], into: Key) -> None:
         every.cond += token.cond
         every.body += token.body
     keys[into] = every
-
-
-def _is_resource(key: Key) -> bool:
-    return key == ANY or (isinstance(key, tuple) and key[0] == "resource")
 
 
 def _waits(pairs: Iterable[tuple[Operation, Operation]]) -> dict[Operation, list[Operation]]:

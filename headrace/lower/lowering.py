@@ -32,7 +32,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.errors import GraphError
 from headrace.ir import frames, walk
-from headrace.ir.function import FuncGraph, bodies, body
+from headrace.ir.function import FuncGraph, body, functions_of
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.opdef import Func
 
@@ -181,7 +181,7 @@ class Shared:
         got = self.schedules.get(graph)
         if got is None:
             kept = walk.reachable([t.op for t in graph.results] + graph.control_results)
-            got = self.schedules[graph] = walk.toposort(sorted(kept, key=lambda op: op.id))
+            got = self.schedules[graph] = walk.in_order(kept)
         return got
 
 
@@ -234,7 +234,7 @@ class Lowering:
     ) -> Done:
         """Lowers the operations of `graph` into `place`; `values` has its parameters and gains all its tensors."""
         self.shared.depth += 1
-        done = self.body(self.shared.schedule(graph), values, place, waits or {})
+        done = self.body(self.shared.schedule(graph), values, place, waits)
         self.shared.depth -= 1
         self.roots.update(dict.fromkeys(done.of_all(graph.control_results)))
         return done
@@ -338,7 +338,8 @@ class Lowering:
         )
         for i, t in enumerate(op.outputs):
             t.shape = shapes[i] if shapes is not None else inputs[0].shape
-            t.handle = inputs[0].handle if inputs else None
+            if inputs and t.dtype is inputs[0].dtype:
+                t.handle = inputs[0].handle
         place.gated.update(op.outputs)
         return op
 
@@ -479,35 +480,28 @@ def recursive_functions(ops: Iterable[Operation]) -> frozenset[str]:
     """The names of the functions, among those that `ops` come to call, that come to call themselves."""
     calls: dict[str, set[str]] = {}
 
+    pending: list[tuple[str, FuncGraph]] = []
+
     def callees(ops: Iterable[Operation]) -> set[str]:
         out: set[str] = set()
-        todo: list[Sequence[Operation]] = [list(ops)]
+        todo = [ops]
         while todo:
             for op in todo.pop():
-                if not op.opdef.structured:
-                    continue
-                named = _named(op)
-                for name, graph in named:
-                    out.add(name)
-                    if name not in calls:
-                        calls[name] = set()
-                        pending.append((name, graph))
-                own = {id(g) for _, g in named}
-                todo.extend(g.operations for _, g in bodies(op) if id(g) not in own)
+                for f in functions_of(op) if op.opdef.structured else ():
+                    if isinstance(f, FuncGraph):
+                        todo.append(f.operations)
+                        continue
+                    out.add(f.name)
+                    if f.name not in calls:
+                        calls[f.name] = set()
+                        pending.append((f.name, op.graph.function(f.name)))
         return out
 
-    pending: list[tuple[str, FuncGraph]] = []
     callees(ops)
     while pending:
         name, graph = pending.pop()
         calls[name] = callees(graph.operations)
     return frozenset(name for name in calls if _reaches(calls, name))
-
-
-def _named(op: Operation) -> list[tuple[str, FuncGraph]]:
-    """(name, graph) of the functions that `op` calls by name."""
-    values = [f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,))]
-    return [(f.name, op.graph.function(f.name)) for f in values if isinstance(f, Func)]
 
 
 def _reaches(calls: Mapping[str, set[str]], name: str) -> bool:
