@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import flags
 from headrace.errors import InvalidArgumentError
 from headrace.execute.plan import Plan, make_plan
-from headrace.grad.function import differentiate
+from headrace.grad.differentiate import differentiate
 from headrace.ir.device import DeviceSpec
 from headrace.lower import is_structured, lower
 from headrace.prune import Pruned, prune

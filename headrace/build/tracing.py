@@ -192,9 +192,7 @@ def regrow(graph: FuncGraph) -> None:
             continue
         for g in graphs:
             regrow(g)
-        variables = len(graphs[0].params) - len(graphs[0].captured)
-        known = len(op.opdef.ins[-1].dtypes(op.attrs)) - variables  # captures
-        more = unify(graphs, variables)[known:]
+        more = unify(graphs, len(op.opdef.ins[-1].dtypes(op.attrs)))
         if not more:
             continue
         types = tuple(t.dtype.base for t in more)

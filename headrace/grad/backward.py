@@ -2,68 +2,138 @@
 
 Each operation's record says how a gradient of its outputs becomes one of its inputs. The walk goes over the operations
 between xs and ys against the edges, those nearest to ys first, and asks each record; where a tensor is used more than
-once the contributions add up. So far for graphs without conditionals and loops.
+once the contributions add up. Conditionals, loops and calls own graphs: their gradients are made by walks through those
+(`conditionals`, `loops`), which this walk hands itself to.
+
+ys and xs are of one graph, the *forward* graph. The gradient goes into that graph, or into one that is the gradient of
+it (`grad.graph`); the walk need not know which.
 
 Source: reverse-mode differentiation as in TensorFlow's `gradients_impl`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import dataclasses
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
+from headrace import shapes
+from headrace.errors import GraphError
+from headrace.grad import conditionals, loops, registered
+from headrace.grad.calls import grad_call, grad_for, grad_symbolic
+from headrace.grad.flow import Flow, carries
+from headrace.grad.sums import dense, total
+from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
-from headrace.ir.opdef import GradNode, apply_gradient
+from headrace.ir.graph import Tensor
+from headrace.ir.opdef import GradNode
+from headrace.ir.slices import IndexedSlices
 
 if TYPE_CHECKING:
+    from headrace.grad.sums import Gradient
     from headrace.ir.builder import Builder
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import Operation
+
+# A kind of structured operation -> what makes its gradient; see `conditionals.grad_branches`.
+_Rule: TypeAlias = "Callable[..., list[Gradient | None]]"
+_STRUCTURED: dict[str, _Rule] = {
+    "If": conditionals.grad_branches,
+    "Case": conditionals.grad_branches,
+    "RemoteCall": conditionals.grad_branches,
+    "While": loops.grad_loop,
+    "Call": grad_call,
+    "For": grad_for,
+    "SymbolicGradient": grad_symbolic,
+}
 
 
 def backward(
-    b: Builder, ys: Sequence[Tensor], dys: Sequence[Tensor | None], xs: Sequence[Tensor]
-) -> list[Tensor | None]:
+    b: Builder,
+    ys: Sequence[Tensor],
+    dys: Sequence[Gradient | None],
+    xs: Sequence[Tensor],
+    stop: Collection[Tensor] = (),
+) -> list[Gradient | None]:
     """The gradients of `ys`, whose own are `dys`, with respect to `xs`; None where nothing leads from one to the other.
 
     Args:
-      b: makes the operations, in the graph that the tensors are of.
+      b: makes the operations, in the graph of the tensors or in the gradient of that.
       ys, dys: what is differentiated, and the gradient of each (None: none).
-      xs: what it is differentiated by.
+      xs: what it is differentiated by. The gradient of one that lies on the way from another goes on to that.
+      stop: tensors beyond which nothing is differentiated.
 
     Raises:
-      LookupError: an operation on the way has no gradient; the text says why.
+      LookupError: an operation on the way has no gradient; the text says why, and what to do.
+      GraphError: a rule gave what does not fit.
     """
-    parts: dict[Tensor, list[Tensor]] = {}
+    parts: dict[Tensor, list[Gradient]] = {}
     for y, dy in zip(ys, dys, strict=True):
         if dy is not None:
             parts.setdefault(y, []).append(dy)
-    needed = walk.reachable([y.op for y in ys], set(xs))
-    reached = _reached(walk.in_order(needed), set(xs))
-    for op in reversed(reached):
-        grads = [_total(b, parts.get(t)) for t in op.outputs]
-        if all(g is None for g in grads):
+    fixed = frozenset(stop)
+    order = walk.in_order(_needed(parts, fixed))
+    reached = {x: 1 for x in xs if carries(x.dtype)}
+    Flow().from_sources((op for op in order if not fixed.issuperset(op.outputs) or not op.outputs), reached)
+    for op in reversed(order):
+        wanted = [t in reached and t not in fixed and carries(t.dtype) for t in op.inputs]
+        if not any(wanted) or not any(t in parts and t not in fixed for t in op.outputs):
             continue
-        full = [b.ZerosLike(t) if g is None else g for t, g in zip(op.outputs, grads, strict=True)]
-        for t, g in zip(op.inputs, apply_gradient(op.opdef, b, GradNode(op), *full), strict=True):
-            if g is not None:
-                parts.setdefault(t, []).append(g)
-    return [_total(b, parts.get(x)) for x in xs]
+        grads = [None if t in fixed else total(b, parts.get(t, [])) for t in op.outputs]
+        at = dataclasses.replace(b.within(f"{op.name}_grad"), source=op.source)
+        for t, g, want in zip(op.inputs, _of_operation(at, op, grads, wanted), wanted, strict=True):
+            if g is not None and want:
+                parts.setdefault(t, []).append(_fitting(at, op, t, g))
+    return [total(b, parts.get(x, [])) for x in xs]
 
 
-def _reached(order: Sequence[Operation], xs: set[Tensor]) -> list[Operation]:
-    """The operations of `order` that something leads to from `xs`."""
-    seen = set(xs)
-    out = []
-    for op in order:
-        if any(t in seen for t in op.inputs):
-            out.append(op)
-            seen.update(op.outputs)
+def _needed(parts: Collection[Tensor], stop: frozenset[Tensor]) -> set[Operation]:
+    """The operations that the tensors of `parts` are computed by, not beyond `stop`."""
+    seen: set[Operation] = set()
+    todo = [t.op for t in parts if t not in stop]
+    while todo:
+        op = todo.pop()
+        if op not in seen:
+            seen.add(op)
+            todo += [t.op for t in op.inputs if t not in stop and carries(t.dtype)]
+    return seen
+
+
+def _of_operation(
+    b: Builder, op: Operation, grads: list[Gradient | None], wanted: Sequence[bool]
+) -> Sequence[Gradient | None]:
+    """The gradient of each input of `op`, those of its outputs being `grads`."""
+    structured = _STRUCTURED.get(op.opdef.structured)
+    if structured is not None:
+        return structured(b, op, grads, wanted, backward)
+    full = [
+        (zeros_for(b, t) if carries(t.dtype) else None) if g is None else dense(b, g)
+        for t, g in zip(op.outputs, grads, strict=True)
+    ]
+    rule = registered.lookup(op)
+    out = rule(b, GradNode(op), *full)
+    if len(out) != len(op.inputs):
+        title = registered.title(op)
+        raise GraphError(f"the gradient of {title} gave {len(out)} entries for {len(op.inputs)} inputs")
     return out
 
 
-def _total(b: Builder, parts: list[Tensor] | None) -> Tensor | None:
-    if not parts:
-        return None
-    if len(parts) > 1:
-        parts[:] = [b.AddN(list(parts))]
-    return parts[0]
+def _fitting(b: Builder, op: Operation, x: Tensor, g: Gradient) -> Gradient:
+    """What a rule gave as gradient of input `x` of `op`, had in the graph of `b`.
+
+    Raises:
+      GraphError: it is of another dtype or shape.
+    """
+    if isinstance(g, IndexedSlices):
+        return IndexedSlices(*(b.tensor(t) for t in (g.values, g.indices, g.dense_shape)))
+    g = b.tensor(g)
+    want, static = gradient_dtype(x), gradient_shape(x)
+    if g.dtype.base is not want or not shapes.compatible(g.shape, static):
+        made = f" ({op.source})" if op.source is not None else ""
+        raise GraphError(
+            f"the gradient of '{op.name}' ({op.type}){made} with respect to its input '{x.name}', which is "
+            f"{want.name}{shapes.show(static)}, is {g.dtype.base.name}{shapes.show(g.shape)}; a gradient has the dtype "
+            "and shape of what it is the gradient of"
+        )
+    if g.shape is None:
+        g.shape = static
+    return g

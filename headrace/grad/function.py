@@ -8,21 +8,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.errors import InvalidArgumentError, NotFoundError
-from headrace.grad.backward import backward
-from headrace.ir import walk
+from headrace.grad.sums import dense
+from headrace.grad.zeros import zeros_for
 from headrace.ir.builder import Builder
+from headrace.ir.copying import copied
 from headrace.ir.function import FuncGraph, body
 from headrace.ir.opdef import Func
 
 if TYPE_CHECKING:
+    from headrace.grad.conditionals import Backward
     from headrace.ir.graph import Graph, Operation, Tensor
 
 
-def differentiate(op: Operation) -> FuncGraph:
+def gradient_graph(op: Operation, backward: Backward) -> FuncGraph:
     """The graph that computes what `op`, a SymbolicGradient, stands for.
 
     It takes what the function takes, then a gradient for each of the function's results, and gives a gradient for each
     of its arguments. A function whose library names its gradient has that one.
+
+    Args:
+      op: the operation.
+      backward: the reverse walk.
 
     Raises:
       NotFoundError: the function is not there. LookupError: something in it has no gradient.
@@ -42,24 +48,17 @@ def differentiate(op: Operation) -> FuncGraph:
             op.name,
             op,
         )
-    out = FuncGraph(f"{graph.name}_gradient", graph.outer, captures_from_outer=False)
     moved: dict[Tensor, Tensor] = {}
-    for p, given in zip(graph.params, op.inputs, strict=False):
-        moved[p] = out.add_param(p.dtype, p.shape if p.shape is not None else given.shape, p.op.name)
-    order = walk.in_order(walk.reachable([r.op for r in graph.results]))
-    copies: dict[Operation, Operation] = {}
-    for o in order:
-        if o.outputs and o.outputs[0] in moved:
-            continue
-        controls = [copies[c] for c in o.control_inputs if c in copies]
-        copies[o] = copy = out.copy_op(o, [moved[t] for t in o.inputs], controls, out.unique_name(o.name))
-        moved.update(zip(o.outputs, copy.outputs, strict=True))
+    out = copied(graph, graph.outer, moved, f"{graph.name}_gradient")
+    for p, given in zip(out.params, op.inputs, strict=False):
+        p.shape = given.shape if p.shape is None else p.shape
+    out.control_results = []
     ys = [moved[r] for r in graph.results]
     dys = [out.add_param(t.dtype, t.shape, f"d{i}") for i, t in enumerate(op.inputs[n:])]
     b = Builder(out, source=op.source)
     xs = out.params[:n]
     grads = backward(b, ys, dys, xs)
-    out.results = [b.ZerosLike(x) if g is None else g for x, g in zip(xs, grads, strict=True)]
+    out.results = [zeros_for(b, x) if g is None else dense(b, g) for x, g in zip(xs, grads, strict=True)]
     return out
 
 

@@ -19,7 +19,7 @@ change something.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import GraphError
@@ -52,6 +52,8 @@ class FuncGraph(Graph, Owned):
       source: the line of the user's function.
       role: what it is, in messages ("the body of 'while'"); its name if empty.
       attrs: attributes of its definition in a function library.
+      keeping: of a recursive function, the name of one that does the same and returns, last, what its gradient needs.
+      gradient: of such a one, the name of the function that goes back through it.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class FuncGraph(Graph, Owned):
         self.source: Source | None = None
         self.role = ""
         self.attrs: dict[str, Any] = {}
+        self.keeping = self.gradient = ""
         self.captures_from_outer = captures_from_outer
         self.shares_names = shares_names
         if outer is not None and shares_names:
@@ -141,9 +144,9 @@ class FuncGraph(Graph, Owned):
         return None
 
     def is_within(self, graph: Graph) -> bool:
-        """Whether `graph` is one of those around this one."""
+        """Whether `graph` is one of those around this one, or one that such a one is the gradient of."""
         around = self.outer
-        while around is not None and around is not graph:
+        while around is not None and around is not graph and around.forward is not graph:
             around = around.outer if not isinstance(around, FuncGraph) or around.captures_from_outer else None
         return around is not None
 
@@ -158,14 +161,19 @@ class FuncGraph(Graph, Owned):
 
 
 def unify(graphs: Sequence[FuncGraph], own: int) -> list[Tensor]:
-    """Gives all `graphs`, which one operation is to own, the same parameters: `own` each, then what any captured.
+    """Gives all `graphs`, which one operation owns, the same parameters: the first `own`, then what any captured.
+
+    Args:
+      graphs: of one operation.
+      own: how many parameters they have in common already: variables, and what they captured before.
 
     Returns:
-      The captured tensors, in the order of the parameters.
+      The captured tensors that are new, in the order of the parameters.
     """
     union: dict[Tensor, None] = {}
     for g in graphs:
-        union.update((t, None) for t, _ in g.captured)
+        fixed = set(g.params[:own])
+        union.update((t, None) for t, p in g.captured if p not in fixed)
     for g in graphs:
         g.params[own:] = [g.add_captured(t) for t in union]
         for i, p in enumerate(g.params):
@@ -217,3 +225,44 @@ def find_anywhere(graph: Graph, name: str) -> Operation | None:
         for op in g.operations:
             todo.extend(owned(op))
     return None
+
+
+def recursive_functions(ops: Iterable[Operation]) -> frozenset[str]:
+    """The names of the functions, among those that `ops` come to call, that come to call themselves."""
+    calls: dict[str, set[str]] = {}
+
+    pending: list[tuple[str, FuncGraph]] = []
+
+    def callees(ops: Iterable[Operation]) -> set[str]:
+        out: set[str] = set()
+        todo = [ops]
+        while todo:
+            for op in todo.pop():
+                for f in functions_of(op) if op.opdef.structured else ():
+                    if isinstance(f, FuncGraph):
+                        todo.append(f.operations)
+                        continue
+                    out.add(f.name)
+                    if f.name not in calls:
+                        calls[f.name] = set()
+                        pending.append((f.name, op.graph.function(f.name)))
+        return out
+
+    callees(ops)
+    while pending:
+        name, graph = pending.pop()
+        calls[name] = callees(graph.operations)
+    return frozenset(name for name in calls if _reaches(calls, name))
+
+
+def _reaches(calls: Mapping[str, set[str]], name: str) -> bool:
+    seen: set[str] = set()
+    todo = list(calls[name])
+    while todo:
+        n = todo.pop()
+        if n == name:
+            return True
+        if n not in seen:
+            seen.add(n)
+            todo.extend(calls.get(n, ()))
+    return False

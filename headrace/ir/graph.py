@@ -197,6 +197,7 @@ class Graph:
       version: raised by every change, also of a graph that an operation of this one owns; compiled steps are cached
         under it.
       outer: the graph in which the operation stands that owns this one (`ir.function`); None if none does.
+      forward: for the gradient of a graph, that graph: its tensors may be captured (`grad.graph`).
       library: serialized TensorFlow functions that came with an imported graph, by name.
       functions: the functions that operations call by name; see `function`.
       gradient_functions: for a function the name of the one that computes its gradient, where a file says so.
@@ -206,6 +207,7 @@ class Graph:
     """
 
     outer: Graph | None = None
+    forward: Graph | None = None
 
     def __init__(self) -> None:
         self.version = 0

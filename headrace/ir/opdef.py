@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 REQUIRED: Final = object()  # the default of an attribute that has none
 _absent: Final = object()
 
+CHEAP: Final = 4  # flops an element that one does again rather than keep an array
+
 ATTR_KINDS: Final = ("type", "int", "float", "bool", "string", "shape", "tensor", "func")
 
 
@@ -175,14 +177,20 @@ def _parse_args(text: str, attrs: Mapping[str, AttrSpec]) -> tuple[ArgSpec, ...]
 Cost: TypeAlias = "Callable[[Sequence[Shape], Sequence[Shape]], float | None]"
 
 
-def flops_per_element(k: float) -> Cost:
-    """The cost of an elementwise op: `k` flops for each element of output 0."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class PerElement:
+    """The cost of an elementwise op: `flops` for each element of output 0."""
 
-    def cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
+    flops: float
+
+    def __call__(self, ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
         n = _elements(outs[0]) if outs else _elements(ins[0])
-        return None if n is None else k * n
+        return None if n is None else self.flops * n
 
-    return cost
+
+def flops_per_element(k: float) -> PerElement:
+    """The cost of an elementwise op: `k` flops for each element of output 0."""
+    return PerElement(k)
 
 
 def flops_per_input(k: float) -> Cost:
@@ -310,6 +318,14 @@ class OpDef:
     def is_pure(self) -> bool:
         """Same inputs, same outputs, and nothing else happens."""
         return self.kernel is not None and not self.facts.effect
+
+    @property
+    def is_cheap(self) -> bool:
+        """Pure, and to do it again costs hardly more than to keep what it gave: a few flops an element, or none."""
+        if not self.is_pure or self.facts.no_fold or self.facts.blas:
+            return False
+        cost = self.facts.cost
+        return cost is None or (isinstance(cost, PerElement) and cost.flops <= CHEAP)
 
     def output_dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
         """The dtypes of the flat outputs under complete attributes."""

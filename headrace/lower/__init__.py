@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import GraphError
+from headrace.ir.function import recursive_functions
 from headrace.lower.calls import lower_call, lower_remote_call, lower_symbolic_gradient
 from headrace.lower.conditionals import lower_case, lower_if
 from headrace.lower.loops import lower_for, lower_while
-from headrace.lower.lowering import Lowering, Rule, Shared, recursive_functions
+from headrace.lower.lowering import Lowering, Rule, Shared
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph

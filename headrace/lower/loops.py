@@ -27,12 +27,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace import dtypes
 from headrace.errors import InvalidArgumentError
-from headrace.ir.builder import Builder
+from headrace.ir.counting import counting
 from headrace.ir.function import FuncGraph
-from headrace.ir.function import body as body_of
-from headrace.ir.opdef import Func
 from headrace.ir.order import ANY, EVERYTHING, Key, effects_in, is_constant, is_resource
 from headrace.lower.calls import check_ends, inline
 from headrace.lower.conditionals import as_predicate
@@ -246,59 +243,6 @@ def _waits(pairs: Iterable[tuple[Operation, Operation]]) -> dict[Operation, list
 
 def lower_for(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
     """A `For` is a `While` whose first variable counts: from `start`, as long as `limit` is not reached."""
-    return inline(low, op, _counting(op), inputs, controls, place)
-
-
-def _counting(op: Operation) -> FuncGraph:
-    """A function of what `op`, a For, takes, which has a While in it."""
-    types = list(op.attrs["T"])
-    outer = FuncGraph(op.name, op.graph, captures_from_outer=False)
-    kinds = [dtypes.int32] * 3 + types
-    given = zip(kinds, op.inputs, strict=True)
-    start, limit, delta, *state = [outer.add_param(d, t.shape, f"x{i}") for i, (d, t) in enumerate(given)]
-
-    b = Builder(outer, source=op.source)
-    distance = b.Sub(limit, start)
-    towards = b.GreaterEqual(b.Mul(b.Sign(distance), b.Sign(delta)), 0)
-    reaches = b.LogicalAnd(towards, b.LogicalOr(b.NotEqual(delta, 0), b.Equal(distance, 0)))
-    valid = b.Assert(reaches, [b.const("Invalid start/limit/delta:"), start, limit, delta])
-
-    cond = FuncGraph("cond", outer, captures_from_outer=False)
-    b = Builder(cond, source=op.source)
-    i, n, step, *_ = [cond.add_param(d, None, f"x{k}") for k, d in enumerate(kinds)]
-    for t in (i, n, step):
-        t.shape = ()
-    up = b.LogicalAnd(b.Greater(step, 0), b.Less(i, n))
-    cond.results = [b.LogicalOr(up, b.LogicalAnd(b.Less(step, 0), b.Greater(i, n)))]
-
-    inner = FuncGraph("body", outer, captures_from_outer=False)
-    b = Builder(inner, source=op.source)
-    i, n, step, *values = [inner.add_param(d, None, f"x{k}") for k, d in enumerate(kinds)]
-    f = op.attrs["body"]
-    graph = body_of(op, f)
-    inner.is_ordered = graph.is_ordered
-    check_ends(op, graph, len(types) + 1, len(types))
-    call = inner.add_op(
-        "StatefulPartitionedCall",
-        "call",
-        [i, *values],
-        {"Tin": (dtypes.int32, *types), "Tout": tuple(types), "f": f if isinstance(f, Func) else graph},
-        source=op.source,
-    )
-    inner.results = [b.AddV2(i, step), n, step, *call.outputs]
-    if graph.control_results:
-        inner.control_results = [call]
-
-    loop = outer.add_op(
-        "While",
-        "while",
-        [start, limit, delta, *state],
-        {"T": tuple(kinds), "cond": cond, "body": inner, "output_shapes": (), "parallel_iterations": 10},
-        control_inputs=[valid],
-        source=op.source,
-    )
-    for t, old in zip(loop.outputs[3:], op.outputs, strict=True):
-        t.shape = old.shape
-    outer.results = list(loop.outputs[3:])
-    outer.control_results = [loop] if inner.control_results else []
-    return outer
+    graph = low.shared.graph_of(op, op.attrs["body"])
+    check_ends(op, graph, len(op.outputs) + 1, len(op.outputs))
+    return inline(low, op, counting(op), inputs, controls, place)

@@ -32,7 +32,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.errors import GraphError
 from headrace.ir import frames, walk
-from headrace.ir.function import FuncGraph, body, functions_of
+from headrace.ir.function import FuncGraph, body
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.opdef import Func
 
@@ -474,44 +474,3 @@ def prefix_for(place: Place, op: Operation, graph: FuncGraph, part: str = "") ->
     if graph.shares_names:
         return place.prefix
     return f"{place.prefix}{op.name}/{part + '/' if part else ''}"
-
-
-def recursive_functions(ops: Iterable[Operation]) -> frozenset[str]:
-    """The names of the functions, among those that `ops` come to call, that come to call themselves."""
-    calls: dict[str, set[str]] = {}
-
-    pending: list[tuple[str, FuncGraph]] = []
-
-    def callees(ops: Iterable[Operation]) -> set[str]:
-        out: set[str] = set()
-        todo = [ops]
-        while todo:
-            for op in todo.pop():
-                for f in functions_of(op) if op.opdef.structured else ():
-                    if isinstance(f, FuncGraph):
-                        todo.append(f.operations)
-                        continue
-                    out.add(f.name)
-                    if f.name not in calls:
-                        calls[f.name] = set()
-                        pending.append((f.name, op.graph.function(f.name)))
-        return out
-
-    callees(ops)
-    while pending:
-        name, graph = pending.pop()
-        calls[name] = callees(graph.operations)
-    return frozenset(name for name in calls if _reaches(calls, name))
-
-
-def _reaches(calls: Mapping[str, set[str]], name: str) -> bool:
-    seen: set[str] = set()
-    todo = list(calls[name])
-    while todo:
-        n = todo.pop()
-        if n == name:
-            return True
-        if n not in seen:
-            seen.add(n)
-            todo.extend(calls.get(n, ()))
-    return False

@@ -1,0 +1,198 @@
+"""Gradients of calls.
+
+A call of an ordinary function is a conditional with one branch (`conditionals`). A *recursive* function is not: what
+the forward call keeps for its gradient holds what the calls in it keep, and so on, as deep as the recursion goes when
+it runs. So what one call keeps is one value, a tuple in which the inner calls' are components (an Optional: a variant
+that holds tensors of several dtypes). Of a recursive function f there are made
+
+* `f_kept`, which does what f does and returns, last, all that the gradient needs; where f calls f, it calls `f_kept`;
+* `f_grad`, which takes the gradients of f's results and that tuple and returns the gradients of f's arguments; where f
+  calls f, it calls `f_grad`, with the tuple that the inner call of `f_kept` returned.
+
+Both go into the library, once. The call that is differentiated becomes a call of `f_kept`. The second derivative finds
+two recursive functions, `f_kept` and `f_grad`, and does the same with them.
+
+`For` and `SymbolicGradient` are calls of graphs that stand for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace import dtypes
+from headrace.build import tracing
+from headrace.errors import UnimplementedError
+from headrace.grad.conditionals import grad_branches
+from headrace.grad.flow import carries
+from headrace.grad.function import gradient_graph
+from headrace.grad.graph import GradBuilder, GradGraph
+from headrace.grad.sums import dense
+from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
+from headrace.ir.builder import Builder
+from headrace.ir.copying import copied
+from headrace.ir.counting import counting
+from headrace.ir.function import FuncGraph, owned, recursive_functions
+from headrace.ir.graph import Graph, Tensor
+from headrace.ir.opdef import Func
+
+if TYPE_CHECKING:
+    from headrace.grad.conditionals import Backward
+    from headrace.grad.sums import Gradient
+    from headrace.ir.graph import Operation
+
+
+def grad_call(
+    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
+) -> list[Gradient | None]:
+    """The gradients of a call; see `conditionals.grad_branches`."""
+    f = op.attrs["f"]
+    if isinstance(f, FuncGraph) or f.name not in recursive_functions([op]):
+        return grad_branches(b, op, dys, wanted, backward)
+    graph = op.graph.function(f.name)
+    if not graph.gradient or dys[-1] is not None:
+        _keep(op, _kept(_home(op.graph, f.name), f.name, backward))
+        graph = op.graph.function(op.attrs["f"].name)
+    given = [
+        zeros_for(b, t) if dy is None else dense(b, dy)
+        for t, dy in zip(op.outputs, [*dys, None], strict=False)
+        if carries(t.dtype) and t is not op.outputs[-1]
+    ]
+    ends = [k for k, p in enumerate(graph.params) if carries(p.dtype)]
+    attrs = {"f": Func(graph.gradient), "Tout": tuple(gradient_dtype(graph.params[k]) for k in ends)}
+    made = tracing.operation_of(b.make("StatefulPartitionedCall", ([*given, op.outputs[-1]],), attrs, "call"))
+    grads: list[Gradient | None] = [None] * len(op.inputs)
+    for k, t in zip(ends, made.outputs, strict=True):
+        t.shape, t.handle = gradient_shape(graph.params[k]), graph.params[k].handle
+        grads[k] = t
+    return grads
+
+
+class _GradCall(GradGraph):
+    """The gradient of a recursive function: what it needs of that are parameters, which `items` tells."""
+
+    def __init__(self, name: str, outer: Graph, op: Operation, forward: FuncGraph) -> None:
+        super().__init__(name, outer, op, forward)
+        self.items: list[Tensor] = []
+
+    def passes(self, k: int) -> bool:
+        return False
+
+    def kept(self, t: Tensor) -> Tensor:
+        self.items.append(t)
+        p = self.add_param(t.dtype, t.shape, t.op.name, t.name, t.op.source)
+        p.handle = t.handle
+        return p
+
+
+def _home(graph: Graph, name: str) -> Graph:
+    """The graph, around `graph` or itself, whose library has the function `name`."""
+    graph.function(name)
+    while name not in graph.functions:
+        assert graph.outer is not None
+        graph = graph.outer
+    return graph
+
+
+def _keep(op: Operation, kept: FuncGraph) -> None:
+    """Makes `op` a call of `kept`, which returns one thing more."""
+    op.graph.extend_op(op, (), {"f": Func(kept.name), "Tout": (*op.attrs["Tout"], dtypes.variant)})
+    op.outputs[-1].shape = ()
+
+
+def _kept(home: Graph, name: str, backward: Backward) -> FuncGraph:
+    """The function that does what the recursive function `name` does and keeps what its gradient needs; it and its
+    gradient are made if they are not there yet."""
+    graph = home.function(name)
+    if graph.keeping:
+        return home.function(graph.keeping)
+    graph.keeping = _free(home, f"{name}_kept")
+    forward = home.functions[graph.keeping] = copied(graph, home, name=graph.keeping)
+    forward.gradient = _free(home, f"{name}_grad")
+    out = home.functions[forward.gradient] = FuncGraph(forward.gradient, home, captures_from_outer=False)
+
+    carried = [r for r in forward.results if carries(r.dtype)]
+    given = [out.add_param(r.dtype, r.shape, f"d{i}") for i, r in enumerate(carried)]
+    tape = out.add_param(dtypes.variant, (), "kept")
+    ends = [p for p in forward.params if carries(p.dtype)]
+    for call in list(_calls(forward)):
+        f = call.attrs["f"]
+        if f.name in recursive_functions([call]):
+            _keep(call, _kept(home, f.name, backward))
+
+    inner = _GradCall(f"{forward.gradient}_inner", home, next(iter(forward.params)).op, forward)
+    dys = [inner.add_param(r.dtype, r.shape, f"d{i}") for i, r in enumerate(carried)]
+    for old, new in zip(carried, [*given, *dys], strict=False):
+        new.handle = old.handle
+    at = GradBuilder(inner, "")
+    found = backward(at, carried, dys, ends)
+    tracing.finish(inner, [zeros_for(at, p) if g is None else dense(at, g) for p, g in zip(ends, found, strict=True)])
+
+    b = Builder(forward, source=graph.source)
+    forward.results.append(b.OptionalFromValue(inner.items, name="kept"))
+    b = Builder(out, source=graph.source)
+    types = tuple(t.dtype.base for t in inner.items)
+    items = b.make(
+        "OptionalGetValue", (tape,), {"output_types": types, "output_shapes": tuple(t.shape for t in inner.items)}
+    )
+    items = list(items) if isinstance(items, tuple) else [items]
+    type = "StatefulPartitionedCall" if tracing.is_stateful(inner) else "PartitionedCall"
+    tout = tuple(r.dtype.base for r in inner.results)
+    made = tracing.operation_of(b.make(type, ([*given, *items],), {"f": inner, "Tout": tout}, "call"))
+    tracing.finish(out, made.outputs)
+    return forward
+
+
+def _free(home: Graph, name: str) -> str:
+    base, n = name, 0
+    while name in home.functions or name in home.library:
+        n += 1
+        name = f"{base}_{n}"
+    return name
+
+
+def _calls(graph: FuncGraph) -> list[Operation]:
+    """The calls of functions of the library in `graph`, also in the branches and bodies in it."""
+    out = []
+    for op in graph.operations:
+        if op.opdef.structured == "Call" and isinstance(op.attrs["f"], Func):
+            out.append(op)
+        for g in owned(op):
+            out += _calls(g)
+    return out
+
+
+def grad_for(
+    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
+) -> list[Gradient | None]:
+    """The gradients of a For: those of a call of the loop that it means."""
+    return _of_twin(b, op, counting(op), dys, wanted, backward)
+
+
+def grad_symbolic(
+    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
+) -> list[Gradient | None]:
+    """The gradients of a SymbolicGradient: those of a call of the graph that it means."""
+    return _of_twin(b, op, gradient_graph(op, backward), dys, wanted, backward)
+
+
+def _of_twin(
+    b: Builder,
+    op: Operation,
+    graph: FuncGraph,
+    dys: Sequence[Gradient | None],
+    wanted: Sequence[bool],
+    backward: Backward,
+) -> list[Gradient | None]:
+    """The gradients of a call of `graph` that stands beside `op`, gets and gives the same, and can keep things."""
+    if tracing.is_stateful(graph):
+        raise UnimplementedError(
+            f"'{op.name}' ({op.type}) has no gradient, because it has to do with state: it would have to run twice. "
+            "Write it with while_loop",
+            op.name,
+            op,
+        )
+    beside = Builder(op.graph, source=op.source, device=op.device)
+    attrs = {"f": graph, "Tout": tuple(t.dtype.base for t in op.outputs)}
+    twin = tracing.operation_of(beside.make("PartitionedCall", (list(op.inputs),), attrs, f"{op.name}/call"))
+    return grad_branches(b, twin, dys, wanted, backward)

@@ -1,0 +1,17 @@
+"""What lowering asks for: the graphs of operations that stand for gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.grad.backward import backward
+from headrace.grad.function import gradient_graph
+
+if TYPE_CHECKING:
+    from headrace.ir.function import FuncGraph
+    from headrace.ir.graph import Operation
+
+
+def differentiate(op: Operation) -> FuncGraph:
+    """The graph of `op`, a SymbolicGradient; see `function.gradient_graph`."""
+    return gradient_graph(op, backward)

@@ -1,0 +1,124 @@
+"""What of a graph a derivative can flow through: from which inputs to which outputs.
+
+A gradient is asked for only where there is a way for it: a loop variable that no x leads to, or that leads to no y,
+needs none. Which those are is found before anything is made. Sets of tensors are bits of an int: what one asks is, for
+each tensor, from which of the sources something flows to it; an operation hands on the bits of its inputs. Through a
+conditional flows what flows through one of its branches; round a loop bits are handed on until nothing is added, which
+takes at most as many rounds as the loop has variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from headrace import dtypes
+from headrace.grad import registered
+from headrace.ir import walk
+from headrace.ir.function import FuncGraph, bodies
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.graph import Operation, Tensor
+
+
+def carries(dtype: DType) -> bool:
+    """Whether values of `dtype` have gradients: floats and complex numbers, lists and tuples of them (variant), and the
+    handles of variables, whose gradient is that of the variable's value."""
+    base = dtype.base
+    return base.is_floating or base.is_complex or base is dtypes.variant or base is dtypes.resource
+
+
+class Flow:
+    """Answers questions about flow; it remembers sub-graphs as long as they do not grow."""
+
+    def __init__(self) -> None:
+        self._known: dict[FuncGraph, tuple[int, list[int]]] = {}
+        self._open: set[FuncGraph] = set()
+
+    def from_sources(self, ops: Iterable[Operation], bits: dict[Tensor, int]) -> None:
+        """Adds to `bits`, which has the bits of the sources, those of all that flows from them through `ops`.
+
+        Args:
+          ops: of one graph, each after what it depends on.
+        """
+        for op in ops:
+            ins = [bits.get(t, 0) if carries(t.dtype) else 0 for t in op.inputs]
+            if any(ins):
+                for t, out in zip(op.outputs, self.through(op, ins), strict=True):
+                    if out and carries(t.dtype):
+                        bits[t] = bits.get(t, 0) | out
+
+    def through(self, op: Operation, ins: Sequence[int]) -> list[int]:
+        """The bits of the outputs of `op` where its inputs have the bits `ins`."""
+        every = 0
+        for b in ins:
+            every |= b
+        if not op.opdef.structured:
+            return [0 if registered.stops(op) else every] * len(op.outputs)
+        kind = op.opdef.structured
+        if kind == "While":
+            return self._round(op, ins)
+        if kind not in ("If", "Case", "Call", "RemoteCall"):
+            return [every] * len(op.outputs)
+        outs = [0] * len(op.outputs)
+        for _, graph in bodies(op):
+            given = ins[len(ins) - len(graph.params) :]
+            for i, needs in enumerate(self.of(graph)[: len(outs)]):
+                outs[i] |= _together(needs, given)
+        return outs
+
+    def of(self, graph: FuncGraph) -> list[int]:
+        """For each result of `graph` the parameters that it may depend on, parameter k being bit k."""
+        known = self._known.get(graph)
+        if known is not None and known[0] == graph.version:
+            return known[1]
+        if graph in self._open:  # it calls itself: suppose that all depends on all
+            return [(1 << len(graph.params)) - 1] * len(graph.results)
+        self._open.add(graph)
+        bits = {p: 1 << k for k, p in enumerate(graph.params)}
+        self.from_sources(walk.in_order(walk.reachable([r.op for r in graph.results])), bits)
+        self._open.discard(graph)
+        out = [bits.get(r, 0) if carries(r.dtype) else 0 for r in graph.results]
+        self._known[graph] = (graph.version, out)
+        return out
+
+    def _round(self, op: Operation, ins: Sequence[int]) -> list[int]:
+        body = dict(bodies(op))["body"]
+        needs = self.of(body)
+        bits = list(ins)
+        for _ in range(len(bits) + 1):
+            more = [old | _together(n, bits) for old, n in zip(bits, needs, strict=True)]
+            if more == bits:
+                return bits
+            bits = more
+        raise AssertionError("a fixpoint over a loop's variables did not end")
+
+    def active(self, graph: FuncGraph, reached: Iterable[int], seeded: Iterable[int]) -> set[int]:
+        """The variables of a loop that need a gradient.
+
+        Args:
+          graph: the loop's body.
+          reached: the variables that the xs lead to where the loop begins.
+          seeded: the variables whose last values have gradients.
+        """
+        needs = self.of(graph)
+        n = len(needs)
+        able = {k for k in range(n) if carries(graph.params[k].dtype)}
+        forth, back = set(reached) & able, set(seeded) & able
+        for _ in range(n + 1):
+            before = len(forth) + len(back)
+            forth |= {j for j in able if any(needs[j] >> k & 1 for k in forth)}
+            back |= {k for j in back for k in able if needs[j] >> k & 1}
+            if len(forth) + len(back) == before:
+                return forth & back
+        raise AssertionError("a fixpoint over a loop's variables did not end")
+
+
+def _together(needs: int, given: Sequence[int]) -> int:
+    """The bits that come together where what has the bits `given` is needed as `needs` says."""
+    out = 0
+    for k, bits in enumerate(given):
+        if bits and needs >> k & 1:
+            out |= bits
+    return out

@@ -1,0 +1,215 @@
+"""The graph in which the gradient of a branch or body is made, and how it gets at the values of that.
+
+Let F be a graph that an operation owns (a branch, a loop's body), the *forward* graph. Its gradient B is a graph of its
+own: it runs later, and it belongs to another operation (an If on the same predicate, a loop that runs backwards). The
+rules of the operations say what goes into B, and name tensors of F while they do: the gradient of `y = sin(x)` is
+`dy * cos(x)`. That x is a tensor of F, and when the multiplication is put into B it has to be had there.
+
+That is all `GradGraph` is about. It is a FuncGraph, and FuncGraphs *capture*: an operation that is given a tensor from
+elsewhere gets what stands for it. A tensor of F is captured by the first of these ways that serves (`fetch`):
+
+1. it is a constant: a clone of it;
+2. it is a parameter of F that hands in a value from outside (an input of a branch, a loop constant): that value, taken
+   from the graph around B, which may be the gradient of a graph again and get it in the same manner;
+3. it is had already;
+4. it is cheap to compute (`OpDef.is_cheap`) from what can be had by ways 1 to 3: it is computed again in B;
+5. else it is *kept* (`kept`): a conditional returns it as one result more, a loop adds it to a list in each iteration.
+
+Shapes are a case of their own. Many rules need no more of a tensor than its shape. The `GradBuilder` puts an operation
+that only looks at shapes beside the tensor it looks at, so that what is kept is a few integers and not the tensor.
+
+Since all that happens when an operation of B names a tensor, rules need not know of it, nor need functions of users:
+the same rule serves every graph, and, B being a graph like any other, every order.
+
+Source: the design is that of functional while loops and conditionals (TensorFlow's RFCs "Functional while_loop" and
+"Switch/Merge-free cond"); keeping shapes, recomputing and growing in place are our own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace import dtypes, shapes
+from headrace.ir.builder import Builder
+from headrace.ir.function import FuncGraph
+from headrace.ir.graph import Graph, Tensor
+from headrace.ir.opdef import op_registry
+from headrace.ir.order import Order
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
+
+_LONGEST = 8  # so many cheap operations in a row are done again; beyond that a value is kept
+
+
+class GradGraph(FuncGraph):
+    """The gradient of `forward`, a graph that `op` owns; see the module's text.
+
+    Args:
+      name: what it is called in a function library.
+      outer: the graph in which the gradient of `op` is made.
+      op: the owner of `forward`.
+      forward: the graph whose gradient this is.
+    """
+
+    forward: FuncGraph
+    outer: Graph
+
+    def __init__(self, name: str, outer: Graph, op: Operation, forward: FuncGraph) -> None:
+        super().__init__(name.replace("/", "_"), outer, shares_names=True)
+        self.op = op
+        self.forward = forward
+        self.source = op.source
+        self.role = f"the gradient of {forward.role or repr(forward.name)}"
+        if outer.order is not None:
+            self.order = Order()
+            self.is_ordered = True
+        self.position = {p: k for k, p in enumerate(forward.params)}
+        self.offset = len(op.inputs) - len(forward.params)
+        self.have: dict[Tensor, Tensor] = {}
+        self.measured: dict[tuple[Any, ...], Tensor] = {}
+
+    # *** what a kind of operation decides ***
+
+    def passes(self, k: int) -> bool:
+        """Whether parameter `k` of the forward graph always is what the operation was given."""
+        return True
+
+    def given(self, k: int) -> Tensor | None:
+        """What parameter `k` is, if that can be had without keeping anything."""
+        return super().capture(self.op.inputs[k + self.offset]) if self.passes(k) else None
+
+    def is_given(self, k: int) -> bool:
+        """Whether `given(k)` would find something."""
+        return self.passes(k)
+
+    def kept(self, t: Tensor) -> Tensor:
+        """`t`, a tensor of the forward graph, which the operation is made to keep."""
+        raise NotImplementedError
+
+    # *** how tensors are had ***
+
+    def capture(self, t: Tensor) -> Tensor:
+        if t.op.graph is not self.forward:
+            return super().capture(t)
+        got = self.have.get(t)
+        if got is None:
+            got = self.have[t] = self.fetch(t)
+        return got
+
+    def fetch(self, t: Tensor) -> Tensor:
+        """`t`, a tensor of the forward graph, by the first way that serves; see the module's text."""
+        op = t.op
+        if op.type == "Const":
+            return self.redone(t)
+        k = self.position.get(t)
+        if k is not None:
+            given = self.given(k)
+            return self.kept(t) if given is None else given
+        if op.opdef.facts.forwards is not None:
+            return self.capture(op.inputs[op.opdef.facts.forwards])
+        if self.is_redone(t):
+            return self.redone(t)
+        return self.kept(t)
+
+    def redone(self, t: Tensor) -> Tensor:
+        """`t`, computed here, by a copy of its operation."""
+        op = t.op
+        copy = self.copy_op(op, [self.capture(i) for i in op.inputs], (), self.unique_name(op.name))
+        self.have.update(zip(op.outputs, copy.outputs, strict=True))
+        return copy.outputs[t.index]
+
+    def is_redone(self, t: Tensor) -> bool:
+        """Whether `t` is cheap to compute from what can be had, or from one tensor that is no larger to keep."""
+        op = t.op
+        if not op.opdef.is_cheap:
+            return False
+        seen: dict[Tensor, bool] = {}
+        lack = {i for i in op.inputs if not self.is_had(i, _LONGEST, seen)}
+        if not lack:
+            return True
+        return len(lack) == 1 and _is_no_larger(lack.pop(), t)
+
+    def is_had(self, t: Tensor, depth: int, seen: dict[Tensor, bool]) -> bool:
+        """Whether `t` can be had without keeping anything, by at most `depth` operations in a row."""
+        got = seen.get(t)
+        if got is None:
+            k = self.position.get(t)
+            if t in self.have or t.op.type == "Const":
+                got = True
+            elif k is not None:
+                got = self.is_given(k)
+            else:
+                got = depth > 0 and t.op.opdef.is_cheap and all(self.is_had(i, depth - 1, seen) for i in t.op.inputs)
+            seen[t] = got
+        return got
+
+    def origin(self, t: Tensor) -> Tensor:
+        """The tensor, as far out as possible, that always has the value of `t`, a tensor of a forward graph."""
+        graph: Graph | None = self
+        while graph is not None:
+            if isinstance(graph, GradGraph) and t.op.graph is graph.forward:
+                k = graph.position.get(t)
+                if k is None or not graph.passes(k):
+                    break
+                t = graph.op.inputs[k + graph.offset]
+            graph = graph.outer
+        return t
+
+
+def _is_no_larger(a: Tensor, b: Tensor) -> bool:
+    """Whether `a` is known to take no more memory than `b`."""
+    if a.shape is None or b.shape is None:
+        return False
+    if a.shape == b.shape:
+        n: int | None = 1
+        m: int | None = 1
+    else:
+        n, m = shapes.size(a.shape), shapes.size(b.shape)
+    if n is None or m is None or a.dtype.base in dtypes.OBJECT:
+        return False
+    return n * a.dtype.base.numpy.itemsize <= m * b.dtype.base.numpy.itemsize
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GradBuilder(Builder):
+    """Makes operations in a `GradGraph`; those that only look at shapes beside the tensors they look at."""
+
+    def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
+        graph = self.graph
+        if isinstance(graph, GradGraph) and len(args) == 1:
+            record = op_registry.find(type)
+            if record is not None and record.facts.shape_only:
+                group = list(args[0]) if isinstance(args[0], (list, tuple)) else [args[0]]
+                if group and all(isinstance(t, Tensor) and t.op.graph is not graph for t in group):
+                    return self._measured(graph, type, group, args, attrs, name)
+        return Builder.make(self, type, args, attrs, name)
+
+    def _measured(
+        self,
+        graph: GradGraph,
+        type: str,
+        group: list[Tensor],
+        args: Sequence[Any],
+        attrs: dict[str, Any],
+        name: str | None,
+    ) -> Any:
+        if type in ("ZerosLike", "OnesLike") and group[0].dtype.base is not dtypes.variant:
+            t = group[0]
+            one = self.const(int(type == "OnesLike"), t.dtype.base)
+            return Builder.make(self, "Fill", [self.make("Shape", [t], {}), one], {}, name)
+        if type == "Shape" and shapes.is_full(group[0].shape):
+            return self.const(group[0].shape, attrs.get("out_type", dtypes.int32), name or "Shape")
+        group = [graph.origin(t) for t in group]
+        key = (type, *group, *sorted(attrs.items()))
+        if key not in graph.measured:
+            t = group[0]
+            if any(x.op.graph is not t.op.graph for x in group):
+                return Builder.make(self, type, args, attrs, name)
+            beside = Builder(t.op.graph, device=t.op.device, source=self.source)
+            made = beside.make(type, [group if isinstance(args[0], (list, tuple)) else t], attrs, f"{t.op.name}/{type}")
+            graph.measured[key] = made
+        made = graph.measured[key]
+        return tuple(graph.capture(t) for t in made) if isinstance(made, tuple) else graph.capture(made)

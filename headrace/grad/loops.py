@@ -1,0 +1,323 @@
+"""Gradients of loops.
+
+    h = While(h0)     condition: h < 100      body: sin(h) * w         (w is captured: a loop constant)
+
+runs N times. Its gradient runs N times too, from the last iteration to the first, and is a loop like any other:
+
+    k, dh, dw, hs = While(0, dy, 0, all h)     condition: k < N
+        body:  hs', h = pop(hs)                       the h of that iteration
+               k + 1,  dh * cos(h) * w,  dw + dh * sin(h),  hs'
+
+Each thing in it has a reason of its own.
+
+**The trip counter.** The forward loop does not say how often it ran. So it gets a variable more, which counts; unless
+it has one already. The backward loop counts to that, and its own counter is its trip counter when it is differentiated.
+
+**The variables that carry a gradient.** `dh` begins as the gradient of the loop's result, or zeros; the gradient of the
+body makes of the gradient of what the body returned that of what it was given. With no trip at all it comes out as it
+went in, which is right: then the loop returned what it was given. Which variables need one is a question of flow
+(`grad.flow`).
+
+**Loop constants.** `w` is used in every iteration, so its gradient is a sum over iterations. If what the body has for
+it is sparse (`IndexedSlices`, of rows gathered), slices are collected in lists and put together after the loop.
+
+**Accumulators.** What the backward body needs of the forward body and cannot have otherwise is kept: the forward loop
+gets a list for a variable, to which each iteration pushes the value, and the backward loop one from which it pops.
+Lists are values, so order is kept by data dependence alone, iterations need not wait for one another's pushes, and push
+and pop are each other's gradients: the gradient of the backward loop is a loop again, to any order.
+
+Less is kept than one might think (`GradGraph.fetch`): nothing that is cheap to compute again; counters not, they can
+count backwards; of what goes from one iteration to the next one list, not two: the value that a variable gets in
+iteration i is the one it has in iteration i + 1, where the backward loop has just been.
+
+Source: reverse-mode differentiation of while loops as in Yu et al., "Dynamic Control Flow in Large-Scale Machine
+Learning" (EuroSys 2018), on immutable lists in place of stacks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.build import tracing
+from headrace.grad.flow import Flow
+from headrace.grad.graph import GradBuilder, GradGraph
+from headrace.grad.sums import dense
+from headrace.grad.zeros import gradient_dtype, gradient_shape, shape_of_gradient, zeros_for
+from headrace.ir import growing
+from headrace.ir.builder import Builder
+from headrace.ir.function import FuncGraph
+from headrace.ir.graph import Tensor
+from headrace.ir.infer import constant_value
+from headrace.ir.order import is_constant
+from headrace.ir.slices import IndexedSlices
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.grad.conditionals import Backward
+    from headrace.grad.sums import Gradient
+    from headrace.ir.graph import Graph, Operation
+    from headrace.shapes import Shape
+
+_COUNTERS = (dtypes.int32, dtypes.int64)
+
+
+@dataclasses.dataclass(slots=True)
+class _Variable:
+    """A variable of a backward loop: its first value, its parameter, its value in the next iteration."""
+
+    init: Tensor
+    param: Tensor
+    next: Tensor
+
+
+class GradBody(GradGraph):
+    """The body of a backward loop: the gradient of the body of `op`."""
+
+    def __init__(self, name: str, outer: Graph, op: Operation, forward: FuncGraph, scope: str) -> None:
+        super().__init__(name, outer, op, forward)
+        self.variables: list[_Variable] = []
+        self.builder = GradBuilder(self, scope, source=op.source)
+
+    def add_variable(
+        self, init: Tensor, name: str, shape: Shape = None, handle: tuple[DType, Shape] | None = None
+    ) -> _Variable:
+        """A variable more, which is what it was as long as nobody sets its `next`.
+
+        Args:
+          init: its first value, a tensor of the graph around.
+          name: of its parameter.
+          shape, handle: what is known of it in all iterations.
+        """
+        param = self.add_param(init.dtype, shape, name, init.name, init.op.source)
+        param.handle = handle
+        v = _Variable(init, param, param)
+        self.variables.append(v)
+        return v
+
+    def passes(self, k: int) -> bool:
+        return is_constant(self.forward, k)
+
+    def given(self, k: int) -> Tensor | None:
+        if self.passes(k):
+            return super().given(k)
+        step = self.step(k)
+        if step is None:
+            return None
+        # it counts backwards: before the last step it had its last value less that step
+        v = self.add_variable(self.outer.capture(self.op.outputs[k]), self.op.name + "_counter", ())
+        down = self.builder.AddV2 if step.op.type == "Sub" else self.builder.Sub
+        by = next(t for t in step.op.inputs if t is not self.forward.params[k])
+        v.next = down(v.param, by, name="counter")
+        return v.next
+
+    def is_given(self, k: int) -> bool:
+        return self.passes(k) or self.step(k) is not None
+
+    def step(self, k: int) -> Tensor | None:
+        """If variable `k` is a counter, what it becomes: an integer plus or minus the same in each iteration."""
+        p, r = self.forward.params[k], self.forward.results[k]
+        if p.dtype.base not in _COUNTERS or p.shape != () or r.op.type not in ("AddV2", "Add", "Sub"):
+            return None
+        x, y = r.op.inputs
+        if x is p:
+            by = y
+        elif y is p and r.op.type != "Sub":
+            by = x
+        else:
+            return None
+        at = self.position.get(by)
+        fixed = by.op.type == "Const" or (at is not None and self.passes(at))
+        return r if fixed and by.shape == () else None
+
+    def kept(self, t: Tensor) -> Tensor:
+        for k, r in enumerate(self.forward.results):
+            if r is t and not is_constant(self.forward, k):
+                return self._carried(t, k)
+        return self._accumulated(t)
+
+    def _carried(self, t: Tensor, k: int) -> Tensor:
+        """What variable `k` gets in an iteration: what it has in the next one, where this loop comes from."""
+        p = self.forward.params[k]
+        shape = shapes.join(t.shape, p.shape)
+        v = self.add_variable(self.outer.capture(self.op.outputs[k]), f"{t.op.name}_next", shape, t.handle)
+        self.have[t] = v.param
+        v.next = self.capture(p)
+        return v.param
+
+    def _accumulated(self, t: Tensor) -> Tensor:
+        out = accumulator(self.op, t)
+        v = self.add_variable(self.outer.capture(out), f"{t.op.name}_acc", (), out.handle)
+        rest, value = self.builder.TensorListPopBack(v.param, _vector(t.shape), element_dtype=t.dtype.base, name="pop")
+        value.shape, value.handle = t.shape, t.handle
+        v.next = rest
+        popped: Tensor = value
+        return popped
+
+    def finish(self, b: Builder, count: Tensor, limit: Tensor) -> Operation:
+        """The loop: as long as the variable with parameter `count` is below `limit`, a tensor of the graph around."""
+        of = {v.param: v for v in self.variables}
+        outside = {p: t for t, p in self.captured}
+        below = self.capture(limit)
+        outside.setdefault(below, limit)
+        cond = FuncGraph(self.name.replace("body", "cond"), b.graph, shares_names=True)
+        cond.role, cond.source, cond.is_ordered = f"the condition of {self.title}", self.source, self.is_ordered
+        for p in self.params:
+            twin = cond.add_param(p.dtype, p.shape, p.op.name.removeprefix("arg."), p.op.attrs["of"])
+            twin.handle = p.handle
+        at = {p: k for k, p in enumerate(self.params)}
+        inner = Builder(cond, self.builder.scope, source=self.source)
+        tracing.finish(cond, [inner.Less(cond.params[at[count]], cond.params[at[below]])])
+        tracing.finish(self, [of[p].next if p in of else p for p in self.params])
+        inputs = [of[p].init if p in of else outside[p] for p in self.params]
+        type = "While" if tracing.is_stateful(self) else "StatelessWhile"
+        attrs = {"cond": cond, "body": self, "parallel_iterations": self.op.attrs.get("parallel_iterations", 10)}
+        return tracing.operation_of(b.after(*self.outer_controls).make(type, (inputs,), attrs, "While"))
+
+
+def trip_count(op: Operation) -> Tensor:
+    """How often the loop `op` went round: an output that counts, made if there is none (int64, or int32)."""
+    graph: FuncGraph = op.attrs["body"]
+    for k, (p, r) in enumerate(zip(graph.params, graph.results, strict=True)):
+        if p.dtype.base in _COUNTERS and r.op.type in ("AddV2", "Add") and p in r.op.inputs:
+            x, y = r.op.inputs
+            if _is_number(y if x is p else x, 1) and _is_number(op.inputs[k], 0):
+                return op.outputs[k]
+    b = Builder(op.graph, source=op.source)
+    param, out = growing.add_variable(op, b.const(0, dtypes.int64, f"{op.name}/trips"), f"{op.name}_trips")
+    one_more = Builder(graph, source=op.source).AddV2(param, 1, name=f"{op.name}/trips/add")
+    growing.set_result(op, len(graph.params) - 1, one_more)
+    return out
+
+
+def _is_number(t: Tensor, n: int) -> bool:
+    value = constant_value(t)
+    return value is not None and value.shape == () and value == n
+
+
+def accumulator(op: Operation, t: Tensor) -> Tensor:
+    """The list of the values that `t`, a tensor of the body of the loop `op`, had in all iterations: an output of the
+    loop, the one there is or a new one."""
+    graph: FuncGraph = op.attrs["body"]
+    for k, r in enumerate(graph.results):
+        push = r.op
+        if push.type == "TensorListPushBack" and push.inputs[1] is t and push.inputs[0] is graph.params[k]:
+            first = op.inputs[k].op
+            if first.type == "EmptyTensorList":
+                return op.outputs[k]
+    dtype = t.dtype.base
+    b = Builder(op.graph, source=t.op.source)
+    first = b.EmptyTensorList(_vector(t.shape), -1, element_dtype=dtype, name=f"{op.name}/{_last(t)}_acc")
+    param, out = growing.add_variable(op, first, f"{_last(t)}_acc")
+    where = f" ({t.op.source})" if t.op.source is not None else ""
+    pushed = Builder(graph, source=t.op.source).make(
+        "TensorListPushBack",
+        (param, t),
+        {"_accumulates": f"'{t.name}' of loop '{op.name}'{where}"},
+        f"{t.op.name}/push",
+    )
+    growing.set_result(op, len(graph.params) - 1, pushed)
+    return out
+
+
+def _vector(shape: Shape) -> np.ndarray:
+    """A shape as operations on lists take it: -1 for what is unknown."""
+    return np.array(-1 if shape is None else [-1 if d is None else d for d in shape], np.int32)
+
+
+def _last(t: Tensor) -> str:
+    return t.op.name.rpartition("/")[2].removeprefix("arg.")
+
+
+def grad_loop(
+    b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
+) -> list[Gradient | None]:
+    """The gradients of a While with respect to the inputs that are `wanted`; see `conditionals.grad_branches`."""
+    none: list[Gradient | None] = [None] * len(op.inputs)
+    if not op.attrs.get("_back_prop", True):
+        return none
+    growing.own(op)
+    forward: FuncGraph = op.attrs["body"]
+    seeded = [k for k, dy in enumerate(dys) if dy is not None]
+    reached = [k for k, want in enumerate(wanted) if want]
+    active = sorted(Flow().active(forward, reached, seeded))
+    if not active:
+        return none
+    limit = b.Cast(b.graph.capture(trip_count(op)), DstT=dtypes.int64)
+    body = GradBody(f"{op.name}_grad_body", b.graph, op, forward, b.scope)
+    at = body.builder
+    count = body.add_variable(b.const(0, dtypes.int64, "count"), f"{op.name}_count", ())
+    count.next = at.AddV2(count.param, 1, name="count")
+
+    moving = [k for k in active if not is_constant(forward, k)]
+    carried: dict[int, _Variable] = {}
+    for k in moving:
+        p, dy = forward.params[k], dys[k]
+        init = zeros_for(b, op.outputs[k]) if dy is None else dense(b, dy)
+        carried[k] = body.add_variable(init, f"{_last(p)}_grad", gradient_shape(p), p.handle)
+    ys = [forward.results[k] for k in moving]
+    found = backward(at, ys, [carried[k].param for k in moving], [forward.params[k] for k in active])
+    collected: dict[int, list[_Variable]] = {}
+    for k, g in zip(active, found, strict=True):
+        if k in carried:
+            carried[k].next = zeros_for(at, forward.params[k]) if g is None else dense(at, g)
+        elif g is not None:
+            collected[k] = _collect(b, body, op, k, dys[k], g)
+
+    loop = body.finish(b, count.param, limit)
+    result = dict(zip(body.params, loop.outputs, strict=True))
+    grads = list(none)
+    for k in active:
+        if k in carried:
+            grads[k] = result[carried[k].param]
+        elif k not in collected:
+            grads[k] = dys[k]
+        else:
+            ends = [result[v.param] for v in collected[k]]
+            grads[k] = ends[0] if len(ends) == 1 else _slices(b, op.inputs[k], ends, found[active.index(k)], dys[k])
+    return grads
+
+
+def _collect(b: Builder, body: GradBody, op: Operation, k: int, dy: Gradient | None, part: Gradient) -> list[_Variable]:
+    """The variables in which the gradient of a loop constant comes together: a sum, or lists of slices."""
+    at, p, name = body.builder, body.forward.params[k], _last(body.forward.params[k])
+    if isinstance(part, IndexedSlices):
+        lists = []
+        for what, t in (("values", part.values), ("indices", part.indices)):
+            shape = None if t.shape is None else (None, *t.shape[1:])
+            first = b.EmptyTensorList(_vector(shape), -1, element_dtype=t.dtype.base)
+            v = body.add_variable(first, f"{name}_{what}", (), first.handle)
+            v.next = at.TensorListPushBack(v.param, t)
+            lists.append(v)
+        return lists
+    v = body.add_variable(
+        zeros_for(b, op.inputs[k]) if dy is None else dense(b, dy), f"{name}_grad", gradient_shape(p), p.handle
+    )
+    v.next = at.AddN([v.param, part])
+    return [v]
+
+
+def _slices(b: Builder, x: Tensor, lists: Sequence[Tensor], part: Gradient | None, dy: Gradient | None) -> Gradient:
+    """The slices that were collected in `lists`, and `dy`, as the gradient with respect to `x`."""
+    from headrace.grad.sums import total
+
+    assert isinstance(part, IndexedSlices)
+    shape = shape_of_gradient(b, x)
+    rows = b.StridedSlice(shape, [1], [0], [1], end_mask=1)
+    values, _ = b.TensorListConcatV2(
+        lists[0],
+        b.ConcatV2([[-1], rows], 0),
+        b.const([], dtypes.int64, "leading_dims"),
+        element_dtype=gradient_dtype(x),
+    )
+    indices, _ = b.TensorListConcatV2(
+        lists[1], [-1], b.const([], dtypes.int64, "leading_dims"), element_dtype=part.indices.dtype.base
+    )
+    static = gradient_shape(x)
+    values.shape = None if static is None else (None, *static[1:])
+    all_slices = IndexedSlices(values, indices, shape)
+    return all_slices if dy is None else total(b, [dy, all_slices]) or all_slices

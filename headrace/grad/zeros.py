@@ -1,0 +1,55 @@
+"""Gradients of nothing: zeros for what no gradient came to, of the shape of what it is the gradient of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace import dtypes, shapes
+from headrace.ir.slices import IndexedSlices
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Tensor
+    from headrace.shapes import Shape
+
+
+def gradient_dtype(x: Tensor) -> DType:
+    """The dtype of gradients with respect to `x`: its own, or that of the variable whose handle it is."""
+    if x.dtype.base is dtypes.resource:
+        return x.handle[0].base if x.handle is not None else dtypes.float32
+    return x.dtype.base
+
+
+def gradient_shape(x: Tensor) -> Shape:
+    """What is known of the shape of gradients with respect to `x`."""
+    if x.dtype.base is dtypes.resource:
+        return x.handle[1] if x.handle is not None else None
+    return x.shape
+
+
+def shape_of_gradient(b: Builder, x: Tensor) -> Tensor:
+    """The shape of gradients with respect to `x`, an int32 vector."""
+    static = gradient_shape(x)
+    if static is not None and shapes.is_full(static):
+        return b.const(static, dtypes.int32, "Shape")
+    out: Tensor = b.VariableShape(x) if x.dtype.base is dtypes.resource else b.Shape(x)
+    return out
+
+
+def zeros_for(b: Builder, x: Tensor) -> Tensor:
+    """Zeros like the gradient with respect to `x`; of a list, a list of zeros."""
+    out: Tensor
+    if x.dtype.base is not dtypes.resource:
+        out = b.ZerosLike(x)
+    else:
+        out = b.Fill(shape_of_gradient(b, x), b.const(0, gradient_dtype(x)))
+    return out
+
+
+def no_slices(b: Builder, x: Tensor, like: IndexedSlices) -> IndexedSlices:
+    """Slices of `x` of which there are none, for where other slices are of the dtypes of `like`."""
+    shape = shape_of_gradient(b, x)
+    rows = b.StridedSlice(shape, [1], [0], [1], end_mask=1)
+    values = b.Fill(b.ConcatV2([[0], rows], 0), b.const(0, like.values.dtype.base))
+    return IndexedSlices(values, b.const([], like.indices.dtype.base), shape)

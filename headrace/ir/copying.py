@@ -1,0 +1,78 @@
+"""Copies of operations, and of the graphs that operations own.
+
+A sub-graph has one owner, which may make it grow. So whoever puts a copy of a conditional or loop elsewhere, or wants
+to change what the calls of a shared function do, copies the graphs with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.ir import walk
+from headrace.ir.function import FuncGraph
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+
+def copy_into(graph: Graph, ops: Sequence[Operation], moved: dict[Tensor, Tensor]) -> dict[Operation, Operation]:
+    """Appends copies of `ops` to `graph`.
+
+    Args:
+      graph: where the copies go; they get names that are free there.
+      ops: operations of another graph (or of the same), each after what it depends on, back edges of loops aside.
+      moved: what stands in `graph` for tensors that `ops` read from outside; gains the outputs of the copies.
+
+    Returns:
+      Operation → its copy. Control inputs from outside `ops` are left away.
+    """
+    copies: dict[Operation, Operation] = {}
+    back: list[tuple[Operation, int]] = []
+    for op in ops:
+        inputs = [moved.get(t) for t in op.inputs]
+        back += [(op, i) for i, t in enumerate(inputs) if t is None]
+        controls = [copies[c] for c in op.control_inputs if c in copies]
+        copies[op] = copy = graph.copy_op(op, inputs, controls, graph.unique_name(op.name))
+        if op.opdef.structured:
+            copy.attrs = {k: _copied_value(v, graph, moved) for k, v in op.attrs.items()}
+        for old, new in zip(op.outputs, copy.outputs, strict=True):
+            moved.setdefault(old, new)
+    for op, i in back:
+        graph.set_back_edge(copies[op], i, moved[op.inputs[i]])
+    return copies
+
+
+def copied(f: FuncGraph, outer: Graph | None, moved: dict[Tensor, Tensor] | None = None, name: str = "") -> FuncGraph:
+    """A copy of `f` whose owner stands in `outer`.
+
+    Args:
+      f: what is copied, and all that its operations own.
+      outer: the graph around the copy.
+      moved: what stands in `outer` for the tensors that `f` captured, where it is another than the one around `f`;
+        gains the tensors of the copy.
+      name: its name, if it is to have another.
+    """
+    moved = {} if moved is None else moved
+    out = FuncGraph(name or f.name, outer, f.captures_from_outer, f.shares_names and outer is not None)
+    out.is_ordered, out.source, out.role, out.attrs = f.is_ordered, f.source, f.role, dict(f.attrs)
+    for p in f.params:
+        a = p.op.attrs
+        new = out.add_param(p.dtype, p.shape, p.op.name.removeprefix("arg.") if out.shares_names else p.op.name)
+        new.op.attrs["of"], new.op.source, new.handle = a.get("of", ""), p.op.source, p.handle
+        moved[p] = new
+    params = {p.op for p in f.params}
+    copies = copy_into(out, walk.in_order({op for op in f.operations if op not in params}), moved)
+    copies.update((p.op, moved[p].op) for p in f.params)
+    out.results = [moved[r] for r in f.results]
+    out.control_results = [copies[op] for op in f.control_results]
+    out.captures = {moved.get(t, t): moved[p] for t, p in f.captures.items()}
+    return out
+
+
+def _copied_value(value: Any, outer: Graph, moved: dict[Tensor, Tensor]) -> Any:
+    if isinstance(value, FuncGraph):
+        return copied(value, outer, moved)
+    if isinstance(value, tuple) and any(isinstance(v, FuncGraph) for v in value):
+        return tuple(_copied_value(v, outer, moved) for v in value)
+    return value

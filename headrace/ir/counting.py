@@ -1,0 +1,67 @@
+"""`For` as a `While`: a loop whose first variable counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace import dtypes
+from headrace.ir.builder import Builder
+from headrace.ir.function import FuncGraph, body
+from headrace.ir.opdef import Func
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
+
+
+def counting(op: Operation) -> FuncGraph:
+    """A function of what `op`, a For, takes, which has a While in it."""
+    types = list(op.attrs["T"])
+    outer = FuncGraph(op.name, op.graph, captures_from_outer=False)
+    kinds = [dtypes.int32] * 3 + types
+    given = zip(kinds, op.inputs, strict=True)
+    start, limit, delta, *state = [outer.add_param(d, t.shape, f"x{i}") for i, (d, t) in enumerate(given)]
+
+    b = Builder(outer, source=op.source)
+    distance = b.Sub(limit, start)
+    towards = b.GreaterEqual(b.Mul(b.Sign(distance), b.Sign(delta)), 0)
+    reaches = b.LogicalAnd(towards, b.LogicalOr(b.NotEqual(delta, 0), b.Equal(distance, 0)))
+    valid = b.Assert(reaches, [b.const("Invalid start/limit/delta:"), start, limit, delta])
+
+    cond = FuncGraph("cond", outer, captures_from_outer=False)
+    b = Builder(cond, source=op.source)
+    i, n, step, *_ = [cond.add_param(d, None, f"x{k}") for k, d in enumerate(kinds)]
+    for t in (i, n, step):
+        t.shape = ()
+    up = b.LogicalAnd(b.Greater(step, 0), b.Less(i, n))
+    cond.results = [b.LogicalOr(up, b.LogicalAnd(b.Less(step, 0), b.Greater(i, n)))]
+
+    inner = FuncGraph("body", outer, captures_from_outer=False)
+    b = Builder(inner, source=op.source)
+    i, n, step, *values = [inner.add_param(d, None, f"x{k}") for k, d in enumerate(kinds)]
+    f = op.attrs["body"]
+    graph = body(op, f)
+    inner.is_ordered = graph.is_ordered
+    call = inner.add_op(
+        "StatefulPartitionedCall",
+        "call",
+        [i, *values],
+        {"Tin": (dtypes.int32, *types), "Tout": tuple(types), "f": f if isinstance(f, Func) else graph},
+        source=op.source,
+    )
+    inner.results = [b.AddV2(i, step), n, step, *call.outputs]
+    if graph.control_results:
+        inner.control_results = [call]
+
+    loop = outer.add_op(
+        "While",
+        "while",
+        [start, limit, delta, *state],
+        {"T": tuple(kinds), "cond": cond, "body": inner, "output_shapes": (), "parallel_iterations": 10},
+        control_inputs=[valid],
+        source=op.source,
+    )
+    for t, old in zip(loop.outputs[3:], op.outputs, strict=True):
+        t.shape = old.shape
+    outer.results = list(loop.outputs[3:])
+    outer.control_results = [loop] if inner.control_results else []
+    return outer
