@@ -22,7 +22,7 @@ from headrace import dtypes, shapes
 from headrace.build import nest, scopes, tracing
 from headrace.errors import GraphError, SignatureError
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph
+from headrace.ir.function import FuncGraph, is_cloned
 from headrace.ir.graph import Graph, Operation, Tensor, foreign
 from headrace.ir.opdef import Func
 from headrace.shapes import Shape
@@ -154,7 +154,7 @@ class _Traced(FuncGraph):
         if got is None:
             if not self.is_within(t.op.graph):
                 raise GraphError(foreign(t, self))
-            if t.op.type == "Const":
+            if is_cloned(t):
                 clone = self.copy_op(t.op, (), (), self.unique_name(t.op.name))
                 got = self.captures[t] = clone.outputs[0]
             else:

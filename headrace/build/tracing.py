@@ -37,6 +37,13 @@ def source_of(fn: Callable[..., Any]) -> Source | None:
     return Source(code.co_filename, code.co_firstlineno, code.co_name)
 
 
+def titled(fn: Any) -> str:
+    """What a user's function is called in messages, with its line."""
+    where = source_of(fn)
+    name = getattr(fn, "__name__", None) or repr(fn)
+    return f"'{name}'" + (f" ({where})" if where is not None else "")
+
+
 def argument_names(fn: Callable[..., Any], n: int) -> list[str]:
     """The names of the first `n` positional arguments of `fn`, as far as it has names for them."""
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import shapes
-from headrace.build import nest, scopes, tracing
+from headrace.build import nest, saving, scopes, tracing
 from headrace.build.cond import checked_predicate, is_true
 from headrace.errors import ShapeError, SignatureError
 from headrace.ir.builder import Builder
@@ -35,6 +35,7 @@ def while_loop(
     back_prop: bool = True,
     swap_memory: bool = False,
     return_same_structure: bool = True,
+    save: Any = "all",
 ) -> Any:
     """`loop_vars`, replaced by what `body(*loop_vars)` returns as long as `cond(*loop_vars)` holds.
 
@@ -55,13 +56,16 @@ def while_loop(
       name: what the loop and its scope are called; "while" if None.
       back_prop: False says that no gradient is to go through the loop (attribute `_back_prop`).
       swap_memory: True says that what the gradient needs may be kept in a slower memory (attribute `_swap_memory`).
+      save: what a gradient of the loop keeps: "all" that it needs of every iteration, `hr.recompute(...)` (the loop
+        variables now and then, from which it computes the rest again), or "auto", which is the latter if the former
+        is expected to exceed the memory limit (flag ACCUMULATOR_LIMIT).
       return_same_structure: False gives the result of a single variable as itself, not as a list of one.
 
     Returns:
       The variables' last values, in the structure of `loop_vars`.
 
     Raises:
-      ValueError: there are no loop variables.
+      ValueError: there are no loop variables, or `save` is none of the above.
       TypeError: `cond` or `body` cannot be called, or `parallel_iterations` is no positive integer.
       SignatureError (a ValueError and TypeError): `cond` gave no boolean scalar; `body` gave too few or too many
         values, or values of other structure or dtype.
@@ -94,7 +98,7 @@ def while_loop(
             if swap_memory:
                 attrs["_swap_memory"] = True
             loop = _Loop(scopes.builder(), scope, cond, body, variables)
-            results = loop.make(shape_invariants, is_single, maximum_iterations, attrs)
+            results = loop.make(shape_invariants, is_single, maximum_iterations, attrs, save)
     else:
         results = _run(cond, body, variables, maximum_iterations)
     if is_single or (len(results) == 1 and not return_same_structure):
@@ -122,7 +126,9 @@ class _Loop:
         self.names: list[str] = []
         self.limit: Tensor | None = None
 
-    def make(self, invariants: Any, is_single: bool, maximum_iterations: Any, attrs: dict[str, Any]) -> list[Any]:
+    def make(
+        self, invariants: Any, is_single: bool, maximum_iterations: Any, attrs: dict[str, Any], save: Any
+    ) -> list[Any]:
         """The results, a list like the list of variables."""
         b = self.b
         counter = []
@@ -143,8 +149,13 @@ class _Loop:
         self._shapes(invariants, is_single)
         cond_graph = self._condition(counter)
         body_graph, value = self._body(counter)
-        attrs |= {"cond": cond_graph, "body": body_graph}
-        op = tracing.make("While", b, self.scope, [cond_graph, body_graph], [], [*counter, *self.first], attrs)
+        variables = [*counter, *self.first]
+        how = saving.strategy(save, body_graph, self.limit, self.name)
+        if how is not None:
+            op = saving.segmented(b, self.scope, cond_graph, body_graph, variables, attrs, how)
+        else:
+            graphs = {"cond": cond_graph, "body": body_graph}
+            op = tracing.make("While", b, self.scope, [*graphs.values()], [], variables, attrs | graphs)
         results: list[Any] = nest.pack(value, op.outputs[len(counter) : len(counter) + len(self.first)])
         return results
 

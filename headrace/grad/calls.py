@@ -47,9 +47,11 @@ def grad_call(
 ) -> list[Gradient | None]:
     """The gradients of a call; see `conditionals.grad_branches`."""
     f = op.attrs["f"]
-    if isinstance(f, FuncGraph) or f.name not in recursive_functions([op]):
+    if isinstance(f, FuncGraph):
         return grad_branches(b, op, dys, wanted, backward)
     graph = op.graph.function(f.name)
+    if not graph.gradient and f.name not in recursive_functions([op]):
+        return grad_branches(b, op, dys, wanted, backward)
     if not graph.gradient or dys[-1] is not None:
         _keep(op, _kept(_home(op.graph, f.name), f.name, backward))
         graph = op.graph.function(op.attrs["f"].name)

@@ -8,7 +8,8 @@ the library is not owned but called by name.
 of the graph around it, the FuncGraph gets one parameter more, which stands for that tensor, and remembers the pair. So
 a sub-graph never has an edge that leads out of it: all comes in by parameters, and whoever reads it (lowering,
 gradients, a compiler) need not look around. With several sub-graphs in one operation all get the same parameters
-(`unify`). A captured constant is cloned instead, so that what is known about its value stays known.
+(`unify`). A captured constant is cloned instead, so that what is known about its value stays known: sizes, axes, counts.
+Not one of floats (`is_cloned`): of those no static value is asked for, but a gradient may be.
 
 **Control inputs** that point out of a sub-graph are collected in `outer_controls`; the operation that comes to own it
 waits for them.
@@ -125,7 +126,7 @@ class FuncGraph(Graph, Owned):
             raise GraphError(foreign(t, self))
         inner = outer.capture(t)
         got = self.captures.get(inner)
-        if got is None and inner.op.type == "Const":
+        if got is None and is_cloned(inner):
             name = f"arg.{inner.op.name.removeprefix('arg.')}" if self.shares_names else inner.op.name
             clone = self.copy_op(inner.op, (), (), self.unique_name(name))
             got = clone.outputs[0]
@@ -158,6 +159,11 @@ class FuncGraph(Graph, Owned):
 
     def __repr__(self) -> str:
         return f"<FuncGraph {self.name!r} of {len(self)} operations, {len(self.params)} -> {len(self.results)}>"
+
+
+def is_cloned(t: Tensor) -> bool:
+    """Whether sub-graphs that use `t` have a clone of it."""
+    return t.op.type == "Const" and not (t.dtype.base.is_floating or t.dtype.base.is_complex)
 
 
 def unify(graphs: Sequence[FuncGraph], own: int) -> list[Tensor]:

@@ -260,6 +260,7 @@ class Lowering:
         back = len(self._back)
         for op in ops:
             if op.type == "_Arg" and op.outputs[0] in values:
+                done.set(op, [values[op.outputs[0]].op])
                 continue
             if op.type == "Const" and not op.control_inputs and isinstance(op.attrs["value"], np.ndarray):
                 values[op.outputs[0]] = t = self.constant(op, place)

@@ -118,7 +118,7 @@ def test_what_is_used_from_outside_becomes_a_parameter(g):
     f = Function(lambda x: B().Mul(B().AddV2(x, c), k), name="f")
     x = placeholder(hr.float32, (), "x")
     y = f(x)
-    assert y.op.inputs == [x, c]
+    assert y.op.inputs == [x, c, k]
     _, inside = while_loop(lambda i, s: B().Less(i, 3), lambda i, s: (B().AddV2(i, 1), f(s)), (0, x))
     check(g)
     assert list(g.functions) == ["f"]
