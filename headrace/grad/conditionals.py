@@ -51,9 +51,9 @@ class GradBranch(GradGraph):
         graphs = growing.own(op)
         for k, r in enumerate(self.forward.results[: len(op.outputs)]):
             if r is t:
-                return super().capture(op.outputs[k])
+                return self.capture_outer(op.outputs[k])
         ends = [t if g is self.forward else _nothing(g, t) for g in graphs]
-        return super().capture(growing.add_result(op, ends))
+        return self.capture_outer(growing.add_result(op, ends))
 
 
 def _nothing(graph: FuncGraph, like: Tensor) -> Tensor:

@@ -79,7 +79,7 @@ class GradGraph(FuncGraph):
 
     def given(self, k: int) -> Tensor | None:
         """What parameter `k` is, if that can be had without keeping anything."""
-        return super().capture(self.op.inputs[k + self.offset]) if self.passes(k) else None
+        return self.capture_outer(self.op.inputs[k + self.offset]) if self.passes(k) else None
 
     def is_given(self, k: int) -> bool:
         """Whether `given(k)` would find something."""
@@ -98,6 +98,10 @@ class GradGraph(FuncGraph):
         if got is None:
             got = self.have[t] = self.fetch(t)
         return got
+
+    def capture_outer(self, t: Tensor) -> Tensor:
+        """`t`, a tensor of the graph that `op` stands in, as operations here may use it."""
+        return super().capture(t)
 
     def fetch(self, t: Tensor) -> Tensor:
         """`t`, a tensor of the forward graph, by the first way that serves; see the module's text."""

@@ -82,6 +82,10 @@ class GradBody(GradGraph):
         super().__init__(name, outer, op, forward)
         self.variables: list[_Variable] = []
         self.builder = GradBuilder(self, scope, source=op.source)
+        zero = Builder(outer, scope, source=op.source).const(0, dtypes.int64, "count")
+        self.count = self.add_variable(zero, f"{_last(op.outputs[0])}_count", ())
+        self.count.next = self.builder.AddV2(self.count.param, 1, name="count")
+        self._index: Tensor | None = None
 
     def add_variable(
         self, init: Tensor, name: str, shape: Shape = None, handle: tuple[DType, Shape] | None = None
@@ -118,6 +122,38 @@ class GradBody(GradGraph):
     def is_given(self, k: int) -> bool:
         return self.passes(k) or self.step(k) is not None
 
+    def fetch(self, t: Tensor) -> Tensor:
+        k = self.popped(t)
+        if k is None:
+            return super().fetch(t)
+        # the loop popped it from the end of a list, in the last iteration first; this one begins with that
+        every = self.capture_outer(self.op.inputs[k])
+        value: Tensor = self.builder.TensorListGetItem(
+            every, self.index(), _vector(t.shape), element_dtype=t.dtype.base, name="item"
+        )
+        value.shape, value.handle = t.shape, t.handle
+        return value
+
+    def is_had(self, t: Tensor, depth: int, seen: dict[Tensor, bool]) -> bool:
+        return self.popped(t) is not None or super().is_had(t, depth, seen)
+
+    def popped(self, t: Tensor) -> int | None:
+        """If `t` is what a backward loop popped from an accumulator, the number of that variable.
+
+        Such a list has an element for each iteration, so it need not be kept again: it is still there.
+        """
+        op = t.op
+        if t.index != 1 or op.type != "TensorListPopBack" or not op.attrs.get("_accumulated"):
+            return None
+        k = self.position.get(op.inputs[0])
+        return k if k is not None and self.forward.results[k] is op.outputs[0] else None
+
+    def index(self) -> Tensor:
+        """How many iterations of this loop have been, an int32."""
+        if self._index is None:
+            self._index = self.builder.Cast(self.count.param, DstT=dtypes.int32, name="index")
+        return self._index
+
     def step(self, k: int) -> Tensor | None:
         """If variable `k` is a counter, what it becomes: an integer plus or minus the same in each iteration."""
         p, r = self.forward.params[k], self.forward.results[k]
@@ -152,14 +188,19 @@ class GradBody(GradGraph):
     def _accumulated(self, t: Tensor) -> Tensor:
         out = accumulator(self.op, t)
         v = self.add_variable(self.outer.capture(out), f"{t.op.name}_acc", (), out.handle)
-        rest, value = self.builder.TensorListPopBack(v.param, _vector(t.shape), element_dtype=t.dtype.base, name="pop")
+        rest, value = self.builder.make(
+            "TensorListPopBack",
+            (v.param, _vector(t.shape)),
+            {"element_dtype": t.dtype.base, "_accumulated": True},
+            "pop",
+        )
         value.shape, value.handle = t.shape, t.handle
         v.next = rest
         popped: Tensor = value
         return popped
 
-    def finish(self, b: Builder, count: Tensor, limit: Tensor) -> Operation:
-        """The loop: as long as the variable with parameter `count` is below `limit`, a tensor of the graph around."""
+    def finish(self, b: Builder, limit: Tensor) -> Operation:
+        """The loop, which goes round `limit` times, a tensor of the graph around."""
         of = {v.param: v for v in self.variables}
         outside = {p: t for t, p in self.captured}
         below = self.capture(limit)
@@ -171,7 +212,7 @@ class GradBody(GradGraph):
             twin.handle = p.handle
         at = {p: k for k, p in enumerate(self.params)}
         inner = Builder(cond, self.builder.scope, source=self.source)
-        tracing.finish(cond, [inner.Less(cond.params[at[count]], cond.params[at[below]])])
+        tracing.finish(cond, [inner.Less(cond.params[at[self.count.param]], cond.params[at[below]])])
         tracing.finish(self, [of[p].next if p in of else p for p in self.params])
         inputs = [of[p].init if p in of else outside[p] for p in self.params]
         type = "While" if tracing.is_stateful(self) else "StatelessWhile"
@@ -250,8 +291,6 @@ def grad_loop(
     limit = b.Cast(b.graph.capture(trip_count(op)), DstT=dtypes.int64)
     body = GradBody(f"{op.name}_grad_body", b.graph, op, forward, b.scope)
     at = body.builder
-    count = body.add_variable(b.const(0, dtypes.int64, "count"), f"{op.name}_count", ())
-    count.next = at.AddV2(count.param, 1, name="count")
 
     moving = [k for k in active if not is_constant(forward, k)]
     carried: dict[int, _Variable] = {}
@@ -268,7 +307,7 @@ def grad_loop(
         elif g is not None:
             collected[k] = _collect(b, body, op, k, dys[k], g)
 
-    loop = body.finish(b, count.param, limit)
+    loop = body.finish(b, limit)
     result = dict(zip(body.params, loop.outputs, strict=True))
     grads = list(none)
     for k in active:
