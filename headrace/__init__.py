@@ -61,6 +61,7 @@ from headrace.build.reductions import (
     segment_prod, segment_sum, top_k, unsorted_segment_max, unsorted_segment_mean, unsorted_segment_min,
     unsorted_segment_prod, unsorted_segment_sqrt_n, unsorted_segment_sum
 )
+from headrace.build.saving import recompute, recompute_grad
 from headrace.build.scopes import Graph, colocate_with, control_dependencies, device, name_scope
 from headrace.build.tensor_array import TensorArray
 from headrace.build.tensors import (
@@ -75,49 +76,59 @@ from headrace.dtypes import (
 )
 from headrace.dtypes import bool_ as bool
 from headrace.eager import EagerBuilder, EagerTensor
+from headrace.grad.checks import check_gradients
+from headrace.grad.custom import custom_gradient
+from headrace.grad.gradients import gradients
+from headrace.grad.jacobians import hessian, jacobian
+from headrace.grad.registered import RegisterGradient
+from headrace.grad.transforms import grad, jvp, value_and_grad, vjp
 from headrace.ir.graph import Operation, Tensor
+from headrace.ir.slices import IndexedSlices
 from headrace.session import RunOptions, Session
 
 scopes.outside.builder = EagerBuilder()
+scopes.outside.session = Session
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Assert", "DType", "EagerTensor", "FIFOQueue", "Function", "Graph", "Operation", "PaddingFIFOQueue", "Print",
-    "PriorityQueue", "QueueBase", "RandomShuffleQueue", "RunOptions", "Session", "Tensor", "TensorArray",
-    "TensorSpec", "Variable", "__version__", "abs", "accumulate_n", "acos", "acosh", "add", "add_n", "adjoint",
-    "angle", "argmax", "argmin", "as_dtype", "asin", "asinh", "assert_all_finite", "assert_equal",
-    "assert_greater", "assert_greater_equal", "assert_less", "assert_less_equal", "assert_near",
-    "assert_negative", "assert_non_negative", "assert_non_positive", "assert_none_equal", "assert_positive",
-    "assert_rank", "assert_rank_at_least", "atan", "atan2", "atanh", "band_part", "betainc", "bfloat16",
-    "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask", "broadcast_dynamic_shape",
-    "broadcast_static_shape", "broadcast_to", "case", "cast", "ceil", "check_numerics", "clip_by_global_norm",
-    "clip_by_norm", "clip_by_value", "colocate_with", "complex", "complex128", "complex64", "concat", "cond",
-    "conj", "constant", "constant_value", "control_dependencies", "convert_to_tensor", "cos", "cosh",
-    "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_logsumexp", "device", "diag", "diag_part",
-    "digamma", "divide", "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch", "einsum",
-    "ensure_shape", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "expm1", "eye",
-    "fill", "flags", "float16", "float32", "float64", "floor", "floordiv", "floormod", "foldl", "foldr", "gather",
-    "gather_nd", "global_norm", "greater", "greater_equal", "group", "identity", "identity_n", "igamma",
+    "Assert", "DType", "EagerTensor", "FIFOQueue", "Function", "Graph", "IndexedSlices", "Operation",
+    "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase", "RandomShuffleQueue", "RegisterGradient",
+    "RunOptions", "Session", "Tensor", "TensorArray", "TensorSpec", "Variable", "__version__", "abs",
+    "accumulate_n", "acos", "acosh", "add", "add_n", "adjoint", "angle", "argmax", "argmin", "as_dtype", "asin",
+    "asinh", "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal", "assert_less",
+    "assert_less_equal", "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive",
+    "assert_none_equal", "assert_positive", "assert_rank", "assert_rank_at_least", "atan", "atan2", "atanh",
+    "band_part", "betainc", "bfloat16", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool",
+    "boolean_mask", "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "case", "cast", "ceil",
+    "check_gradients", "check_numerics", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "colocate_with",
+    "complex", "complex128", "complex64", "concat", "cond", "conj", "constant", "constant_value",
+    "control_dependencies", "convert_to_tensor", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum",
+    "cumulative_logsumexp", "custom_gradient", "device", "diag", "diag_part", "digamma", "divide",
+    "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch", "einsum", "ensure_shape", "equal", "erf",
+    "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "expm1", "eye", "fill", "flags", "float16",
+    "float32", "float64", "floor", "floordiv", "floormod", "foldl", "foldr", "gather", "gather_nd", "global_norm",
+    "grad", "gradients", "greater", "greater_equal", "group", "hessian", "identity", "identity_n", "igamma",
     "igammac", "imag", "import_graph_def", "int16", "int32", "int64", "int8", "invert", "invert_permutation",
-    "is_finite", "is_inf", "is_nan", "is_tensor", "l2_normalize", "left_shift", "less", "less_equal", "lgamma",
-    "linalg", "linspace", "log", "log1p", "log_sigmoid", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "map_fn", "math", "matmul", "matrix_transpose", "matvec", "maximum", "meshgrid", "minimum",
-    "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis", "nextafter", "nn",
-    "no_op", "norm", "not_equal", "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack",
+    "is_finite", "is_inf", "is_nan", "is_tensor", "jacobian", "jvp", "l2_normalize", "left_shift", "less",
+    "less_equal", "lgamma", "linalg", "linspace", "log", "log1p", "log_sigmoid", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "map_fn", "math", "matmul", "matrix_transpose", "matvec", "maximum", "meshgrid",
+    "minimum", "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis", "nextafter",
+    "nn", "no_op", "norm", "not_equal", "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack",
     "placeholder", "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "py_func",
-    "py_function", "random", "range", "rank", "raw_ops", "real", "reciprocal", "reciprocal_no_nan", "reduce_all",
-    "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
-    "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "repeat", "reshape", "resource", "reverse",
-    "reverse_sequence", "right_shift", "rint", "roll", "round", "rsqrt", "saturate_cast", "scan", "scatter_nd",
-    "searchsorted", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum", "sequence_mask",
-    "set_diag", "setdiff1d", "shape", "shape_n", "sigmoid", "sign", "sin", "sinh", "size", "slice", "special",
-    "split", "sqrt", "square", "squared_difference", "squeeze", "stack", "stop_gradient", "strided_slice",
-    "string", "strings", "subtract", "switch_case", "tan", "tanh", "tensor_diag", "tensor_diag_part",
-    "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min", "tensor_scatter_nd_sub",
-    "tensor_scatter_nd_update", "tensordot", "tile", "top_k", "trace", "transpose", "truediv", "truncatediv",
-    "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique", "unique_with_counts",
-    "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min", "unsorted_segment_prod",
-    "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "variables_initializer", "variant", "where",
-    "while_loop", "xdivy", "xlog1py", "xlogy", "zeros", "zeros_like", "zeta",
+    "py_function", "random", "range", "rank", "raw_ops", "real", "reciprocal", "reciprocal_no_nan", "recompute",
+    "recompute_grad", "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max",
+    "reduce_mean", "reduce_min", "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "repeat",
+    "reshape", "resource", "reverse", "reverse_sequence", "right_shift", "rint", "roll", "round", "rsqrt",
+    "saturate_cast", "scan", "scatter_nd", "searchsorted", "segment_max", "segment_mean", "segment_min",
+    "segment_prod", "segment_sum", "sequence_mask", "set_diag", "setdiff1d", "shape", "shape_n", "sigmoid",
+    "sign", "sin", "sinh", "size", "slice", "special", "split", "sqrt", "square", "squared_difference", "squeeze",
+    "stack", "stop_gradient", "strided_slice", "string", "strings", "subtract", "switch_case", "tan", "tanh",
+    "tensor_diag", "tensor_diag_part", "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min",
+    "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "tensordot", "tile", "top_k", "trace", "transpose",
+    "truediv", "truncatediv", "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique",
+    "unique_with_counts", "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min",
+    "unsorted_segment_prod", "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "value_and_grad",
+    "variables_initializer", "variant", "vjp", "where", "while_loop", "xdivy", "xlog1py", "xlogy", "zeros",
+    "zeros_like", "zeta",
 ]

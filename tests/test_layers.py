@@ -20,7 +20,7 @@ MAX_LINES = 620
 BASE = {"errors", "flags", "trace", "dtypes", "shapes", "registry"}
 GRAPH = BASE | {"ir"}
 OPS = GRAPH | {"ops", "resources"}
-FRONT = {"build", "grad", "eager", "autograph"}
+FRONT = {"build", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"fetches", "pipeline", "session"}
@@ -37,7 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resources": BASE,
     "ops": GRAPH | {"resources"},
     "build": OPS | {"pb"},
-    "grad": OPS | {"build"},
+    "recover": GRAPH,
+    "grad": OPS | {"build", "recover"},
     "eager": OPS | {"build", "grad"},
     "autograph": OPS | {"build", "grad"},
     **dict.fromkeys(PASSES, GRAPH),
@@ -56,8 +57,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 # An import for type checkers alone may also go to another part of the same layer.
 LAYER = (
     dict.fromkeys(BASE | {"pb"}, "0")
-    | {"ir": "1", "ops": "2", "resources": "2", "build": "3a", "execute": "3 run"}
-    | dict.fromkeys(FRONT - {"build"}, "3b")
+    | {"ir": "1", "ops": "2", "resources": "2", "build": "3a", "recover": "3a", "execute": "3 run"}
+    | dict.fromkeys(FRONT - {"build", "recover"}, "3b")
     | dict.fromkeys(PASSES, "3 passes")
     | {"fetches": "4", "pipeline": "4", "session": "4", "dist": "5", "train": "5"}
     | dict.fromkeys(COMMAND, "5")

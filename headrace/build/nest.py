@@ -197,9 +197,13 @@ def flatten_up_to(structure: Any, other: Any) -> list[Any]:
     if hasattr(type(structure), "_flatten"):
         return [other] * len(parts)
     others = _parts(other)
-    if others is None or len(others) != len(parts):
+    if others is None or len(others) != len(parts) or not _has_keys_of(structure, other):
         raise ValueError(f"{describe(other)} where {describe(structure)} was expected")
     return [leaf for (_, x), (_, y) in zip(parts, others, strict=True) for leaf in flatten_up_to(x, y)]
+
+
+def _has_keys_of(structure: Any, other: Any) -> bool:
+    return not isinstance(structure, Mapping) or (isinstance(other, Mapping) and structure.keys() == other.keys())
 
 
 class Mismatch(NamedTuple):

@@ -7,7 +7,6 @@ from typing import Any
 
 from headrace import dtypes
 from headrace.build import nest, scopes
-from headrace.ir.graph import Graph
 from headrace.resources.callback import Callback
 
 
@@ -83,19 +82,11 @@ def _make(type: str, func: Callable[..., Any], inp: Sequence[Any], Tout: Any, na
     values = list(inp) if isinstance(inp, (list, tuple)) else [inp]
     b = scopes.builder(*values)
     callback = Callback(func)
-    _keep(b.graph, callback)
+    scopes.keep(b.graph, callback)
     made = b.make(type, (values,), {"token": callback.token, "Tout": tuple(_as_list(Tout))}, name)
     if not isinstance(Tout, (list, tuple)):
         return made
     return list(made) if isinstance(made, tuple) else [made] if len(Tout) == 1 else made
-
-
-def _keep(graph: Graph | None, callback: Callback) -> None:
-    """Lets `callback` live as long as the outermost graph; where there is none it is only needed now."""
-    while graph is not None and graph.outer is not None:
-        graph = graph.outer
-    if graph is not None:
-        vars(graph).setdefault("kept", []).append(callback)  # a graph that cannot be entered has no such list yet
 
 
 def _as_list(Tout: Any) -> list[dtypes.DType]:

@@ -100,7 +100,7 @@ def strategy(save: Any, body: FuncGraph, limit: Tensor | None, loop: str) -> Rec
       InvalidArgumentError: the loop cannot be run again.
     """
     if isinstance(save, Recompute):
-        op = _unrepeatable(body)
+        op = unrepeatable(body)
         if op is not None:
             raise InvalidArgumentError(
                 f"loop {loop!r} has save={save!r}, but its body has {op.type} ('{op.name}', made at {op.source}), "
@@ -114,7 +114,7 @@ def strategy(save: Any, body: FuncGraph, limit: Tensor | None, loop: str) -> Rec
         trips = None if limit is None else constant_value(limit)
         most = _UNKNOWN_TRIPS if trips is None else int(trips)
         too_much = most * _bytes_an_iteration(body) > flags.accumulator_limit()
-        return Recompute(None) if too_much and _unrepeatable(body) is None else None
+        return Recompute(None) if too_much and unrepeatable(body) is None else None
     if save == "all":
         return None
     raise ValueError(f"'save' of loop {loop!r} must be 'all', 'auto' or hr.recompute(...), got {save!r}")
@@ -133,7 +133,7 @@ def _bytes_an_iteration(body: FuncGraph) -> int:
     return out
 
 
-def _unrepeatable(graph: FuncGraph) -> Operation | None:
+def unrepeatable(graph: FuncGraph) -> Operation | None:
     """An operation of `graph` that does another thing the second time, or does something twice."""
     for op in _within(graph, set()):
         facts = op.opdef.facts
@@ -255,14 +255,15 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         b = scopes.builder(*nest.flatten(args))
         if not isinstance(b, Builder):
             return f(*args)
-        with scopes.name_scope(getattr(f, "__name__", None) or None, "recompute", nest.flatten(args)) as scope:
+        name = getattr(f, "__name__", "")
+        with scopes.name_scope(name if name.isidentifier() else None, "recompute", nest.flatten(args)) as scope:
             b = scopes.builder()
             given = [b.tensor(x) for x in nest.flatten(args)]
             graph = tracing.sub_graph(b, scope[:-1], f"function {scope[:-1]!r}", f)
             for t in given:
                 graph.add_param(t.dtype, t.shape, t.op.name.rpartition("/")[2]).handle = t.handle
             value = tracing.call(f, graph, b, nest.pack(args, graph.params))
-            op = _unrepeatable(graph)
+            op = unrepeatable(graph)
             if op is not None:
                 raise InvalidArgumentError(
                     f"{graph.title} cannot be computed again for its gradient: it has {op.type} ('{op.name}', made at "

@@ -32,9 +32,15 @@ _stack: contextvars.ContextVar[tuple[Builder, ...]] = contextvars.ContextVar("he
 
 
 class _Outside:
-    """What `builder()` gives outside any graph; `headrace/__init__.py` puts the eager one here when it is imported."""
+    """What there is outside any graph. `headrace/__init__.py` puts it here when it is imported.
+
+    Attributes:
+      builder: what `builder()` gives: it runs ops at once.
+      session: the class of sessions, for what has to run a graph at once.
+    """
 
     builder: Any = None
+    session: Any = None
 
 
 outside = _Outside()
@@ -123,6 +129,14 @@ def _graph_of(values: Iterable[Any]) -> ir_graph.Graph | None:
             if isinstance(graph, ir_graph.Graph):
                 return graph
     return None
+
+
+def keep(graph: ir_graph.Graph | None, thing: Any) -> None:
+    """Lets `thing` live as long as the graph around `graph` does; where there is none it is only needed now."""
+    while graph is not None and graph.outer is not None:
+        graph = graph.outer
+    if graph is not None:
+        vars(graph).setdefault("kept", []).append(thing)  # a graph that cannot be entered has no such list yet
 
 
 def graph_builder(what: str) -> Builder:

@@ -70,12 +70,12 @@ def backward(
     for y, dy in zip(ys, dys, strict=True):
         if dy is not None:
             parts.setdefault(y, []).append(dy)
-    fixed = frozenset(stop)
+    fixed, sources = frozenset(stop), frozenset(xs)
     order = walk.in_order(_needed(parts, fixed))
     reached = {x: 1 for x in xs if carries(x.dtype)}
     Flow().from_sources((op for op in order if not fixed.issuperset(op.outputs) or not op.outputs), reached)
     for op in reversed(order):
-        wanted = [t in reached and t not in fixed and carries(t.dtype) for t in op.inputs]
+        wanted = [t in reached and (t not in fixed or t in sources) and carries(t.dtype) for t in op.inputs]
         if not any(wanted) or not any(t in parts and t not in fixed for t in op.outputs):
             continue
         grads = [None if t in fixed else total(b, parts.get(t, [])) for t in op.outputs]

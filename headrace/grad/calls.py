@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from headrace import dtypes
 from headrace.build import tracing
+from headrace.build.saving import unrepeatable
 from headrace.errors import UnimplementedError
 from headrace.grad.conditionals import grad_branches
 from headrace.grad.flow import carries
@@ -168,7 +169,7 @@ def grad_for(
     b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
 ) -> list[Gradient | None]:
     """The gradients of a For: those of a call of the loop that it means."""
-    return _of_twin(b, op, counting(op), dys, wanted, backward)
+    return _of_twin(b, op, copied(counting(op), op.graph), dys, wanted, backward)
 
 
 def grad_symbolic(
@@ -187,14 +188,16 @@ def _of_twin(
     backward: Backward,
 ) -> list[Gradient | None]:
     """The gradients of a call of `graph` that stands beside `op`, gets and gives the same, and can keep things."""
-    if tracing.is_stateful(graph):
+    found = unrepeatable(graph)
+    if found is not None:
         raise UnimplementedError(
-            f"'{op.name}' ({op.type}) has no gradient, because it has to do with state: it would have to run twice. "
-            "Write it with while_loop",
+            f"'{op.name}' ({op.type}) has no gradient, because it would have to run twice, and {found.type} "
+            f"('{found.name}') in it would not do the same the second time. Write it with while_loop",
             op.name,
             op,
         )
     beside = Builder(op.graph, source=op.source, device=op.device)
     attrs = {"f": graph, "Tout": tuple(t.dtype.base for t in op.outputs)}
-    twin = tracing.operation_of(beside.make("PartitionedCall", (list(op.inputs),), attrs, f"{op.name}/call"))
+    type = "StatefulPartitionedCall" if tracing.is_stateful(graph) else "PartitionedCall"
+    twin = tracing.operation_of(beside.make(type, (list(op.inputs),), attrs, f"{op.name}/call"))
     return grad_branches(b, twin, dys, wanted, backward)

@@ -13,11 +13,12 @@ from headrace.grad.zeros import zeros_for
 from headrace.ir.builder import Builder
 from headrace.ir.copying import copied
 from headrace.ir.function import FuncGraph, body
+from headrace.ir.graph import Graph
 from headrace.ir.opdef import Func
 
 if TYPE_CHECKING:
     from headrace.grad.conditionals import Backward
-    from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.ir.graph import Operation, Tensor
 
 
 def gradient_graph(op: Operation, backward: Backward) -> FuncGraph:
@@ -49,7 +50,7 @@ def gradient_graph(op: Operation, backward: Backward) -> FuncGraph:
             op,
         )
     moved: dict[Tensor, Tensor] = {}
-    out = copied(graph, graph.outer, moved, f"{graph.name}_gradient")
+    out = copied(graph, _Aside(graph.outer), moved, f"{graph.name}_gradient")
     for p, given in zip(out.params, op.inputs, strict=False):
         p.shape = given.shape if p.shape is None else p.shape
     out.control_results = []
@@ -60,6 +61,17 @@ def gradient_graph(op: Operation, backward: Backward) -> FuncGraph:
     grads = backward(b, ys, dys, xs)
     out.results = [zeros_for(b, x) if g is None else dense(b, g) for x, g in zip(xs, grads, strict=True)]
     return out
+
+
+class _Aside(Graph):
+    """Stands between a graph and one that is made to be used in its place, so that it does not count as grown."""
+
+    def __init__(self, outer: Graph | None) -> None:
+        super().__init__()
+        self.outer = outer
+
+    def _grew(self) -> None:
+        self.version += 1
 
 
 def _gradient_function(graph: Graph, name: str) -> FuncGraph | None:

@@ -93,6 +93,8 @@ class GradGraph(FuncGraph):
 
     def capture(self, t: Tensor) -> Tensor:
         if t.op.graph is not self.forward:
+            t = self.counterpart(t)
+        if t.op.graph is not self.forward:
             return super().capture(t)
         got = self.have.get(t)
         if got is None:

@@ -27,7 +27,7 @@ Lists are values, so order is kept by data dependence alone, iterations need not
 and pop are each other's gradients: the gradient of the backward loop is a loop again, to any order.
 
 Less is kept than one might think (`GradGraph.fetch`): nothing that is cheap to compute again; counters not, they can
-count backwards; of what goes from one iteration to the next one list, not two: the value that a variable gets in
+count backwards; what is the same in all iterations (a variable that is read in the body) once; of what goes from one iteration to the next one list, not two: the value that a variable gets in
 iteration i is the one it has in iteration i + 1, where the backward loop has just been.
 
 Source: reverse-mode differentiation of while loops as in Yu et al., "Dynamic Control Flow in Large-Scale Machine
@@ -53,7 +53,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Tensor
 from headrace.ir.infer import constant_value
-from headrace.ir.order import is_constant
+from headrace.ir.order import effects, is_constant
 from headrace.ir.slices import IndexedSlices
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class GradBody(GradGraph):
         self.count = self.add_variable(zero, f"{_last(op.outputs[0])}_count", ())
         self.count.next = self.builder.AddV2(self.count.param, 1, name="count")
         self._index: Tensor | None = None
+        self._invariant: dict[Tensor, bool] = {}
+        self._reads: bool | None = None
 
     def add_variable(
         self, init: Tensor, name: str, shape: Shape = None, handle: tuple[DType, Shape] | None = None
@@ -171,10 +173,33 @@ class GradBody(GradGraph):
         return r if fixed and by.shape == () else None
 
     def kept(self, t: Tensor) -> Tensor:
+        if self.is_invariant(t):
+            return self.capture_outer(held(self.op, t))
         for k, r in enumerate(self.forward.results):
             if r is t and not is_constant(self.forward, k):
                 return self._carried(t, k)
         return self._accumulated(t)
+
+    def is_invariant(self, t: Tensor) -> bool:
+        """Whether `t`, of the forward body, has the same value in all iterations: it is computed from loop constants,
+        and from variables that the loop only reads."""
+        got = self._invariant.get(t)
+        if got is None:
+            op, k = t.op, self.position.get(t)
+            if k is not None:
+                got = self.passes(k)
+            elif op.opdef.is_pure or op.opdef.facts.effect == "resource":
+                got = (op.opdef.is_pure or self._only_reads()) and all(map(self.is_invariant, op.inputs))
+            else:
+                got = False
+            self._invariant[t] = got
+        return got
+
+    def _only_reads(self) -> bool:
+        """Whether the loop changes nothing outside."""
+        if self._reads is None:
+            self._reads = not any(effects(self.op).values())
+        return self._reads
 
     def _carried(self, t: Tensor, k: int) -> Tensor:
         """What variable `k` gets in an iteration: what it has in the next one, where this loop comes from."""
@@ -268,6 +293,19 @@ def accumulator(op: Operation, t: Tensor) -> Tensor:
 def _vector(shape: Shape) -> np.ndarray:
     """A shape as operations on lists take it: -1 for what is unknown."""
     return np.array(-1 if shape is None else [-1 if d is None else d for d in shape], np.int32)
+
+
+def held(op: Operation, t: Tensor) -> Tensor:
+    """The value that `t`, a tensor of the body of the loop `op`, has in all iterations alike: an output of the loop,
+    the one there is or a new one. If the loop does not go round it is nothing, and nobody asks for it."""
+    graph: FuncGraph = op.attrs["body"]
+    for k, r in enumerate(graph.results):
+        if r is t and op.inputs[k].op.type == "FakeParam":
+            return op.outputs[k]
+    nothing = Builder(op.graph, source=t.op.source).FakeParam(dtype=t.dtype.base, shape=t.shape, name=f"{op.name}/none")
+    _, out = growing.add_variable(op, nothing, f"{_last(t)}_held")
+    growing.set_result(op, len(graph.params) - 1, t)
+    return out
 
 
 def _last(t: Tensor) -> str:

@@ -36,9 +36,9 @@ CUSTOM: Final = "CustomGradient-"  # what the names of `Custom`s begin with
 class RegisterGradient:
     """Registers a gradient: of an op type that has none, or under a name for `gradient_override_map`.
 
-    The function gets the operation, whose `inputs`, `outputs` and `get_attr` it may use, and the gradient of each output
-    (zeros where nothing depends on one; None where it is of a dtype without gradients). It returns the gradient of each
-    input, None for no gradient; for a single input it may return the tensor itself.
+    The function gets the operation, whose `inputs`, `outputs` and `get_attr` it may use, and the gradient of each
+    output (zeros where nothing depends on one; None where it is of a dtype without gradients). It returns the gradient
+    of each input, None for no gradient; for a single input it may return the tensor itself.
 
     Args:
       op_type: the op type, or a name of your own.
@@ -150,8 +150,8 @@ def _rule_of(op: Operation) -> GradRule:
     if op.type in gradient_registry:
         return _as_rule(gradient_registry.get(op.type))
     return Missing(
-        f"{rule.why}. Give it one (hr.RegisterGradient({op.type!r}), or hr.custom_gradient around it), or let gradients "
-        "stop there (hr.stop_gradient)"
+        f"{rule.why}. Give it one (hr.RegisterGradient({op.type!r}), or hr.custom_gradient around it), or let "
+        "gradients stop there (hr.stop_gradient)"
     )
 
 

@@ -33,5 +33,7 @@ def dense(b: Builder, g: Gradient) -> Tensor:
     """`g` as a tensor."""
     if isinstance(g, Tensor):
         return g
-    out: Tensor = b.UnsortedSegmentSum(g.values, g.indices, b.StridedSlice(g.dense_shape, [0], [1], [1], shrink_axis_mask=1))
+    out: Tensor = b.UnsortedSegmentSum(
+        g.values, g.indices, b.StridedSlice(g.dense_shape, [0], [1], [1], shrink_axis_mask=1)
+    )
     return out

@@ -67,6 +67,8 @@ def copied(f: FuncGraph, outer: Graph | None, moved: dict[Tensor, Tensor] | None
     out.results = [moved[r] for r in f.results]
     out.control_results = [copies[op] for op in f.control_results]
     out.captures = {moved.get(t, t): moved[p] for t, p in f.captures.items()}
+    mine = {p: moved[p] for p in f.params} | {t: moved[t] for op in copies for t in op.outputs}
+    out.originals = {t: mine[u] for t, u in f.originals.items() if u in mine} | mine
     return out
 
 

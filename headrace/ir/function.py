@@ -8,7 +8,7 @@ the library is not owned but called by name.
 of the graph around it, the FuncGraph gets one parameter more, which stands for that tensor, and remembers the pair. So
 a sub-graph never has an edge that leads out of it: all comes in by parameters, and whoever reads it (lowering,
 gradients, a compiler) need not look around. With several sub-graphs in one operation all get the same parameters
-(`unify`). A captured constant is cloned instead, so that what is known about its value stays known: sizes, axes, counts.
+(`unify`). A captured constant is cloned instead, so that what is known about its value stays known: a size, an axis.
 Not one of floats (`is_cloned`): of those no static value is asked for, but a gradient may be.
 
 **Control inputs** that point out of a sub-graph are collected in `outer_controls`; the operation that comes to own it
@@ -55,6 +55,9 @@ class FuncGraph(Graph, Owned):
       attrs: attributes of its definition in a function library.
       keeping: of a recursive function, the name of one that does the same and returns, last, what its gradient needs.
       gradient: of such a one, the name of the function that goes back through it.
+      tangent: of a recursive function, the name of one that does the same and takes and returns tangents too.
+      originals: if it is a copy, tensor of what it is a copy of → its own. Functions of users that compute gradients
+        know the tensors of the graph that was traced, and mean those of the copy.
     """
 
     def __init__(
@@ -73,7 +76,8 @@ class FuncGraph(Graph, Owned):
         self.source: Source | None = None
         self.role = ""
         self.attrs: dict[str, Any] = {}
-        self.keeping = self.gradient = ""
+        self.keeping = self.gradient = self.tangent = ""
+        self.originals: dict[Tensor, Tensor] = {}
         self.captures_from_outer = captures_from_outer
         self.shares_names = shares_names
         if outer is not None and shares_names:
@@ -121,6 +125,9 @@ class FuncGraph(Graph, Owned):
         got = self.captures.get(t)
         if got is not None:
             return got
+        t = self.counterpart(t)
+        if t.op.graph is self:
+            return t
         outer = self.outer
         if outer is None or not self.captures_from_outer or not self.is_within(t.op.graph):
             raise GraphError(foreign(t, self))
@@ -143,6 +150,16 @@ class FuncGraph(Graph, Owned):
         if op not in self.outer_controls:
             self.outer_controls.append(op)
         return None
+
+    def counterpart(self, t: Tensor) -> Tensor:
+        """What stands for `t` in a copy of its graph, if this is in the copy, or in the gradient of it; else itself."""
+        around: Graph | None = self
+        while around is not None:
+            for g in (around, around.forward):
+                if isinstance(g, FuncGraph) and t in g.originals:
+                    return g.originals[t]
+            around = around.outer
+        return t
 
     def is_within(self, graph: Graph) -> bool:
         """Whether `graph` is one of those around this one, or one that such a one is the gradient of."""

@@ -287,9 +287,20 @@ def case(*inputs: Any, want: Any = None, **attrs: Any) -> Case:
     return Case(inputs, attrs, want)
 
 
+class Symmetric:
+    """The type of `SYMMETRIC`: the derivative is its own transpose."""
+
+    def __repr__(self) -> str:
+        return "SYMMETRIC"
+
+
+SYMMETRIC: Final = Symmetric()
+
+
 Sample: TypeAlias = "Callable[[np.random.Generator, DType], Iterable[Case]]"
 KernelFactory: TypeAlias = Callable[..., Callable[..., Any]]
 GradRule: TypeAlias = "Callable[..., Sequence[Tensor | None]] | NotDifferentiable | Missing"
+JvpRule: TypeAlias = "Callable[..., Sequence[Tensor | None]] | Symmetric | Missing | None"
 ShapeRule: TypeAlias = "Callable[[Inference], Sequence[Shape]]"
 
 
@@ -308,6 +319,7 @@ class OpDef:
     primitive: str
     structured: str
     grad: GradRule
+    jvp: JvpRule
     facts: Facts
     shape_value: Callable[[Inference], Shape] | None
     oracle: Callable[..., Any] | None
@@ -470,6 +482,7 @@ def op(
     primitive: str = "",
     structured: str = "",
     grad: GradRule,
+    jvp: JvpRule = None,
     facts: Facts = Facts(),
     shape_value: Callable[[Inference], Shape] | None = None,
     oracle: Callable[..., Any] | None = None,
@@ -490,6 +503,9 @@ def op(
       structured: a kind of op that owns or calls functions ("If", "While", "Case", "Call", ...); `lower/` says what it
         means.
       grad: `rule(b, n, *dys) -> [gradient or None for each flat input]`, `NOT_DIFFERENTIABLE` or `missing(why)`.
+      jvp: `rule(b, n, *dxs) -> [tangent or None for each flat output]`, where the dxs are the tangents of the flat
+        inputs (None: none); `SYMMETRIC`, if the derivative is its own transpose, so that `grad` is the rule for
+        tangents too; `missing(why)`; None: the rule follows from `grad` (`grad.forward`).
       facts: what passes may rely on.
       shape_value: `rule(c)`: output 0, an integer vector or scalar, read as a (partly known) shape.
       oracle: an independent implementation on numpy arrays: `oracle(*inputs, **attrs of the case)`.
@@ -520,6 +536,7 @@ def op(
         primitive,
         structured,
         grad,
+        jvp,
         facts,
         shape_value,
         oracle,

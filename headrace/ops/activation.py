@@ -15,7 +15,7 @@ from headrace.dtypes import FLOATING, REAL, DType, float32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.elementwise import alike, composed, each, require_same_shape, widened
 from headrace.ir.infer import Inference
-from headrace.ir.opdef import Facts, case, flops_per_element, op, type_attr
+from headrace.ir.opdef import SYMMETRIC, Facts, case, flops_per_element, op, type_attr
 from headrace.ir.rules import same_as
 from headrace.ir.samples import draw, unary
 from headrace.shapes import Shape, with_rank_at_least
@@ -58,6 +58,7 @@ def _with_alpha(sample: Any) -> Any:
 
 
 # the columns of the tables below
+_jvp: Any
 _formula: Any
 _grad: Any
 _oracle: Any
@@ -94,6 +95,7 @@ for _type, _attrs, _kernel, _oracle, _sample, _flops, _grad, _doc in (
         shape=same_as(0),
         kernel=_kernel,
         grad=_grad,
+        jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(_flops)),
         oracle=each(_oracle),
         sample=_sample,
@@ -203,6 +205,7 @@ for _type, _second, _attrs, _formula, _oracle, _sample, _grad in (
         shape=alike,
         kernel=_checked(_type, _formula),
         grad=_grad,
+        jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(4)),
         oracle=each(_oracle),
         sample=_sample,
@@ -265,9 +268,9 @@ def _log_softmax_oracle(x: np.ndarray) -> np.ndarray:
     return np.array(out).reshape(x.shape).astype(x.dtype)
 
 
-for _type, _result, _formula, _grad, _oracle, _doc in (
-    ("Softmax", "softmax", _softmax, _softmax_grad, _softmax_oracle, "exp(x) / sum(exp(x)) over each row."),
-    ("LogSoftmax", "logsoftmax", _log_softmax, _log_softmax_grad, _log_softmax_oracle, "log(Softmax(x))."),
+for _type, _result, _formula, _grad, _jvp, _oracle, _doc in (
+    ("Softmax", "softmax", _softmax, _softmax_grad, SYMMETRIC, _softmax_oracle, "exp(x) / sum(exp(x)) over each row."),
+    ("LogSoftmax", "logsoftmax", _log_softmax, _log_softmax_grad, None, _log_softmax_oracle, "log(Softmax(x))."),
 ):
     op(
         _type,
@@ -277,6 +280,7 @@ for _type, _result, _formula, _grad, _oracle, _doc in (
         shape=_rows,
         kernel=composed(_formula),
         grad=_grad,
+        jvp=_jvp,
         facts=Facts(cost=flops_per_element(12)),
         oracle=_oracle,
         sample=unary(shapes=((3,), (2, 3), (2, 1, 4), (0, 2), (2, 0))),

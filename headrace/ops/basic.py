@@ -29,6 +29,7 @@ from headrace.ir.opdef import (
 )
 from headrace.ir.rules import nothing
 from headrace.ir.samples import draw
+from headrace.ir.tangents import passed
 from headrace.shapes import Shape
 
 
@@ -136,6 +137,7 @@ op(
     shape=_default_shape,
     kernel=_same,
     grad=lambda b, n, dy: [dy],
+    jvp=passed,
     facts=Facts(forwards=0, no_fold=True),
     doc="The input, unless something is fed.",
 )
@@ -147,6 +149,7 @@ op(
     shape=pass_through,
     kernel=_same,
     grad=lambda b, n, dy: [dy],
+    jvp=passed,
     facts=Facts(forwards=0),
     shape_value=lambda c: c.shape_value(0),
     oracle=lambda x: x,
@@ -161,6 +164,7 @@ op(
     shape=pass_through,
     stateful=lambda ctx, attrs: lambda x: x,
     grad=lambda b, n, dy: [dy],
+    jvp=passed,
     facts=Facts(forwards=0),
     doc="The reference that comes in.",
 )
@@ -172,6 +176,7 @@ op(
     shape=lambda c: c.shapes,
     kernel=lambda xp, attrs: (lambda x: x) if len(attrs["T"]) == 1 else (lambda *xs: xs),
     grad=lambda b, n, *dys: dys,
+    jvp=passed,
     oracle=lambda xs: tuple(xs),
     sample=lambda rng, dtype: [case([draw(rng, d, (2,)) for d in ds]) for ds in (_TWO, _TWO[:1])],
     doc="The inputs.",
@@ -184,6 +189,7 @@ op(
     shape=pass_through,
     kernel=_same,
     grad=lambda b, n, dy: [dy],
+    jvp=passed,
     facts=Facts(forwards=0),
     oracle=lambda x: x,
     sample=_any_case,
@@ -197,6 +203,7 @@ op(
     shape=pass_through,
     kernel=_same,
     grad=lambda b, n, dy: [dy],
+    jvp=passed,
     facts=Facts(forwards=0),
     oracle=lambda x: x,
     sample=_any_case,

@@ -35,9 +35,10 @@ from headrace.dtypes import (
 from headrace.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OpError
 from headrace.ir.elementwise import composed, conj, each, ufunc
 from headrace.ir.infer import Inference
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
 from headrace.ir.rules import broadcast, unbroadcast
 from headrace.ir.samples import PAIRS, binary, draw
+from headrace.ir.tangents import linear, multilinear, stretched
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank, with_rank_at_least
 
 
@@ -50,6 +51,7 @@ def _binary(
     doc: str,
     grad: Any,
     *,
+    jvp: Any = SYMMETRIC,
     flops: float = 1,
     commutative: bool = False,
     args: str = "x: T, y: T",
@@ -63,6 +65,7 @@ def _binary(
         shape=broadcast,
         kernel=kernel if callable(kernel) else ufunc(kernel),
         grad=grad,
+        jvp=jvp,
         facts=Facts(commutative=commutative, cost=flops_per_element(flops)),
         oracle=each(*oracle) if isinstance(oracle, tuple) else each(oracle),
         sample=sample,
@@ -203,6 +206,26 @@ def _quotient_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     return unbroadcast(b, n.x, n.y, by_x, b.Neg(b.Mul(by_x, conj(b, n.z))))
 
 
+def _sum_jvp(sign: int) -> Any:
+    """The tangents of a sum, or of a difference."""
+
+    def jvp(b: Any, n: Any, dx: Any, dy: Any) -> list[Any]:
+        if dx is not None and dy is not None:
+            return [b.AddV2(dx, dy) if sign > 0 else b.Sub(dx, dy)]
+        if dx is None:
+            dx = dy if sign > 0 else b.Neg(dy)
+        return [stretched(b, dx, n.z)]
+
+    return jvp
+
+
+def _quotient_jvp(b: Any, n: Any, dx: Any, dy: Any) -> list[Any]:
+    less = None if dy is None else b.Mul(n.z, dy)
+    if dx is None:
+        return [b.Neg(b.RealDiv(less, n.y))]
+    return [b.RealDiv(dx if less is None else b.Sub(dx, less), n.y)]
+
+
 def _no_nan_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     by_x = b.DivNoNan(dy, conj(b, n.y))
     return unbroadcast(b, n.x, n.y, by_x, b.Neg(b.Mul(by_x, conj(b, n.z))))
@@ -295,15 +318,18 @@ _POSITIVE = binary(0.5, 3)
 
 # fmt: off
 _binary("Add", NUMERIC - UNSIGNED | {uint8, dtypes.string}, _add, lambda x, y: x + y, _ANY,
-        "The sum; of strings: the one after the other.", _by_each(_same, _same))
-_binary("AddV2", NUMERIC, "add", lambda x, y: x + y, _ANY, "The sum.", _by_each(_same, _same), commutative=True)
+        "The sum; of strings: the one after the other.", _by_each(_same, _same), jvp=_sum_jvp(+1))
+_binary("AddV2", NUMERIC, "add", lambda x, y: x + y, _ANY, "The sum.", _by_each(_same, _same),
+        jvp=_sum_jvp(+1), commutative=True)
 _binary("Sub", NUMERIC, "subtract", lambda x, y: x - y, binary(3, 6, 0, 3), "The difference.",
-        _by_each(_same, lambda b, n, dy: b.Neg(dy)))
+        _by_each(_same, lambda b, n, dy: b.Neg(dy)), jvp=_sum_jvp(-1))
 _binary("Mul", NUMERIC, "multiply", lambda x, y: x * y, _ANY, "The product.",
-        _by_each(lambda b, n, dy: b.Mul(dy, conj(b, n.y)), lambda b, n, dy: b.Mul(dy, conj(b, n.x))), commutative=True)
-_binary("RealDiv", INEXACT, "divide", lambda x, y: x / y, _apart, "The quotient.", _quotient_grad, flops=4)
+        _by_each(lambda b, n, dy: b.Mul(dy, conj(b, n.y)), lambda b, n, dy: b.Mul(dy, conj(b, n.x))),
+        jvp=multilinear("x", "y"), commutative=True)
+_binary("RealDiv", INEXACT, "divide", lambda x, y: x / y, _apart, "The quotient.", _quotient_grad, jvp=_quotient_jvp,
+        flops=4)
 _binary("Div", NUMERIC, _div, _div_oracle, _apart, "The quotient; of integers without its fraction.",
-        _quotient_grad, flops=4)
+        _quotient_grad, jvp=_quotient_jvp, flops=4)
 _binary("FloorDiv", REAL, _floor_div, lambda x, y: x // y if isinstance(x, int) else math.floor(x / y), _apart,
         "The greatest whole number not above the quotient.", NOT_DIFFERENTIABLE, flops=6)
 _binary("TruncateDiv", REAL, _truncate_div, _truncate_oracle, _apart, "The quotient without its fraction.",
@@ -364,6 +390,7 @@ op(
     shape=broadcast,
     kernel=ufunc("nextafter"),
     grad=_by_each(_same, None),
+    jvp=SYMMETRIC,
     facts=Facts(cost=flops_per_element(4)),
     oracle=_next_after,
     sample=_POSITIVE,
@@ -395,6 +422,7 @@ op(
     shape=broadcast,
     kernel=_complex_kernel,
     grad=lambda b, n, dy: unbroadcast(b, n.real, n.imag, b.Real(dy, Tout=n.attrs["T"]), b.Imag(dy, Tout=n.attrs["T"])),
+    jvp=linear("real", "imag"),
     facts=Facts(cost=flops_per_element(2)),
     oracle=lambda x, y, Tout: each(complex, out=Tout.numpy)(x, y),
     sample=_complex_samples,
@@ -444,6 +472,7 @@ op(
     shape=_cross_shape,
     kernel=_cross,
     grad=lambda b, n, dy: [b.Cross(n.b, dy), b.Cross(dy, n.a)],
+    jvp=multilinear("a", "b"),
     facts=Facts(cost=flops_per_element(3)),
     oracle=_cross_oracle,
     sample=_cross_samples,

@@ -20,6 +20,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
 from headrace.ir.rules import same_as
 from headrace.ir.samples import SHAPES, draw, unary
+from headrace.ir.tangents import linear, passed
 from headrace.shapes import Shape, show, with_rank_at_least
 
 _CASTABLE = NUMERIC | {dtypes.bool_}
@@ -129,6 +130,7 @@ op(
     shape=same_as(0),
     kernel=_cast_kernel,
     grad=_cast_grad,
+    jvp=linear("x"),
     facts=Facts(cost=flops_per_element(1)),
     shape_value=lambda c: c.shape_value(0) if c.dtypes[0].is_integer else None,
     oracle=_cast_oracle,
@@ -233,6 +235,7 @@ op(
     shape=same_as(0),
     kernel=_check_kernel,
     grad=_check_grad,
+    jvp=passed,
     facts=Facts(cost=flops_per_element(1)),
     oracle=lambda x, message: x,
     sample=_checked_samples,

@@ -20,6 +20,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
 from headrace.ir.rules import broadcast, unbroadcast
 from headrace.ir.samples import PAIRS, binary, draw
+from headrace.ir.tangents import linear
 from headrace.shapes import Shape, show
 
 _ELEMENTWISE = Facts(cost=flops_per_element(1))
@@ -259,6 +260,7 @@ op(
     shape=_select_shape,
     kernel=_select_kernel,
     grad=_select_grad,
+    jvp=linear("t", "e"),
     facts=_ELEMENTWISE,
     oracle=_select_oracle,
     sample=_select_samples,
@@ -301,6 +303,7 @@ op(
     shape=_select_v2_shape,
     kernel=lambda xp, attrs: _pick if attrs["T"] in HANDLES else xp.where,
     grad=_select_v2_grad,
+    jvp=linear("t", "e"),
     facts=_ELEMENTWISE,
     oracle=_select_v2_oracle,
     sample=_select_v2_samples,

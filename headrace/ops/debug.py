@@ -19,6 +19,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, list_attr, op, string_attr, type_attr
 from headrace.ir.rules import nothing, same_as
+from headrace.ir.tangents import passed
 from headrace.resources.values import shape_of
 from headrace.shapes import Shape
 
@@ -165,6 +166,7 @@ op(
     shape=same_as(0),
     stateful=_print_kernel,
     grad=lambda b, n, dy: [dy] + [None] * len(n.attrs["U"]),
+    jvp=passed,
     facts=_SHOWS,
     doc="The input; shows `data` on standard error, the first `first_n` times (-1: always).",
 )

@@ -20,6 +20,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, op, string_attr, type_attr
 from headrace.ir.rules import same_as
 from headrace.ir.samples import draw
+from headrace.ir.tangents import linear
 from headrace.shapes import Dim, Shape
 
 _ALIGN = string_attr("RIGHT_LEFT", {"LEFT_RIGHT", "RIGHT_LEFT", "LEFT_LEFT", "RIGHT_RIGHT"})
@@ -355,6 +356,7 @@ op(
     shape=_diag_v3_shape,
     kernel=_diag_v3_kernel,
     grad=_diag_v3_grad,
+    jvp=linear("diagonal", "padding_value"),
     facts=_COPY,
     sample=_diags,
     doc="Matrices with the given diagonals, and `padding_value` elsewhere.",
@@ -367,6 +369,7 @@ op(
     shape=_part_v3_shape,
     kernel=_part_v3_kernel,
     grad=_part_v3_grad,
+    jvp=linear("input", "padding_value"),
     facts=_COPY,
     oracle=_part_model,
     sample=_parts,
@@ -380,6 +383,7 @@ op(
     shape=lambda c: _set_shape(c, _known_band(c, 2)),
     kernel=_set_v3_kernel,
     grad=_set_v3_grad,
+    jvp=linear("input", "diagonal"),
     facts=_COPY,
     oracle=_set_model,
     sample=_sets,
@@ -393,6 +397,7 @@ op(
     shape=lambda c: [shapes.concatenate(shapes.with_rank_at_least(c.shapes[0], 1), (c.shapes[0] or (None,))[-1:])],
     kernel=_diag_kernel,
     grad=lambda b, n, dy: [b.MatrixDiagPart(dy)],
+    jvp=linear("diagonal"),
     facts=_COPY,
     oracle=lambda x: _diag_model((x.shape[-1], x.shape[-1]))(x, 0, 0, 0, b"" if x.dtype == object else 0),
     sample=values_only(lambda rng, dtype: [case(draw(rng, dtype, s)) for s in ((3,), (2, 2), (1,))]),
@@ -406,6 +411,7 @@ op(
     shape=lambda c: [_band_shape(c.shapes[0], (0, 0))],
     kernel=lambda xp, attrs: lambda x: _pack_band(x, 0, 0, None, "LEFT_LEFT", attrs["T"]),
     grad=lambda b, n, dy: [b.MatrixSetDiag(b.ZerosLike(n.input), dy)],
+    jvp=linear("input"),
     facts=_COPY,
     oracle=lambda x: _part_model(x, 0, 0),
     sample=values_only(lambda rng, dtype: [case(draw(rng, dtype, s)) for s in ((3, 3), (2, 2, 3), (3, 2))]),
@@ -419,6 +425,7 @@ op(
     shape=lambda c: _set_shape(c, (0, 0)),
     kernel=_set_kernel,
     grad=lambda b, n, dy: [b.MatrixSetDiag(dy, b.ZerosLike(n.diagonal)), b.MatrixDiagPart(dy)],
+    jvp=linear("input", "diagonal"),
     facts=_COPY,
     oracle=lambda x, d: _set_model(x, d, 0),
     sample=values_only(
@@ -466,6 +473,7 @@ op(
     shape=same_as(0),
     kernel=_band_part_kernel,
     grad=lambda b, n, dy: [b.MatrixBandPart(dy, n.num_lower, n.num_upper), None, None],
+    jvp=linear("input"),
     facts=Facts(cost=flops_per_element(3)),
     oracle=_band_part_model,
     sample=values_only(
@@ -535,6 +543,7 @@ op(
     shape=_tensor_diag_shape,
     kernel=_tensor_diag_kernel,
     grad=lambda b, n, dy: [b.DiagPart(dy)],
+    jvp=linear("diagonal"),
     facts=Facts(cost=flops_per_element(1)),
     oracle=_tensor_diag_model,
     sample=lambda rng, dtype: [case(draw(rng, dtype, s)) for s in ((3,), (2, 2), (0,))],
@@ -548,6 +557,7 @@ op(
     shape=_tensor_diag_part_shape,
     kernel=_tensor_diag_part_kernel,
     grad=lambda b, n, dy: [b.Diag(dy)],
+    jvp=linear("input"),
     oracle=lambda x: np.array([x[i + i] for i in np.ndindex(x.shape[: x.ndim // 2])], x.dtype).reshape(
         x.shape[: x.ndim // 2]
     ),

@@ -20,6 +20,7 @@ from headrace.ir.elementwise import conj, widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, int_attr, op, string_attr
 from headrace.ir.samples import draw
+from headrace.ir.tangents import multilinear
 from headrace.shapes import Shape, broadcast, merge_dim, show
 
 _DOTS = "..."
@@ -267,6 +268,7 @@ op(
     shape=_shape,
     kernel=_kernel,
     grad=_grad,
+    jvp=multilinear("inputs"),
     facts=Facts(cost=_cost, blas=True),
     oracle=_oracle,
     sample=_samples,

@@ -30,6 +30,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
 from headrace.ir.rules import same_as
 from headrace.ir.samples import draw
+from headrace.ir.tangents import linear
 from headrace.shapes import Shape
 
 _FILL_EAGERLY = 4096  # elements up to which a constant array is written out; a larger one is a view of one element
@@ -93,6 +94,7 @@ op(
     shape=_fill_shape,
     kernel=boxed(_fill_kernel),
     grad=lambda b, n, dy: [None, b.Sum(dy, _all_axes(b, dy), keep_dims=False)],
+    jvp=linear("value"),
     facts=Facts(dynamic_shape=True),
     shape_value=_fill_value,
     oracle=lambda s, v: np.array([v[()]] * int(np.prod(s)), v.dtype).reshape(s),

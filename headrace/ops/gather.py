@@ -27,6 +27,7 @@ from headrace.ir.arrays import (
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.opdef import Facts, Sample, case, flops_per_element, flops_per_input, op, string_attr, type_attr
 from headrace.ir.samples import draw
+from headrace.ir.tangents import linear
 from headrace.shapes import Shape
 
 _SMALL_INDEX = INDEX | {dtypes.int16}
@@ -250,6 +251,7 @@ op(
     shape=_gather_shape,
     kernel=boxed(_gather_kernel),
     grad=_gather_grad,
+    jvp=linear("params"),
     facts=Facts(cost=flops_per_element(1)),
     shape_value=_gather_value,
     oracle=lambda params, indices: _gather_model(params, indices, 0),
@@ -266,6 +268,7 @@ op(
     shape=_gather_v2_shape,
     kernel=boxed(_gather_v2_kernel),
     grad=_gather_v2_grad,
+    jvp=linear("params"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     shape_value=_gather_value,
     oracle=_gather_model,
@@ -446,6 +449,7 @@ op(
     shape=_gather_nd_shape,
     kernel=boxed(_gather_nd_kernel),
     grad=_gather_nd_grad,
+    jvp=linear("params"),
     facts=Facts(cost=flops_per_element(2)),
     oracle=_gather_nd_model,
     sample=_nd_gathers,
@@ -512,6 +516,7 @@ op(
     shape=_scatter_nd_shape,
     kernel=_scatter_nd_kernel,
     grad=lambda b, n, dy: [None, b.GatherNd(dy, n.indices, bad_indices_policy=n.attrs["bad_indices_policy"]), None],
+    jvp=linear("updates"),
     facts=Facts(dynamic_shape=True, cost=lambda ins, outs: shapes.size(ins[1])),
     oracle=lambda i, u, shape: _scatter_model(lambda x, y: x + y)(_zeros_for(u, shape), i, u),
     sample=_nd_scatters,
@@ -571,14 +576,15 @@ def _tensor_scatters(allowed: frozenset[DType]) -> Sample:
 
 
 _DROP = "of several updates of a place the last one holds"
-_TENSOR_SCATTERS: tuple[tuple[str, Any, Any, Any, frozenset[DType], str], ...] = (
-    ("Update", _set_at, lambda x, y: y, _update_grad, dtypes.ALL - HANDLES, f"replaced by `updates`; {_DROP}"),
-    ("Add", _add_at, np.add, _add_grad, NUMERIC, "increased by `updates`"),
-    ("Sub", _subtract_at, np.subtract, _sub_grad, NUMERIC, "decreased by `updates`"),
-    ("Min", _extreme_at(np.minimum), np.minimum, _extreme_grad, REAL, "lowered to `updates` where these are less"),
-    ("Max", _extreme_at(np.maximum), np.maximum, _extreme_grad, REAL, "raised to `updates` where these are larger"),
+_LINEAR = linear("tensor", "updates")
+_TENSOR_SCATTERS: tuple[tuple[str, Any, Any, Any, Any, frozenset[DType], str], ...] = (
+    ("Update", _set_at, lambda x, y: y, _update_grad, _LINEAR, dtypes.ALL - HANDLES, f"replaced by `updates`; {_DROP}"),
+    ("Add", _add_at, np.add, _add_grad, _LINEAR, NUMERIC, "increased by `updates`"),
+    ("Sub", _subtract_at, np.subtract, _sub_grad, _LINEAR, NUMERIC, "decreased by `updates`"),
+    ("Min", _extreme_at(np.minimum), np.minimum, _extreme_grad, None, REAL, "lowered to `updates` where less"),
+    ("Max", _extreme_at(np.maximum), np.maximum, _extreme_grad, None, REAL, "raised to `updates` where larger"),
 )
-for _name, _put, _combine, _grad, _dtypes, _doc in _TENSOR_SCATTERS:
+for _name, _put, _combine, _grad, _jvp, _dtypes, _doc in _TENSOR_SCATTERS:
     op(
         f"TensorScatter{_name}",
         "tensor: T, indices: Tindices, updates: T",
@@ -591,6 +597,7 @@ for _name, _put, _combine, _grad, _dtypes, _doc in _TENSOR_SCATTERS:
         shape=_tensor_scatter_shape,
         kernel=_tensor_scatter_kernel(_put),
         grad=_grad,
+        jvp=_jvp,
         facts=Facts(cost=flops_per_input(1)),
         oracle=_scatter_model(_combine),
         sample=_tensor_scatters(_dtypes),

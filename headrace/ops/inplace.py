@@ -17,6 +17,7 @@ from headrace.ir.arrays import values_only
 from headrace.ir.opdef import Facts, Sample, case, flops_per_input, missing, op, type_attr
 from headrace.ir.rules import same_as
 from headrace.ir.samples import draw
+from headrace.ir.tangents import passed
 
 op(
     "DeepCopy",
@@ -26,6 +27,7 @@ op(
     shape=same_as(0),
     kernel=lambda xp, attrs: lambda x: x,
     grad=lambda b, n, dy: [dy],
+    jvp=passed,
     facts=Facts(forwards=0),
     oracle=lambda x: x,
     sample=values_only(lambda rng, dtype: [case(draw(rng, dtype, s)) for s in ((), (2, 3))]),

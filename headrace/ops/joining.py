@@ -17,6 +17,7 @@ from headrace.ir.arrays import add_dims, axis_in, boxed, entries, scalar, single
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, shape_attr, type_attr
 from headrace.ir.samples import draw
+from headrace.ir.tangents import linear
 from headrace.resources import values as stored
 from headrace.shapes import Dim, Shape
 
@@ -81,6 +82,7 @@ op(
     shape=_pack_shape,
     kernel=boxed(_pack_kernel),
     grad=_unpacked,
+    jvp=linear("values"),
     facts=Facts(cost=flops_per_element(1)),
     shape_value=_pack_value,
     oracle=lambda xs, axis=0: np.stack(xs, axis),
@@ -129,6 +131,7 @@ op(
     shape=_unpack_shape,
     kernel=boxed(_unpack_kernel),
     grad=lambda b, n, *dys: [b.Pack(list(dys), axis=n.attrs["axis"])] if dys else [b.ZerosLike(n.value)],
+    jvp=linear("value"),
     oracle=lambda x, num, axis=0: tuple(np.array(x.take(i, axis), x.dtype) for i in range(num)),
     sample=_unpacks,
     doc="The slices of an array along an axis.",
@@ -211,6 +214,7 @@ op(
     shape=lambda c: _concat_shape(c, c.shapes[1:], c.scalar(0)),
     kernel=boxed(lambda xp, attrs: lambda axis, *arrays: _concat(xp, arrays, axis)),
     grad=lambda b, n, dy: [None, *_split_back(b, n.values, n.concat_dim, dy)],
+    jvp=linear("values"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     shape_value=lambda c: _concat_value(c, range(1, len(c.shapes))),
     oracle=lambda axis, xs: np.concatenate(xs, int(axis)),
@@ -225,6 +229,7 @@ op(
     shape=lambda c: _concat_shape(c, c.shapes[:-1], c.scalar(len(c.shapes) - 1)),
     kernel=boxed(lambda xp, attrs: lambda *args: _concat(xp, args[:-1], args[-1])),
     grad=lambda b, n, dy: [*_split_back(b, n.values, n.axis, dy), None],
+    jvp=linear("values"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     shape_value=lambda c: _concat_value(c, range(len(c.shapes) - 1)),
     oracle=lambda xs, axis: np.concatenate(xs, int(axis)),
@@ -307,6 +312,7 @@ op(
     shape=_parallel_concat_shape,
     kernel=boxed(_parallel_concat_kernel),
     grad=lambda b, n, dy: [b.GatherV2(dy, [i], 0) for i in range(n.attrs["N"])],
+    jvp=linear("values"),
     facts=Facts(cost=flops_per_element(1)),
     oracle=lambda xs, shape: np.concatenate(xs),
     sample=values_only(
@@ -397,6 +403,7 @@ op(
     shape=_split_shape,
     kernel=boxed(_split_kernel),
     grad=lambda b, n, *dys: [None, _join(b, dys, n.split_dim)],
+    jvp=linear("value"),
     facts=Facts(dynamic_shape=True),
     oracle=lambda axis, x, num_split: tuple(np.split(x, num_split, int(axis))),
     sample=_splits,
@@ -475,6 +482,7 @@ op(
     shape=_split_v_shape,
     kernel=boxed(_split_v_kernel),
     grad=lambda b, n, *dys: [_join(b, dys, n.split_dim), None, None],
+    jvp=linear("value"),
     facts=Facts(dynamic_shape=True),
     oracle=_split_v_model,
     sample=_splits_v,

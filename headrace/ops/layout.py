@@ -17,6 +17,7 @@ from headrace.ir.arrays import axis_in, boxed, check_size, dims, entries, ranked
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
 from headrace.ir.samples import draw
+from headrace.ir.tangents import linear
 from headrace.shapes import Dim, Shape
 
 _INDEX = type_attr(INDEX, dtypes.int32)
@@ -75,6 +76,7 @@ op(
     shape=_transpose_shape,
     kernel=boxed(_transpose_kernel),
     grad=lambda b, n, dy: [b.Transpose(dy, b.InvertPermutation(n.perm)), None],
+    jvp=linear("x"),
     facts=Facts(dynamic_shape=True),
     oracle=_transpose_model,
     sample=_transposes,
@@ -88,6 +90,7 @@ op(
     shape=_transpose_shape,
     kernel=boxed(_conjugate_kernel),
     grad=lambda b, n, dy: [b.ConjugateTranspose(dy, b.InvertPermutation(n.perm)), None],
+    jvp=linear("x"),
     facts=Facts(dynamic_shape=True),
     oracle=lambda x, perm: _transpose_model(np.conj(x) if x.dtype.kind == "c" else x, perm),
     sample=_transposes,
@@ -193,6 +196,7 @@ op(
     shape=_tile_shape,
     kernel=boxed(_tile_kernel),
     grad=_tile_grad,
+    jvp=linear("input"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_tile_model,
     sample=_tiles,
@@ -290,6 +294,7 @@ op(
     shape=_pad_shape,
     kernel=_pad_kernel,
     grad=lambda b, n, dy: [_unpadded(b, n, dy), None],
+    jvp=linear("input"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_pad_model,
     sample=_pads,
@@ -303,6 +308,7 @@ op(
     shape=_pad_shape,
     kernel=_pad_kernel,
     grad=_pad_v2_grad,
+    jvp=linear("input", "constant_values"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_pad_model,
     sample=values_only(lambda rng, dtype: [case(*k.inputs, draw(rng, dtype, ())) for k in _pads(rng, dtype)]),
@@ -419,6 +425,7 @@ op(
     shape=_pad_shape,
     kernel=_mirror_kernel,
     grad=lambda b, n, dy: [b.MirrorPadGrad(dy, n.paddings, mode=n.attrs["mode"]), None],
+    jvp=linear("input"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_mirror_model,
     sample=_mirrors,
@@ -432,6 +439,7 @@ op(
     shape=_mirror_grad_shape,
     kernel=_mirror_grad_kernel,
     grad=lambda b, n, dy: [b.MirrorPad(dy, n.paddings, mode=n.attrs["mode"]), None],
+    jvp=linear("input"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
     oracle=_mirror_grad_model,
     sample=_mirror_grads,

@@ -18,6 +18,7 @@ from headrace.ir.elementwise import conj, widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
 from headrace.ir.samples import draw
+from headrace.ir.tangents import multilinear
 from headrace.shapes import Shape, broadcast, merge, merge_dim, show, with_rank, with_rank_at_least
 
 
@@ -129,6 +130,7 @@ op(
     shape=_matmul_shape,
     kernel=_matmul_kernel,
     grad=_matmul_grad,
+    jvp=multilinear("a", "b"),
     facts=_FACTS,
     oracle=_matmul_oracle,
     sample=_matrices,
@@ -275,6 +277,7 @@ for _type, _ins, _outs, _attrs, _broadcasts, _sample, _doc in (
         shape=_batch_shape(broadcast if _broadcasts else merge),
         kernel=_batch_kernel(_broadcasts),
         grad=_batch_grad(_broadcasts),
+        jvp=multilinear("x", "y"),
         facts=_FACTS,
         oracle=_batch_oracle,
         sample=_sample,

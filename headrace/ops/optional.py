@@ -16,6 +16,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, list_attr, op
 from headrace.ir.rules import scalars
+from headrace.ir.tangents import linear
 from headrace.resources.optional import Optional
 from headrace.shapes import Shape
 
@@ -73,6 +74,12 @@ def _get_value_grad(b: Builder, n: GradNode, *dys: Tensor | None) -> list[Tensor
     return [b.OptionalFromValue([b.ZerosLike(n.outputs[i]) if dy is None else dy for i, dy in enumerate(dys)])]
 
 
+def _from_value_jvp(b: Builder, n: GradNode, *dxs: Tensor | None) -> list[Tensor | None]:
+    if all(dx is None for dx in dxs):
+        return [None]
+    return [b.OptionalFromValue([b.ZerosLike(n.inputs[i]) if dx is None else dx for i, dx in enumerate(dxs)])]
+
+
 op(
     "OptionalFromValue",
     "components: Toutput_types",
@@ -81,6 +88,7 @@ op(
     shape=_from_value_shape,
     kernel=_from_value,
     grad=_from_value_grad,
+    jvp=_from_value_jvp,
     doc="An optional with `components` in it.",
 )
 op(
@@ -109,5 +117,6 @@ op(
     shape=_get_value_shape,
     kernel=_get_value,
     grad=_get_value_grad,
+    jvp=linear("optional"),
     doc="What is in an optional.",
 )

@@ -18,6 +18,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.arrays import check_size, dims
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, case, flops_per_element, int_attr, op, type_attr
+from headrace.ir.tangents import linear
 from headrace.shapes import Dim, Shape
 
 _SPLITS = type_attr(INDEX, dtypes.int64)
@@ -129,6 +130,7 @@ op(
     shape=_to_variant_shape,
     kernel=_to_variant_kernel,
     grad=_to_variant_grad,
+    jvp=linear("rt_dense_values"),
     doc="A ragged tensor as a variant, or as a vector of variants, one a row.",
 )
 
@@ -251,6 +253,7 @@ op(
     shape=_from_variant_shape,
     kernel=_from_variant_kernel,
     grad=_from_variant_grad,
+    jvp=linear("encoded_ragged"),
     doc="The ragged tensor in a variant, or the one whose rows are in an array of variants.",
 )
 

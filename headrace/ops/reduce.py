@@ -21,6 +21,7 @@ from headrace.ir.infer import Inference, constant_value
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, op, type_attr
 from headrace.ir.rules import scalars
 from headrace.ir.samples import draw, unary
+from headrace.ir.tangents import linear
 from headrace.shapes import Shape, show
 
 _AXES = type_attr(INDEX, int32)
@@ -277,21 +278,25 @@ def _samples(low: float = -3, high: float = 3) -> Any:
     return sample
 
 
+_LINEAR = linear("input")
+
 # the columns of the tables below
+_jvp: Any
 _types: Any
 _oracle: Any
 
 # fmt: off
-for _type, _types, _kernel, _grad, _oracle, _sample, _flops, _doc in (
-    ("Sum", NUMERIC, _accumulated("add"), _sum_grad, lambda v, t: _wrapped(sum(v), t), _samples(), 1, "The sum"),
-    ("Prod", NUMERIC, _accumulated("multiply"), _prod_grad, lambda v, t: _wrapped(math.prod(v), t), _samples(1, 3), 1,
-     "The product"),
-    ("Max", REAL, _extreme("maximum", least), _extreme_grad, lambda v, t: max(v, default=least(t)), _samples(), 1,
+for _type, _types, _kernel, _grad, _jvp, _oracle, _sample, _flops, _doc in (
+    ("Sum", NUMERIC, _accumulated("add"), _sum_grad, _LINEAR, lambda v, t: _wrapped(sum(v), t), _samples(), 1,
+     "The sum"),
+    ("Prod", NUMERIC, _accumulated("multiply"), _prod_grad, None, lambda v, t: _wrapped(math.prod(v), t),
+     _samples(1, 3), 1, "The product"),
+    ("Max", REAL, _extreme("maximum", least), _extreme_grad, None, lambda v, t: max(v, default=least(t)), _samples(), 1,
      "The greatest element"),
-    ("Min", REAL, _extreme("minimum", greatest), _extreme_grad, lambda v, t: min(v, default=greatest(t)), _samples(),
-     1, "The least element"),
-    ("Mean", NUMERIC, _mean, _mean_grad, _mean_of, _samples(), 1, "The mean"),
-    ("EuclideanNorm", NUMERIC, _norm, _norm_grad, _norm_of, _samples(1, 3), 2, "The root of the sum of squares"),
+    ("Min", REAL, _extreme("minimum", greatest), _extreme_grad, None, lambda v, t: min(v, default=greatest(t)),
+     _samples(), 1, "The least element"),
+    ("Mean", NUMERIC, _mean, _mean_grad, _LINEAR, _mean_of, _samples(), 1, "The mean"),
+    ("EuclideanNorm", NUMERIC, _norm, _norm_grad, None, _norm_of, _samples(1, 3), 2, "The root of the sum of squares"),
 ):
     op(
         _type,
@@ -301,6 +306,7 @@ for _type, _types, _kernel, _grad, _oracle, _sample, _flops, _doc in (
         shape=_reduced,
         kernel=_kernel,
         grad=_grad,
+        jvp=_jvp,
         facts=Facts(dynamic_shape=True, cost=flops_per_input(_flops)),
         oracle=_reducing(_oracle),
         sample=_sample,

@@ -17,6 +17,7 @@ from headrace.ir.arrays import axis_in, boxed, dims, values_only
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, op, type_attr
 from headrace.ir.samples import draw
+from headrace.ir.tangents import linear
 from headrace.shapes import Shape
 
 _INDEX = type_attr(INDEX, dtypes.int32)
@@ -72,6 +73,7 @@ op(
     shape=_reverse_shape,
     kernel=_reverse_kernel,
     grad=lambda b, n, dy: [b.ReverseV2(dy, n.axis), None],
+    jvp=linear("tensor"),
     oracle=lambda x, axis: (
         x[np.ix_(*[range(n)[:: -1 if i in axis % x.ndim else 1] for i, n in enumerate(x.shape)])] if x.ndim else x
     ),
@@ -150,6 +152,7 @@ op(
         b.ReverseSequence(dy, n.seq_lengths, seq_dim=n.attrs["seq_dim"], batch_dim=n.attrs["batch_dim"]),
         None,
     ],
+    jvp=linear("input"),
     facts=Facts(cost=flops_per_element(2)),
     oracle=_reverse_sequence_model,
     sample=_sequences,
@@ -207,6 +210,7 @@ op(
     shape=_roll_shape,
     kernel=boxed(_roll_kernel),
     grad=lambda b, n, dy: [b.Roll(dy, b.Neg(n.shift), n.axis), None, None],
+    jvp=linear("input"),
     facts=Facts(cost=flops_per_element(1)),
     oracle=_rolled,
     sample=_rolls,

@@ -17,6 +17,7 @@ from headrace.ir.arrays import boxed, single, values_only, zeros
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, flops_per_input, int_attr, op, type_attr
 from headrace.ir.samples import draw
+from headrace.ir.tangents import linear
 from headrace.shapes import Dim, Shape
 
 # *** DynamicPartition ***
@@ -94,6 +95,7 @@ op(
     shape=_partition_shape,
     kernel=boxed(_partition_kernel),
     grad=_partition_grad,
+    jvp=linear("data"),
     facts=Facts(dynamic_shape=True, cost=flops_per_input(2)),
     oracle=_partition_model,
     sample=_partitions,
@@ -172,6 +174,7 @@ for _name in ("DynamicStitch", "ParallelDynamicStitch"):
         shape=_stitch_shape,
         kernel=boxed(_stitch_kernel),
         grad=_stitch_grad,
+        jvp=linear("data"),
         facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
         oracle=_stitch_model,
         sample=_stitches,

@@ -18,6 +18,7 @@ from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.ir.samples import draw
+from headrace.ir.tangents import linear
 from headrace.shapes import Shape, show, with_rank
 
 
@@ -85,14 +86,28 @@ def _cumprod_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 def _cumulative_logsumexp_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     """exp(x_j) · Σ dy_i exp(-y_i), with the sum in logarithms: of the positive and of the negative dy apart."""
     x, y = n.x, n.out
-    zero, one = b.ZerosLike(dy), b.OnesLike(dy)
-    nothing = b.const(ml_dtypes.finfo(x.dtype.numpy).min, x.dtype.base)  # in place of log(0): -inf less -inf is NaN
+
+    def back(log: Any) -> Any:
+        return b.AddV2(_again(b, n, "CumulativeLogsumexp", b.Sub(log, y), turned=True), x)
+
+    return [_by_sign(b, dy, back), None]
+
+
+def _cumulative_logsumexp_jvp(b: Any, n: Any, dx: Any, _: Any) -> list[Any]:
+    """Σ dx_j exp(x_j - y_i), with the sum in logarithms too."""
+    y = b.Maximum(n.out, b.const(ml_dtypes.finfo(dx.dtype.numpy).min, dx.dtype.base))  # that of nothing is -inf
+    return [_by_sign(b, dx, lambda log: b.Sub(_again(b, n, "CumulativeLogsumexp", b.AddV2(log, n.x)), y))]
+
+
+def _by_sign(b: Any, d: Any, log_of: Any) -> Any:
+    """What is linear in `d`, where of a positive `d` its logarithm is `log_of(log(d))`."""
+    zero, one = b.ZerosLike(d), b.OnesLike(d)
+    nothing = b.const(ml_dtypes.finfo(d.dtype.numpy).min, d.dtype.base)  # in place of log(0): -inf less -inf is NaN
 
     def part(there: Any, size: Any) -> Any:
-        log = b.SelectV2(there, b.Log(b.SelectV2(there, size, one)), nothing)
-        return b.Exp(b.AddV2(_again(b, n, "CumulativeLogsumexp", b.Sub(log, y), turned=True), x))
+        return b.Exp(log_of(b.SelectV2(there, b.Log(b.SelectV2(there, size, one)), nothing)))
 
-    return [b.Sub(part(b.Greater(dy, zero), dy), part(b.Less(dy, zero), b.Neg(dy))), None]
+    return b.Sub(part(b.Greater(d, zero), d), part(b.Less(d, zero), b.Neg(d)))
 
 
 def _scanning(step: Callable[[Any, Any], Any], first: Any) -> Any:
@@ -132,10 +147,12 @@ def _samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
 
 
 # fmt: off
-for _type, _types, _ufunc, _first, _grad, _step, _doc in (
-    ("Cumsum", NUMERIC, "add", 0, _cumsum_grad, lambda a, b: a + b, "Running sums along a dimension."),
-    ("Cumprod", NUMERIC, "multiply", 1, _cumprod_grad, lambda a, b: a * b, "Running products along a dimension."),
-    ("CumulativeLogsumexp", FLOATING, "logaddexp", -math.inf, _cumulative_logsumexp_grad, _log_add,
+for _type, _types, _ufunc, _first, _grad, _jvp, _step, _doc in (
+    ("Cumsum", NUMERIC, "add", 0, _cumsum_grad, linear("x"), lambda a, b: a + b, "Running sums along a dimension."),
+    ("Cumprod", NUMERIC, "multiply", 1, _cumprod_grad, None, lambda a, b: a * b,
+     "Running products along a dimension."),
+    ("CumulativeLogsumexp", FLOATING, "logaddexp", -math.inf, _cumulative_logsumexp_grad,
+     _cumulative_logsumexp_jvp, _log_add,
      "The logarithms of running sums of exp(x) along a dimension."),
 ):
     op(
@@ -146,6 +163,7 @@ for _type, _types, _ufunc, _first, _grad, _step, _doc in (
         shape=_scan_shape,
         kernel=_scan(_ufunc, _first),
         grad=_grad,
+        jvp=_jvp,
         facts=Facts(cost=flops_per_input(2)),
         oracle=_scanning(_step, _first),
         sample=_samples,

@@ -20,6 +20,7 @@ from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.ir.samples import draw
+from headrace.ir.tangents import linear
 from headrace.shapes import Shape, compatible, merge, show, with_rank, with_rank_at_least
 
 
@@ -280,15 +281,21 @@ def _unsorted_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
     ]
 
 
+_LINEAR = linear("data")
 _ZERO: Callable[[np.dtype], Any] = lambda d: 0
 _ONE: Callable[[np.dtype], Any] = lambda d: 1
 
-for _type, _types, _kernel, _grad, _oracle, _doc in (
-    ("Sum", NUMERIC, _sorted_kernel("add", 0), _segment_sum_grad, _grouping(sum, _ZERO), "The sums"),
-    ("Mean", NUMERIC, _sorted_kernel("add", 0, mean=True), _segment_mean_grad, _grouping(_mean_of, _ZERO), "The means"),
-    ("Prod", NUMERIC, _sorted_kernel("multiply", 1), _segment_prod_grad, _grouping(math.prod, _ONE), "The products"),
-    ("Max", REAL, _sorted_kernel("maximum", 0), _segment_extreme_grad, _grouping(max, _ZERO), "The greatest elements"),
-    ("Min", REAL, _sorted_kernel("minimum", 0), _segment_extreme_grad, _grouping(min, _ZERO), "The least elements"),
+# fmt: off
+for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
+    ("Sum", NUMERIC, _sorted_kernel("add", 0), _segment_sum_grad, _LINEAR, _grouping(sum, _ZERO), "The sums"),
+    ("Mean", NUMERIC, _sorted_kernel("add", 0, mean=True), _segment_mean_grad, _LINEAR, _grouping(_mean_of, _ZERO),
+     "The means"),
+    ("Prod", NUMERIC, _sorted_kernel("multiply", 1), _segment_prod_grad, None, _grouping(math.prod, _ONE),
+     "The products"),
+    ("Max", REAL, _sorted_kernel("maximum", 0), _segment_extreme_grad, None, _grouping(max, _ZERO),
+     "The greatest elements"),
+    ("Min", REAL, _sorted_kernel("minimum", 0), _segment_extreme_grad, None, _grouping(min, _ZERO),
+     "The least elements"),
 ):
     op(
         "Segment" + _type,
@@ -298,20 +305,21 @@ for _type, _types, _kernel, _grad, _oracle, _doc in (
         shape=_sorted_shape,
         kernel=_kernel,
         grad=_grad,
+        jvp=_jvp,
         facts=Facts(dynamic_shape=True, cost=flops_per_input(2)),
         oracle=_oracle,
         sample=_sorted_samples,
         doc=f"{_doc} of runs of rows with the same id.",
     )
 
-# fmt: off
-for _type, _types, _kernel, _grad, _oracle, _doc in (
-    ("Sum", NUMERIC, _unsorted_kernel("add", lambda t: 0), _unsorted_sum_grad, _grouping(sum, _ZERO), "The sums"),
-    ("Prod", NUMERIC, _unsorted_kernel("multiply", lambda t: 1), _unsorted_prod_grad, _grouping(math.prod, _ONE),
+for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
+    ("Sum", NUMERIC, _unsorted_kernel("add", lambda t: 0), _unsorted_sum_grad, _LINEAR, _grouping(sum, _ZERO),
+     "The sums"),
+    ("Prod", NUMERIC, _unsorted_kernel("multiply", lambda t: 1), _unsorted_prod_grad, None, _grouping(math.prod, _ONE),
      "The products"),
-    ("Max", REAL, _unsorted_kernel("maximum", lambda t: _finite(t).min), _unsorted_extreme_grad,
+    ("Max", REAL, _unsorted_kernel("maximum", lambda t: _finite(t).min), _unsorted_extreme_grad, None,
      _grouping(max, _limit("min")), "The greatest elements"),
-    ("Min", REAL, _unsorted_kernel("minimum", lambda t: _finite(t).max), _unsorted_extreme_grad,
+    ("Min", REAL, _unsorted_kernel("minimum", lambda t: _finite(t).max), _unsorted_extreme_grad, None,
      _grouping(min, _limit("max")), "The least elements"),
 ):
     op(
@@ -326,6 +334,7 @@ for _type, _types, _kernel, _grad, _oracle, _doc in (
         shape=_unsorted_shape,
         kernel=_kernel,
         grad=_grad,
+        jvp=_jvp,
         facts=Facts(dynamic_shape=True, cost=flops_per_input(4)),
         oracle=_oracle,
         sample=_unsorted_samples,

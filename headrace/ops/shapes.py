@@ -37,6 +37,7 @@ from headrace.ir.opdef import (
 )
 from headrace.ir.rules import scalars
 from headrace.ir.samples import draw
+from headrace.ir.tangents import linear, passed
 from headrace.shapes import Shape
 
 _INDEX = type_attr(INDEX, dtypes.int32)
@@ -221,6 +222,7 @@ op(
     shape=_reshape_shape,
     kernel=boxed(_reshape_kernel),
     grad=_back_to_input,
+    jvp=linear("tensor"),
     facts=Facts(dynamic_shape=True),
     shape_value=_same_elements,
     oracle=lambda x, s: np.array(x).reshape(s),
@@ -275,6 +277,7 @@ op(
     shape=_expand_shape,
     kernel=boxed(_expand_kernel),
     grad=_back_to_input,
+    jvp=linear("input"),
     facts=Facts(dynamic_shape=True),
     shape_value=_same_elements,
     oracle=lambda x, d: np.expand_dims(x, int(np.ravel(d)[0])),
@@ -340,6 +343,7 @@ op(
     shape=_squeeze_shape,
     kernel=boxed(_squeeze_kernel),
     grad=_back_to_input,
+    jvp=linear("input"),
     shape_value=_same_elements,
     oracle=lambda x, squeeze_dims=None: np.squeeze(x, squeeze_dims),
     sample=_squeezes,
@@ -369,6 +373,7 @@ op(
     shape=lambda c: [shapes.merge(c.shapes[0], c.attrs["shape"])],
     kernel=boxed(_ensure_kernel),
     grad=lambda b, n, dy: [dy],
+    jvp=passed,
     shape_value=lambda c: c.shape_value(0),
     oracle=lambda x, shape: x,
     sample=values_only(
@@ -435,6 +440,7 @@ op(
     shape=_broadcast_to_shape,
     kernel=boxed(_broadcast_to_kernel),
     grad=_broadcast_to_grad,
+    jvp=linear("input"),
     facts=Facts(dynamic_shape=True),
     oracle=lambda x, s: np.array(np.broadcast_to(x, s)),
     sample=_broadcasts,

@@ -20,6 +20,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
 from headrace.ir.rules import nothing, same_as
 from headrace.ir.samples import draw
+from headrace.ir.tangents import linear
 from headrace.resources.variable import Variable
 from headrace.shapes import Dim, Shape
 
@@ -106,6 +107,7 @@ op(
     shape=_slice_shape,
     kernel=boxed(_slice_kernel),
     grad=_slice_grad,
+    jvp=linear("input"),
     facts=Facts(dynamic_shape=True),
     shape_value=_slice_value,
     oracle=lambda x, begin, size: (
@@ -464,6 +466,7 @@ op(
     shape=lambda c: [_strided_shape(c, c.shapes[0], 1)],
     kernel=boxed(_strided_slice_kernel),
     grad=_strided_slice_gradient,
+    jvp=linear("input"),
     facts=Facts(dynamic_shape=True),
     shape_value=_strided_slice_value,
     oracle=_slice_model,
@@ -478,6 +481,7 @@ op(
     shape=lambda c: [shape_from(c, 0)],
     kernel=_strided_slice_grad_kernel,
     grad=lambda b, n, dy: [None] * 4 + [b.StridedSlice(dy, *_slice_args(b, n), **_masks(n))],
+    jvp=linear("dy"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     oracle=_zeros_with,
     sample=_slice_grads,
@@ -491,6 +495,7 @@ op(
     shape=same_as(0),
     kernel=boxed(_update_kernel),
     grad=_update_gradient,
+    jvp=linear("input", "value"),
     facts=Facts(cost=_copy_cost),
     oracle=_replaced,
     sample=_slice_updates,

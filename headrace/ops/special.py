@@ -16,7 +16,7 @@ from headrace.dtypes import FLOATING, DType, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.elementwise import each, times, widened
 from headrace.ir.infer import Inference
-from headrace.ir.opdef import Facts, case, flops_per_element, missing, op
+from headrace.ir.opdef import SYMMETRIC, Facts, case, flops_per_element, missing, op
 from headrace.ir.rules import broadcast, same_as, unbroadcast
 from headrace.ir.samples import binary, draw, unary
 from headrace.shapes import Shape, merge, show
@@ -162,6 +162,7 @@ for _type, _formula, _oracle, (_low, _high), _derivative, _doc in (
         shape=same_as(0),
         kernel=_scipy(_formula),
         grad=times(_derivative),
+        jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(30)),
         oracle=each(_oracle),
         sample=unary(_low, _high),
@@ -256,6 +257,7 @@ for _type, _name, _oracle, (_low, _high), _derivative in (
         shape=same_as(0),
         kernel=_scipy(lambda s, x, name=_name: getattr(s, name)(x)),
         grad=times(_derivative),
+        jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(40)),
         oracle=each(_oracle),
         sample=unary(_low, _high),
@@ -284,6 +286,7 @@ for _type, _formula, _oracle, (_low, _high), _derivative, _doc in (
         shape=same_as(0),
         kernel=_scipy(_formula),
         grad=times(_derivative),
+        jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(40)),
         oracle=each(_oracle),
         sample=unary(_low, _high),
@@ -347,6 +350,7 @@ for _type, _args, _types, _formula, _oracle, _sample, _grad, _doc in (
         shape=broadcast,
         kernel=_scipy(_formula),
         grad=_grad,
+        jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(60)),
         oracle=each(_oracle),
         sample=_sample,
@@ -403,6 +407,7 @@ op(
     shape=_betainc_shape,
     kernel=_betainc_kernel,
     grad=_betainc_grad,
+    jvp=SYMMETRIC,
     facts=Facts(cost=flops_per_element(60)),
     oracle=each(_betainc_of),
     sample=_betainc_samples,

@@ -33,6 +33,7 @@ from headrace.ir.opdef import (
     type_attr,
 )
 from headrace.ir.rules import nothing, scalars
+from headrace.ir.tangents import passed
 from headrace.resources.manager import Handle, resource_of
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, Variable
@@ -264,6 +265,7 @@ op(
     shape=lambda c: [_held(c)],
     stateful=_read,
     grad=lambda b, n, dy: [dy],  # the gradient of a variable is that of its value
+    jvp=passed,
     facts=_READS,
     doc="The variable's value.",
 )

@@ -121,6 +121,11 @@ def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
     return [b.UnsortedSegmentSum(flat, b.Reshape(n.indices, [-1]), rows), None]
 
 
+def _gather_jvp(b: Builder, n: GradNode, dx: Tensor, _: None) -> list[Tensor | None]:
+    batch = n.attrs["batch_dims"]
+    return [b.GatherV2(dx, n.indices, batch, batch_dims=batch)]
+
+
 op(
     "ResourceGather",
     "resource: resource, indices: Tindices",
@@ -129,6 +134,7 @@ op(
     shape=_gather_shape,
     stateful=_gather,
     grad=_gather_grad,
+    jvp=_gather_jvp,
     facts=_READS,
     doc="The variable's rows at `indices`.",
 )

@@ -26,6 +26,7 @@ from headrace.ir.opdef import (
     string_attr,
 )
 from headrace.ir.samples import SHAPES, draw
+from headrace.ir.tangents import linear
 from headrace.shapes import Shape, show
 
 
@@ -85,6 +86,11 @@ def _sum_oracle(arrays: Sequence[np.ndarray], **_: Any) -> np.ndarray:
     return out.astype(arrays[0].dtype)
 
 
+def _add_n_jvp(b: Any, n: Any, *dxs: Any) -> list[Any]:
+    there = [dx for dx in dxs if dx is not None]
+    return there if len(there) == 1 else [b.AddN(there)]
+
+
 op(
     "AddN",
     "inputs: N * T",
@@ -93,6 +99,7 @@ op(
     shape=_add_n_shape,
     kernel=_add_n,
     grad=lambda b, n, dy: [dy] * len(n.inputs),
+    jvp=_add_n_jvp,
     facts=Facts(cost=_add_n_cost),
     oracle=_sum_oracle,
     sample=_several,
@@ -112,6 +119,7 @@ op(
     shape=_accumulate_shape,
     kernel=_add_n,
     grad=lambda b, n, dy: [dy] * len(n.inputs),
+    jvp=_add_n_jvp,
     facts=Facts(cost=_add_n_cost),
     oracle=_sum_oracle,
     sample=lambda rng, dtype: [case(*c.inputs, shape=c.inputs[0][0].shape) for c in _several(rng, dtype)],
@@ -190,6 +198,7 @@ op(
     shape=_bias_add_shape,
     kernel=_bias_add,
     grad=lambda b, n, dy: [dy, b.BiasAddGrad(dy, data_format=n.attrs["data_format"])],
+    jvp=linear("value", "bias"),
     facts=Facts(cost=flops_per_element(1)),
     oracle=_bias_oracle,
     sample=_biased,
@@ -203,6 +212,7 @@ op(
     shape=_bias_add_shape,
     kernel=_bias_add,
     grad=lambda b, n, dy: [dy, b.BiasAddGrad(dy)],
+    jvp=linear("value", "bias"),
     facts=Facts(cost=flops_per_element(1)),
     oracle=_bias_oracle,
     sample=lambda rng, dtype: _biased(rng, dtype)[:4],
@@ -241,6 +251,7 @@ op(
     shape=_bias_grad_shape,
     kernel=_bias_add_grad,
     grad=lambda b, n, g: [b.BiasAdd(b.ZerosLike(n.out_backprop), g, data_format=n.attrs["data_format"])],
+    jvp=linear("out_backprop"),
     facts=Facts(cost=flops_per_input(1)),
     oracle=_bias_grad_oracle,
     sample=lambda rng, dtype: [case(c.inputs[0], **c.attrs) for c in _biased(rng, dtype) if c.inputs[0].size],

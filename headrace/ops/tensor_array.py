@@ -15,7 +15,7 @@ from headrace import shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, shape_attr, string_attr, type_attr
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, missing, op, shape_attr, string_attr, type_attr
 from headrace.ir.rules import nothing
 from headrace.resources.manager import Handle, resource_of
 from headrace.resources.tensor_array import TensorArray
@@ -201,6 +201,11 @@ def _split_shape(c: Inference) -> Sequence[Shape]:
     return [()]
 
 
+_NO_TANGENT = missing(
+    "it changes an array in place, and tangents would need an array beside that. Make it with hr.TensorArray, whose "
+    "arrays are values"
+)
+
 # *** gradients: what was read is written to the gradient array, and the other way round ***
 
 
@@ -306,6 +311,7 @@ op(
     shape=_write_shape,
     stateful=_write,
     grad=_write_grad,
+    jvp=_NO_TANGENT,
     facts=_EFFECT,
     doc="Writes `value` at `index`.",
 )
@@ -317,6 +323,7 @@ op(
     shape=_read_shape,
     stateful=_read,
     grad=_read_grad,
+    jvp=_NO_TANGENT,
     facts=_EFFECT,
     doc="The element at `index`.",
 )
@@ -328,6 +335,7 @@ op(
     shape=_gather_shape,
     stateful=_gather,
     grad=_gather_grad,
+    jvp=_NO_TANGENT,
     facts=_EFFECT,
     doc="The elements at `indices`, stacked.",
 )
@@ -339,6 +347,7 @@ op(
     shape=_scatter_shape,
     stateful=_scatter,
     grad=_scatter_grad,
+    jvp=_NO_TANGENT,
     facts=_EFFECT,
     doc="Writes the rows of `value` at `indices`.",
 )
@@ -350,6 +359,7 @@ op(
     shape=_concat_shape,
     stateful=_concat,
     grad=_concat_grad,
+    jvp=_NO_TANGENT,
     facts=_EFFECT,
     doc="All elements, one after the other along their first dimension, and the length of each.",
 )
@@ -361,6 +371,7 @@ op(
     shape=_split_shape,
     stateful=_split,
     grad=_split_grad,
+    jvp=_NO_TANGENT,
     facts=_EFFECT,
     doc="Writes consecutive pieces of `value`, of the given lengths.",
 )

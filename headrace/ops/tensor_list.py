@@ -16,6 +16,7 @@ from headrace.dtypes import INDEX
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, int_attr, missing, op, shape_attr, type_attr
+from headrace.ir.tangents import linear
 from headrace.resources.tensor_list import TensorList, element_shape_of, list_of
 from headrace.resources.values import rows, shape_of
 from headrace.shapes import Shape
@@ -426,6 +427,7 @@ op(
     shape=_from_tensor_shape,
     kernel=_from_tensor,
     grad=_from_tensor_grad,
+    jvp=linear("tensor"),
     doc="The list of the rows of `tensor`.",
 )
 op(
@@ -436,6 +438,7 @@ op(
     shape=_keeps_list,
     kernel=_push,
     grad=_push_grad,
+    jvp=linear("input_handle", "tensor"),
     doc="The list with `tensor` after its end.",
 )
 op(
@@ -446,6 +449,7 @@ op(
     shape=lambda c: [shapes.with_rank(c.shapes[0], 1)],
     kernel=_push_batch,
     grad=missing("a vector of lists has no gradient yet; push to each list by itself"),
+    jvp=linear("input_handles", "tensor"),
     doc="Each of a vector of lists with one row of `tensor` after its end.",
 )
 op(
@@ -456,6 +460,7 @@ op(
     shape=_pop_shape,
     kernel=_pop,
     grad=_pop_grad,
+    jvp=linear("input_handle"),
     doc="The list without its last element, and that element.",
 )
 op(
@@ -466,6 +471,7 @@ op(
     shape=_get_shape,
     kernel=_get,
     grad=_get_grad,
+    jvp=linear("input_handle"),
     doc="The element at `index`.",
 )
 op(
@@ -476,6 +482,7 @@ op(
     shape=_set_shape,
     kernel=_set,
     grad=_set_grad,
+    jvp=linear("input_handle", "item"),
     doc="The list with `item` at `index`.",
 )
 op(
@@ -495,6 +502,7 @@ op(
     shape=_stack_shape,
     kernel=_stack,
     grad=_stack_grad,
+    jvp=linear("input_handle"),
     doc="All elements as the rows of one tensor.",
 )
 op(
@@ -505,6 +513,7 @@ op(
     shape=_gather_shape,
     kernel=_gather,
     grad=_gather_grad,
+    jvp=linear("input_handle"),
     doc="The elements at `indices` as the rows of one tensor.",
 )
 op(
@@ -515,6 +524,7 @@ op(
     shape=_new_list(2),
     kernel=_scatter,
     grad=_scatter_grad,
+    jvp=linear("tensor"),
     doc="A list with the rows of `tensor` at `indices`.",
 )
 op(
@@ -525,6 +535,7 @@ op(
     shape=_new_list(2),
     kernel=_scatter,
     grad=_scatter_grad,
+    jvp=linear("tensor"),
     doc="A list of `num_elements` elements (-1: as many as needed) with the rows of `tensor` at `indices`.",
 )
 op(
@@ -535,6 +546,7 @@ op(
     shape=_keeps_list,
     kernel=_scatter_into,
     grad=_scatter_into_grad,
+    jvp=linear("input_handle", "tensor"),
     doc="The list with the rows of `tensor` at `indices`.",
 )
 op(
@@ -545,6 +557,7 @@ op(
     shape=_concat_shape,
     kernel=_concat,
     grad=_concat_grad,
+    jvp=linear("input_handle"),
     doc="All elements, one after the other along their first dimension, and the length of each.",
 )
 op(
@@ -555,6 +568,7 @@ op(
     shape=_concat_shape,
     kernel=_concat_v2,
     grad=_concat_grad,
+    jvp=linear("input_handle"),
     doc="All elements, one after the other; `leading_dims` are the lengths of uninitialized ones.",
 )
 op(
@@ -565,6 +579,7 @@ op(
     shape=_split_shape,
     kernel=_split,
     grad=_split_grad,
+    jvp=linear("tensor"),
     doc="The list of consecutive pieces of `tensor`, of the given lengths.",
 )
 op(
@@ -574,6 +589,7 @@ op(
     shape=_keeps_list,
     kernel=lambda xp, attrs: lambda handle, size: list_of(handle).resized(_scalar(size, "size")),
     grad=_resize_grad,
+    jvp=linear("input_handle"),
     doc="The list with its first `size` elements, and uninitialized ones if it had fewer.",
 )
 op(
@@ -596,5 +612,6 @@ op(
     shape=lambda c: [shapes.merge(c.shapes[0], c.shapes[1])],
     kernel=_concat_lists,
     grad=missing("concatenated lists have no gradient yet; push the elements, or concatenate the stacked tensors"),
+    jvp=linear("input_a", "input_b"),
     doc="The elements of one list, then those of another.",
 )

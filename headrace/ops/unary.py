@@ -24,9 +24,10 @@ from headrace.ir.elementwise import (
     ufunc,
     widened,
 )
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
 from headrace.ir.rules import same_as
 from headrace.ir.samples import draw, unary
+from headrace.ir.tangents import linear
 
 
 def _round(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -53,6 +54,7 @@ def _function(
         shape=same_as(0),
         kernel=kernel if callable(kernel) else ufunc(kernel),
         grad=grad,
+        jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(flops)),
         oracle=oracle,
         sample=unary(low, high),
@@ -139,6 +141,7 @@ _function("Invert", INTEGER, "invert", each(lambda x: ~x), -9, 9, 1, "The intege
 # *** Tests of numbers ***
 
 # the columns of the tables below
+_jvp: Any
 _formula: Any
 _grad: Any
 _oracle: Any
@@ -262,6 +265,7 @@ for _type, _formula, _conjugates, _grad in (
         shape=alike,
         kernel=_of_result(_formula, _conjugates),
         grad=_grad,
+        jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(4)),
         oracle=_conjugating(_formula) if _conjugates else each(_formula),
         sample=_pairs,
@@ -310,15 +314,16 @@ def _angle_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     return [b.RealDiv(turned, b.Conj(n.inputs[0]))]
 
 
-for _type, _args, _formula, _grad, _oracle, _doc in (
+for _type, _args, _formula, _grad, _jvp, _oracle, _doc in (
     ("ComplexAbs", "x: T, y: Tout", lambda xp, x: xp.abs(x),
-     _abs_grad, abs, "The absolute values of complex numbers."),
+     _abs_grad, None, abs, "The absolute values of complex numbers."),
     ("Real", "input: T, output: Tout", lambda xp, x: x.real,
-     lambda b, n, dy: [_as_complex(b, n, dy)], lambda x: x.real, "The real parts."),
+     lambda b, n, dy: [_as_complex(b, n, dy)], linear("input"), lambda x: x.real, "The real parts."),
     ("Imag", "input: T, output: Tout", lambda xp, x: x.imag,
-     lambda b, n, dy: [b.Complex(b.ZerosLike(dy), dy, Tout=n.attrs["T"])], lambda x: x.imag, "The imaginary parts."),
+     lambda b, n, dy: [b.Complex(b.ZerosLike(dy), dy, Tout=n.attrs["T"])], linear("input"), lambda x: x.imag,
+     "The imaginary parts."),
     ("Angle", "input: T, output: Tout", lambda xp, x: xp.arctan2(x.imag, x.real),
-     _angle_grad, cmath.phase, "The angles of complex numbers, in radians."),
+     _angle_grad, None, cmath.phase, "The angles of complex numbers, in radians."),
 ):  # fmt: skip
     _in, _out = _args.split(", ")
     op(
@@ -329,6 +334,7 @@ for _type, _args, _formula, _grad, _oracle, _doc in (
         shape=same_as(0),
         kernel=_part(_formula),
         grad=_grad,
+        jvp=_jvp,
         facts=Facts(cost=flops_per_element(2)),
         oracle=_real_oracle(_oracle),
         sample=_with_tout,
@@ -343,6 +349,7 @@ op(
     shape=same_as(0),
     kernel=ufunc("conj"),
     grad=lambda b, n, dy: [b.Conj(dy)],
+    jvp=linear("input"),
     facts=Facts(cost=flops_per_element(1)),
     oracle=each(lambda x: x.conjugate()),
     sample=unary(),

@@ -40,6 +40,7 @@ from headrace.dtypes import bool_ as bool
 from headrace.errors import OpError
 from headrace.ir.device import DeviceSpec
 from headrace.ir.graph import Operation, Tensor
+from headrace.ir.slices import IndexedSlices
 from headrace.v1 import (
     bitwise,
     compat,
@@ -53,6 +54,7 @@ from headrace.v1 import (
     queue,
     random,
     strings,
+    test,
     train,
 )
 from headrace.v1.array_ops import (
@@ -165,6 +167,17 @@ from headrace.v1.control_flow import (
     scan,
     switch_case,
     while_loop,
+)  # fmt: skip
+from headrace.v1.gradient_ops import (
+    AggregationMethod,
+    NotDifferentiable,
+    RegisterGradient,
+    UnconnectedGradients,
+    custom_gradient,
+    grad_pass_through,
+    gradients,
+    hessians,
+    recompute_grad,
 )  # fmt: skip
 from headrace.v1.graph import (
     Graph,
@@ -347,10 +360,6 @@ from headrace.v1.random import (
     random_uniform,
     truncated_normal,
 )  # fmt: skip
-from headrace.v1.registered_gradients import (
-    NotDifferentiable,
-    RegisterGradient,
-)  # fmt: skip
 from headrace.v1.scoping import (
     colocate_with,
     container,
@@ -454,7 +463,7 @@ disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 
 # The messages of the wire format, which take long to import: on first use.
 _MESSAGES = ("AttrValue", "GraphDef", "NameAttrList", "NodeDef")
-_LATER = dict.fromkeys(("gradients", "hessians", "custom_gradient"), "gradients are a later step")
+_LATER = {"GradientTape": "gradients of what runs at once are a later step; tf.gradients differentiates graphs"}
 
 
 def __getattr__(name: str) -> Any:

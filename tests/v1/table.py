@@ -42,7 +42,6 @@ DIFFERS = {
     "variable_scope": "a function, not a class; no partitioner",
     "VariableScope": "no partitioner",
     "name_scope": "a function, not a class",
-    "RegisterGradient": "keeps the function; gradients that use it come with the next step",
     "disable_resource_variables": "without effect: variables stay resource variables",
     "control_flow_v2_enabled": "always False, the names being TensorFlow 1's",
     "import_graph_def": "`op_dict` and `producer_op_list` have no effect",

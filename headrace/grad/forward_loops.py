@@ -1,0 +1,269 @@
+"""Tangents of conditionals, loops and calls.
+
+All of them grow. Beside each value that comes in with a tangent, that tangent comes in; in the branch or body the
+forward walk makes tangents beside values; beside each value that leaves with a tangent, that tangent leaves:
+
+    h = While(h0)             condition: h < 100      body: sin(h)
+
+becomes
+
+    h, dh = While(h0, dh0)    condition: h < 100      body: sin(h), dh * cos(h)
+
+So values are not computed twice, and a loop's tangent is a loop that keeps nothing: tangents are there when they are
+needed, and go with the values they belong to. Which variables of a loop have tangents is a question of flow
+(`grad.flow`): those that a tangent comes to and that lead to what is asked for. The tangent of a loop constant is a
+loop constant; what has none on one way and one on the other has zeros there.
+
+An operation cannot grow by what depends on its own results (y = f(x), then the tangent of y along y), nor by what is in
+a graph inside its own (a loop over many directions). Then a copy of it grows, and gives the tangents alone.
+
+A recursive function cannot grow either, for it has many callers, and one is itself. It gets a second function, which
+takes and returns tangents too, and calls itself where the first one did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from headrace.build import tracing
+from headrace.build.saving import unrepeatable
+from headrace.errors import UnimplementedError
+from headrace.grad.backward import backward
+from headrace.grad.flow import Flow, carries
+from headrace.grad.function import gradient_graph
+from headrace.grad.registered import title
+from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
+from headrace.ir import growing, walk
+from headrace.ir.builder import Builder
+from headrace.ir.copying import copied, copy_into
+from headrace.ir.counting import counting
+from headrace.ir.function import FuncGraph, bodies, owned, recursive_functions
+from headrace.ir.opdef import Func
+from headrace.ir.order import is_constant
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+# The forward walk: forward(b, xs, dxs, ys) -> the tangent of each y.
+Forward: TypeAlias = "Callable[..., list[Tensor | None]]"
+
+
+def of_branches(
+    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
+) -> list[Tensor | None]:
+    """The tangents of those results of an If, Case or call that are `wanted`; None for the others.
+
+    Args:
+      b: makes operations in the graph of `op`.
+      op: the operation, which grows.
+      dxs: the tangent of each input, or None.
+      wanted: for each output whether its tangent is asked for.
+      forward: the forward walk.
+    """
+    op = _able_to_grow(b, op, dxs)
+    graphs = growing.own(op)
+    offset = len(op.inputs) - len(graphs[0].params)
+    flow = Flow()
+    needs = [flow.of(g) for g in graphs]
+
+    def leads(k: int, j: int) -> bool:
+        return any(of[j] >> (k - offset) & 1 for of in needs)
+
+    there = [k for k, dx in enumerate(dxs) if dx is not None and k >= offset]
+    outs = [j for j, want in enumerate(wanted) if want and any(leads(k, j) for k in there)]
+    ins = [k for k in there if any(leads(k, j) for j in outs)]
+    twins = [growing.add_input(op, _the(dxs[k]), _named(graphs[0].params[k - offset])) for k in ins]
+    found = []
+    for i, g in enumerate(graphs):
+        xs, ts = [g.params[k - offset] for k in ins], [twin[i] for twin in twins]
+        found.append(forward(_inside(b, g, op), xs, ts, [g.results[j] for j in outs]))
+    tangents: list[Tensor | None] = [None] * len(wanted)
+    for j, parts in zip(outs, zip(*found, strict=True), strict=True):
+        if any(p is not None for p in parts):
+            ends = [
+                zeros_for(_inside(b, g, op), g.results[j]) if p is None else p
+                for g, p in zip(graphs, parts, strict=True)
+            ]
+            tangents[j] = growing.add_result(op, ends)
+    return tangents
+
+
+def of_loop(
+    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
+) -> list[Tensor | None]:
+    """The tangents of those results of a While that are `wanted`; see `of_branches`."""
+    tangents: list[Tensor | None] = [None] * len(wanted)
+    growing.own(op)
+    reached = [k for k, dx in enumerate(dxs) if dx is not None]
+    seeded = [k for k, want in enumerate(wanted) if want]
+    active = sorted(Flow().active(op.attrs["body"], reached, seeded))
+    if not active:
+        return tangents
+    op = _able_to_grow(b, op, dxs)
+    body: FuncGraph = op.attrs["body"]
+    at: dict[int, int] = {}
+    for k in active:
+        dx = dxs[k]
+        at[k] = _add_tangent(op, k, zeros_for(b, op.inputs[k]) if dx is None else dx)
+    moving = [k for k in active if not is_constant(body, k)]
+    inner = _inside(b, body, op)
+    xs, ts = [body.params[k] for k in active], [body.params[at[k]] for k in active]
+    for k, dy in zip(moving, forward(inner, xs, ts, [body.results[k] for k in moving]), strict=True):
+        growing.set_result(op, at[k], zeros_for(inner, body.results[k]) if dy is None else dy)
+    for k in seeded:
+        if k in at:
+            tangents[k] = op.outputs[at[k]]
+    return tangents
+
+
+def _add_tangent(op: Operation, k: int, init: Tensor) -> int:
+    """Gives a loop a variable for the tangent of its variable `k`, which varies in shape as that does; its position."""
+    n = len(op.inputs)
+    growing.add_variable(op, init, _named(op.attrs["body"].params[k]))
+    for _, g in bodies(op):
+        p, x = g.params[n], g.params[k]
+        p.shape = p.op.attrs["shape"] = gradient_shape(x)
+        p.handle = x.handle
+    op.outputs[n].shape, op.outputs[n].handle = gradient_shape(op.outputs[k]), op.outputs[k].handle
+    return n
+
+
+def of_call(
+    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
+) -> list[Tensor | None]:
+    """The tangents of a call; see `of_branches`."""
+    f = op.attrs["f"]
+    if isinstance(f, FuncGraph) or f.name not in recursive_functions([op]):
+        return of_branches(b, op, dxs, wanted, forward)
+    op = _able_to_grow(b, op, dxs)
+    of = op.graph.function(f.name)
+    second = _with_tangents(op.graph, of, forward)
+    given = [zeros_for(b, x) if dx is None else dx for x, dx in zip(op.inputs, dxs, strict=True) if carries(x.dtype)]
+    n = len(op.outputs)
+    attrs = {
+        "f": Func(second.name),
+        "Tin": tuple(p.dtype.base for p in second.params),
+        "Tout": tuple(r.dtype.base for r in second.results),
+    }
+    op.graph.extend_op(op, given, attrs)
+    made = iter(op.outputs[n:])
+    tangents: list[Tensor | None] = []
+    for t in op.outputs[:n]:
+        dy = next(made) if carries(t.dtype) else None
+        if dy is not None:
+            dy.shape, dy.handle = gradient_shape(t), t.handle
+        tangents.append(dy)
+    return tangents
+
+
+def _with_tangents(graph: Graph, of: FuncGraph, forward: Forward) -> FuncGraph:
+    """The function that does what `of` does, with the tangents of all arguments and of all results; made if it is not
+    there yet.
+
+    Args:
+      graph: where `of` is called by name.
+      of: a function of the library.
+      forward: the forward walk.
+    """
+    if of.tangent:
+        return graph.function(of.tangent)
+    home = graph
+    while of.name not in home.functions:
+        assert home.outer is not None
+        home = home.outer
+    name = f"{of.name}_tangent"
+    while name in home.functions or name in home.library:
+        name += "_"
+    of.tangent = name
+    out = home.functions[name] = copied(of, home, name=name)
+    out.tangent = ""
+    xs, ys = ([t for t in ts if carries(t.dtype)] for ts in (out.params, out.results))
+    dxs = []
+    for x in xs:
+        dx = out.add_param(gradient_dtype(x), gradient_shape(x), _named(x))
+        dx.handle = x.handle
+        dxs.append(dx)
+    types = [gradient_dtype(y) for y in ys]
+    b = Builder(out, source=of.source)
+    out.results += ys  # what it returns, as to number and dtype, for the calls in it
+    found = forward(b, xs, dxs, ys)
+    out.results[len(out.results) - len(types) :] = [
+        zeros_for(b, y) if dy is None else dy for y, dy in zip(ys, found, strict=True)
+    ]
+    return out
+
+
+def of_for(
+    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
+) -> list[Tensor | None]:
+    """The tangents of a For: those of a call of the loop that it means."""
+    return of_branches(b, _call_beside(b, op, counting(op)), dxs, wanted, forward)
+
+
+def of_symbolic(
+    b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
+) -> list[Tensor | None]:
+    """The tangents of a SymbolicGradient: those of a call of the graph that it means."""
+    return of_branches(b, _call_beside(b, op, gradient_graph(op, backward)), dxs, wanted, forward)
+
+
+def _call_beside(b: Builder, op: Operation, graph: FuncGraph) -> Operation:
+    """A call of a copy of `graph`, in the graph of `b`, that gets and gives the same as `op`, and can grow."""
+    _check_repeatable(op, graph)
+    beside = Builder(b.graph, source=op.source, device=op.device)
+    attrs = {"f": copied(graph, b.graph), "Tout": tuple(t.dtype.base for t in op.outputs)}
+    type = "StatefulPartitionedCall" if tracing.is_stateful(graph) else "PartitionedCall"
+    return tracing.operation_of(beside.make(type, (list(op.inputs),), attrs, f"{op.name}/call"))
+
+
+def _able_to_grow(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> Operation:
+    """`op`; or a copy of it in the graph of `b`, if that is another one or some of the tangents `dxs` depend on `op`."""
+    graph = b.graph
+    if op.graph is graph and op not in walk.reachable([dx.op for dx in dxs if dx is not None]):
+        return op
+    for _, g in bodies(op):
+        _check_repeatable(op, g)
+    twin = copy_into(graph, [op], {t: graph.capture(t) for t in op.inputs})[op]
+    for before in map(graph.capture_control, op.control_inputs):
+        if before is not None:
+            graph.add_control_input(twin, before)
+    for g in owned(twin):
+        _say_nothing(g)
+    return twin
+
+
+def _check_repeatable(op: Operation, graph: FuncGraph) -> None:
+    """Raises `UnimplementedError` if `graph`, of `op`, cannot run a second time."""
+    found = unrepeatable(graph)
+    if found is not None:
+        raise UnimplementedError(
+            f"operation {title(op)} has no tangents (forward mode) here, because it would have to run twice, and "
+            f"{title(found)} in it would not do the same the second time. Take that out of it, or differentiate along "
+            "a direction that does not depend on its results",
+            op.name,
+            op,
+        )
+
+
+def _say_nothing(graph: FuncGraph) -> None:
+    """Of a copy only the results matter; what was printed or asserted once is not printed or asserted again."""
+    graph.control_results = []
+    for op in graph.operations:
+        for g in owned(op):
+            _say_nothing(g)
+
+
+def _inside(b: Builder, graph: FuncGraph, op: Operation) -> Builder:
+    """A builder like `b`, in `graph`, which `op` owns."""
+    return Builder(graph, b.scope, source=op.source)
+
+
+def _named(x: Tensor) -> str:
+    """What the parameter for the tangent of the parameter `x` is called."""
+    return x.op.name.rpartition("/")[2].removeprefix("arg.") + "_tangent"
+
+
+def _the(t: Tensor | None) -> Tensor:
+    assert t is not None
+    return t

@@ -1,0 +1,350 @@
+"""`gradients`: the derivatives of tensors of a graph with respect to others, as more of the graph.
+
+What is differentiated and by what are of one graph as a rule. Inside a branch or a loop's body they need not be:
+tensors from outside can be used there, by way of what stands for them inside. So the walk goes graph by graph, from the
+inside out (`_Levels`): what a graph captured has a gradient there, with which the walk through the graph around it
+begins. The operations that are made all stand where `gradients` is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace import dtypes, shapes
+from headrace.build import nest, scopes
+from headrace.errors import GraphError, SignatureError
+from headrace.grad import sums
+from headrace.grad.backward import backward
+from headrace.grad.flow import carries
+from headrace.grad.graph import GradGraph
+from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
+from headrace.ir import walk
+from headrace.ir.builder import Builder
+from headrace.ir.function import FuncGraph, is_cloned
+from headrace.ir.graph import Graph, Tensor, foreign
+from headrace.ir.slices import IndexedSlices
+
+if TYPE_CHECKING:
+    from headrace.grad.sums import Gradient
+
+UNCONNECTED = ("none", "zero")
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    stop_gradients: Any = None,
+    unconnected: str = "none",
+    name: str = "gradients",
+) -> Any:
+    """The derivatives of the sum of all `ys` with respect to each of `xs`.
+
+    For y of any shape the gradient of x has the shape and dtype of x: it is the sum over all elements of y, each times
+    the element of `grad_ys` in its place, of the derivative of that element. (For complex numbers: its conjugate, as in
+    TensorFlow.) Loops and conditionals are differentiated like everything else, to any order.
+
+    An x that lies on the way to another is passed through: the gradient of `ys` with respect to a holds, in
+    `b = 2 * a; gradients(a + b, [a, b])`, what goes through b. `stop_gradients=[a, b]` gives partial derivatives.
+
+    Inside a branch or a loop's body xs may be tensors from outside. Then what is differentiated is one run of the
+    branch, or one iteration, whose loop variables do not depend on xs.
+
+    Args:
+      ys: a tensor, or a nested structure of tensors, of floating point or complex dtype.
+      xs: tensors and variables: one, or a nested structure of them.
+      grad_ys: the gradient of each of `ys` (None: ones), in the same structure.
+      stop_gradients: tensors that are treated as constants.
+      unconnected: what is given for an x that no y depends on: "none" or "zero".
+      name: name of the scope of all operations that are made.
+
+    Returns:
+      A list, an entry for each of `xs` (an inner structure for one), also for a single one. Each is a tensor; an
+      `IndexedSlices` for what is gathered from; None if no y depends on x.
+
+    Raises:
+      TypeError: an x or y is of a dtype without gradients, or is no tensor; a complex y has no gradient given.
+      GraphError (a ValueError): they are of different graphs, or there is no graph.
+      SignatureError (a ValueError and TypeError): `grad_ys` are not as many as `ys`, or of other dtype or shape.
+      LookupError: an operation on the way has no gradient.
+      ValueError: `unconnected` is something else.
+
+    Source: TensorFlow's `tf.gradients`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, ())
+      ...     _, y = hr.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * x), (0, 1.0))
+      ...     (dx,) = hr.gradients(y, x)
+      ...     (ddx,) = hr.gradients(dx, x)
+      >>> hr.Session(graph=g).run([y, dx, ddx], {x: 2.0})
+      [np.float32(8.0), np.float32(12.0), np.float32(12.0)]
+    """
+    return make_gradients(ys, xs, grad_ys, stop_gradients, unconnected, name)
+
+
+def make_gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any,
+    stop_gradients: Any,
+    unconnected: str,
+    name: str | None,
+    allows_integers: bool = False,
+) -> Any:
+    """See `gradients`.
+
+    Args:
+      allows_integers: whether an integer x or y counts as one without a path, which is what TensorFlow 1 does.
+    """
+    if unconnected not in UNCONNECTED:
+        raise ValueError(f"Unknown value for unconnected_gradients: {unconnected!r}; it is 'none' or 'zero'")
+    near = nest.flatten((ys, xs))
+    with scopes.name_scope(name, "gradients", near):
+        b = scopes.builder(*near)
+        if not isinstance(b, Builder):
+            raise GraphError(
+                "gradients needs tensors of a graph, and these have values already; differentiate the function that "
+                "computes them: hr.grad(f), hr.vjp(f, x)"
+            )
+        sources = [_source(x, f"x{path}") for path, x in nest.flatten_with_paths(xs)]
+        targets = [_target(b, y, f"y{path}") for path, y in nest.flatten_with_paths(ys)]
+        seeds = _aligned(ys, grad_ys, len(targets))
+        stop = [s for s in map(_as_source, nest.flatten(stop_gradients)) if isinstance(s, Tensor)]
+        if not allows_integers:
+            for what, tensors in (("x", sources), ("y", targets)):
+                for t in tensors:
+                    _check_dtype(t, what)
+        sources, targets, stop = _structured(b, sources, targets, stop)
+        pairs = [
+            (y, _seed(b, y, dy, i)) for i, (y, dy) in enumerate(zip(targets, seeds, strict=True)) if carries(y.dtype)
+        ]
+        grads = differentiate(b, pairs, [x for x in sources if carries(x.dtype)], stop)
+        of = iter(grads)
+        out: list[Gradient | None] = [next(of) if carries(x.dtype) else None for x in sources]
+        if unconnected == "zero":
+            out = [zeros_for(b, x) if g is None else g for x, g in zip(sources, out, strict=True)]
+    return _like(xs, out)
+
+
+def differentiate(
+    b: Builder,
+    pairs: Sequence[tuple[Tensor, Gradient]],
+    xs: Sequence[Tensor],
+    stop: Sequence[Tensor] = (),
+) -> list[Gradient | None]:
+    """The gradient with respect to each of `xs`, made by `b`.
+
+    Args:
+      b: makes the operations, in the graph that the tensors are of or in one inside it.
+      pairs: tensors that are differentiated, and the gradient of each, which is of the graph of `b`.
+      xs: tensors of those graphs or of ones around them.
+      stop: what is treated as constant.
+
+    Raises:
+      GraphError: a tensor cannot be used where `b` makes operations.
+    """
+    return _Levels(b, xs, stop).walk(pairs)
+
+
+class _Levels:
+    """The walk through graphs that are inside one another; see the module's text."""
+
+    def __init__(self, b: Builder, xs: Sequence[Tensor], stop: Sequence[Tensor]) -> None:
+        self.b = b
+        self.xs = xs
+        self.stop = stop
+        self.found: dict[Tensor, list[Gradient]] = {x: [] for x in xs}
+
+    def walk(self, pairs: Sequence[tuple[Tensor, Gradient]]) -> list[Gradient | None]:
+        graphs = list(dict.fromkeys(y.op.graph for y, _ in pairs))
+        self._check(graphs)
+        pending: dict[Graph, list[tuple[Tensor, Gradient]]] = {g: [] for g in graphs}
+        for y, dy in pairs:
+            pending[y.op.graph].append((y, dy))
+        while pending:
+            inner = next(g for g in pending if not any(h is not g and g in _visible(h) for h in pending))
+            self._through(inner, pending.pop(inner), pending)
+        return [sums.total(self.b, self.found[x]) for x in self.xs]
+
+    def _check(self, graphs: Sequence[Graph]) -> None:
+        here = list(_visible(self.b.graph))
+        for g in graphs:
+            if g not in here:
+                y = f"{g.title}" if g.outer is not None else "another graph"
+                raise GraphError(f"gradients of what belongs to {y} cannot be taken here, in {self.b.graph.title}")
+        for x in self.xs:
+            if graphs and not any(x.op.graph in _visible(g) for g in graphs):
+                raise GraphError(f"gradients with respect to {x.name!r}: {foreign(x, graphs[0])}")
+
+    def _through(
+        self,
+        graph: Graph,
+        pairs: Sequence[tuple[Tensor, Gradient]],
+        pending: dict[Graph, list[tuple[Tensor, Gradient]]],
+    ) -> None:
+        """Walks through one graph, and puts what comes out of it at its captures among what is pending."""
+        sources = {x: x for x in self.xs if x.op.graph is graph}
+        stop = {s for s in self.stop if s.op.graph is graph}
+        if len(sources) < len(set(self.xs)):
+            sources.update(
+                (inside, outer)
+                for outer, inside in _captures(graph)
+                if inside.op.graph is graph and carries(inside.dtype)
+            )
+            if isinstance(graph, GradGraph):  # what it has of the forward graph may be computed from one another
+                stop.update(t for t in graph.have.values() if t in sources)
+        grads = backward(self.b, [y for y, _ in pairs], [dy for _, dy in pairs], list(sources), stop)
+        for (inside, t), g in zip(sources.items(), grads, strict=True):
+            if g is None:
+                continue
+            if t in self.found and (inside is t or is_cloned(t)):
+                self.found[t].append(g)
+            elif inside is not t:
+                pending.setdefault(t.op.graph, []).append((t, g))
+
+
+def _captures(graph: Graph) -> Iterator[tuple[Tensor, Tensor]]:
+    """(tensor of another graph, what stands for it in `graph`)."""
+    if isinstance(graph, FuncGraph):
+        yield from graph.captures.items()
+    if isinstance(graph, GradGraph):
+        yield from graph.have.items()
+
+
+def _visible(graph: Graph) -> Iterator[Graph]:
+    """The graphs whose tensors can be used in `graph`, itself first."""
+    around: Graph | None = graph
+    while around is not None:
+        yield around
+        if isinstance(around, GradGraph):
+            yield around.forward
+        around = around.outer if not isinstance(around, FuncGraph) or around.captures_from_outer else None
+
+
+# *** what is given ***
+
+
+def _as_source(x: Any) -> Any:
+    """The handle of a variable; anything else as it is."""
+    return x.handle if hasattr(type(x), "assign") else x
+
+
+def _source(x: Any, what: str) -> Tensor:
+    given, x = x, _as_source(x)
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"gradients: {what} must be a tensor of the graph or a variable of it, got {nest.describe(given)}; "
+            "differentiate with respect to the tensor that the graph computes with (hr.constant makes one of a value)"
+        )
+    return x
+
+
+def _target(b: Builder, y: Any, what: str) -> Tensor:
+    if isinstance(y, Tensor):
+        return y
+    if isinstance(y, IndexedSlices):
+        return sums.dense(b, y)
+    try:
+        return b.tensor(y)
+    except GraphError:
+        raise
+    except TypeError as e:
+        raise TypeError(f"gradients: {what} must be a tensor, got {nest.describe(y)}: {e}") from e
+
+
+def _check_dtype(t: Tensor, what: str) -> None:
+    if carries(t.dtype):
+        return
+    made = f" (made at {t.op.source})" if t.op.source is not None else ""
+    raise TypeError(
+        f"gradients: {what} '{t.name}'{made} is of dtype {t.dtype.base.name}, which has no gradients; only floating "
+        "point and complex numbers have. Leave it out, or cast it to a float before it is used (hr.cast)"
+    )
+
+
+def _aligned(ys: Any, grad_ys: Any, n: int) -> list[Any]:
+    """For each of the `n` leaves of `ys` its gradient in `grad_ys`, which has the same structure; None for none."""
+    if grad_ys is None:
+        return [None] * n
+    if nest.is_nested(ys) and not nest.is_nested(grad_ys):
+        grad_ys = [grad_ys]
+    elif not nest.is_nested(ys) and isinstance(grad_ys, (list, tuple)) and not hasattr(type(ys), "_flatten"):
+        ys = [ys]
+    try:
+        found = nest.flatten_up_to(ys, grad_ys)
+    except ValueError as e:
+        given = len(grad_ys) if isinstance(grad_ys, (list, tuple)) else len(nest.flatten(grad_ys))
+        raise SignatureError(f"Length mismatch: {given} grad_ys were passed for {n} ys ({e}); give one for each") from e
+    return [g._flatten()[0] if hasattr(type(g), "_flatten") else g for g in found]
+
+
+def _seed(b: Builder, y: Tensor, dy: Any, i: int) -> Gradient:
+    """The gradient of `y` itself: what was given, or ones."""
+    label = f"grad_ys_{i}"
+    if dy is None:
+        if y.dtype.base in (dtypes.variant, dtypes.resource):
+            raise TypeError(f"gradients: y '{y.name}' is of dtype {y.dtype.base.name}; give its gradient in grad_ys")
+        if y.dtype.is_complex:
+            raise TypeError(
+                f"Gradients of complex tensors must set grad_ys (y.dtype = {y.dtype.base.name}): {y!r} has no gradient "
+                "that goes without saying; give one, or differentiate its real part"
+            )
+        if shapes.is_full(y.shape):
+            size = b.const(y.shape, dtypes.int32, "Shape")
+        else:
+            size = b.make("Shape", (y,), {}, "Shape")
+        made: Tensor = b.make("Fill", (size, b.const(1, y.dtype.base, f"{label}/Const")), {}, label)
+        return made
+    if isinstance(dy, IndexedSlices):
+        return dy
+    dtype, shape = gradient_dtype(y), gradient_shape(y)
+    wanted = f"gradients: the gradient of y '{y.name}' must be a tensor of dtype {dtype.name} and shape "
+    wanted += f"{shapes.show(shape)} as it is, got {nest.describe(dy)}"
+    try:
+        t = b.tensor(dy, dtype, label)
+    except GraphError:
+        raise
+    except TypeError as e:
+        raise SignatureError(f"{wanted}: {e}") from e
+    if not shapes.compatible(t.shape, shape):
+        raise SignatureError(f"{wanted} of shape {shapes.show(t.shape)}")
+    return t
+
+
+def _structured(
+    b: Builder, xs: list[Tensor], ys: list[Tensor], stop: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """The tensors, or where loops and conditionals are there as primitives (imported graphs), those of the structured
+    ones that take their place."""
+    for graph in dict.fromkeys(y.op.graph for y in ys):
+        mine = [y for y in ys if y.op.graph is graph]
+        if any(op.opdef.primitive not in ("", "ControlTrigger") for op in walk.reachable([y.op for y in mine])):
+            from headrace.recover import recover  # only imported graphs need it
+
+            recover(graph, [*mine, *(x for x in xs if x.op.graph is graph)])
+            replaced = graph.replaced
+            xs, ys, stop = ([replaced.get(t, t) for t in ts] for ts in (xs, ys, stop))
+    return xs, ys, stop
+
+
+# *** what is returned ***
+
+
+def _like(xs: Any, grads: Sequence[Any]) -> Any:
+    """`grads` in the structure of `xs`; a list where that is a tuple, a list, or nothing but a leaf."""
+    rest = iter(grads)
+    if not nest.is_nested(xs) or hasattr(type(xs), "_flatten"):
+        return [_packed(xs, rest)]
+    if isinstance(xs, (list, tuple)):
+        return [_packed(x, rest) for x in xs]
+    return _packed(xs, rest)
+
+
+def _packed(x: Any, rest: Iterator[Any]) -> Any:
+    mine = [next(rest) for _ in nest.flatten(x)]
+    if hasattr(type(x), "_flatten") and None in mine:
+        return None
+    return nest.pack(x, mine)

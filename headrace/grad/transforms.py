@@ -1,0 +1,255 @@
+"""Functions that are made of functions: `grad`, `value_and_grad`, `vjp`, `jvp`. (`jacobians` has two more.)
+
+Each takes a function of tensors and gives one. In a graph that one makes operations of the graph. Outside, it makes a
+graph of its own, of what the function does with symbolic arguments, and runs it. As the functions they give are
+functions of tensors again, they can be taken of one another: `grad(grad(f))`, `jvp` of `grad(f)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import shapes
+from headrace.build import nest, scopes, tracing
+from headrace.errors import GraphError, SignatureError
+from headrace.grad.called import Call, Program, anywhere, is_eager, named, positions
+from headrace.grad.flow import carries
+from headrace.ir.builder import Builder
+from headrace.ir.graph import Tensor
+
+
+def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that gives the gradient of `f`, whose value is a single number.
+
+    Args:
+      f: returns a floating point scalar; with `has_aux` a pair of that and anything else.
+      argnums: the position of the argument to differentiate by (a nested structure of tensors), or a tuple of those.
+      has_aux: whether `f` returns a pair.
+
+    Returns:
+      A function of the same arguments. It gives a structure like the argument (a tuple of such, if `argnums` is one) of
+      tensors of the same shape and dtype, zeros where `f` does not depend on them; with `has_aux` a pair of that and
+      what else `f` returned.
+
+    Raises (the function):
+      TypeError: what it is to differentiate by has no gradients (an integer); the value is not a float.
+      ValueError: the value is not a scalar; there is no such argument.
+      LookupError: an operation of `f` has no gradient.
+
+    Source: the transform is that of Autograd and JAX.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.grad(lambda x: x * x * x)(2.0)
+      <EagerTensor shape=[] dtype=float32: np.float32(12.0)>
+      >>> hr.grad(hr.grad(lambda x: x * x * x))(2.0)
+      <EagerTensor shape=[] dtype=float32: np.float32(12.0)>
+    """
+    tracing.check_callable(f=f)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _, grads, aux = _value_and_grad(f, argnums, has_aux, args, kwargs, "grad")
+        return (grads, aux) if has_aux else grads
+
+    return named(anywhere(call), f, "grad")
+
+
+def value_and_grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that gives what `f` gives, and the gradient of it.
+
+    Args:
+      f, argnums, has_aux: see `grad`.
+
+    Returns:
+      A function of the same arguments, which gives a pair: the value (with `has_aux`, the pair that `f` returned), and
+      what `grad` gives.
+
+    Raises (the function): see `grad`.
+
+    Source: the transform is that of Autograd and JAX.
+
+    Example:
+      >>> import headrace as hr
+      >>> y, dy = hr.value_and_grad(lambda p: p["w"] * 2.0 + p["b"])({"w": 3.0, "b": 1.0})
+      >>> float(y), float(dy["w"]), float(dy["b"])
+      (7.0, 2.0, 1.0)
+    """
+    tracing.check_callable(f=f)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        value, grads, aux = _value_and_grad(f, argnums, has_aux, args, kwargs, "value_and_grad")
+        return ((value, aux) if has_aux else value), grads
+
+    return named(anywhere(call), f, "value_and_grad")
+
+
+def _value_and_grad(
+    f: Callable[..., Any], argnums: Any, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any], what: str
+) -> tuple[Any, Any, Any]:
+    by, single = positions(argnums)
+    made = Call(f, args, kwargs, by, what, has_aux=has_aux)
+    if len(made.ys) != 1 or made.ys[0].shape not in ((), None):
+        got = f"of shape {shapes.show(made.ys[0].shape)}" if len(made.ys) == 1 else nest.describe(made.value)
+        raise SignatureError(
+            f"{what} needs a function whose value is a scalar, and {made.title} returned a value {got}; reduce it "
+            "(hr.reduce_sum), say what each element counts by hr.vjp, or ask for all derivatives by hr.jacobian"
+        )
+    y = made.ys[0]
+    if not y.dtype.is_floating:
+        hint = "take its real part" if y.dtype.is_complex else "cast it (hr.cast) before anything is rounded"
+        raise TypeError(
+            f"{what} needs a function whose value is a floating point number, and {made.title} returned one of dtype "
+            f"{y.dtype.base.name}; {hint}"
+        )
+    one = made.b.const(1, y.dtype.base, "grad_ys")
+    if y.shape is None:  # a scalar it must be when it runs
+        one = made.b.OnesLike(made.b.EnsureShape(y, shape=()))
+    grads = made.pull_back([one])
+    return made.value, made.like_arguments(grads, single), made.aux
+
+
+def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
+    """What `f(*args)` gives, and a function from the gradient of that to those of the arguments.
+
+    Args:
+      f: any function of tensors.
+      args: nested structures of tensors.
+      has_aux: whether `f` returns a pair of what is differentiated and anything else.
+
+    Returns:
+      (y, pull_back), with `has_aux` (y, pull_back, aux). `pull_back(dy)` takes a structure like y of tensors of the
+      same shapes and dtypes, and gives a tuple with a structure for each argument. An integer among the arguments has
+      None in its place; so may integers among dy.
+
+    Raises:
+      SignatureError (a ValueError and TypeError): dy is not like y.
+
+    Source: the transform is that of JAX.
+
+    Example:
+      >>> import headrace as hr
+      >>> y, pull_back = hr.vjp(lambda a, b: a * b, 2.0, 3.0)
+      >>> float(y), [float(d) for d in pull_back(1.0)]
+      (6.0, [3.0, 2.0])
+    """
+    tracing.check_callable(f=f)
+    if not is_eager(args):
+        made = Call(f, args, {}, range(len(args)), "vjp", skips_integers=True, has_aux=has_aux)
+
+        def pull_back(dy: Any) -> Any:
+            b: Builder = scopes.builder(*nest.flatten(dy), *made.ys)
+            dys = _cotangents(b, made, dy)
+            return made.like_arguments(made.pull_back(dys, b), single=False)
+
+        return (made.value, pull_back, made.aux) if has_aux else (made.value, pull_back)
+    program = Program(args, {})
+    with program.graph:
+        value, inner, *aux = vjp(f, *program.args, has_aux=has_aux)
+    known: dict[Any, tuple[list[Tensor], Any]] = {}  # what goes back, for each structure of dy
+
+    def pull_back_now(dy: Any) -> Any:
+        if not is_eager(dy):
+            raise GraphError(
+                "what hr.vjp gave outside of graphs takes values; for the gradient in a graph, call hr.vjp in the graph"
+            )
+        leaves = [scopes.outside.builder.tensor(d) for d in nest.flatten(dy)]
+        key = (nest.outline(dy), *((d.dtype, d.shape) for d in leaves))
+        if key not in known:
+            given = [program.placeholder(d) for d in leaves]
+            with program.graph:
+                known[key] = given, inner(nest.pack(dy, given))
+        given, grads = known[key]
+        return program.run(grads, {p: d.numpy() for p, d in zip(given, leaves, strict=True)})
+
+    value, *aux = program.run([value, *aux])
+    return (value, pull_back_now, *aux)
+
+
+def _cotangents(b: Builder, made: Call, dy: Any) -> list[Any]:
+    """The leaves of `dy`, checked to be like what the function returned."""
+    return _alike(b, made.value, made.ys, dy, f"vjp of {made.title}: the gradient", "result")
+
+
+def _alike(b: Builder, structure: Any, tensors: Sequence[Tensor], given: Any, what: str, of: str) -> list[Any]:
+    try:
+        leaves = nest.flatten_up_to(structure, given)
+    except ValueError as e:
+        raise SignatureError(f"{what} does not have the structure of the {of}: {e}") from e
+    paths = [path for path, _ in nest.flatten_with_paths(structure)]
+    out: list[Any] = []
+    for path, t, leaf in zip(paths, tensors, leaves, strict=True):
+        at = f" at {path}" if path else ""
+        if leaf is None or not carries(t.dtype):
+            if leaf is not None and not _is_zero(leaf):
+                raise SignatureError(
+                    f"{what}{at} must be None: the {of} there is of dtype {t.dtype.base.name}, which has no gradients"
+                )
+            out.append(None)
+            continue
+        wanted = f"{what}{at} must be a tensor of dtype {t.dtype.base.name} and shape {shapes.show(t.shape)}"
+        try:
+            d = b.tensor(leaf, t.dtype.base)
+        except GraphError:
+            raise
+        except TypeError as e:
+            raise SignatureError(f"{wanted}, got {nest.describe(leaf)}: {e}") from e
+        if not shapes.compatible(d.shape, t.shape):
+            raise SignatureError(f"{wanted}, got {nest.describe(leaf)} of shape {shapes.show(d.shape)}")
+        out.append(d)
+    return out
+
+
+def _is_zero(leaf: Any) -> bool:
+    return isinstance(leaf, (int, float, np.ndarray, np.generic)) and not np.any(leaf)
+
+
+def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """What `f(*args)` gives, and by how much that changes if the arguments change by `tangents`: forward mode.
+
+    Args:
+      f: any function of tensors.
+      args: a list or tuple of its arguments, nested structures of tensors.
+      tangents: for each of them how it changes, in the same structure, dtype and shape; None for what does not (an
+        integer).
+      has_aux: whether `f` returns a pair of what is differentiated and anything else.
+
+    Returns:
+      (y, dy), of the same structure (dy has None for integers); with `has_aux` (y, dy, aux).
+
+    Raises:
+      SignatureError (a ValueError and TypeError): `tangents` are not like `args`.
+      LookupError: an operation of `f` cannot be differentiated.
+
+    Source: the transform is that of JAX.
+
+    Example:
+      >>> import headrace as hr
+      >>> y, dy = hr.jvp(hr.sin, [0.0], [2.0])
+      >>> float(y), float(dy)
+      (0.0, 2.0)
+    """
+    tracing.check_callable(f=f)
+    for label, given in (("args", args), ("tangents", tangents)):
+        if not isinstance(given, (list, tuple)):
+            raise TypeError(
+                f"jvp: {label} must be a list or tuple with an entry for each argument of {tracing.titled(f)}, got "
+                f"{nest.describe(given)}"
+            )
+    if len(args) != len(tangents):
+        raise SignatureError(
+            f"jvp of {tracing.titled(f)}: {len(args)} args, but {len(tangents)} tangents; give one for each"
+        )
+
+    def call(args: Any, tangents: Any) -> Any:
+        made = Call(f, args, {}, range(len(args)), "jvp", skips_integers=True, has_aux=has_aux)
+        leaves = nest.flatten(list(args))
+        tensors = [made.b.tensor(a) if x is None else x for x, a in zip(made.xs, leaves, strict=True)]
+        given = _alike(made.b, list(args), tensors, list(tangents), f"jvp of {made.title}: the tangent", "argument")
+        dxs = [made.b.ZerosLike(x) if d is None else d for x, d in zip(made.xs, given, strict=True) if x is not None]
+        dys = nest.pack(made.value, made.push_forward(dxs))
+        return (made.value, dys, made.aux) if has_aux else (made.value, dys)
+
+    return anywhere(call)(args, tangents)

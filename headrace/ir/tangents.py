@@ -1,0 +1,83 @@
+"""Tangent rules (`op(jvp=...)`) that many records share.
+
+Most ops are linear in some of their arguments, and what a linear op makes of a tangent is what it makes of a value. So
+the rule of such an op is the op itself, and all that its record says is in which arguments it is linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from headrace import shapes
+
+if TYPE_CHECKING:
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Tensor
+    from headrace.ir.opdef import GradNode
+
+Rule: TypeAlias = "Callable[..., Sequence[Tensor | None]]"
+
+
+def passed(b: Builder, n: GradNode, *dxs: Tensor | None) -> Sequence[Tensor | None]:
+    """The tangents of the first inputs are those of the outputs, for ops that hand on what they are given."""
+    return dxs[: len(n.outputs)]
+
+
+def linear(*names: str) -> Rule:
+    """The rule of an op that is linear in the arguments `names`, all together: it is applied to their tangents (zeros
+    where there is none) and to its other arguments as they are."""
+
+    def rule(b: Builder, n: GradNode, *dxs: Tensor | None) -> Sequence[Tensor | None]:
+        moved = set(_positions(n, names))
+        if all(dxs[i] is None for i in moved):
+            return [None] * len(n.outputs)
+        inputs: list[Any] = []
+        for i, dx in enumerate(dxs):
+            if i not in moved:
+                inputs.append(n.inputs[i])
+            else:
+                inputs.append(b.ZerosLike(n.inputs[i]) if dx is None else dx)
+        return _applied(b, n, inputs)
+
+    return rule
+
+
+def multilinear(*names: str) -> Rule:
+    """The rule of an op that is linear in each of the arguments `names` by itself, a product: the sum of what it makes
+    of the tangent of one and the others as they are."""
+
+    def rule(b: Builder, n: GradNode, *dxs: Tensor | None) -> Sequence[Tensor | None]:
+        terms: list[Tensor] = []
+        for i in _positions(n, names):
+            dx = dxs[i]
+            if dx is not None:
+                terms += _applied(b, n, [dx if k == i else n.inputs[k] for k in range(len(dxs))])
+        if not terms:
+            return [None]
+        return terms if len(terms) == 1 else [b.AddN([stretched(b, t, n.outputs[0]) for t in terms])]
+
+    return rule
+
+
+def stretched(b: Builder, t: Tensor, like: Tensor) -> Tensor:
+    """`t`, broadcast to the shape of `like`."""
+    if t.shape is not None and t.shape == like.shape and shapes.is_full(t.shape):
+        return t
+    out: Tensor = b.BroadcastTo(t, b.Shape(like))
+    return out
+
+
+def _positions(n: GradNode, names: Sequence[str]) -> list[int]:
+    """The positions of the tensors of some arguments among the flat inputs."""
+    spans = n.op.opdef.spans(n.attrs)
+    return [i for name in names for i in range(spans[name].start, spans[name].stop)]
+
+
+def _applied(b: Builder, n: GradNode, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of such an op as `n`, with its attributes, of `inputs`."""
+    record = n.op.opdef
+    spans = record.spans(n.attrs)
+    args = [list(inputs[spans[a.name]]) if a.is_list else inputs[spans[a.name].start] for a in record.ins]
+    made = b.make(record.type, args, {k: v for k, v in n.attrs.items() if k in record.attrs})
+    return list(made) if isinstance(made, tuple) else [made]
