@@ -48,6 +48,7 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 .PHONY: demo
 demo: venv ## run the example programs
 	$(BIN)/python examples/control_flow.py
+	$(BIN)/python examples/gradients.py
 	$(BIN)/python examples/demo.py
 
 .PHONY: bench

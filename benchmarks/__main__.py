@@ -1,4 +1,4 @@
-"""Measures everything and prints a markdown table; takes about a minute.
+"""Measures everything and prints a markdown table; takes about two minutes.
 
 python -m benchmarks --json results.json
 python -m benchmarks --only overhead --only imports
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import headrace as hr
-from benchmarks import building, interpreter, startup
+from benchmarks import building, gradient_memory, gradient_size, gradients, interpreter, startup
 from benchmarks.measure import Result, table
 
 BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
@@ -28,6 +28,12 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "many_runs": interpreter.many_runs,
     "imports": startup.imports,
     "building": building.building,
+    "gradients": gradients.gradients,
+    "answers": gradients.answers,
+    "gradient_size": gradient_size.gradient_size,
+    "third_derivative": gradient_size.third_derivative,
+    "gradient_memory": gradient_memory.gradient_memory,
+    "recomputation": gradient_memory.recomputation,
 }
 
 
@@ -49,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "load before": round(load, 1),
-    }
+    } | {name: sys.modules[name].__version__ for name in ("tensorflow", "jax", "torch") if name in sys.modules}
     print(table(results))
     print(
         f"\nMedians, and least to greatest, over rounds with the garbage collector off; measured in"

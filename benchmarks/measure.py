@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import math
 import os
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -23,12 +24,14 @@ class Result:
       unit: of `values`.
       values: one for each round.
       facts: what it was compared with or made of.
+      others: the same of other systems, measured in turns with `values`.
     """
 
     name: str
     unit: str
     values: Sequence[float]
     facts: str = ""
+    others: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
 
     @property
     def median(self) -> float:
@@ -37,6 +40,14 @@ class Result:
     def as_json(self) -> dict[str, Any]:
         """The result as plain data, all rounds included."""
         return {**dataclasses.asdict(self), "values": list(self.values), "median": self.median}
+
+    def compared(self) -> str:
+        """The medians of the others, and what the values are to them, round by round."""
+        shown = []
+        for name, theirs in self.others.items():
+            ratio = statistics.median(a / b for a, b in zip(self.values, theirs))
+            shown.append(f"{name} {_show(statistics.median(theirs))} (ratio {_show(ratio)})")
+        return "; ".join(shown)
 
 
 @contextlib.contextmanager
@@ -69,6 +80,21 @@ def alternating(fs: Sequence[Callable[[], object]], repeats: int) -> list[list[f
     return out
 
 
+def in_turns(fs: Sequence[Callable[[], object]], repeats: int, least: float = 0.01) -> list[list[float]]:
+    """`alternating` of functions of very different speed: seconds of a call, each called for `least` seconds a turn."""
+    batches = [max(1, round(least / min(rounds(f, 3)))) for f in fs]
+
+    def batch(f: Callable[[], object], n: int) -> Callable[[], None]:
+        def calls() -> None:
+            for _ in range(n):
+                f()
+
+        return calls
+
+    seconds = alternating([batch(f, n) for f, n in zip(fs, batches)], repeats)
+    return [[s / n for s in mine] for mine, n in zip(seconds, batches)]
+
+
 def resident_bytes() -> int:
     """Memory of this process that is in RAM now (where the system does not tell: the most there has been)."""
     try:
@@ -84,11 +110,14 @@ def table(results: Sequence[Result]) -> str:
     rows = ["| what | median | least to greatest | unit | |", "|---|---:|---:|---|---|"]
     for r in results:
         spread = f"{_show(min(r.values))} to {_show(max(r.values))}" if len(r.values) > 1 else ""
-        rows.append(f"| {r.name} | {_show(r.median)} | {spread} | {r.unit} | {r.facts} |")
+        facts = "; ".join(filter(None, [r.facts, r.compared()]))
+        rows.append(f"| {r.name} | {_show(r.median)} | {spread} | {r.unit} | {facts} |")
     return "\n".join(rows)
 
 
 def _show(x: float) -> str:
+    if math.isnan(x):  # there is no figure
+        return "none"
     if abs(x) < 1e-9:  # what a fit leaves of nothing
         return "0"
     return f"{x:.0f}" if abs(x) >= 1000 else f"{x:.3g}"

@@ -73,6 +73,21 @@ CALL_DEPTH: Final = _flag(
 )
 
 
+ACCUMULATOR_LIMIT: Final = _flag(
+    "ACCUMULATOR_LIMIT",
+    int,
+    0,
+    "Bytes that the gradient of a loop may keep of one value; 0: three quarters of the machine's memory.",
+)
+
+
+def accumulator_limit() -> int:
+    """The flag ACCUMULATOR_LIMIT in bytes, where it is 0 what that means on this machine."""
+    if ACCUMULATOR_LIMIT.value:
+        return ACCUMULATOR_LIMIT.value
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 * 3
+
+
 @contextlib.contextmanager
 def override(**values: Any) -> Iterator[None]:
     """Sets flags for the length of a `with` block."""

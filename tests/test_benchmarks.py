@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import building, graphs, interpreter, startup
+from benchmarks import building, gradient_memory, gradient_size, gradients, graphs, interpreter, programs, startup
+from benchmarks import differentiation_compared as compared
 from benchmarks.measure import Result, table
 
 
@@ -25,6 +27,10 @@ from benchmarks.measure import Result, table
         lambda: interpreter.many_runs(runs=20, points=2),
         lambda: startup.imports(repeats=1),
         lambda: building.building(ops=40, repeats=2),
+        lambda: gradient_size.gradient_size(orders=2, trips=2),
+        lambda: gradient_size.third_derivative(repeats=1),
+        lambda: gradient_memory.gradient_memory(trips=5),
+        lambda: gradient_memory.recomputation(lengths=(20,), repeats=1),
     ],
 )
 def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
@@ -38,8 +44,97 @@ def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
 
 def test_every_benchmark_is_listed() -> None:
     assert set(program.BENCHMARKS) == {
-        "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building",
+        "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "gradients", "answers",
+        "gradient_size", "third_derivative", "gradient_memory", "recomputation",
     }  # fmt: skip
+
+
+@pytest.fixture
+def only_headrace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other systems, which take long to load, are as if they were not installed."""
+    for system in (gradients.TensorFlow, gradients.Jax, gradients.PyTorch):
+        monkeypatch.setattr(system, "package", "a_package_that_nobody_has")
+
+
+SMALL = (
+    programs.power(3), programs.rnn(2, 3, 4), programs.lstm(2, 3, 4), programs.branches(5), programs.nested(2, 3),
+)  # fmt: skip
+
+
+@pytest.mark.usefixtures("only_headrace")
+def test_gradients_run_with_headrace_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    results = gradients.gradients(SMALL, repeats=1)
+    assert len(results) == 3 * len(SMALL)
+    assert all(r.values[0] > 0 for r in results)
+    said = capsys.readouterr().err
+    assert [line.split()[0] for line in said.splitlines() if "not installed" in line] == [
+        "TensorFlow:",
+        "JAX:",
+        "PyTorch:",
+    ]
+
+
+@pytest.mark.parametrize("program", SMALL, ids=lambda p: p.function)
+def test_the_programs_gradients_are_those_of_differences(program: programs.Program) -> None:
+    (loss,) = gradients.Headrace().prepare(program)[0]()
+    value, *grads = gradients.Headrace().prepare(program)[1]()
+    assert value == loss
+    for name, grad in zip(program.by, grads, strict=True):
+        step = np.float32(1e-2)
+        random = np.random.default_rng(3)
+        direction = random.standard_normal(np.shape(grad)).astype(np.float32)
+        values = []
+        for sign in (1, -1):
+            moved = program.arguments[name] + sign * step * direction
+            there = dataclasses.replace(program, arguments={**program.arguments, name: np.float32(moved)})
+            values.append(float(gradients.Headrace().prepare(there)[0]()[0]))
+        assert float(np.sum(grad * direction)) == pytest.approx(
+            (values[0] - values[1]) / (2 * step), rel=2e-2, abs=2e-3
+        )
+
+
+def test_systems_that_differ_give_no_figures() -> None:
+    program = programs.power(3)
+    assert gradients.compare(program, ["a", "b"], [[8.0, 12.0], [8.0, 12.0]]) == 0
+    with pytest.raises(ArithmeticError, match=r"gradient by x differs by 0\.67 between a and b"):
+        gradients.compare(program, ["a", "b"], [[8.0, 12.0], [8.0, 4.0]])
+    with pytest.raises(ArithmeticError, match="value has shape"):
+        gradients.compare(program, ["a", "b"], [[np.ones(2), 12.0], [8.0, 12.0]])
+    with pytest.raises(ArithmeticError, match="differs by nan"):
+        gradients.compare(program, ["a", "b"], [[8.0, 12.0], [8.0, np.nan]])
+
+
+@pytest.mark.usefixtures("only_headrace")
+def test_headrace_answers_right() -> None:
+    (result,) = gradients.answers()
+    assert result.values == [12.0]
+    assert result.facts == "f' = 12, f'' = 12: right"
+
+
+def test_others_are_shown_with_ratios() -> None:
+    r = Result("it", "µs", [2.0, 4.0, 6.0], "a fact", {"other": [1.0, 1.0, 2.0]})
+    assert "| it | 4 | 2 to 6 | µs | a fact; other 1 (ratio 3) |" in table([r])
+    assert "| none |" in table([Result("refused", "", [math.nan])])
+
+
+def test_what_is_counted_of_a_loop() -> None:
+    kept = gradient_memory.kept_bytes(programs.rnn(2, 3, 4))
+    assert kept == 4 * 2 * 3 * 4  # h of each of the iterations
+    assert gradient_memory.kept_bytes(programs.lstm(2, 5, 3)) == 5 * 7 * 2 * 3 * 4
+
+
+def test_four_ways_to_one_derivative() -> None:
+    cost = compared.cost(sizes=[(1, 2), (2, 1)], state=3, trips=4, repeats=1)
+    rows = [[c.strip() for c in line.strip("|").split("|")] for line in cost.splitlines()[2:]]
+    assert len(rows) == 10
+    for row in rows:
+        assert float(row[-1]) < (1e-5 if row[2].startswith("numeric") else 1e-12), row
+    swell = compared.swell(most=4).splitlines()[2:]
+    sizes = [[float(c) for c in line.strip("|").split("|")] for line in swell]
+    formula, loop, error = ([row[k] for row in sizes] for k in (2, -2, -1))
+    assert formula[-1] > 2.4 * formula[-2]  # formulas swell,
+    assert len(set(loop)) == 1  # loops do not,
+    assert max(error) < 1e-12  # and both are the derivative
 
 
 def test_a_loop_opens_no_more_iterations_than_allowed() -> None:

@@ -14,9 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "examples" / "demo.py"
-
-
 WRITTEN = ROOT / "examples" / "control_flow.py"
+GRADIENTS = ROOT / "examples" / "gradients.py"
 
 
 def load_demo() -> ModuleType:
@@ -38,6 +37,24 @@ def test_the_programs_written_with_headrace_agree_with_python(tmp_path: Path) ->
     assert done.stdout.count("as in Python") == 10
     assert "NOT" not in done.stdout
     assert "All results are Python's." in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 120
+
+
+def test_the_gradients_of_the_example_are_right(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, str(GRADIENTS)],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(" right\n") == 6
+    assert "WRONG" not in done.stdout
+    assert "256           1024          3584          10752" in done.stdout  # x**8 at 2, and three derivatives
     assert max(map(len, done.stdout.splitlines())) <= 120
 
 

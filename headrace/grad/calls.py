@@ -176,7 +176,7 @@ def grad_symbolic(
     b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
 ) -> list[Gradient | None]:
     """The gradients of a SymbolicGradient: those of a call of the graph that it means."""
-    return _of_twin(b, op, gradient_graph(op, backward), dys, wanted, backward)
+    return _of_twin(b, op, copied(gradient_graph(op, backward), op.graph), dys, wanted, backward)
 
 
 def _of_twin(

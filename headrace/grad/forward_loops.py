@@ -218,7 +218,7 @@ def _call_beside(b: Builder, op: Operation, graph: FuncGraph) -> Operation:
 
 
 def _able_to_grow(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> Operation:
-    """`op`; or a copy of it in the graph of `b`, if that is another one or some of the tangents `dxs` depend on `op`."""
+    """`op`; or a copy of it in the graph of `b`, if that is another, or some of the tangents `dxs` depend on it."""
     graph = b.graph
     if op.graph is graph and op not in walk.reachable([dx.op for dx in dxs if dx is not None]):
         return op

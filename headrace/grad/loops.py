@@ -27,8 +27,9 @@ Lists are values, so order is kept by data dependence alone, iterations need not
 and pop are each other's gradients: the gradient of the backward loop is a loop again, to any order.
 
 Less is kept than one might think (`GradGraph.fetch`): nothing that is cheap to compute again; counters not, they can
-count backwards; what is the same in all iterations (a variable that is read in the body) once; of what goes from one iteration to the next one list, not two: the value that a variable gets in
-iteration i is the one it has in iteration i + 1, where the backward loop has just been.
+count backwards; what is the same in all iterations (a variable that is read in the body) once; of what goes from one
+iteration to the next one list, not two: the value that a variable gets in iteration i is the one it has in iteration
+i + 1, where the backward loop has just been.
 
 Source: reverse-mode differentiation of while loops as in Yu et al., "Dynamic Control Flow in Large-Scale Machine
 Learning" (EuroSys 2018), on immutable lists in place of stacks.

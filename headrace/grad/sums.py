@@ -1,10 +1,11 @@
-"""Sums of gradients."""
+"""Sums of gradients: what comes to a tensor from all that uses it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from headrace import dtypes
 from headrace.ir.graph import Tensor
 from headrace.ir.slices import IndexedSlices
 
@@ -15,25 +16,22 @@ Gradient: TypeAlias = "Tensor | IndexedSlices"
 
 
 def total(b: Builder, parts: Sequence[Gradient]) -> Gradient | None:
-    """The sum of `parts`; None if there are none."""
+    """The sum of `parts`, None if there are none. Of slices it is slices, all of them one after the other."""
     if not parts:
         return None
     if len(parts) == 1:
         return parts[0]
     slices = [p for p in parts if isinstance(p, IndexedSlices)]
     if len(slices) == len(parts):
+        indices = [s.indices for s in slices]
+        if len({t.dtype.base for t in indices}) > 1:
+            indices = [b.Cast(t, DstT=dtypes.int64) for t in indices]
         values = b.ConcatV2([s.values for s in slices], 0)
-        indices = b.ConcatV2([b.Cast(s.indices, DstT="int64") for s in slices], 0)
-        return IndexedSlices(values, indices, slices[0].dense_shape)
+        return IndexedSlices(values, b.ConcatV2(indices, 0), slices[0].dense_shape)
     out: Tensor = b.AddN([dense(b, p) for p in parts])
     return out
 
 
 def dense(b: Builder, g: Gradient) -> Tensor:
     """`g` as a tensor."""
-    if isinstance(g, Tensor):
-        return g
-    out: Tensor = b.UnsortedSegmentSum(
-        g.values, g.indices, b.StridedSlice(g.dense_shape, [0], [1], [1], shrink_axis_mask=1)
-    )
-    return out
+    return g if isinstance(g, Tensor) else g.as_tensor(b)

@@ -20,9 +20,9 @@ from headrace.errors import GraphError
 from headrace.registry import Registry
 
 if TYPE_CHECKING:
-    from headrace.ir.builder import Builder
     from headrace.ir.graph import Tensor
     from headrace.ir.infer import Inference
+    from headrace.ir.slices import IndexedSlices
     from headrace.shapes import Shape
 
 REQUIRED: Final = object()  # the default of an attribute that has none
@@ -299,7 +299,7 @@ SYMMETRIC: Final = Symmetric()
 
 Sample: TypeAlias = "Callable[[np.random.Generator, DType], Iterable[Case]]"
 KernelFactory: TypeAlias = Callable[..., Callable[..., Any]]
-GradRule: TypeAlias = "Callable[..., Sequence[Tensor | None]] | NotDifferentiable | Missing"
+GradRule: TypeAlias = "Callable[..., Sequence[Tensor | IndexedSlices | None]] | NotDifferentiable | Missing"
 JvpRule: TypeAlias = "Callable[..., Sequence[Tensor | None]] | Symmetric | Missing | None"
 ShapeRule: TypeAlias = "Callable[[Inference], Sequence[Shape]]"
 
@@ -588,20 +588,3 @@ class _Lazy:
 
     def __getitem__(self, i: int) -> Tensor:
         return self._lookup(self._tensors[i])
-
-
-def apply_gradient(record: OpDef, b: Builder, node: GradNode, *dys: Any) -> list[Tensor | None]:
-    """Calls an op's rule and checks that it gave one entry for each input.
-
-    Raises:
-      LookupError: the op has no rule; the text says why.
-    """
-    rule = record.grad
-    if isinstance(rule, NotDifferentiable):
-        return [None] * len(node.inputs)
-    if isinstance(rule, Missing):
-        raise LookupError(f"{record.type} ({node.op.name}) has no gradient: {rule.why}")
-    out = list(rule(b, node, *dys))
-    if len(out) != len(node.inputs):
-        raise TypeError(f"the gradient of {record.type} gave {len(out)} entries for {len(node.inputs)} inputs")
-    return out

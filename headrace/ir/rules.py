@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headrace import shapes
 
 if TYPE_CHECKING:
@@ -62,8 +64,25 @@ def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor 
     """
     if x.shape is not None and x.shape == y.shape and shapes.is_full(x.shape):
         return [gx, gy]
+    whole = shapes.broadcast(x.shape, y.shape)
+    if shapes.is_full(whole):  # then so are both
+        return [_sum_over(b, gx, x, whole), _sum_over(b, gy, y, whole)]
     rx, ry = b.BroadcastGradientArgs(b.Shape(x), b.Shape(y))
     return [_sum_to(b, gx, x, rx), _sum_to(b, gy, y, ry)]
+
+
+def _sum_over(b: Builder, g: Tensor | None, x: Tensor, whole: Shape) -> Tensor | None:
+    """`g`, of the static shape `whole`, summed over the dimensions in which `x` was stretched to that."""
+    mine = x.shape
+    if g is None or mine == whole:
+        return g
+    assert mine is not None
+    assert whole is not None
+    missing = len(whole) - len(mine)
+    stretched = [missing + i for i, d in enumerate(mine) if d == 1 and whole[missing + i] != 1]
+    axes = np.array([*range(missing), *stretched], np.int32)
+    out: Tensor = b.Sum(g, axes, keep_dims=False)
+    return b.Reshape(out, np.array(mine, np.int32)) if 1 in mine else out
 
 
 def _sum_to(b: Builder, g: Tensor | None, x: Tensor, axes: Tensor) -> Tensor | None:

@@ -1,16 +1,79 @@
-"""Sparse gradients: rows of a tensor."""
+"""Sparse gradients: some rows of a tensor, the others being zero."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from headrace.ir.graph import Tensor
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Graph, Operation
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IndexedSlices:
-    """Rows `values` at `indices` of a tensor of shape `dense_shape`."""
+    """Rows of a tensor of shape `dense_shape`: `values[i]` belongs to row `indices[i]`; rows that come twice add up.
+
+    The gradient with respect to what rows are gathered from is made of the rows that were gathered: for a table of a
+    million rows, of which a step uses ten, that is ten rows. Where a tensor is needed it becomes one
+    (`hr.convert_to_tensor`, or any operation that is given it).
+
+    Attributes:
+      values: the rows, [n, ...].
+      indices: their numbers, [n], int32 or int64.
+      dense_shape: the shape of the whole, a vector of integers; its first element is the number of rows.
+
+    Source: TensorFlow's `tf.IndexedSlices`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     table = hr.placeholder(hr.float32, (1000, 2))
+      ...     (d,) = hr.gradients(hr.reduce_sum(hr.gather(table, [3, 7, 3])), table)
+      >>> d.values.shape
+      (3, 2)
+    """
 
     values: Tensor
     indices: Tensor
-    dense_shape: Tensor
+    dense_shape: Tensor | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the rows."""
+        return self.values.dtype
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it is of."""
+        return self.values.graph
+
+    @property
+    def op(self) -> Operation:
+        """The operation that makes the rows."""
+        return self.values.op
+
+    @property
+    def name(self) -> str:
+        """The name of the rows."""
+        return self.values.name
+
+    @property
+    def device(self) -> str:
+        """The device requested for the rows."""
+        return self.values.device
+
+    def as_tensor(self, b: Builder) -> Tensor:
+        """The whole tensor, with zeros where there are no rows.
+
+        Raises:
+          ValueError: nothing says how many rows it has.
+        """
+        if self.dense_shape is None:
+            raise ValueError(f"the IndexedSlices {self.name!r} cannot become a tensor: it has no dense_shape")
+        rows = b.StridedSlice(self.dense_shape, [0], [1], [1], shrink_axis_mask=1)
+        out: Tensor = b.UnsortedSegmentSum(self.values, self.indices, rows)
+        return out

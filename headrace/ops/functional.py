@@ -201,6 +201,12 @@ def _to_bool_sample(rng: Any, dtype: DType) -> list[Any]:
     return [case(np.array(v, dtype.numpy)) for v in (*scalars, [scalars[0]], [])]
 
 
+def _nothing(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    """Zeros of some shape that take the memory of one: nobody reads them, but loops keep them."""
+    value = xp.broadcast_to(zeros(xp, (), attrs["dtype"]), tuple(d or 0 for d in attrs["shape"] or ()))
+    return lambda: value
+
+
 op(
     "ToBool",
     "input: T",
@@ -218,7 +224,7 @@ op(
     outs="output: dtype",
     attrs={"dtype": type_attr(), "shape": shape_attr()},
     shape=lambda c: [c.attrs["shape"]],
-    kernel=lambda xp, attrs: lambda: zeros(xp, tuple(d or 0 for d in attrs["shape"] or ()), attrs["dtype"]),
+    kernel=_nothing,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(no_fold=True),
     doc="Stands where a branch has no value for a result that nobody will read.",

@@ -27,6 +27,7 @@ from headrace.ir.arrays import (
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.opdef import Facts, Sample, case, flops_per_element, flops_per_input, op, string_attr, type_attr
 from headrace.ir.samples import draw
+from headrace.ir.slices import IndexedSlices
 from headrace.ir.tangents import linear
 from headrace.shapes import Shape
 
@@ -172,11 +173,12 @@ def _wide(b: Any, indices: Any) -> Any:
 
 
 def _gather_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    indices = _wide(b, n.indices)
-    if indices.shape is None or not indices.shape:  # perhaps a scalar; ScatterNd wants a list of positions
-        indices, dy = b.ExpandDims(indices, 0), b.ExpandDims(dy, 0)
-    d = b.ScatterNd(b.ExpandDims(indices, -1), dy, b.Shape(n.params, out_type=indices.dtype.base))
-    return [d, None]
+    """The rows of `dy`, at the indices."""
+    shape = b.Shape(n.params, out_type=_wide(b, n.indices).dtype.base)
+    row = b.StridedSlice(shape, [1], [0], [1], end_mask=1)
+    first = b.const([-1], shape.dtype.base)
+    values = b.Reshape(dy, b.ConcatV2([first, row], 0))
+    return [IndexedSlices(values, b.Reshape(_wide(b, n.indices), [-1]), shape), None]
 
 
 def _gather_v2_grad(b: Any, n: Any, dy: Any) -> list[Any]:

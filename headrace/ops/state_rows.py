@@ -16,6 +16,7 @@ from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.ir import arrays
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
+from headrace.ir.slices import IndexedSlices
 from headrace.resources.manager import resource_of
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, Variable
@@ -110,15 +111,14 @@ def _merged(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> tuple[int |
     return tuple(shapes.merge_dim(x, y) for x, y in zip(a, b, strict=True))
 
 
-def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
-    """The rows of `dy` added at their indices, as a dense tensor."""
+def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | IndexedSlices | None]:
+    """The rows of `dy`, at the indices."""
     if n.attrs["batch_dims"]:
         raise LookupError("ResourceGather with batch_dims has no gradient; read the variable and use GatherV2")
     shape = b.VariableShape(n.resource)
-    rows = b.StridedSlice(shape, [0], [1], [1], shrink_axis_mask=1)
     row = b.StridedSlice(shape, [1], [0], [1], end_mask=1)
-    flat = b.Reshape(dy, b.ConcatV2([[-1], row], 0))
-    return [b.UnsortedSegmentSum(flat, b.Reshape(n.indices, [-1]), rows), None]
+    values = b.Reshape(dy, b.ConcatV2([[-1], row], 0))
+    return [IndexedSlices(values, b.Reshape(n.indices, [-1]), shape), None]
 
 
 def _gather_jvp(b: Builder, n: GradNode, dx: Tensor, _: None) -> list[Tensor | None]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, flags, shapes
 from headrace.dtypes import INDEX
-from headrace.errors import InvalidArgumentError
+from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, int_attr, missing, op, shape_attr, type_attr
 from headrace.ir.tangents import linear
@@ -183,7 +183,22 @@ def _from_tensor(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
 
 def _push(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
     dtype = attrs["element_dtype"]
-    return lambda handle, tensor: list_of(handle, dtype).push(tensor)
+    if "_accumulates" not in attrs:
+        return lambda handle, tensor: list_of(handle, dtype).push(tensor)
+    limit = flags.accumulator_limit()
+
+    def counted(handle: Any, tensor: Any) -> TensorList:
+        before = list_of(handle, dtype)
+        after = before.push_counted(tensor, limit)
+        if after is None:
+            raise ResourceExhaustedError(
+                f"the gradient of a loop keeps more than {limit:,} bytes of {attrs['_accumulates']}: "
+                f"{before.length()} values of {before.nbytes:,} bytes so far. Let the loop keep less "
+                "(while_loop(..., save=hr.recompute('sqrt'))), or raise the limit (HEADRACE_ACCUMULATOR_LIMIT)"
+            )
+        return after
+
+    return counted
 
 
 def _push_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:

@@ -10,6 +10,7 @@ An element may be *uninitialized*: it stands for zeros, of a shape found when it
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -36,6 +37,7 @@ class _Uninitialized:
 UNINITIALIZED: Final = _Uninitialized()
 _blank: Final = object.__new__
 
+_FEW = 16  # elements whose positions a list of zeros remembers
 _MOST_ELEMENTS = 1 << 27  # growing a list beyond this is taken for a mistake in an index, not tried
 
 
@@ -48,9 +50,19 @@ class TensorList:
       element_dtype: the dtype of its elements.
       element_shape: a shape all its elements fit.
       max_num_elements: how many `push` may make it hold; None for any number.
+      nbytes: the bytes of its elements, if all were added by `push_counted`; else 0.
     """
 
-    __slots__ = ("_initialized", "_items", "_pattern", "element_dtype", "element_shape", "max_num_elements")
+    __slots__ = (
+        "_initialized",
+        "_items",
+        "_pattern",
+        "_set",
+        "element_dtype",
+        "element_shape",
+        "max_num_elements",
+        "nbytes",
+    )
 
     def __init__(
         self,
@@ -69,6 +81,9 @@ class TensorList:
         # how many elements are not uninitialized; so that adding a list of zeros is O(1)
         self._initialized = len(self._items) if initialized is None else initialized
         self._pattern = pattern
+        # the positions of these, if all others are uninitialized and these are few; so that adding it is O(log n)
+        self._set: tuple[int, ...] | None = () if initialized == 0 else None
+        self.nbytes = 0
 
     # *** making one ***
 
@@ -185,7 +200,9 @@ class TensorList:
         if item is not UNINITIALIZED:
             return self._with(rest, self._initialized - 1), item
         zeros = self._zeros(len(rest), self._merged(element_shape))
-        return self._with(rest, self._initialized), zeros
+        out = self._with(rest, self._initialized)
+        out._set = self._set
+        return out, zeros
 
     def stack(self, element_shape: Shape = None, num_elements: int = -1) -> np.ndarray:
         """All elements as the rows of one array.
@@ -282,6 +299,19 @@ class TensorList:
             )
         return self._with(self._items.push(value), self._initialized + 1)
 
+    def push_counted(self, value: Value, limit: int) -> TensorList | None:
+        """`push`, where the bytes of the elements count and must not exceed `limit`; None if they do.
+
+        An array that is in several lists counts in each; what is repeated in an array without memory of its own does
+        not count.
+        """
+        nbytes = self.nbytes + _nbytes(value)
+        if nbytes > limit:
+            return None
+        out = self.push(value)
+        out.nbytes = nbytes
+        return out
+
     def set(self, index: int, value: Value, resize: bool = False) -> TensorList:
         """The list with `value` at `index`; with `resize`, one that is too short is made longer.
 
@@ -295,7 +325,10 @@ class TensorList:
             raise InvalidArgumentError(f"Trying to modify element {index} in a list with {n} elements.")
         self._check_element(value, "set", "at a list index")
         more = self._items[index] is UNINITIALIZED
-        return self._with(self._items.set(index, value), self._initialized + more)
+        out = self._with(self._items.set(index, value), self._initialized + more)
+        if self._set is not None and self._initialized < _FEW:
+            out._set = (*self._set, index) if more else self._set
+        return out
 
     def scatter(self, tensor: np.ndarray, indices: np.ndarray) -> TensorList:
         """The list with row k of `tensor` at `indices[k]`, longer if an index asks for it.
@@ -366,7 +399,8 @@ class TensorList:
         return TensorList(self.element_dtype, self.element_shape, items, initialized=0, pattern=pattern)
 
     def add(self, other: TensorList) -> TensorList:
-        """The elementwise sum; what is uninitialized counts as zero. O(1) if one list is all zeros.
+        """The elementwise sum; what is uninitialized counts as zero. O(1) if one list is all zeros, O(log n) if only a
+        few of its elements are not.
 
         Raises:
           InvalidArgumentError: other dtype, length or shapes.
@@ -392,8 +426,23 @@ class TensorList:
                 return TensorList(
                     self.element_dtype, shape, full._items, initialized=full._initialized, pattern=pattern
                 )
+        for few, many in ((other, self), (self, other)):
+            if few._set is not None:
+                return many._with_added(few, few._set, shape)
         items = [_add(a, b) for a, b in zip(self._items, other._items, strict=True)]
         return TensorList(self.element_dtype, shape)._with_items(items)
+
+    def _with_added(self, few: TensorList, where: tuple[int, ...], shape: Shape) -> TensorList:
+        """The sum with a list that has elements only at `where`."""
+        out = self
+        for i in where:
+            out = out.set(i, _add(out._items[i], few._items[i]))
+        out = out._with(out._items, out._initialized)
+        out.element_shape = shape
+        out._pattern = self._pattern or few._pattern
+        if self._set is not None and out._initialized <= _FEW:
+            out._set = tuple(dict.fromkeys((*self._set, *where)))
+        return out
 
     def __repr__(self) -> str:
         n, k = len(self._items), self._initialized
@@ -410,6 +459,8 @@ class TensorList:
         out._items = items
         out._initialized = initialized
         out._pattern = self._pattern
+        out._set = None
+        out.nbytes = 0
         return out
 
     def _with_items(self, items: list[Value]) -> TensorList:
@@ -549,6 +600,15 @@ def _add(a: Any, b: Any) -> Any:
             f"{shapes.show(shape_of(b))}"
         )
     return a + b
+
+
+def _nbytes(value: Any) -> int:
+    """The bytes of memory that a value holds."""
+    if isinstance(value, np.ndarray):
+        if 0 not in value.strides:
+            return value.nbytes
+        return value.itemsize * math.prod(d for d, step in zip(value.shape, value.strides, strict=True) if step)
+    return int(getattr(value, "nbytes", 0))
 
 
 def _merge(a: Shape, b: Shape) -> Shape:

@@ -226,6 +226,11 @@ def computed_again(x: Any) -> Any:
     return found[0] * found[1]
 
 
+@hr.custom_gradient
+def sine(x: Any) -> Any:
+    return hr.sin(x), lambda dy: dy * hr.cos(x)
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "straight": lambda x: hr.reduce_sum(hr.sin(x) * x / (1 + x * x)) + hr.reduce_max(x * x),
     "cond": lambda x: hr.cond(x[0] > 0, lambda: hr.reduce_sum(hr.sin(x)), lambda: x[1]),
@@ -249,7 +254,10 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "checkpoints": lambda x: hr.while_loop(
         lambda i, h: i < 7, lambda i, h: (i + 1, hr.sin(h) * x), (0, x), save=hr.recompute(every=3)
     )[1],
-    "own gradient": lambda x: hr.grad(lambda a: hr.reduce_sum(nested(a)))(x) * x,
+    "custom gradient in a loop": lambda x: hr.while_loop(
+        lambda i, h: i < 3, lambda i, h: (i + 1, sine(h * x) * hr.stop_gradient(hr.ones_like(h))), (0, x)
+    )[1],
+    "own gradient": lambda x: hr.grad(lambda a: hr.reduce_sum(powers(a)))(x) * x,
 }
 
 

@@ -16,11 +16,13 @@ import numpy as np
 import headrace.ops
 from headrace import dtypes
 from headrace.dtypes import DType
+from headrace.grad.backward import backward
+from headrace.grad.sums import dense
 from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.kernel import find_kernel
-from headrace.ir.opdef import Case, GradNode, OpDef, apply_gradient, op_registry
+from headrace.ir.opdef import Case, OpDef, op_registry
 
 assert headrace.ops  # importing it is what fills the registry
 
@@ -128,29 +130,7 @@ def evaluate(wanted: Sequence[Tensor], fed: Mapping[Tensor, Any]) -> list[Any]:
 
 def gradients(b: Builder, ys: Sequence[Tensor], dys: Sequence[Tensor | None], xs: Sequence[Tensor]) -> list[Any]:
     """The gradients by `xs`, by the rules of the records; None where there is no path."""
-    partial: dict[Tensor, list[Tensor]] = {}
-    for y, dy in zip(ys, dys, strict=True):
-        if dy is not None:
-            partial.setdefault(y, []).append(dy)
-
-    def total(t: Tensor) -> Tensor | None:
-        found = partial.get(t)
-        if not found:
-            return None
-        summed: Tensor = found[0] if len(found) == 1 else b.AddN(found)
-        partial[t] = [summed]
-        return summed
-
-    stop = set(xs)
-    for op in reversed(walk.toposort(sorted(walk.reachable([y.op for y in ys], stop), key=lambda o: o.id))):
-        inner = [total(t) for t in op.outputs]
-        if not op.inputs or all(d is None for d in inner) or all(t in stop for t in op.outputs):
-            continue
-        inner = [b.ZerosLike(t) if d is None and is_inexact(t) else d for t, d in zip(op.outputs, inner, strict=True)]
-        for x, dx in zip(op.inputs, apply_gradient(op.opdef, b, GradNode(op), *inner), strict=True):
-            if dx is not None and is_inexact(x):
-                partial.setdefault(x, []).append(dx)
-    return [total(x) for x in xs]
+    return [None if g is None else dense(b, g) for g in backward(b, ys, dys, xs)]
 
 
 def is_inexact(t: Tensor) -> bool:

@@ -11,10 +11,10 @@ import pytest
 
 import headrace as hr
 from headrace import dtypes
-from headrace.ir import walk
+from headrace.grad.backward import backward
+from headrace.grad.sums import dense
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Tensor
-from headrace.ir.opdef import GradNode, apply_gradient
 
 
 class Program:
@@ -48,24 +48,7 @@ class Program:
 
 def gradients(b: Builder, ys: Mapping[Tensor, Tensor], xs: Sequence[Tensor]) -> list[Tensor | None]:
     """The gradients by `xs` of the sum of `y * dy` over `ys`, by the records' rules. Lists carry gradients too."""
-    partial: dict[Tensor, list[Tensor]] = {y: [dy] for y, dy in ys.items()}
-
-    def total(t: Tensor) -> Tensor | None:
-        found = partial.get(t, [])
-        if len(found) > 1:
-            found = partial[t] = [b.AddN(found)]
-        return found[0] if found else None
-
-    stop = set(xs)
-    ops = walk.reachable([y.op for y in ys], stop)
-    for op in reversed(walk.toposort(sorted(ops, key=lambda o: o.id))):
-        dys = [total(t) for t in op.outputs]
-        if not op.inputs or all(d is None for d in dys) or all(t in stop for t in op.outputs):
-            continue
-        for x, dx in zip(op.inputs, apply_gradient(op.opdef, b, GradNode(op), *dys), strict=True):
-            if dx is not None and (x.dtype.is_floating or x.dtype is dtypes.variant):
-                partial.setdefault(x, []).append(dx)
-    return [total(x) for x in xs]
+    return [None if g is None else dense(b, g) for g in backward(b, list(ys), list(ys.values()), xs)]
 
 
 def check_gradient(p: Program, y: Tensor, xs: Mapping[Tensor, np.ndarray], orders: int = 2) -> None:
@@ -75,7 +58,7 @@ def check_gradient(p: Program, y: Tensor, xs: Mapping[Tensor, np.ndarray], order
     direction = {x: rng.uniform(-1, 1, v.shape) for x, v in xs.items()}
     for order in range(1, orders + 1):
         weight = p.b.const(rng.uniform(-1, 1, np.shape(p.run(y, feeds))))
-        dxs = gradients(p.b, {y: weight}, list(xs))
+        dxs = gradients(p.b.within("gradients"), {y: weight}, list(xs))
 
         def along(step: float, y: Tensor = y, weight: Tensor = weight) -> float:
             moved = {x: v + step * direction[x] for x, v in feeds.items()}

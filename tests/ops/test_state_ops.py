@@ -19,6 +19,9 @@ from headrace.errors import (
     OutOfRangeError,
     ShapeError,
 )
+from headrace.grad.backward import backward
+from headrace.grad.sums import dense
+from headrace.ir.slices import IndexedSlices
 from tests.ops.running import Program
 
 f32, i32 = dtypes.float32, dtypes.int32
@@ -148,16 +151,17 @@ def test_variables_of_strings_and_lists(p: Program) -> None:
 
 
 def test_a_gradient_reaches_the_variable(p: Program) -> None:
-    from headrace.ir.opdef import GradNode, apply_gradient
-
     v = handle(p, "m", (3, 2))
     p.run(p.b.AssignVariableOp(v, np.zeros((3, 2), np.float32)))
     value = p.b.ReadVariableOp(v, dtype=f32)
-    (d,) = apply_gradient(value.op.opdef, p.b, GradNode(value.op), value)
+    (d,) = backward(p.b, [value], [value], [v])
     assert d is value
     some = p.b.ResourceGather(v, [[2], [2]], dtype=f32)
-    (d, _) = apply_gradient(some.op.opdef, p.b, GradNode(some.op), p.b.const([[[1.0, 2.0]], [[3.0, 4.0]]]))
-    assert p.run(d).tolist() == [[0, 0], [0, 0], [4, 6]]
+    (d,) = backward(p.b, [some], [p.b.const([[[1.0, 2.0]], [[3.0, 4.0]]])], [v])
+    assert isinstance(d, IndexedSlices)
+    assert p.run(d.values).tolist() == [[1, 2], [3, 4]]
+    assert p.run(d.indices).tolist() == [2, 2]
+    assert p.run(dense(p.b, d)).tolist() == [[0, 0], [0, 0], [4, 6]]
 
 
 # *** by reference ***

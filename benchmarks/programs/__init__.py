@@ -1,0 +1,83 @@
+"""Programs with loops, the same in several systems: what `benchmarks.gradients` runs.
+
+A `Program` is data: what goes in, and how often the loop goes round. What it computes is a function of its name in each
+of the modules beside: `in_graphs` (headrace and TensorFlow, which differ in the import line alone), `in_jax` and
+`in_torch`. All return one number, the loss, and are differentiated by their arguments named in `by`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program, without its text.
+
+    Attributes:
+      title: as tables show it.
+      function: its name in the modules.
+      trips: how many iterations it does in all.
+      sizes: integers that the text needs; they are fixed when a graph is built or a function compiled.
+      arguments: arrays of float32 that it is called with.
+      by: the arguments it is differentiated by.
+    """
+
+    title: str
+    function: str
+    trips: int
+    sizes: Mapping[str, int]
+    arguments: Mapping[str, np.ndarray]
+    by: tuple[str, ...]
+
+
+def power(n: int) -> Program:
+    """x**n, a factor an iteration: nothing but the loop."""
+    return Program(f"power loop, {n}", "power", n, {"n": n}, {"x": np.float32(1.01)}, ("x",))
+
+
+def rnn(batch: int, hidden: int, time: int) -> Program:
+    """h = tanh(h w + b)."""
+    new = _numbers()
+    arguments = {"h": new(batch, hidden), "w": new(hidden, hidden), "b": new(hidden)}
+    return Program(f"RNN {batch}x{hidden}, {time} steps", "rnn", time, {"n": time}, arguments, ("h", "w", "b"))
+
+
+def lstm(batch: int, time: int, hidden: int) -> Program:
+    """An LSTM over a sequence; its inputs are as wide as its state."""
+    new = _numbers()
+    arguments = {
+        "xs": new(time, batch, hidden, scale=1.0),
+        "h": new(batch, hidden),
+        "c": new(batch, hidden),
+        "w": new(2 * hidden, 4 * hidden),
+        "b": new(4 * hidden),
+    }
+    return Program(f"LSTM {batch}x{time}x{hidden}", "lstm", time, {"n": time}, arguments, ("w", "b"))
+
+
+def branches(n: int) -> Program:
+    """A conditional in a loop: x shrinks while it is large, and grows while it is small."""
+    arguments = {"x": np.float32(7.0), "a": np.float32(0.4), "b": np.float32(0.7)}
+    return Program(f"cond in a loop, {n}", "branches", n, {"n": n}, arguments, ("x", "a", "b"))
+
+
+def nested(n: int, m: int) -> Program:
+    """A loop in a loop: m steps of an RNN, n times, with an addition in between."""
+    new = _numbers()
+    arguments = {"h": new(4, 16), "w": new(16, 16), "b": new(16)}
+    return Program(f"nested loops, {n}x{m}", "nested", n * m, {"n": n, "m": m}, arguments, ("h", "w", "b"))
+
+
+def _numbers() -> Callable[..., np.ndarray]:
+    random = np.random.default_rng(4)
+
+    def new(*shape: int, scale: float | None = None) -> np.ndarray:
+        """Random numbers; a matrix as large as keeps what it multiplies at its size."""
+        return np.float32(random.standard_normal(shape) * (scale or 1 / math.sqrt(shape[0])))
+
+    return new
