@@ -64,8 +64,8 @@ def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor 
     """
     if x.shape is not None and x.shape == y.shape and shapes.is_full(x.shape):
         return [gx, gy]
-    whole = shapes.broadcast(x.shape, y.shape)
-    if shapes.is_full(whole):  # then so are both
+    if shapes.is_full(x.shape) and shapes.is_full(y.shape):
+        whole = shapes.broadcast(x.shape, y.shape)
         return [_sum_over(b, gx, x, whole), _sum_over(b, gy, y, whole)]
     rx, ry = b.BroadcastGradientArgs(b.Shape(x), b.Shape(y))
     return [_sum_to(b, gx, x, rx), _sum_to(b, gy, y, ry)]
