@@ -15,6 +15,7 @@ iterations of one; and that call computes again what its gradient needs (`grad.c
 
 **The square root.** If N were known, k = √N would keep the least: √N states and √N iterations. It need not be known:
 stretches of 1, 2, 3, ... iterations make up N iterations in about √(2N) stretches, of which the longest has √(2N), too.
+(The first has 8, not 1: short ones cost more than they save.)
 
 Source: checkpointing as in Griewank and Walther's "Revolve" (2000) and Chen et al., "Training Deep Nets with Sublinear
 Memory Cost" (2016); the growing stretches for loops of unknown length are our own.
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
     from headrace.ir.source import Source
 
+_FIRST = 8  # the length of the first stretch where they grow
 _UNKNOWN_TRIPS = 1000  # what "auto" takes the number of iterations for if nothing says what it is
 
 
@@ -51,7 +53,7 @@ class Recompute:
     """Keep the loop variables at the beginning of stretches, and compute the rest again; made by `recompute`.
 
     Attributes:
-      every: how many iterations are a stretch; None: 1, 2, 3, ...
+      every: how many iterations are a stretch; None: one more each time.
     """
 
     every: int | None
@@ -207,7 +209,7 @@ def segmented(
     if how.every is None:
         longer = Builder(outer, scope, source=source).AddV2(longer, 1, name="length")
     tracing.finish(outer, [*call.outputs, longer])
-    first = b.const(how.every or 1, dtypes.int64, "length")
+    first = b.const(how.every or _FIRST, dtypes.int64, "length")
     outside = {**attrs, "cond": below, "body": outer}
     return tracing.make("While", b, scope, [below, outer], [], [*variables, first], outside)
 
