@@ -123,15 +123,15 @@ def strategy(save: Any, body: FuncGraph, limit: Tensor | None, loop: str) -> Rec
 
 
 def _bytes_an_iteration(body: FuncGraph) -> int:
-    """About how much the gradient of one iteration keeps, as far as shapes are known: all that is not cheap."""
+    """About how much the gradient of one iteration keeps, as far as shapes are known: all that is not cheap. (What is
+    done in a loop or a recursive function in the body counts once.)"""
     out = 0
-    for op in body.operations:
-        kept = op.outputs if not op.opdef.is_cheap else ()
-        for t in (*kept, *(p for p in body.params if p.op is op and p not in body.results)):
+    changing = {p.op for p in body.params if p not in body.results}
+    for op in _within(body, set()):
+        for t in op.outputs if not op.opdef.is_cheap or op in changing else ():
             size = shapes.size(t.shape)
             if t.dtype.base.is_floating or t.dtype.base.is_complex:
                 out += (1 if size is None else size) * t.dtype.base.numpy.itemsize
-        out += sum(_bytes_an_iteration(g) for _, g in bodies(op)) if op.opdef.structured else 0
     return out
 
 

@@ -22,6 +22,7 @@ from headrace.errors import GraphError
 from headrace.grad import conditionals, loops, registered
 from headrace.grad.calls import grad_call, grad_for, grad_symbolic
 from headrace.grad.flow import Flow, carries
+from headrace.grad.graph import GradGraph
 from headrace.grad.sums import dense, total
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
@@ -80,10 +81,22 @@ def backward(
             continue
         grads = [None if t in fixed else total(b, parts.get(t, [])) for t in op.outputs]
         at = dataclasses.replace(b.within(f"{op.name}_grad"), source=op.source)
+        since = len(b.graph)
+        found = []
         for t, g, want in zip(op.inputs, _of_operation(at, op, grads, wanted), wanted, strict=True):
             if g is not None and want:
-                parts.setdefault(t, []).append(_fitting(at, op, t, g))
+                found.append((t, _fitting(at, op, t, g)))
+        if isinstance(b.graph, GradGraph):
+            b.graph.forget(since, [end for _, g in found for end in _ends(g)])
+        for t, g in found:
+            parts.setdefault(t, []).append(g)
     return [total(b, parts.get(x, [])) for x in xs]
+
+
+def _ends(g: Gradient) -> list[Tensor]:
+    if isinstance(g, Tensor):
+        return [g]
+    return [t for t in (g.values, g.indices, g.dense_shape) if t is not None]
 
 
 def _needed(parts: Collection[Tensor], stop: frozenset[Tensor]) -> set[Operation]:
@@ -124,7 +137,7 @@ def _fitting(b: Builder, op: Operation, x: Tensor, g: Gradient) -> Gradient:
       GraphError: it is of another dtype or shape.
     """
     if isinstance(g, IndexedSlices):
-        return IndexedSlices(*(b.tensor(t) for t in (g.values, g.indices, g.dense_shape)))
+        return IndexedSlices(*map(b.tensor, _ends(g)))
     g = b.tensor(g)
     want, static = gradient_dtype(x), gradient_shape(x)
     if g.dtype.base is not want or not shapes.compatible(g.shape, static):

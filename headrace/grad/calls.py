@@ -81,6 +81,11 @@ class _GradCall(GradGraph):
     def passes(self, k: int) -> bool:
         return False
 
+    def drop(self, dead: set[Operation]) -> None:
+        gone = {t for t, got in self.have.items() if got.op in dead}
+        super().drop(dead)
+        self.items = [t for t in self.items if t not in gone]
+
     def kept(self, t: Tensor) -> Tensor:
         self.items.append(t)
         p = self.add_param(t.dtype, t.shape, t.op.name, t.name, t.op.source)

@@ -82,6 +82,7 @@ def grad_branches(
       wanted: for each input whether its gradient is asked for.
       backward: the reverse walk.
     """
+    since = len(b.graph)
     graphs = growing.own(op)
     offset = len(op.inputs) - len(graphs[0].params)
     outs = [k for k, dy in enumerate(dys) if dy is not None]
@@ -105,6 +106,8 @@ def grad_branches(
         widths.append(len(parts[0]))
     for back, results in zip(backs, ends, strict=True):
         tracing.finish(back, results)
+    if isinstance(b.graph, GradGraph):  # before the predicate is asked for, which may be had by way of what is dead
+        b.graph.forget(since, [*given, *(t for back in backs for t, _ in back.captured)])
     grads: list[Gradient | None] = [None] * len(op.inputs)
     outputs = list(_owner(b, op, backs, given).outputs) if ends[0] else []
     for k, width in zip(ins, widths, strict=True):

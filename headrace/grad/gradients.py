@@ -176,7 +176,7 @@ class _Levels:
                 y = f"{g.title}" if g.outer is not None else "another graph"
                 raise GraphError(f"gradients of what belongs to {y} cannot be taken here, in {self.b.graph.title}")
         for x in self.xs:
-            if graphs and not any(x.op.graph in _visible(g) for g in graphs):
+            if graphs and x.op.graph not in here and not any(x.op.graph in _visible(g) for g in graphs):
                 raise GraphError(f"gradients with respect to {x.name!r}: {foreign(x, graphs[0])}")
 
     def _through(

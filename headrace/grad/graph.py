@@ -28,14 +28,17 @@ Source: the design is that of functional while loops and conditionals (TensorFlo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headrace import dtypes, shapes
+from headrace.build.tracing import is_stateful
 from headrace.ir.builder import Builder
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Tensor
-from headrace.ir.opdef import op_registry
+from headrace.ir.opdef import PerElement, op_registry
 from headrace.ir.order import Order
 
 if TYPE_CHECKING:
@@ -130,7 +133,7 @@ class GradGraph(FuncGraph):
     def is_redone(self, t: Tensor) -> bool:
         """Whether `t` is cheap to compute from what can be had, or from one tensor that is no larger to keep."""
         op = t.op
-        if not op.opdef.is_cheap:
+        if not _is_cheap(op):
             return False
         seen: dict[Tensor, bool] = {}
         lack = {i for i in op.inputs if not self.is_had(i, _LONGEST, seen)}
@@ -148,9 +151,46 @@ class GradGraph(FuncGraph):
             elif k is not None:
                 got = self.is_given(k)
             else:
-                got = depth > 0 and t.op.opdef.is_cheap and all(self.is_had(i, depth - 1, seen) for i in t.op.inputs)
+                got = depth > 0 and _is_cheap(t.op) and all(self.is_had(i, depth - 1, seen) for i in t.op.inputs)
             seen[t] = got
         return got
+
+    def forget(self, since: int, ends: Iterable[Tensor]) -> None:
+        """Takes out again what of the operations made last no result needs, and what was had only for it.
+
+        A rule gives the gradients of all inputs of an operation, though perhaps one is wanted. What it names for the
+        others would be kept for nothing, and count as had for what comes later.
+
+        Args:
+          since: how many operations there were before.
+          ends: the results that are wanted.
+        """
+        new = self._operations[since:]
+        needed = {op for op in new if op.opdef.facts.effect or op.opdef.async_ is not None or _is_stateful(op)}
+        todo = [*needed, *(t.op for t in ends)]
+        while todo:
+            op = todo.pop()
+            if op.id >= since and op.graph is self:
+                needed.add(op)
+                more = [t.op for t in (*op.inputs, *self.needed_with(op))] + op.control_inputs
+                todo += [o for o in more if o not in needed]
+        dead = {op for op in new if op not in needed}
+        if dead:
+            self.drop(dead)
+            self.take_back(dead)
+
+    def needed_with(self, op: Operation) -> Sequence[Tensor]:
+        """What is needed where `op`, a parameter, is."""
+        return ()
+
+    def drop(self, dead: set[Operation]) -> None:
+        """Forgets all that is known of operations that are to be taken out."""
+        for known in (self.have, self.captures):
+            for t in [t for t, got in known.items() if got.op in dead]:
+                del known[t]
+        self.params[:] = [p for p in self.params if p.op not in dead]
+        for i, p in enumerate(self.params):
+            p.op.attrs["index"] = i
 
     def origin(self, t: Tensor) -> Tensor:
         """The tensor, as far out as possible, that always has the value of `t`, a tensor of a forward graph."""
@@ -163,6 +203,19 @@ class GradGraph(FuncGraph):
                 t = graph.op.inputs[k + graph.offset]
             graph = graph.outer
         return t
+
+
+def _is_stateful(op: Operation) -> bool:
+    return bool(op.opdef.structured) and is_stateful(op)
+
+
+def _is_cheap(op: Operation) -> bool:
+    """Whether to compute `op` again costs hardly more than to keep what it gave. For single numbers most things do."""
+    record = op.opdef
+    if record.is_cheap:
+        return True
+    few = isinstance(record.facts.cost, PerElement) and not record.facts.no_fold
+    return record.is_pure and few and all(t.shape == () for t in (*op.inputs, *op.outputs))
 
 
 def _is_no_larger(a: Tensor, b: Tensor) -> bool:
@@ -202,9 +255,9 @@ class GradBuilder(Builder):
         attrs: dict[str, Any],
         name: str | None,
     ) -> Any:
-        if type in ("ZerosLike", "OnesLike") and group[0].dtype.base is not dtypes.variant:
+        if type in ("ZerosLike", "OnesLike") and group[0].dtype.base not in dtypes.OBJECT:
             t = group[0]
-            one = self.const(int(type == "OnesLike"), t.dtype.base)
+            one = self.const(np.array(type == "OnesLike", t.dtype.base.numpy), t.dtype.base)
             return Builder.make(self, "Fill", [self.make("Shape", [t], {}), one], {}, name)
         if type == "Shape" and shapes.is_full(group[0].shape):
             return self.const(group[0].shape, attrs.get("out_type", dtypes.int32), name or "Shape")

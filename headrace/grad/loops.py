@@ -77,13 +77,20 @@ class _Variable:
 
 
 class GradBody(GradGraph):
-    """The body of a backward loop: the gradient of the body of `op`."""
+    """The body of a backward loop: the gradient of the body of `op`.
 
-    def __init__(self, name: str, outer: Graph, op: Operation, forward: FuncGraph, scope: str) -> None:
+    Args:
+      name, outer, op, forward: see `GradGraph`.
+      scope: of names.
+      last: the number of the last iteration of `op` (-1 if it did not go round), a tensor of `outer`.
+    """
+
+    def __init__(self, name: str, outer: Graph, op: Operation, forward: FuncGraph, scope: str, last: Tensor) -> None:
         super().__init__(name, outer, op, forward)
+        self.last = last
         self.variables: list[_Variable] = []
         self.builder = GradBuilder(self, scope, source=op.source)
-        zero = Builder(outer, scope, source=op.source).const(0, dtypes.int64, "count")
+        zero = Builder(outer, scope, source=op.source).const(0, last.dtype.base, "count")
         self.count = self.add_variable(zero, f"{_last(op.outputs[0])}_count", ())
         self.count.next = self.builder.AddV2(self.count.param, 1, name="count")
         self._index: Tensor | None = None
@@ -106,6 +113,15 @@ class GradBody(GradGraph):
         self.variables.append(v)
         return v
 
+    def needed_with(self, op: Operation) -> Sequence[Tensor]:
+        return [v.next for v in self.variables if v.param.op is op]
+
+    def drop(self, dead: set[Operation]) -> None:
+        super().drop(dead)
+        self.variables = [v for v in self.variables if v.param.op not in dead]
+        if self._index is not None and self._index.op in dead:
+            self._index = None
+
     def passes(self, k: int) -> bool:
         return is_constant(self.forward, k)
 
@@ -115,6 +131,10 @@ class GradBody(GradGraph):
         step = self.step(k)
         if step is None:
             return None
+        if _is_number(self.op.inputs[k], 0) and _counts(step, self.forward.params[k]):  # it is the iteration's number
+            number: Tensor = self.builder.Sub(self.capture(self.last), self.count.param, name="number")
+            dtype = step.dtype.base
+            return number if number.dtype.base is dtype else self.builder.Cast(number, DstT=dtype, name="number")
         # it counts backwards: before the last step it had its last value less that step
         v = self.add_variable(self.outer.capture(self.op.outputs[k]), self.op.name + "_counter", ())
         down = self.builder.AddV2 if step.op.type == "Sub" else self.builder.Sub
@@ -154,7 +174,9 @@ class GradBody(GradGraph):
     def index(self) -> Tensor:
         """How many iterations of this loop have been, an int32."""
         if self._index is None:
-            self._index = self.builder.Cast(self.count.param, DstT=dtypes.int32, name="index")
+            self._index = count = self.count.param
+            if count.dtype.base is not dtypes.int32:
+                self._index = self.builder.Cast(count, DstT=dtypes.int32, name="index")
         return self._index
 
     def step(self, k: int) -> Tensor | None:
@@ -225,12 +247,12 @@ class GradBody(GradGraph):
         popped: Tensor = value
         return popped
 
-    def finish(self, b: Builder, limit: Tensor) -> Operation:
-        """The loop, which goes round `limit` times, a tensor of the graph around."""
+    def finish(self, b: Builder) -> Operation:
+        """The loop, which goes round as often as the forward one."""
         of = {v.param: v for v in self.variables}
         outside = {p: t for t, p in self.captured}
-        below = self.capture(limit)
-        outside.setdefault(below, limit)
+        most = self.capture(self.last)
+        outside.setdefault(most, self.last)
         cond = FuncGraph(self.name.replace("body", "cond"), b.graph, shares_names=True)
         cond.role, cond.source, cond.is_ordered = f"the condition of {self.title}", self.source, self.is_ordered
         for p in self.params:
@@ -238,7 +260,7 @@ class GradBody(GradGraph):
             twin.handle = p.handle
         at = {p: k for k, p in enumerate(self.params)}
         inner = Builder(cond, self.builder.scope, source=self.source)
-        tracing.finish(cond, [inner.Less(cond.params[at[self.count.param]], cond.params[at[below]])])
+        tracing.finish(cond, [inner.LessEqual(cond.params[at[self.count.param]], cond.params[at[most]])])
         tracing.finish(self, [of[p].next if p in of else p for p in self.params])
         inputs = [of[p].init if p in of else outside[p] for p in self.params]
         type = "While" if tracing.is_stateful(self) else "StatelessWhile"
@@ -250,15 +272,21 @@ def trip_count(op: Operation) -> Tensor:
     """How often the loop `op` went round: an output that counts, made if there is none (int64, or int32)."""
     graph: FuncGraph = op.attrs["body"]
     for k, (p, r) in enumerate(zip(graph.params, graph.results, strict=True)):
-        if p.dtype.base in _COUNTERS and r.op.type in ("AddV2", "Add") and p in r.op.inputs:
-            x, y = r.op.inputs
-            if _is_number(y if x is p else x, 1) and _is_number(op.inputs[k], 0):
-                return op.outputs[k]
+        if p.dtype.base in _COUNTERS and _counts(r, p) and _is_number(op.inputs[k], 0):
+            return op.outputs[k]
     b = Builder(op.graph, source=op.source)
     param, out = growing.add_variable(op, b.const(0, dtypes.int64, f"{op.name}/trips"), f"{op.name}_trips")
     one_more = Builder(graph, source=op.source).AddV2(param, 1, name=f"{op.name}/trips/add")
     growing.set_result(op, len(graph.params) - 1, one_more)
     return out
+
+
+def _counts(r: Tensor, p: Tensor) -> bool:
+    """Whether `r` is `p` plus 1."""
+    if r.op.type not in ("AddV2", "Add") or p not in r.op.inputs:
+        return False
+    x, y = r.op.inputs
+    return _is_number(y if x is p else x, 1)
 
 
 def _is_number(t: Tensor, n: int) -> bool:
@@ -327,8 +355,8 @@ def grad_loop(
     active = sorted(Flow().active(forward, reached, seeded))
     if not active:
         return none
-    limit = b.Cast(b.graph.capture(trip_count(op)), DstT=dtypes.int64)
-    body = GradBody(f"{op.name}_grad_body", b.graph, op, forward, b.scope)
+    last = b.Sub(trip_count(op), 1, name="last")
+    body = GradBody(f"{op.name}_grad_body", b.graph, op, forward, b.scope, last)
     at = body.builder
 
     moving = [k for k in active if not is_constant(forward, k)]
@@ -346,7 +374,7 @@ def grad_loop(
         elif g is not None:
             collected[k] = _collect(b, body, op, k, dys[k], g)
 
-    loop = body.finish(b, limit)
+    loop = body.finish(b)
     result = dict(zip(body.params, loop.outputs, strict=True))
     grads = list(none)
     for k in active:

@@ -204,6 +204,7 @@ class Graph:
       versions: (producer, min_consumer) of the `GraphDef` it came from.
       order: keeps stateful operations in the order of their making (`ir.order`); None: they are not kept in order.
       shows_primitives: the results of conditionals and loops are called by TensorFlow 1's names ("cond/Merge:0").
+      replaced: result of primitives (an Exit, a Merge) → what the loop or conditional that was recovered gives for it.
     """
 
     outer: Graph | None = None
@@ -217,6 +218,7 @@ class Graph:
         self.versions: tuple[int, int] = (0, 0)
         self.order: Order | None = None
         self.shows_primitives = False
+        self.replaced: dict[Tensor, Tensor] = {}
         self._operations: list[Operation] = []
         self._by_name: dict[str, Operation] = {}
         self._taken: dict[str, int] = {}  # lower-cased names and scopes in use -> next suffix to try
@@ -505,6 +507,17 @@ class Graph:
         with self._lock:
             op.inputs, op.attrs = more, complete
             op.outputs += tuple(Tensor(op, i, made[i]) for i in range(len(op.outputs), len(made)))
+            self._grew()
+
+    def take_back(self, ops: set[Operation]) -> None:
+        """Takes out operations that nothing else in the graph, and nobody outside, has come to know of yet."""
+        with self._lock:
+            kept = [op for op in self._operations if op not in ops]
+            for op in ops:
+                del self._by_name[op.name]
+            for i, op in enumerate(kept):
+                op.id = i
+            self._operations[:] = kept
             self._grew()
 
     def capture(self, t: Tensor) -> Tensor:

@@ -134,6 +134,102 @@ def test_reading_a_list_in_a_loop_adds_one_element_each_time(monkeypatch) -> Non
     assert added <= n
 
 
+# *** lists in loops ***
+
+
+def reads_and_writes(x: hr.Tensor) -> hr.Tensor:
+    def body(i, ta):
+        return i + 1, ta.write(i, ta.read(4 - i) * hr.sin(ta.read(i)))
+
+    return hr.while_loop(lambda i, ta: i < 5, body, (0, hr.TensorArray(f64, 5).unstack(x)))[1].stack()
+
+
+def ragged_rows(x: hr.Tensor) -> hr.Tensor:
+    """Rows of growing length; each then takes the place of another, of another length."""
+
+    def first(i, ta):
+        return i + 1, ta.write(i, hr.sin(x[i, :i]))
+
+    def second(i, ta):
+        return i + 1, ta.write(i, hr.concat([ta.read(3 - i) ** 2, ta.read(i)], 0))
+
+    ta = hr.TensorArray(f64, 4, infer_shape=False, element_shape=(None,))
+    ta = hr.while_loop(lambda i, ta: i < 4, first, (0, ta))[1]
+    return hr.while_loop(lambda i, ta: i < 4, second, (0, ta))[1].concat()
+
+
+def rows_of_unknown_shape_that_grow(x: hr.Tensor) -> hr.Tensor:
+    ta = hr.TensorArray(f64, 0, dynamic_size=True, infer_shape=False)
+
+    def body(i, ta):
+        return i + 1, ta.write(2 * i, hr.exp(x[:i, 0])).write(2 * i + 1, x[i] * x[0])
+
+    ta = hr.while_loop(lambda i, ta: i < 3, body, (0, ta))[1]
+    return ta.read(4) * ta.read(1)[:2] + ta.read(5)[1:]
+
+
+def gathers_and_scatters(x: hr.Tensor) -> hr.Tensor:
+    """At indices that come twice, which nobody knows before."""
+
+    def body(i, ta):
+        at = hr.stack([i, 4 - i, i])
+        return i + 1, ta.scatter(at, hr.sin(ta.gather(at)) * x[i])
+
+    return hr.while_loop(lambda i, ta: i < 4, body, (0, hr.TensorArray(f64, 5).unstack(x)))[1].stack()
+
+
+def lists_joined(x: hr.Tensor) -> hr.Tensor:
+    b = hr.build.scopes.builder(x)
+    first = b.TensorListFromTensor(x[:1], -1)
+
+    def body(i, handle):
+        b = hr.build.scopes.builder(handle)
+        row = b.TensorListGetItem(handle, 0, -1, element_dtype=f64)
+        more = b.TensorListPushBack(b.EmptyTensorList(-1, -1, element_dtype=f64), hr.concat([row, x[i]], 0))
+        more = b.TensorListConcatLists(b.TensorListResize(more, 2), handle, element_dtype=f64)
+        more = b.Pack([more, handle])
+        more = b.TensorListPushBackBatch(more, hr.stack([hr.sin(x[i]), x[i] * x[i]]))
+        return i + 1, b.Unpack(more, num=2)[0]
+
+    handle = hr.while_loop(lambda i, _: i < 3, body, (0, first))[1]
+    b = hr.build.scopes.builder(x)
+    sizes = hr.constant([0, 1] * 5, hr.int64)
+    return hr.sin(b.TensorListConcatV2(handle, -1, sizes, element_dtype=f64)[0])
+
+
+def lists_of_lists(x: hr.Tensor) -> hr.Tensor:
+    b = hr.build.scopes.builder(x)
+    outer = b.TensorListReserve(hr.constant([], hr.int32), 3, element_dtype=hr.variant)
+
+    def body(i, outer, inner):
+        b = hr.build.scopes.builder(outer)
+        inner = b.TensorListPushBack(inner, hr.sin(x[i]))
+        outer = b.TensorListSetItem(outer, i % 3, inner)
+        return i + 1, outer, inner
+
+    empty = b.EmptyTensorList([3], -1, element_dtype=f64)
+    outer = hr.while_loop(lambda i, *_: i < 5, body, (0, outer, empty))[1]
+    lists = [b.TensorListGetItem(outer, k, -1, element_dtype=hr.variant) for k in (0, 1, 2)]
+    one, two, three = (b.TensorListStack(v, [3], element_dtype=f64) for v in lists)
+    return hr.concat([one, two, three], 0) ** 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        reads_and_writes,
+        ragged_rows,
+        rows_of_unknown_shape_that_grow,
+        gathers_and_scatters,
+        lists_joined,
+        lists_of_lists,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_lists_to_order_three(make) -> None:
+    check(make, TABLE)
+
+
 def test_an_accumulator_beyond_the_limit() -> None:
     with hr.Graph() as g:
         x = hr.placeholder(f64, (100,))
