@@ -253,3 +253,29 @@ def test_a_variable_that_the_loop_changes_is_kept_as_it_was() -> None:
         with hr.Session(graph=g) as session:
             session.run(v.initializer)
             assert session.run([y, dx], {x: 5.0}) == [5.0 * 1 * 2 * 3, 6.0]
+
+
+def test_in_a_branch_what_is_outside_cannot_depend_on_what_is_inside() -> None:
+    with hr.Graph() as g:
+        x, c = hr.placeholder(f64, ()), hr.constant(2.0, f64)
+        found: list[object] = []
+
+        def branch() -> hr.Tensor:
+            u = hr.identity(x)
+            found.extend(hr.gradients(c * c, u))
+            return hr.gradients(c * c, u, unconnected="zero")[0]
+
+        y = hr.cond(x > 0.0, branch, lambda: x)
+        assert found == [None]
+        with hr.Session(graph=g) as session:
+            assert session.run(y, {x: 1.0}) == 0.0
+
+
+def test_what_only_an_unwanted_gradient_would_need_is_not_kept() -> None:
+    """The rule of `y * c` has a gradient for c too, which nobody asks for, and which would need y."""
+    with hr.Graph() as g:
+        x, c = hr.placeholder(f64, (3,)), hr.placeholder(f64, (3,))
+        _, y = hr.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * c), (0, x))
+        (dx,) = hr.gradients(y, x)
+        body = dx.op.get_attr("body")
+        assert not [op.type for op in body.operations if "TensorList" in op.type]

@@ -1,4 +1,4 @@
-"""Derivatives of loops grow about threefold from order to order, as do those of the same thing written out ten times."""
+"""Derivatives of loops grow about threefold from order to order, like those of the same thing written out."""
 
 from __future__ import annotations
 
