@@ -3,6 +3,11 @@
 The result is a new graph: each fed tensor is replaced by an `_Arg`, each fetched one read by a `_Retval`, and of the
 rest only what those (and the targets) need is there. An operation whose every output is fed and that has no inputs (a
 placeholder) does not run, even where something waits for it by a control edge.
+
+**Recovered structures.** Where loops and conditionals of primitives were recovered (`recover`), the graph has both
+forms, and `Graph.replaced` says which result of the structured one stands for which of the primitives. A step has one
+of the two: the structured one, unless it names an operation inside the primitive one: it fetches or feeds a tensor of a
+loop's body, say, or feeds a constant that the body has a copy of. So a step that does behaves as it did before.
 """
 
 from __future__ import annotations
@@ -11,11 +16,15 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headrace import dtypes
+from headrace.errors import InvalidArgumentError
 from headrace.ir import walk
 from headrace.ir.graph import Graph, Operation, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
+
+_HANDLES = (dtypes.resource, dtypes.string)  # a string: TensorFlow's first stacks
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,14 +47,24 @@ class Pruned:
 def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]) -> Pruned:
     """The graph of a step that is fed `feeds`, fetches `fetches` and runs `targets`; all are of one graph."""
     fed = {t: i for i, t in enumerate(feeds)}
-    roots = [t.op for t in fetches if t not in fed] + list(targets)
     skipped = {t.op for t in feeds if not t.op.inputs and all(o in fed for o in t.op.outputs)}
-    kept = walk.reachable([op for op in roots if op not in skipped], set(fed)) - skipped
-    order = walk.in_order(kept)
+    named = [t.op for t in (*fetches, *feeds)] + list(targets)
+    user = named[0].graph if named else None
+    if user is not None and user.replaced:
+        edges = _Edges(user, feeds, fetches, targets)
+        fetches = [edges.given(t) for t in fetches]
+        targets = [edges.instead_of(op) for op in targets]
+        fed.update((edges.given(t), i) for t, i in list(fed.items()))
+        kept = edges.reachable([t.op for t in fetches if t not in fed] + list(targets), set(fed), skipped)
+        order = edges.in_order(kept)
+    else:
+        edges = None
+        roots = [t.op for t in fetches if t not in fed] + list(targets)
+        kept = walk.reachable([op for op in roots if op not in skipped], set(fed)) - skipped
+        order = walk.in_order(kept)
 
     new = Graph()
-    if order:
-        user = order[0].graph
+    if user is not None and order:
         new.outer, new.functions, new.library = user.outer, user.functions, user.library
         new.gradient_functions = user.gradient_functions
     args = tuple(
@@ -63,11 +82,13 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
     copies: dict[Operation, Operation] = {op: args[fed[op.outputs[0]]] for op in skipped}
     back: list[tuple[Operation, int, Tensor]] = []
     for op in order:
-        inputs = [moved.get(t) for t in op.inputs]
-        for i, (old, got) in enumerate(zip(op.inputs, inputs, strict=True)):
+        reads = op.inputs if edges is None else [edges.given(t) for t in op.inputs]
+        waits = op.control_inputs if edges is None else [edges.instead_of(c) for c in op.control_inputs]
+        inputs = [moved.get(t) for t in reads]
+        for i, (old, got) in enumerate(zip(reads, inputs, strict=True)):
             if got is None:
                 back.append((op, i, old))
-        copy = new.copy_op(op, inputs, [copies[c] for c in op.control_inputs if c in copies])
+        copy = new.copy_op(op, inputs, list(dict.fromkeys(copies[c] for c in waits if c in copies)))
         copies[op] = copy
         for old, t in zip(op.outputs, copy.outputs, strict=True):
             moved.setdefault(old, t)
@@ -84,6 +105,131 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
         for i, t in enumerate(fetches)
     )
     return Pruned(new, args, retvals, _dependences(retvals, {a: i for i, a in enumerate(args)}))
+
+
+def _makes_handle(op: Operation) -> bool:
+    """Whether `op` makes something that lives for a step (a stack, a tensor array), not what it holds."""
+    return op.opdef.facts.effect == "step" and any(a.dtype in _HANDLES for a in op.opdef.outs)
+
+
+class _Edges:
+    """The edges of a graph in which structures were recovered, as one step sees them.
+
+    Args:
+      graph: it.
+      feeds, fetches, targets: what the step names.
+    """
+
+    def __init__(
+        self, graph: Graph, feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]
+    ) -> None:
+        self._instead: dict[Tensor, Tensor] = dict(graph.replaced)
+        self._ops: dict[Operation, Operation] = {}
+        self._settle(graph)
+        fetched = [self.given(t).op for t in fetches]
+        named = [*fetched, *(self.instead_of(op) for op in targets), *(self.given(t).op for t in feeds)]
+        inner = {op for op in self.reachable(named, set(), set()) if op.opdef.primitive}
+        inner.update(t.op for t in feeds if t.op.type == "Const")
+        if not inner:
+            return
+        apart = self._apart(graph, inner)
+        self._instead = {old: new for old, new in graph.replaced.items() if new.op not in apart}
+        self._instead.update((new, old) for old, new in graph.replaced.items() if new.op in apart)
+        self._settle(graph)
+        self._check(graph, apart, feeds, fetches, targets)
+
+    def _settle(self, graph: Graph) -> None:
+        self._ops = {}
+        for old, new in self._instead.items():
+            self._ops.setdefault(old.op, new.op)
+
+    def given(self, t: Tensor) -> Tensor:
+        """What the step has for `t`."""
+        return self._instead.get(t, t)
+
+    def instead_of(self, op: Operation) -> Operation:
+        """What the step waits for instead of `op`."""
+        return self._ops.get(op, op)
+
+    def before(self, op: Operation) -> list[Operation]:
+        """What `op` waits for."""
+        return [self.given(t).op for t in op.inputs] + [self.instead_of(c) for c in op.control_inputs]
+
+    def reachable(
+        self, roots: Iterable[Operation], stop: Collection[Tensor], skipped: Collection[Operation]
+    ) -> set[Operation]:
+        """All operations that `roots` need, without those `skipped`."""
+        seen: set[Operation] = set()
+        todo = [op for op in roots if op not in skipped]
+        while todo:
+            op = todo.pop()
+            if op in seen or op in skipped:
+                continue
+            seen.add(op)
+            todo += [self.given(t).op for t in op.inputs if t not in stop and self.given(t) not in stop]
+            todo += [self.instead_of(c) for c in op.control_inputs]
+        return seen
+
+    def in_order(self, ops: Iterable[Operation]) -> list[Operation]:
+        """`ops`, each after what it waits for, back edges of loops aside."""
+        left = sorted(ops, key=lambda op: op.id)
+        inside = set(left)
+        waiting: dict[Operation, int] = {}
+        after: dict[Operation, list[Operation]] = {op: [] for op in left}
+        for op in left:
+            before = [p for p in self.before(op) if p in inside and not walk.is_back_edge(p, op)]
+            waiting[op] = len(before)
+            for p in before:
+                after[p].append(op)
+        ready = [op for op in reversed(left) if not waiting[op]]
+        order: list[Operation] = []
+        while ready:
+            op = ready.pop()
+            order.append(op)
+            for u in reversed(after[op]):
+                waiting[u] -= 1
+                if not waiting[u]:
+                    ready.append(u)
+        return order if len(order) == len(left) else walk.toposort(left)
+
+    def _apart(self, graph: Graph, inner: set[Operation]) -> set[Operation]:
+        """The structured operations in place of which a step runs primitives: those whose primitive form has to do with
+        any of `inner`, what depends on one, and what shares a stack or tensor array with one (in the structured form
+        that is a list, which the others would look for in vain)."""
+        results: dict[Operation, list[Operation]] = {}
+        for old, new in graph.replaced.items():
+            results.setdefault(new.op, []).append(old.op)
+        primitives = {
+            op: self.reachable([p for e in ends for p in self.before(e)], set(), set()) for op, ends in results.items()
+        }
+        shared = {op: {p for p in before if _makes_handle(p)} for op, before in primitives.items()}
+        apart = {op for op, before in primitives.items() if not inner.isdisjoint(before)}
+        while True:
+            handles = {h for op in apart for h in shared[op]}
+            more = {op for op in results if not apart.isdisjoint(self.reachable([op], set(), set()))}
+            more |= {op for op in results if not handles.isdisjoint(shared[op])}
+            if more <= apart:
+                return apart
+            apart |= more
+
+    def _check(
+        self,
+        graph: Graph,
+        apart: Collection[Operation],
+        feeds: Sequence[Tensor],
+        fetches: Sequence[Tensor],
+        targets: Sequence[Operation],
+    ) -> None:
+        """Raises `InvalidArgumentError` if the step needs both forms of one structure (one is its gradient's)."""
+        roots = [self.given(t).op for t in fetches] + [self.instead_of(op) for op in targets]
+        for op in self.reachable(roots, set(feeds), set()):
+            if op in apart:
+                raise InvalidArgumentError(
+                    f"the step names an operation inside the primitives that '{op.name}' was recovered from, and needs "
+                    f"'{op.name}' too (for a gradient, it may be); do the one and the other in two steps",
+                    op.name,
+                    op,
+                )
 
 
 def _dependences(retvals: Sequence[Operation], args: Mapping[Operation, int]) -> tuple[frozenset[int], ...]:

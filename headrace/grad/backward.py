@@ -28,7 +28,7 @@ from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
 from headrace.ir.graph import Tensor
 from headrace.ir.opdef import GradNode
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.slices import IndexedSlices, handed_on
 
 if TYPE_CHECKING:
     from headrace.grad.sums import Gradient
@@ -118,11 +118,12 @@ def _of_operation(
     structured = _STRUCTURED.get(op.opdef.structured)
     if structured is not None:
         return structured(b, op, grads, wanted, backward)
+    rule = registered.lookup(op)
+    sparse = rule is handed_on
     full = [
-        (zeros_for(b, t) if carries(t.dtype) else None) if g is None else dense(b, g)
+        (zeros_for(b, t) if carries(t.dtype) else None) if g is None else g if sparse else dense(b, g)
         for t, g in zip(op.outputs, grads, strict=True)
     ]
-    rule = registered.lookup(op)
     out = rule(b, GradNode(op), *full)
     if len(out) != len(op.inputs):
         title = registered.title(op)

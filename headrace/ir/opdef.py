@@ -221,7 +221,7 @@ class Facts:
     Attributes:
       commutative: swapping its two inputs changes nothing.
       forwards: output 0 is exactly this input's value (Identity, StopGradient, ...).
-      shape_only: it reads its inputs' shapes, never their elements.
+      shape_only: it reads its inputs' shapes, never their elements; of a list, how long it is and the shapes in it.
       no_fold: never evaluate it while compiling, though it is pure.
       dynamic_shape: the output's shape depends on input *values*; inference may leave it open.
       effect: what a stateful op touches besides its inputs: "resource", "random", "stdout", "python", "step", or "" for

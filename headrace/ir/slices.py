@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from headrace import shapes
 from headrace.ir.graph import Tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.dtypes import DType
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Graph, Operation
+    from headrace.ir.opdef import GradNode
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,3 +81,25 @@ class IndexedSlices:
         rows = b.StridedSlice(self.dense_shape, [0], [1], [1], shrink_axis_mask=1)
         out: Tensor = b.UnsortedSegmentSum(self.values, self.indices, rows)
         return out
+
+
+def of_gather(b: Builder, dy: Tensor, indices: Tensor, shape: Tensor) -> IndexedSlices:
+    """The gradient of a gather of rows, by what they are rows of: the rows of `dy`.
+
+    Args:
+      dy: the gradient of what was gathered.
+      indices: which rows, a tensor of any shape.
+      shape: that of the whole.
+    """
+    index = shape.dtype.base
+    n = shapes.size(indices.shape)
+    # not -1: if the rows have no elements, their number does not follow from how many elements there are
+    count = b.const([n], index) if n is not None else b.ExpandDims(b.Size(indices, out_type=index), 0)
+    row = b.StridedSlice(shape, [1], [0], [1], end_mask=1)
+    return IndexedSlices(b.Reshape(dy, b.ConcatV2([count, row], 0)), b.Reshape(indices, [-1]), shape)
+
+
+def handed_on(b: Builder, n: GradNode, *dys: Tensor | IndexedSlices | None) -> Sequence[Tensor | IndexedSlices | None]:
+    """The gradient rule of operations that hand on what they are given. The walk gives it slices as they are; those of
+    all others get tensors."""
+    return dys

@@ -29,6 +29,7 @@ from headrace.ir.opdef import (
 )
 from headrace.ir.rules import nothing
 from headrace.ir.samples import draw
+from headrace.ir.slices import handed_on
 from headrace.ir.tangents import passed
 from headrace.shapes import Shape
 
@@ -136,7 +137,7 @@ op(
     {"dtype": type_attr(), "shape": shape_attr()},
     shape=_default_shape,
     kernel=_same,
-    grad=lambda b, n, dy: [dy],
+    grad=handed_on,
     jvp=passed,
     facts=Facts(forwards=0, no_fold=True),
     doc="The input, unless something is fed.",
@@ -148,7 +149,7 @@ op(
     {"T": type_attr()},
     shape=pass_through,
     kernel=_same,
-    grad=lambda b, n, dy: [dy],
+    grad=handed_on,
     jvp=passed,
     facts=Facts(forwards=0),
     shape_value=lambda c: c.shape_value(0),
@@ -163,7 +164,7 @@ op(
     {"T": type_attr()},
     shape=pass_through,
     stateful=lambda ctx, attrs: lambda x: x,
-    grad=lambda b, n, dy: [dy],
+    grad=handed_on,
     jvp=passed,
     facts=Facts(forwards=0),
     doc="The reference that comes in.",
@@ -175,7 +176,7 @@ op(
     {"T": list_attr("type", minimum=1)},
     shape=lambda c: c.shapes,
     kernel=lambda xp, attrs: (lambda x: x) if len(attrs["T"]) == 1 else (lambda *xs: xs),
-    grad=lambda b, n, *dys: dys,
+    grad=handed_on,
     jvp=passed,
     oracle=lambda xs: tuple(xs),
     sample=lambda rng, dtype: [case([draw(rng, d, (2,)) for d in ds]) for ds in (_TWO, _TWO[:1])],

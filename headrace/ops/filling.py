@@ -109,7 +109,7 @@ def _constant_like(number: int) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         dtype = attrs["T"]
         if dtype is dtypes.variant:
-            return lambda x: np.frompyfunc(lambda v: v.zeros_like(), 1, 1)(x)
+            return lambda x: np.frompyfunc(lambda v: None if v is None else v.zeros_like(), 1, 1)(x)
         if dtype in dtypes.OBJECT:
             return lambda x: zeros(xp, x.shape, dtype)
         scalar = dtype.numpy.type(number)
@@ -126,7 +126,8 @@ op(
     {"T": type_attr()},
     shape=same_as(0),
     kernel=boxed(_constant_like(0)),
-    grad=NOT_DIFFERENTIABLE,  # not shape_only: of a list it makes a list as long
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(shape_only=True),
     oracle=lambda x: np.full(x.shape, b"" if x.dtype == object else 0, x.dtype),
     sample=_likes,
     doc="Zeros of the shape and type of the input (empty strings; a list of zeros).",

@@ -29,7 +29,10 @@ from headrace.ir.opdef import (
 from headrace.ir.samples import draw
 from headrace.shapes import Dim, Shape
 
-_ARBITRARY = missing("which of several equal elements a value comes from is arbitrary")
+_ARBITRARY = missing(
+    "which of several equal elements a value comes from is arbitrary; take it from one by its index (GatherV2), and "
+    "the index from this op on hr.stop_gradient of the tensor"
+)
 _INDEX = type_attr(INDEX, dtypes.int32)
 _OPEN = Facts(dynamic_shape=True, cost=flops_per_input(20))
 

@@ -31,7 +31,8 @@ from headrace.ir.opdef import (
 )
 from headrace.shapes import Shape
 
-_LATER = missing("gradients of conditionals, loops and calls are not there yet")
+# the rules of these are `grad.conditionals`, `grad.loops` and `grad.calls`: they make operations that own graphs, too
+_OF_ITS_GRAPHS = missing("its gradient is made of those of its graphs; ask for it by hr.gradients")
 _TYPES = list_attr("type")
 _OUTPUT_SHAPES = list_attr("shape", ())
 
@@ -81,7 +82,7 @@ def _functional(name: str, ins: str, attrs: Mapping[str, Any], structured: str, 
             attrs,
             shape=shape,
             structured=structured,
-            grad=_LATER,
+            grad=_OF_ITS_GRAPHS,
             doc=doc + (" Its graphs change nothing outside." if prefix else ""),
         )
 
@@ -130,7 +131,7 @@ op(
     {"T": _TYPES, "body": func_attr()},
     shape=lambda c: _joined(c, [c.attrs["body"]]),
     structured="For",
-    grad=_LATER,
+    grad=_OF_ITS_GRAPHS,
     doc="`input`, replaced by what `body` makes of (i, input) for each i from `start` to `limit` in steps of `delta`.",
 )
 
@@ -163,7 +164,7 @@ op(
     {"Tin": list_attr("type", minimum=1), "Tout": list_attr("type", minimum=1), "f": func_attr()},
     shape=lambda c: _joined(c, [c.attrs["f"]]),
     structured="RemoteCall",
-    grad=_LATER,
+    grad=_OF_ITS_GRAPHS,
     doc="What the function `f` makes of `args` on the device `target`.",
 )
 op(
@@ -173,7 +174,7 @@ op(
     {"Tin": list_attr("type", minimum=1), "Tout": list_attr("type", minimum=1), "f": func_attr()},
     shape=lambda c: list(c.shapes[: len(c.op.outputs)]),
     structured="SymbolicGradient",
-    grad=_LATER,
+    grad=_OF_ITS_GRAPHS,
     doc="The gradients of the function `f`: `input` is what f takes, then the gradients of what f gives.",
 )
 

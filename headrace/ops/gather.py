@@ -27,7 +27,7 @@ from headrace.ir.arrays import (
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.opdef import Facts, Sample, case, flops_per_element, flops_per_input, op, string_attr, type_attr
 from headrace.ir.samples import draw
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.slices import IndexedSlices, of_gather
 from headrace.ir.tangents import linear
 from headrace.shapes import Shape
 
@@ -174,11 +174,8 @@ def _wide(b: Any, indices: Any) -> Any:
 
 def _gather_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     """The rows of `dy`, at the indices."""
-    shape = b.Shape(n.params, out_type=_wide(b, n.indices).dtype.base)
-    row = b.StridedSlice(shape, [1], [0], [1], end_mask=1)
-    first = b.const([-1], shape.dtype.base)
-    values = b.Reshape(dy, b.ConcatV2([first, row], 0))
-    return [IndexedSlices(values, b.Reshape(_wide(b, n.indices), [-1]), shape), None]
+    indices = _wide(b, n.indices)
+    return [of_gather(b, dy, indices, b.Shape(n.params, out_type=indices.dtype.base)), None]
 
 
 def _gather_v2_grad(b: Any, n: Any, dy: Any) -> list[Any]:
@@ -418,6 +415,9 @@ def _gather_nd_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _gather_nd_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     indices = _wide(b, n.indices)
     shape = b.Shape(n.params, out_type=indices.dtype.base)
+    known = indices.shape
+    if known is not None and len(known) == 2 and known[1] == 1 and n.attrs["bad_indices_policy"] != "IGNORE":
+        return [IndexedSlices(dy, b.Squeeze(indices, squeeze_dims=(1,)), shape), None]  # these are rows
     if indices.shape is None or len(indices.shape) == 1:  # a single position; ScatterNd wants a list of them
         indices, dy = b.ExpandDims(indices, 0), b.ExpandDims(dy, 0)
     return [b.ScatterNd(indices, dy, shape, bad_indices_policy=n.attrs["bad_indices_policy"]), None]

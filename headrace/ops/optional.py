@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import shapes
+from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, list_attr, op
@@ -71,13 +71,23 @@ def _from_value_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]
 
 
 def _get_value_grad(b: Builder, n: GradNode, *dys: Tensor | None) -> list[Tensor | None]:
-    return [b.OptionalFromValue([b.ZerosLike(n.outputs[i]) if dy is None else dy for i, dy in enumerate(dys)])]
+    return [b.OptionalFromValue(_filled_up(b, n.op.outputs, dys))]
 
 
 def _from_value_jvp(b: Builder, n: GradNode, *dxs: Tensor | None) -> list[Tensor | None]:
     if all(dx is None for dx in dxs):
         return [None]
-    return [b.OptionalFromValue([b.ZerosLike(n.inputs[i]) if dx is None else dx for i, dx in enumerate(dxs)])]
+    return [b.OptionalFromValue(_filled_up(b, n.op.inputs, dxs))]
+
+
+def _filled_up(b: Builder, values: Sequence[Tensor], derivatives: Sequence[Tensor | None]) -> list[Tensor]:
+    """`derivatives`, with zeros where there is none: for components that are integers, or text."""
+    out = []
+    for x, d in zip(values, derivatives, strict=True):
+        if d is None:
+            d = b.Fill(b.Shape(x), b.const(b"")) if x.dtype.base is dtypes.string else b.ZerosLike(x)
+        out.append(d)
+    return out
 
 
 op(

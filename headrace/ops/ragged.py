@@ -17,7 +17,17 @@ from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.arrays import check_size, dims
 from headrace.ir.infer import Inference
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, case, flops_per_element, int_attr, op, type_attr
+from headrace.ir.opdef import (
+    NOT_DIFFERENTIABLE,
+    Facts,
+    bool_attr,
+    case,
+    flops_per_element,
+    int_attr,
+    missing,
+    op,
+    type_attr,
+)
 from headrace.ir.tangents import linear
 from headrace.shapes import Dim, Shape
 
@@ -163,7 +173,7 @@ op(
     {"Tvalues": type_attr(), "Tsplits": _SPLITS},
     shape=lambda c: [c.shape_value(2)],
     kernel=_variant_gradient_kernel,
-    grad=NOT_DIFFERENTIABLE,
+    grad=missing("it takes the values out of ragged rows; make these from dense tensors"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     doc="The values of a RaggedTensorToVariant's gradient.",
 )

@@ -196,7 +196,7 @@ def _prod_grad(b: Any, n: Any, dy: Any) -> list[Any]:
     if n.op.outputs[0].shape == () and (axes is None or len(axes) > 1):
         return [b.Reshape(b.Mul(conj(b, _others(b, b.Reshape(x, [-1]), 0)), dy), b.Shape(x)), None]
     if axes is None:
-        raise LookupError(f"the gradient of Prod ({n.op.name}) needs reduction indices that are constants")
+        return [b.Mul(conj(b, _others_along(b, x, n.reduction_indices)), _kept(b, n, dy)), None]
     steps = [x]  # one dimension after the other
     for a in axes[:-1]:
         steps.append(b.Prod(steps[-1], [a], keep_dims=True))
@@ -208,6 +208,18 @@ def _prod_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 def _others(b: Any, x: Any, axis: int) -> Any:
     return b.Mul(b.Cumprod(x, axis, exclusive=True), b.Cumprod(x, axis, exclusive=True, reverse=True))
+
+
+def _others_along(b: Any, x: Any, indices: Any) -> Any:
+    """The same along dimensions that are known only when the graph runs: they are brought to the front, as one."""
+    shape, rank = b.Shape(x), b.Rank(x)
+    axes = b.FloorMod(b.Cast(b.Reshape(indices, [-1]), DstT=dtypes.int32), rank)
+    rest, _ = b.ListDiff(b.Range(0, rank, 1), axes)
+    order = b.ConcatV2([axes, rest], 0)
+    front = b.Transpose(x, order)
+    sizes = [b.Prod(b.GatherV2(shape, part, 0), 0) for part in (axes, rest)]
+    others = _others(b, b.Reshape(front, b.Pack(sizes)), 0)
+    return b.Transpose(b.Reshape(others, b.Shape(front)), b.InvertPermutation(order))
 
 
 def _norm_grad(b: Any, n: Any, dy: Any) -> list[Any]:

@@ -327,7 +327,9 @@ def _whole(low: int, high: int) -> Any:
     return sample
 
 
-_NO_SECOND = missing("the second derivative by a has no op")
+_NO_SECOND = missing(
+    "the second derivative of igamma by a has no op; hold a fixed (hr.stop_gradient), or register a gradient"
+)
 
 # fmt: off
 for _type, _args, _types, _formula, _oracle, _sample, _grad, _doc in (

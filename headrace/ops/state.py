@@ -33,6 +33,7 @@ from headrace.ir.opdef import (
     type_attr,
 )
 from headrace.ir.rules import nothing, scalars
+from headrace.ir.slices import handed_on
 from headrace.ir.tangents import passed
 from headrace.resources.manager import Handle, resource_of
 from headrace.resources.values import shape_of
@@ -264,7 +265,7 @@ op(
     {"dtype": type_attr()},
     shape=lambda c: [_held(c)],
     stateful=_read,
-    grad=lambda b, n, dy: [dy],  # the gradient of a variable is that of its value
+    grad=handed_on,  # the gradient of a variable is that of its value
     jvp=passed,
     facts=_READS,
     doc="The variable's value.",

@@ -16,7 +16,7 @@ from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.ir import arrays
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.slices import IndexedSlices, of_gather
 from headrace.resources.manager import resource_of
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, Variable
@@ -115,10 +115,7 @@ def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | IndexedSl
     """The rows of `dy`, at the indices."""
     if n.attrs["batch_dims"]:
         raise LookupError("ResourceGather with batch_dims has no gradient; read the variable and use GatherV2")
-    shape = b.VariableShape(n.resource)
-    row = b.StridedSlice(shape, [1], [0], [1], end_mask=1)
-    values = b.Reshape(dy, b.ConcatV2([[-1], row], 0))
-    return [IndexedSlices(values, b.Reshape(n.indices, [-1]), shape), None]
+    return [of_gather(b, dy, n.indices, b.VariableShape(n.resource)), None]
 
 
 def _gather_jvp(b: Builder, n: GradNode, dx: Tensor, _: None) -> list[Tensor | None]:

@@ -61,8 +61,17 @@ def _add_n(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _add_lists(first: Any, *rest: Any) -> Any:
     """Adds variants by the method that they have (`resources.tensor_list.TensorList.add`)."""
     for x in rest:
-        first = first.add(x)
+        first = _add_each(first, x) if isinstance(first, np.ndarray) else _add_variants(first, x)
     return first
+
+
+def _add_variants(x: Any, y: Any) -> Any:
+    if x is None or y is None:  # what a list of lists holds where it has no element yet: zeros of any kind
+        return y if x is None else x
+    return x.add(y)
+
+
+_add_each = np.frompyfunc(_add_variants, 2, 1)
 
 
 def _add_n_shape(c: Inference) -> Sequence[Shape]:

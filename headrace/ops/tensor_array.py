@@ -213,7 +213,16 @@ def _grad_array(b: Builder, n: GradNode, flow: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient array of `n.handle` for this gradient computation, and the flow to go on with.
 
     `flow` must come after everything that makes the forward array longer.
+
+    Raises:
+      LookupError: it is a gradient array itself, which has none.
     """
+    if n.handle.op.type.startswith("TensorArrayGrad"):
+        made = f", made at {n.op.source}" if n.op.source is not None else ""
+        raise LookupError(
+            f"operation '{n.op.name}' ({n.op.type}{made}) has no gradient: what it works on is the gradient of a "
+            "TensorArrayV3, which has none. Make the array with hr.TensorArray, which has derivatives of all orders"
+        )
     handle, _ = b.TensorArrayGradV3(n.handle, flow, source=_source(b))
     return handle, b.after(handle).Identity(flow)
 

@@ -1,7 +1,7 @@
 """Tensor lists: immutable lists of tensors as values of dtype variant; accumulators and `hr.TensorArray` are made so.
 
-Source: TensorFlow's TensorList* ops. Push and pop are each other's gradient; so are stack and from-tensor, gather and
-scatter, concat and split. `resources.tensor_list` says what a list is.
+Source: TensorFlow's TensorList* ops. Push and pop are each other's gradient. `resources.tensor_list` says what a list
+is; `ops.tensor_list_rows` has the ops that make lists of tensors and tensors of lists.
 """
 
 from __future__ import annotations
@@ -15,10 +15,24 @@ from headrace import dtypes, flags, shapes
 from headrace.dtypes import INDEX
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.infer import Inference
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, int_attr, missing, op, shape_attr, type_attr
+from headrace.ir.lists import (
+    ELEMENT,
+    SHAPED,
+    element_shape_input,
+    held,
+    keeps_list,
+    length,
+    new_list,
+    of_element,
+    row_shape,
+    same_list,
+    without,
+)
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.ir.tangents import linear
-from headrace.resources.tensor_list import TensorList, element_shape_of, list_of
-from headrace.resources.values import rows, shape_of
+from headrace.resources.element_shapes import element_shape_of
+from headrace.resources.tensor_list import TensorList, list_of
+from headrace.resources.values import int_of, rows, shape_of, stack
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -26,21 +40,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Tensor
     from headrace.ir.opdef import GradNode
 
-_ELEMENT = {"element_dtype": type_attr()}
-_SHAPED = {"element_dtype": type_attr(), "shape_type": INDEX}
-
 Attrs = Mapping[str, Any]
-
-_AS_MANY_AS_NEEDED = np.int32(-1)
-
-
-# *** arguments ***
-
-
-def _scalar(value: Any, what: str) -> int:
-    if shape_of(value):
-        raise InvalidArgumentError(f"{what} expected to be a scalar but got shape: {shapes.show(shape_of(value))}")
-    return int(value)
 
 
 def _check_fits(element: Any, wanted: Shape) -> None:
@@ -56,96 +56,22 @@ def _check_fits(element: Any, wanted: Shape) -> None:
 # *** shape rules ***
 
 
-def _shape_input(c: Inference, i: int) -> Shape:
-    """What is known of the element shape given as input `i`."""
-    v = c.value(i)
-    if v is not None:
-        if v.ndim == 0 and v != -1:
-            raise ValueError(f"The only valid scalar shape tensor is the fully unknown shape specified as -1, got {v}.")
-        return None if v.ndim == 0 else c.shape_value(i)
-    given = shapes.with_rank_at_most(c.shapes[i], 1)
-    return c.shape_value(i) if given is not None and len(given) == 1 else None
-
-
-def _held(c: Inference, given: Shape = None) -> Shape:
-    """What is known of the elements of the list in input 0, from it and from what is `given` besides."""
-    shapes.with_rank(c.shapes[0], 0)
-    known = c.handle(0)
-    if known is None:
-        return given
-    dtype = c.attrs.get("element_dtype")
-    if dtype is not None and known[0] != dtype:
-        raise ValueError(f"Expected list with element dtype {dtype.name} but got list with {known[0].name}")
-    return shapes.merge(known[1], given)
-
-
-def _new_list(shape_at: int) -> Any:
-    def rule(c: Inference) -> Sequence[Shape]:
-        c.set_handle(0, c.attrs["element_dtype"], _shape_input(c, shape_at))
-        return [()]
-
-    return rule
-
-
-def _same_list(c: Inference) -> None:
-    known = c.handle(0)
-    if known is not None:
-        c.set_handle(0, *known)
-
-
 def _set_shape(c: Inference) -> Sequence[Shape]:
     shapes.with_rank(c.shapes[1], 0)
-    _held(c, c.shapes[2])
-    return _keeps_list(c)
-
-
-def _keeps_list(c: Inference) -> Sequence[Shape]:
-    _held(c)
-    _same_list(c)
-    return [()]
+    held(c, c.shapes[2])
+    return keeps_list(c)
 
 
 def _pop_shape(c: Inference) -> Sequence[Shape]:
-    _same_list(c)
-    element, given = _held(c), _shape_input(c, 1)
+    same_list(c)
+    element, given = held(c), element_shape_input(c, 1)
     # a contradiction is an error only when the list is popped
     return [(), shapes.merge(element, given) if shapes.compatible(element, given) else element]
 
 
 def _get_shape(c: Inference) -> Sequence[Shape]:
     shapes.with_rank(c.shapes[1], 0)
-    return [_held(c, _shape_input(c, 2))]
-
-
-def _stack_shape(c: Inference) -> Sequence[Shape]:
-    n = c.attrs["num_elements"]
-    return [shapes.concatenate((None if n < 0 else n,), _held(c, _shape_input(c, 1)))]
-
-
-def _gather_shape(c: Inference) -> Sequence[Shape]:
-    return [shapes.concatenate(shapes.with_rank(c.shapes[1], 1), _held(c, _shape_input(c, 2)))]
-
-
-def _concat_shape(c: Inference) -> Sequence[Shape]:
-    given = c.attrs["element_shape"] if "element_shape" in c.attrs else _shape_input(c, 1)
-    element = _held(c, given)
-    return [(None, *element[1:]) if element else None, (None,)]
-
-
-def _from_tensor_shape(c: Inference) -> Sequence[Shape]:
-    rows_shape = shapes.with_rank_at_least(c.shapes[0], 1)
-    element = _shape_input(c, 1)
-    if rows_shape is not None:
-        shapes.merge(element, rows_shape[1:])
-    c.set_handle(0, c.attrs["element_dtype"], element)
-    return [()]
-
-
-def _split_shape(c: Inference) -> Sequence[Shape]:
-    shapes.with_rank_at_least(c.shapes[0], 1)
-    shapes.with_rank(c.shapes[2], 1)
-    c.set_handle(0, c.attrs["element_dtype"], shapes.with_rank_at_least(_shape_input(c, 1), 1))
-    return [()]
+    return [held(c, element_shape_input(c, 2))]
 
 
 def _element_shape_value(c: Inference) -> Shape:
@@ -165,7 +91,7 @@ def _empty(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
     dtype = attrs["element_dtype"]
 
     def kernel(element_shape: Any, max_num_elements: Any) -> TensorList:
-        n = _scalar(max_num_elements, "max_num_elements")
+        n = int_of(max_num_elements, "max_num_elements")
         return TensorList(dtype, element_shape_of(element_shape), max_num_elements=None if n == -1 else n)
 
     return kernel
@@ -173,12 +99,7 @@ def _empty(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
 
 def _reserve(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
     dtype = attrs["element_dtype"]
-    return lambda shape, n: TensorList.reserve(dtype, element_shape_of(shape), _scalar(n, "num_elements"))
-
-
-def _from_tensor(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
-    dtype = attrs["element_dtype"]
-    return lambda tensor, shape: TensorList.from_tensor(tensor, dtype, element_shape_of(shape))
+    return lambda shape, n: TensorList.reserve(dtype, element_shape_of(shape), int_of(n, "num_elements"))
 
 
 def _push(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
@@ -235,12 +156,24 @@ def _pop(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[TensorList, Any]]:
     return kernel
 
 
+def _pop_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[Any, Any]]:
+    pop, dtype = _pop(xp, attrs), attrs["element_dtype"]
+
+    def kernel(handles: Any, element_shape: Any) -> tuple[Any, Any]:
+        rest, out = np.empty(len(handles), object), [None] * len(handles)
+        for i, handle in enumerate(handles):
+            rest[i], out[i] = pop(handle, element_shape)
+        return rest, stack(out, dtype, shape_of(out[0]) if out else tuple(element_shape.tolist()))
+
+    return kernel
+
+
 def _get(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], Any]:
     dtype = attrs["element_dtype"]
 
     def kernel(handle: Any, index: Any, element_shape: Any) -> Any:
         shape = element_shape_of(element_shape)
-        element = list_of(handle, dtype).get(_scalar(index, "index"), shape)
+        element = list_of(handle, dtype).get(int_of(index, "index"), shape)
         _check_fits(element, shape)
         return element
 
@@ -249,53 +182,11 @@ def _get(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], Any]:
 
 def _set(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], TensorList]:
     dtype, resize = attrs["element_dtype"], attrs["resize_if_index_out_of_bounds"]
-    return lambda handle, index, item: list_of(handle, dtype).set(_scalar(index, "index"), item, resize)
+    return lambda handle, index, item: list_of(handle, dtype).set(int_of(index, "index"), item, resize)
 
 
-def _stack(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
-    dtype, n = attrs["element_dtype"], attrs["num_elements"]
-    return lambda handle, shape: list_of(handle, dtype).stack(element_shape_of(shape), n)
-
-
-def _gather(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], Any]:
-    dtype = attrs["element_dtype"]
-    return lambda handle, indices, shape: list_of(handle, dtype).gather(indices, element_shape_of(shape))
-
-
-def _scatter(xp: Any, attrs: Attrs) -> Callable[..., TensorList]:
-    dtype = attrs["element_dtype"]
-
-    def kernel(tensor: Any, indices: Any, shape: Any, n: Any = _AS_MANY_AS_NEEDED) -> TensorList:
-        return TensorList.scattered(tensor, indices, dtype, element_shape_of(shape), _scalar(n, "num_elements"))
-
-    return kernel
-
-
-def _scatter_into(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], TensorList]:
-    dtype = attrs["element_dtype"]
-    return lambda handle, tensor, indices: list_of(handle, dtype).scatter(tensor, indices)
-
-
-def _concat(xp: Any, attrs: Attrs) -> Callable[[Any], tuple[Any, Any]]:
-    dtype, shape = attrs["element_dtype"], attrs["element_shape"]
-    return lambda handle: list_of(handle, dtype).concat(shape)
-
-
-def _concat_v2(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-    dtype = attrs["element_dtype"]
-
-    def kernel(handle: Any, shape: Any, leading_dims: Any) -> tuple[Any, Any]:
-        dims = np.ravel(leading_dims).tolist()
-        if min(dims, default=0) < 0:
-            raise InvalidArgumentError(f"leading_dims must not be negative, got {dims}")
-        return list_of(handle, dtype).concat(element_shape_of(shape), dims)
-
-    return kernel
-
-
-def _split(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], TensorList]:
-    dtype = attrs["element_dtype"]
-    return lambda tensor, shape, lengths: TensorList.split(tensor, lengths, dtype, element_shape_of(shape))
+def _unset(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
+    return lambda handle, indices: list_of(handle).unset(np.ravel(indices).tolist())
 
 
 def _element_shape_of(xp: Any, attrs: Attrs) -> Callable[[Any], Any]:
@@ -309,10 +200,10 @@ def _element_shape_of(xp: Any, attrs: Attrs) -> Callable[[Any], Any]:
 
 
 def _concat_lists(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
-    dtype = attrs["element_dtype"]
+    dtype, join_shapes = attrs["element_dtype"], "_join_shapes" in attrs
 
     def one(a: Any, b: Any) -> TensorList:
-        return list_of(a, dtype).concat_lists(list_of(b, dtype))
+        return list_of(a, dtype).concat_lists(list_of(b, dtype), join_shapes)
 
     def kernel(a: Any, b: Any) -> Any:
         if shape_of(a) != shape_of(b):
@@ -325,22 +216,19 @@ def _concat_lists(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
     return kernel
 
 
+def _split_lists(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[Any, Any]]:
+    def one(both: Any, first: Any) -> tuple[TensorList, TensorList]:
+        return list_of(both).split_at(list_of(first).length())
+
+    return lambda both, first: np.frompyfunc(one, 2, 2)(both, first) if shape_of(both) else one(both, first)
+
+
 # *** gradients ***
 
 
-def _row_shape(b: Builder, x: Tensor) -> Tensor:
-    """The shape of the rows of `x`."""
-    out: Tensor = b.StridedSlice(b.Shape(x), [1], [0], [1], end_mask=1)
-    return out
-
-
-def _length(b: Builder, n: GradNode) -> Tensor:
-    out: Tensor = b.TensorListLength(n.input_handle)
-    return out
-
-
 def _push_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:
-    return list(b.TensorListPopBack(dlist, b.Shape(n.tensor), element_dtype=n.attrs["element_dtype"]))
+    rest, item = b.TensorListPopBack(dlist, b.Shape(n.tensor), element_dtype=n.attrs["element_dtype"])
+    return [rest, of_element(b, n.tensor, item)]
 
 
 def _pop_grad(b: Builder, n: GradNode, dlist: Tensor | None, dtensor: Tensor | None) -> list[Tensor | None]:
@@ -351,65 +239,43 @@ def _pop_grad(b: Builder, n: GradNode, dlist: Tensor | None, dtensor: Tensor | N
     return [b.TensorListPushBack(dlist, dtensor), None]
 
 
-def _from_tensor_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:
-    return [b.TensorListStack(dlist, _row_shape(b, n.tensor), element_dtype=n.attrs["element_dtype"]), None]
-
-
-def _stack_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
-    return [b.TensorListFromTensor(dy, _row_shape(b, dy)), None]
-
-
 def _get_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
     return [b.TensorListSetItem(b.ZerosLike(n.input_handle), n.index, dy), None, None]
 
 
 def _set_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:
-    rest = b.TensorListSetItem(dlist, n.index, b.ZerosLike(n.item))
-    if n.attrs["resize_if_index_out_of_bounds"]:
-        rest = b.TensorListResize(rest, _length(b, n))
     item = b.TensorListGetItem(dlist, n.index, b.Shape(n.item), element_dtype=n.attrs["element_dtype"])
-    return [rest, None, item]
-
-
-def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
-    summed = b.UnsortedSegmentSum(dy, n.indices, _length(b, n))  # an index may come several times
-    return [b.TensorListFromTensor(summed, _shape_of_elements(b, n)), None, None]
-
-
-def _scatter_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:
-    return [_gathered(b, n, dlist), *[None] * (len(n.inputs) - 1)]
-
-
-def _scatter_into_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:
-    rest = b.TensorListScatterIntoExistingList(dlist, b.ZerosLike(n.tensor), n.indices)
-    return [b.TensorListResize(rest, _length(b, n)), _gathered(b, n, dlist), None]
-
-
-def _gathered(b: Builder, n: GradNode, dlist: Tensor) -> Tensor:
-    out: Tensor = b.TensorListGather(dlist, n.indices, _row_shape(b, n.tensor), element_dtype=n.attrs["element_dtype"])
-    return out
-
-
-def _shape_of_elements(b: Builder, n: GradNode) -> Tensor:
-    out: Tensor = b.TensorListElementShape(n.input_handle, shape_type=dtypes.int32)
-    return out
-
-
-def _concat_grad(b: Builder, n: GradNode, dy: Tensor | None, _: Tensor | None) -> list[Tensor | None]:
-    none: list[Tensor | None] = [None] * (len(n.inputs) - 1)
-    if dy is None:
-        return [None, *none]
-    return [b.TensorListSplit(dy, _shape_of_elements(b, n), n.lengths), *none]
-
-
-def _split_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:
-    shape = b.ConcatV2([[-1], _row_shape(b, n.tensor)], 0)
-    dy, _ = b.TensorListConcatV2(dlist, shape, n.lengths, element_dtype=n.attrs["element_dtype"])
-    return [dy, None, None]
+    rest = without(b, n, dlist, n.index)
+    return [
+        b.TensorListResize(rest, length(b, n)) if n.attrs["resize_if_index_out_of_bounds"] else rest,
+        None,
+        of_element(b, n.item, item),
+    ]
 
 
 def _resize_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:
-    return [b.TensorListResize(dlist, _length(b, n)), None]
+    return [b.TensorListResize(dlist, length(b, n)), None]
+
+
+def _push_batch_grad(b: Builder, n: GradNode, dlists: Tensor) -> list[Tensor | None]:
+    attrs = {"element_dtype": n.attrs["element_dtype"]}
+    return list(b.make("_TensorListPopBackBatch", (dlists, row_shape(b, n.tensor)), attrs))
+
+
+def _pop_batch_grad(b: Builder, n: GradNode, dlists: Tensor, drows: Tensor) -> list[Tensor | None]:
+    return [b.TensorListPushBackBatch(dlists, drows), None]
+
+
+def _concat_lists_grad(b: Builder, n: GradNode, dlist: Tensor) -> list[Tensor | None]:
+    return list(
+        b.make("_TensorListSplit", (dlist, b.ZerosLike(n.input_a)), {"element_dtype": n.attrs["element_dtype"]})
+    )
+
+
+def _split_lists_grad(b: Builder, n: GradNode, da: Tensor, db: Tensor) -> list[Tensor | None]:
+    # one may know more of its elements' shape than the other
+    attrs = {"element_dtype": n.attrs["element_dtype"], "_join_shapes": True}
+    return [b.make("TensorListConcatLists", (da, db), attrs), None]
 
 
 # *** records ***
@@ -418,8 +284,8 @@ op(
     "EmptyTensorList",
     "element_shape: shape_type, max_num_elements: int32",
     "handle: variant",
-    _SHAPED,
-    shape=_new_list(0),
+    SHAPED,
+    shape=new_list(0),
     kernel=_empty,
     grad=NOT_DIFFERENTIABLE,
     doc="A list without elements, which may grow to `max_num_elements` (-1: any number).",
@@ -428,29 +294,18 @@ op(
     "TensorListReserve",
     "element_shape: shape_type, num_elements: int32",
     "handle: variant",
-    _SHAPED,
-    shape=_new_list(0),
+    SHAPED,
+    shape=new_list(0),
     kernel=_reserve,
     grad=NOT_DIFFERENTIABLE,
     doc="A list of `num_elements` uninitialized elements, which read as zeros.",
 )
 op(
-    "TensorListFromTensor",
-    "tensor: element_dtype, element_shape: shape_type",
-    "output_handle: variant",
-    _SHAPED,
-    shape=_from_tensor_shape,
-    kernel=_from_tensor,
-    grad=_from_tensor_grad,
-    jvp=linear("tensor"),
-    doc="The list of the rows of `tensor`.",
-)
-op(
     "TensorListPushBack",
     "input_handle: variant, tensor: element_dtype",
     "output_handle: variant",
-    _ELEMENT,
-    shape=_keeps_list,
+    ELEMENT,
+    shape=keeps_list,
     kernel=_push,
     grad=_push_grad,
     jvp=linear("input_handle", "tensor"),
@@ -460,10 +315,10 @@ op(
     "TensorListPushBackBatch",
     "input_handles: variant, tensor: element_dtype",
     "output_handles: variant",
-    _ELEMENT,
+    ELEMENT,
     shape=lambda c: [shapes.with_rank(c.shapes[0], 1)],
     kernel=_push_batch,
-    grad=missing("a vector of lists has no gradient yet; push to each list by itself"),
+    grad=_push_batch_grad,
     jvp=linear("input_handles", "tensor"),
     doc="Each of a vector of lists with one row of `tensor` after its end.",
 )
@@ -471,7 +326,7 @@ op(
     "TensorListPopBack",
     "input_handle: variant, element_shape: int32",
     "output_handle: variant, tensor: element_dtype",
-    _ELEMENT,
+    ELEMENT,
     shape=_pop_shape,
     kernel=_pop,
     grad=_pop_grad,
@@ -507,102 +362,15 @@ op(
     shape=lambda c: [()],
     kernel=lambda xp, attrs: lambda handle: np.int32(list_of(handle).length()),
     grad=NOT_DIFFERENTIABLE,
+    facts=Facts(shape_only=True),
     doc="The number of elements.",
-)
-op(
-    "TensorListStack",
-    "input_handle: variant, element_shape: int32",
-    "tensor: element_dtype",
-    {"element_dtype": type_attr(), "num_elements": int_attr(-1)},
-    shape=_stack_shape,
-    kernel=_stack,
-    grad=_stack_grad,
-    jvp=linear("input_handle"),
-    doc="All elements as the rows of one tensor.",
-)
-op(
-    "TensorListGather",
-    "input_handle: variant, indices: int32, element_shape: int32",
-    "values: element_dtype",
-    _ELEMENT,
-    shape=_gather_shape,
-    kernel=_gather,
-    grad=_gather_grad,
-    jvp=linear("input_handle"),
-    doc="The elements at `indices` as the rows of one tensor.",
-)
-op(
-    "TensorListScatter",
-    "tensor: element_dtype, indices: int32, element_shape: shape_type",
-    "output_handle: variant",
-    _SHAPED,
-    shape=_new_list(2),
-    kernel=_scatter,
-    grad=_scatter_grad,
-    jvp=linear("tensor"),
-    doc="A list with the rows of `tensor` at `indices`.",
-)
-op(
-    "TensorListScatterV2",
-    "tensor: element_dtype, indices: int32, element_shape: shape_type, num_elements: int32",
-    "output_handle: variant",
-    _SHAPED,
-    shape=_new_list(2),
-    kernel=_scatter,
-    grad=_scatter_grad,
-    jvp=linear("tensor"),
-    doc="A list of `num_elements` elements (-1: as many as needed) with the rows of `tensor` at `indices`.",
-)
-op(
-    "TensorListScatterIntoExistingList",
-    "input_handle: variant, tensor: element_dtype, indices: int32",
-    "output_handle: variant",
-    _ELEMENT,
-    shape=_keeps_list,
-    kernel=_scatter_into,
-    grad=_scatter_into_grad,
-    jvp=linear("input_handle", "tensor"),
-    doc="The list with the rows of `tensor` at `indices`.",
-)
-op(
-    "TensorListConcat",
-    "input_handle: variant",
-    "tensor: element_dtype, lengths: int64",
-    {"element_dtype": type_attr(), "element_shape": shape_attr(None)},
-    shape=_concat_shape,
-    kernel=_concat,
-    grad=_concat_grad,
-    jvp=linear("input_handle"),
-    doc="All elements, one after the other along their first dimension, and the length of each.",
-)
-op(
-    "TensorListConcatV2",
-    "input_handle: variant, element_shape: shape_type, leading_dims: int64",
-    "tensor: element_dtype, lengths: int64",
-    _SHAPED,
-    shape=_concat_shape,
-    kernel=_concat_v2,
-    grad=_concat_grad,
-    jvp=linear("input_handle"),
-    doc="All elements, one after the other; `leading_dims` are the lengths of uninitialized ones.",
-)
-op(
-    "TensorListSplit",
-    "tensor: element_dtype, element_shape: shape_type, lengths: int64",
-    "output_handle: variant",
-    _SHAPED,
-    shape=_split_shape,
-    kernel=_split,
-    grad=_split_grad,
-    jvp=linear("tensor"),
-    doc="The list of consecutive pieces of `tensor`, of the given lengths.",
 )
 op(
     "TensorListResize",
     "input_handle: variant, size: int32",
     "output_handle: variant",
-    shape=_keeps_list,
-    kernel=lambda xp, attrs: lambda handle, size: list_of(handle).resized(_scalar(size, "size")),
+    shape=keeps_list,
+    kernel=lambda xp, attrs: lambda handle, size: list_of(handle).resized(int_of(size, "size")),
     grad=_resize_grad,
     jvp=linear("input_handle"),
     doc="The list with its first `size` elements, and uninitialized ones if it had fewer.",
@@ -615,7 +383,7 @@ op(
     shape=_element_shape_shape,
     kernel=_element_shape_of,
     grad=NOT_DIFFERENTIABLE,
-    facts=Facts(dynamic_shape=True),
+    facts=Facts(dynamic_shape=True, shape_only=True),
     shape_value=_element_shape_value,
     doc="The shape that all elements fit, as a vector with -1 for unknown dimensions, or the scalar -1.",
 )
@@ -623,10 +391,49 @@ op(
     "TensorListConcatLists",
     "input_a: variant, input_b: variant",
     "output: variant",
-    _ELEMENT,
+    ELEMENT,
     shape=lambda c: [shapes.merge(c.shapes[0], c.shapes[1])],
     kernel=_concat_lists,
-    grad=missing("concatenated lists have no gradient yet; push the elements, or concatenate the stacked tensors"),
+    grad=_concat_lists_grad,
     jvp=linear("input_a", "input_b"),
     doc="The elements of one list, then those of another.",
+)
+
+
+# *** our own: what gradients need ***
+
+op(
+    "_TensorListUnset",
+    "input_handle: variant, indices: int32",
+    "output_handle: variant",
+    shape=keeps_list,
+    kernel=_unset,
+    grad=lambda b, n, dlist: [b.make("_TensorListUnset", (dlist, n.indices), {}), None],
+    jvp=linear("input_handle"),
+    doc="The list with the elements at `indices` (a scalar or vector) uninitialized.",
+)
+op(
+    "_TensorListPopBackBatch",
+    "input_handles: variant, element_shape: int32",
+    "output_handles: variant, tensor: element_dtype",
+    ELEMENT,
+    shape=lambda c: [
+        shapes.with_rank(c.shapes[0], 1),
+        shapes.concatenate(shapes.with_rank(c.shapes[0], 1), element_shape_input(c, 1)),
+    ],
+    kernel=_pop_batch,
+    grad=_pop_batch_grad,
+    jvp=linear("input_handles"),
+    doc="Each of a vector of lists without its last element, and those elements as the rows of a tensor.",
+)
+op(
+    "_TensorListSplit",
+    "input: variant, input_a: variant",
+    "output_a: variant, output_b: variant",
+    ELEMENT,
+    shape=lambda c: [shapes.merge(c.shapes[0], c.shapes[1])] * 2,
+    kernel=_split_lists,
+    grad=_split_lists_grad,
+    jvp=linear("input"),
+    doc="The first elements of a list, as many as there are in another list, and the rest.",
 )

@@ -7,21 +7,35 @@ are O(log32 n), whichever of the earlier versions are still in use, and what no 
 
     root        ( leaf0, leaf1, ..., leafk )        depth 1 (`_shift` 5); deeper trees nest tuples of such nodes
     tail        ( v, v, ... )                       1 to 32 elements; empty only in the empty vector
+
+A place where there is nothing yet holds `BLANK`. Full nodes with nothing in them are the same objects in all vectors,
+so that a sum of vectors (`merged`) need not look into them: it costs what the elements cost that are there.
 """
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 T = TypeVar("T")
 
 _BITS = 5
 _WIDTH = 1 << _BITS
 _MASK = _WIDTH - 1
+
+
+class _Blank:
+    def __repr__(self) -> str:
+        return "BLANK"
+
+
+BLANK: Final = _Blank()
+_BLANKS: Final[list[Any]] = [BLANK]  # nothing, a leaf of nothing, a node of such leaves, ...
+for _ in range(7):  # enough for 2**35 elements
+    _BLANKS.append((_BLANKS[-1],) * _WIDTH)
 
 
 class Vector(Generic[T]):
@@ -59,20 +73,19 @@ class Vector(Generic[T]):
         return cls(tuple(nodes), shift, n, all_[start:])
 
     @classmethod
-    def filled(cls, value: T, n: int) -> Vector[T]:
-        """`n` times the same value; O(log n), as equal nodes are the same object."""
+    def blank(cls, n: int) -> Vector[T]:
+        """A vector of `n` elements none of which is there yet (`BLANK`); O(log n)."""
         if n == 0:
             return cls()
-        count = (n - 1) // _WIDTH  # nodes on the level; the first count - 1 are `full`, the last is `last`
-        full: tuple[Any, ...] = (value,) * _WIDTH
-        last = full
-        shift = _BITS
+        count = (n - 1) // _WIDTH  # nodes on the level; all but the last are full
+        last: Any = _BLANKS[1]
+        level = 1
         while count > _WIDTH:
             groups, rest = divmod(count - 1, _WIDTH)
-            full, last, count = (full,) * _WIDTH, (full,) * rest + (last,), groups + 1
-            shift += _BITS
-        root = (full,) * (count - 1) + (last,) if count else ()
-        return cls(root, shift, n, (value,) * ((n - 1) % _WIDTH + 1))
+            last, count, level = (_BLANKS[level],) * rest + (last,), groups + 1, level + 1
+        root = (_BLANKS[level],) * (count - 1) + (last,) if count else ()
+        tail: Any = (BLANK,) * ((n - 1) % _WIDTH + 1)
+        return cls(root, level * _BITS, n, tail)
 
     def push(self, value: T) -> Vector[T]:
         """This vector with `value` after its end."""
@@ -107,6 +120,12 @@ class Vector(Generic[T]):
             tail = (*self._tail[:at], value, *self._tail[at + 1 :])
             return Vector(self._root, self._shift, self._size, tail)
         return Vector(_with_value(self._root, self._shift, index, value), self._shift, self._size, self._tail)
+
+    def merged(self, other: Vector[T], f: Callable[[T, T], T]) -> Vector[T]:
+        """The vector of `f(a, b)` of each two elements of this and `other`, which is as long; where only one has an
+        element, that is taken. O(k log n), if k elements of one of the two are there."""
+        root = _merged(self._root, other._root, self._shift, f)
+        return Vector(root, self._shift, self._size, _merged(self._tail, other._tail, 0, f))
 
     def __getitem__(self, index: int) -> T:
         start = self._size - len(self._tail)
@@ -158,4 +177,19 @@ def _without_leaf(node: tuple[Any, ...], shift: int) -> tuple[tuple[Any, ...], t
 def _with_value(node: tuple[Any, ...], shift: int, index: int, value: Any) -> tuple[Any, ...]:
     at = (index >> shift) & _MASK
     new = value if not shift else _with_value(node[at], shift - _BITS, index, value)
-    return (*node[:at], new, *node[at + 1 :])
+    out = (*node[:at], new, *node[at + 1 :])
+    nothing = _BLANKS[shift // _BITS]
+    if new is nothing and len(out) == _WIDTH and all(child is nothing for child in out):
+        full: tuple[Any, ...] = _BLANKS[shift // _BITS + 1]
+        return full
+    return out
+
+
+def _merged(a: tuple[Any, ...], b: tuple[Any, ...], shift: int, f: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
+    nothing = _BLANKS[shift // _BITS]
+    if not shift:
+        return tuple([y if x is nothing else x if y is nothing else f(x, y) for x, y in zip(a, b, strict=True)])
+    below = shift - _BITS
+    return tuple(
+        [y if x is nothing else x if y is nothing else _merged(x, y, below, f) for x, y in zip(a, b, strict=True)]
+    )

@@ -10,7 +10,6 @@ An element may be *uninitialized*: it stands for zeros, of a shape found when it
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,26 +17,22 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.resources import values
+from headrace.resources.element_shapes import check_rows, check_vector, if_full, merge, show
+from headrace.resources.persistent import BLANK as UNINITIALIZED
 from headrace.resources.persistent import Vector
 from headrace.resources.values import numpy_dtype_of, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from headrace.dtypes import DType
     from headrace.resources.values import Value
     from headrace.shapes import Shape
 
 
-class _Uninitialized:
-    def __repr__(self) -> str:
-        return "uninitialized"
-
-
-UNINITIALIZED: Final = _Uninitialized()
 _blank: Final = object.__new__
 
-_FEW = 16  # elements whose positions a list of zeros remembers
+_FEW = 32  # elements that are changed one by one rather than with all others
 _MOST_ELEMENTS = 1 << 27  # growing a list beyond this is taken for a mistake in an index, not tried
 
 
@@ -57,7 +52,6 @@ class TensorList:
         "_initialized",
         "_items",
         "_pattern",
-        "_set",
         "element_dtype",
         "element_shape",
         "max_num_elements",
@@ -81,8 +75,6 @@ class TensorList:
         # how many elements are not uninitialized; so that adding a list of zeros is O(1)
         self._initialized = len(self._items) if initialized is None else initialized
         self._pattern = pattern
-        # the positions of these, if all others are uninitialized and these are few; so that adding it is O(log n)
-        self._set: tuple[int, ...] | None = () if initialized == 0 else None
         self.nbytes = 0
 
     # *** making one ***
@@ -96,7 +88,7 @@ class TensorList:
         """
         if n < 0:
             raise InvalidArgumentError(f"The num_elements to reserve must be a non negative number, but got {n}")
-        return cls(element_dtype, element_shape, Vector.filled(UNINITIALIZED, n), initialized=0)
+        return cls(element_dtype, element_shape, Vector.blank(n), initialized=0)
 
     @classmethod
     def from_tensor(cls, tensor: np.ndarray, element_dtype: DType, element_shape: Shape) -> TensorList:
@@ -105,7 +97,7 @@ class TensorList:
         Raises:
           InvalidArgumentError: it is a scalar, or its rows do not fit `element_shape`.
         """
-        _check_rows(tensor, element_shape)
+        check_rows(tensor, element_shape)
         return cls(element_dtype, element_shape, Vector.of(values.rows(tensor, element_dtype)))
 
     @classmethod
@@ -117,7 +109,7 @@ class TensorList:
         Raises:
           InvalidArgumentError: an index out of range, or rows that fit neither `element_shape` nor the indices.
         """
-        _check_rows(tensor, element_shape)
+        check_rows(tensor, element_shape)
         if n < -1:
             raise InvalidArgumentError(f"TensorListScatter expects num_elements >= -1, found: {n}")
         for i in indices.tolist():
@@ -136,12 +128,12 @@ class TensorList:
         """
         if element_shape == ():
             raise InvalidArgumentError("TensorListSplit requires element_shape to be at least of rank 1, but saw: []")
-        _check_vector(tensor)
+        check_vector(tensor)
         if lengths.ndim != 1:
-            raise InvalidArgumentError(f"Expected lengths to be a vector, received shape: {_show(lengths)}")
+            raise InvalidArgumentError(f"Expected lengths to be a vector, received shape: {show(lengths)}")
         if not shapes.compatible(tensor.shape[1:], None if element_shape is None else element_shape[1:]):
             raise InvalidArgumentError(
-                f"tensor shape {_show(tensor)} is not compatible with element_shape {shapes.show(element_shape)}"
+                f"tensor shape {show(tensor)} is not compatible with element_shape {shapes.show(element_shape)}"
             )
         pieces = []
         start = 0
@@ -185,7 +177,7 @@ class TensorList:
         shape = self._merged(element_shape)
         if not shapes.is_full(shape) and self._known_shape(index) is None:
             for i in range(n):  # a list filled in a loop: all elements are of one shape
-                shape = _merge(shape, self._known_shape(i))
+                shape = merge(shape, self._known_shape(i))
         return self._zeros(index, shape)
 
     def pop(self, element_shape: Shape = None) -> tuple[TensorList, Value]:
@@ -200,9 +192,7 @@ class TensorList:
         if item is not UNINITIALIZED:
             return self._with(rest, self._initialized - 1), item
         zeros = self._zeros(len(rest), self._merged(element_shape))
-        out = self._with(rest, self._initialized)
-        out._set = self._set
-        return out, zeros
+        return self._with(rest, self._initialized), zeros
 
     def stack(self, element_shape: Shape = None, num_elements: int = -1) -> np.ndarray:
         """All elements as the rows of one array.
@@ -256,12 +246,13 @@ class TensorList:
             )
         lengths_known = set()
         for i in () if shapes.is_full(self.element_shape) else range(len(items)):
-            shape = self._known_shape(i)
+            given = items[i] is UNINITIALIZED and i < len(leading_dims) and shapes.is_full(rest)
+            shape = None if given else self._known_shape(i)
             if shape is None:
                 continue
             if not shape:
                 raise InvalidArgumentError(f"Concat saw a scalar shape at index {i} but requires at least vectors.")
-            rest = _merge(rest, shape[1:])
+            rest = merge(rest, shape[1:])
             if first is not None and first != shape[0]:
                 raise InvalidArgumentError(
                     "First entry of element_shape input does not match the first dim of list element at index: "
@@ -305,7 +296,7 @@ class TensorList:
         An array that is in several lists counts in each; what is repeated in an array without memory of its own does
         not count.
         """
-        nbytes = self.nbytes + _nbytes(value)
+        nbytes = self.nbytes + values.nbytes_of(value)
         if nbytes > limit:
             return None
         out = self.push(value)
@@ -325,10 +316,7 @@ class TensorList:
             raise InvalidArgumentError(f"Trying to modify element {index} in a list with {n} elements.")
         self._check_element(value, "set", "at a list index")
         more = self._items[index] is UNINITIALIZED
-        out = self._with(self._items.set(index, value), self._initialized + more)
-        if self._set is not None and self._initialized < _FEW:
-            out._set = (*self._set, index) if more else self._set
-        return out
+        return self._with(self._items.set(index, value), self._initialized + more)
 
     def scatter(self, tensor: np.ndarray, indices: np.ndarray) -> TensorList:
         """The list with row k of `tensor` at `indices[k]`, longer if an index asks for it.
@@ -336,9 +324,9 @@ class TensorList:
         Raises:
           InvalidArgumentError: a negative index, or rows that fit neither the list nor the indices.
         """
-        _check_vector(tensor)
+        check_vector(tensor)
         if indices.ndim != 1:
-            raise InvalidArgumentError(f"Expected indices to be a vector, but received shape: {_show(indices)}")
+            raise InvalidArgumentError(f"Expected indices to be a vector, but received shape: {show(indices)}")
         where = indices.tolist()
         if len(where) != len(tensor):
             raise InvalidArgumentError(
@@ -351,10 +339,19 @@ class TensorList:
             raise InvalidArgumentError(f"Indices to scatter at must all be non-negative, got {min(where)}")
         rows = values.rows(tensor, self.element_dtype)
         self._check_element(rows[0], "set", "at a list index")
-        items = list(self.resized(max(len(self._items), max(where) + 1))._items)
+        out = self.resized(max(len(self._items), max(where) + 1))
+        if len(where) * _FEW < len(out._items):
+            return out._with_each(zip(where, rows, strict=True))
+        items = list(out._items)
         for i, row in zip(where, rows, strict=True):
             items[i] = row
         return self._with_items(items)
+
+    def unset(self, indices: Iterable[int]) -> TensorList:
+        """The list with nothing at `indices`: these elements are uninitialized; of a list of lists they are None, as
+        what the pattern says would be the zeros of another list."""
+        nothing = None if self.element_dtype is dtypes.variant else UNINITIALIZED
+        return self._with_each((i, nothing) for i in indices)
 
     def resized(self, n: int) -> TensorList:
         """The list with its first `n` elements, new ones uninitialized.
@@ -372,35 +369,73 @@ class TensorList:
             raise ResourceExhaustedError(
                 f"OOM when growing a list of {old} elements to {n}; the limit is {_MOST_ELEMENTS}"
             )
-        items = list(self._items)[:n]
-        return self._with_items(items + [UNINITIALIZED] * (n - len(items)))
+        if abs(n - old) > _FEW:
+            items = list(self._items)[:n]
+            return self._with_items(items + [UNINITIALIZED] * (n - len(items)))
+        few, initialized = self._items, self._initialized
+        for _ in range(n - old):
+            few = few.push(UNINITIALIZED)
+        for _ in range(old - n):
+            few, item = few.pop()
+            initialized -= item is not UNINITIALIZED
+        return self._with(few, initialized)
 
-    def concat_lists(self, other: TensorList) -> TensorList:
+    def concat_lists(self, other: TensorList, join_shapes: bool = False) -> TensorList:
         """The elements of this list, then those of `other`.
 
         Raises:
-          InvalidArgumentError: another dtype or element shape.
+          InvalidArgumentError: another dtype, or, unless `join_shapes`, another element shape.
         """
         if self.element_dtype != other.element_dtype:
             raise InvalidArgumentError(
                 f"input_a and input_b hold different dtypes. Saw: {self.element_dtype} vs. {other.element_dtype}"
             )
-        if self.element_shape != other.element_shape:
+        if self.element_shape != other.element_shape and not join_shapes:
             raise InvalidArgumentError(
                 "input_a and input_b TensorList element shapes are not identical. "
                 f"Saw {shapes.show(self.element_shape)} vs. {shapes.show(other.element_shape)}"
             )
-        return self._with_items([*self._items, *other._items])
+        out = self._with_items([*self._items, *other._items])
+        out.element_shape = shapes.join(self.element_shape, other.element_shape)
+        if self._pattern or other._pattern:
+            out._pattern = self._shapes().concat_lists(other._shapes(), join_shapes=True)
+        return out
+
+    def split_at(self, n: int) -> tuple[TensorList, TensorList]:
+        """Its first `n` elements, and the others.
+
+        Raises:
+          InvalidArgumentError: it has fewer.
+        """
+        if n > len(self._items):
+            raise InvalidArgumentError(f"cannot take the first {n} elements of a list with {len(self._items)} elements")
+        items = list(self._items)
+        first, rest = self._with_items(items[:n]), self._with_items(items[n:])
+        if self._pattern:
+            first._pattern, rest._pattern = self._shapes().split_at(n)
+        return first, rest
+
+    def _shapes(self) -> TensorList:
+        """A list as long as this one that knows the shapes of its elements as far as this one does."""
+        if self._pattern is None:
+            return self
+        known = [
+            a if a is not UNINITIALIZED else b
+            for a, b in zip(self._items, self._pattern.resized(len(self._items))._shapes()._items)
+        ]
+        out = self._with_items(known)
+        out._pattern = None
+        return out
 
     def zeros_like(self) -> TensorList:
         """A list as long as this one whose elements are zeros of the same shapes; O(log n)."""
-        items = Vector.filled(UNINITIALIZED, len(self._items))
+        items: Vector[Value] = Vector.blank(len(self._items))
         pattern = self if self._initialized else self._pattern
         return TensorList(self.element_dtype, self.element_shape, items, initialized=0, pattern=pattern)
 
     def add(self, other: TensorList) -> TensorList:
-        """The elementwise sum; what is uninitialized counts as zero. O(1) if one list is all zeros, O(log n) if only a
-        few of its elements are not.
+        """The elementwise sum; what is uninitialized counts as zero. O(1) if one list is all zeros, O(k log n)
+        if k elements of it are not.
 
         Raises:
           InvalidArgumentError: other dtype, length or shapes.
@@ -420,29 +455,22 @@ class TensorList:
                 f"{shapes.show(self.element_shape)} and {shapes.show(other.element_shape)}"
             )
         shape = shapes.merge(self.element_shape, other.element_shape)
+        pattern = _fuller(self._pattern, other._pattern)
         for zero, full in ((self, other), (other, self)):
             if not zero._initialized:
-                pattern = full._pattern or zero._pattern
                 return TensorList(
                     self.element_dtype, shape, full._items, initialized=full._initialized, pattern=pattern
                 )
-        for few, many in ((other, self), (self, other)):
-            if few._set is not None:
-                return many._with_added(few, few._set, shape)
-        items = [_add(a, b) for a, b in zip(self._items, other._items, strict=True)]
-        return TensorList(self.element_dtype, shape)._with_items(items)
+        both = 0
 
-    def _with_added(self, few: TensorList, where: tuple[int, ...], shape: Shape) -> TensorList:
-        """The sum with a list that has elements only at `where`."""
-        out = self
-        for i in where:
-            out = out.set(i, _add(out._items[i], few._items[i]))
-        out = out._with(out._items, out._initialized)
-        out.element_shape = shape
-        out._pattern = self._pattern or few._pattern
-        if self._set is not None and out._initialized <= _FEW:
-            out._set = tuple(dict.fromkeys((*self._set, *where)))
-        return out
+        def added(a: Value, b: Value) -> Value:
+            nonlocal both
+            both += 1
+            return _add(a, b)
+
+        items = self._items.merged(other._items, added)
+        initialized = self._initialized + other._initialized - both
+        return TensorList(self.element_dtype, shape, items, initialized=initialized, pattern=pattern)
 
     def __repr__(self) -> str:
         n, k = len(self._items), self._initialized
@@ -459,9 +487,16 @@ class TensorList:
         out._items = items
         out._initialized = initialized
         out._pattern = self._pattern
-        out._set = None
         out.nbytes = 0
         return out
+
+    def _with_each(self, changes: Iterable[tuple[int, Value]]) -> TensorList:
+        """The list with some of its elements changed one by one."""
+        items, initialized = self._items, self._initialized
+        for i, value in changes:
+            initialized += (value is not UNINITIALIZED) - (items[i] is not UNINITIALIZED)
+            items = items.set(i, value)
+        return self._with(items, initialized)
 
     def _with_items(self, items: list[Value]) -> TensorList:
         return self._with(Vector.of(items), sum(item is not UNINITIALIZED for item in items))
@@ -480,7 +515,7 @@ class TensorList:
             )
 
     def _merged(self, element_shape: Shape) -> Shape:
-        return _merge(element_shape, self.element_shape)
+        return merge(element_shape, self.element_shape)
 
     def _known_shape(self, index: int) -> tuple[int, ...] | None:
         """The shape of the element at `index`, if it or its pattern is initialized."""
@@ -495,8 +530,8 @@ class TensorList:
         """What the uninitialized element at `index` stands for."""
         if self.element_dtype is dtypes.variant and self._pattern is not None:
             inner = self._pattern.get(index)
-            return inner.zeros_like()
-        full = _full(shape if shapes.is_full(shape) else _merge(shape, self._known_shape(index)))
+            return None if inner is None else inner.zeros_like()
+        full = if_full(shape if shapes.is_full(shape) else merge(shape, self._known_shape(index)))
         if full is None:
             raise InvalidArgumentError(
                 "Trying to read an uninitialized tensor but element_shape is not fully defined: "
@@ -512,11 +547,12 @@ class TensorList:
                 f"Tried to {verb} elements of an empty list with non-fully-defined element_shape: {shapes.show(shape)}"
             )
         if not shapes.is_full(self.element_shape):
-            for i in where:
-                known = self._known_shape(i)
+            fixed = shapes.is_full(shape)  # then zeros have that shape, whatever the pattern says
+            for i, item in zip(where, items, strict=True):
+                known = None if fixed and item is UNINITIALIZED else self._known_shape(i)
                 if known is not None and known != shape:
-                    shape = _merge(shape, known)
-        full = _full(shape)
+                    shape = merge(shape, known)
+        full = if_full(shape)
         if full is None:
             raise InvalidArgumentError(
                 f"Tried to {verb} list which only contains uninitialized tensors and has a non-fully-defined "
@@ -563,36 +599,17 @@ def list_of(value: Value, element_dtype: DType | None = None) -> TensorList:
     return value
 
 
-def element_shape_of(value: Value) -> Shape:
-    """An element shape given as a tensor: a vector with -1 for unknown dimensions, or the scalar -1 for any rank.
-
-    Raises:
-      InvalidArgumentError: it is neither.
-    """
-    if value.ndim == 1:
-        dims = tuple(value.tolist())
-        if not dims or min(dims) >= 0:
-            return dims
-        if min(dims) < -1:
-            raise InvalidArgumentError(f"Dimension {min(dims)} must be >= -1 in an element_shape, got {dims}")
-        return tuple(None if d < 0 else d for d in dims)
-    if value.ndim > 1:
-        raise InvalidArgumentError(
-            f"element_shape must be at most rank 1 but has the shape of {shapes.show(value.shape)}"
-        )
-    if value != -1:
-        raise InvalidArgumentError(
-            f"The only valid scalar shape tensor is the fully unknown shape specified as -1, got {value}."
-        )
-    return None
+def _fuller(a: TensorList | None, b: TensorList | None) -> TensorList | None:
+    """The pattern that knows more elements' shapes."""
+    if a is None or b is None:
+        return a or b
+    return b if b._initialized > a._initialized else a
 
 
 def _add(a: Any, b: Any) -> Any:
-    if a is UNINITIALIZED:
-        return b
-    if b is UNINITIALIZED:
-        return a
-    if isinstance(a, TensorList):
+    if a is None or b is None:
+        return b if a is None else a
+    if numpy_dtype_of(a).kind == "O":
         return a.add(b)
     if shape_of(a) != shape_of(b):
         raise InvalidArgumentError(
@@ -600,48 +617,3 @@ def _add(a: Any, b: Any) -> Any:
             f"{shapes.show(shape_of(b))}"
         )
     return a + b
-
-
-def _nbytes(value: Any) -> int:
-    """The bytes of memory that a value holds."""
-    if isinstance(value, np.ndarray):
-        if 0 not in value.strides:
-            return value.nbytes
-        return value.itemsize * math.prod(d for d, step in zip(value.shape, value.strides, strict=True) if step)
-    return int(getattr(value, "nbytes", 0))
-
-
-def _merge(a: Shape, b: Shape) -> Shape:
-    if a == b:
-        return a
-    try:
-        return shapes.merge(a, b)
-    except ValueError:
-        what = "ranks" if a is not None and b is not None and len(a) != len(b) else "shapes"
-        raise InvalidArgumentError(f"Incompatible {what} during merge: {shapes.show(a)} vs. {shapes.show(b)}") from None
-
-
-def _full(shape: Shape) -> tuple[int, ...] | None:
-    """`shape`, if rank and all dimensions are known."""
-    if shape is None:
-        return None
-    dims = tuple(d for d in shape if d is not None)
-    return dims if len(dims) == len(shape) else None
-
-
-def _check_vector(tensor: np.ndarray) -> None:
-    if not shape_of(tensor):
-        raise InvalidArgumentError("Tensor must be at least a vector, but saw shape: []")
-
-
-def _check_rows(tensor: np.ndarray, element_shape: Shape) -> None:
-    _check_vector(tensor)
-    if not shapes.fits(tensor.shape[1:], element_shape):
-        raise InvalidArgumentError(
-            f"Specified a list with shape {shapes.show(element_shape)} from a tensor with shape "
-            f"{shapes.show(tensor.shape[1:])}"
-        )
-
-
-def _show(array: np.ndarray) -> str:
-    return shapes.show(array.shape)

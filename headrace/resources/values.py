@@ -9,11 +9,13 @@ A value is immutable from the moment it is handed over, so storing one never cop
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, shapes
+from headrace.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +71,26 @@ def rows(array: np.ndarray, dtype: DType) -> list[Value]:
     if dtype is dtypes.string and array.ndim == 1:
         return [array[i, ...] for i in range(len(array))]
     return list(array)
+
+
+def int_of(value: Value, what: str) -> int:
+    """The integer that `value`, a scalar, is.
+
+    Raises:
+      InvalidArgumentError: it is no scalar; the text calls it `what`.
+    """
+    if shape_of(value):
+        raise InvalidArgumentError(f"{what} expected to be a scalar but got shape: {shapes.show(shape_of(value))}")
+    return int(value)
+
+
+def nbytes_of(value: Value) -> int:
+    """The bytes of memory that a value holds."""
+    if isinstance(value, np.ndarray):
+        if 0 not in value.strides:
+            return value.nbytes
+        return value.itemsize * math.prod(d for d, step in zip(value.shape, value.strides, strict=True) if step)
+    return int(getattr(value, "nbytes", 0))
 
 
 _OBJECT = np.dtype(object)

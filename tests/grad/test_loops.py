@@ -273,7 +273,7 @@ def test_in_a_branch_what_is_outside_cannot_depend_on_what_is_inside() -> None:
 
 def test_what_only_an_unwanted_gradient_would_need_is_not_kept() -> None:
     """The rule of `y * c` has a gradient for c too, which nobody asks for, and which would need y."""
-    with hr.Graph() as g:
+    with hr.Graph():
         x, c = hr.placeholder(f64, (3,)), hr.placeholder(f64, (3,))
         _, y = hr.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * c), (0, x))
         (dx,) = hr.gradients(y, x)

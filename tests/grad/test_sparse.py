@@ -76,6 +76,18 @@ def test_rows_come_out_as_rows(make) -> None:
     np.testing.assert_allclose(total, dense)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_rows_without_elements(known: bool) -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(f64, (5, 0) if known else None)
+        (d,) = hr.gradients(hr.gather(x, hr.placeholder_with_default(hr.constant([3, 3, 1]), (None,))), x)
+        with hr.Session(graph=g) as session:
+            values, indices, whole = session.run([d.values, d.indices, hr.convert_to_tensor(d)], {x: TABLE[:, :0]})
+    assert values.shape == (3, 0)
+    assert indices.tolist() == [3, 3, 1]
+    assert whole.shape == (5, 0)
+
+
 @pytest.mark.parametrize("trips", [0, 3])
 def test_no_trips_no_rows(trips: int) -> None:
     with hr.Graph() as g:
@@ -109,6 +121,18 @@ def test_of_a_variable_only_the_rows_are_touched() -> None:
         with hr.Session(graph=g) as session:
             session.run(v.initializer)
             np.testing.assert_allclose(session.run(d.values), 2 * TABLE[[3, 3]])
+
+
+def test_rows_stay_rows_where_a_tensor_is_only_handed_on() -> None:
+    with hr.Graph() as g:
+        v = hr.Variable(TABLE)
+        x = hr.identity(v)
+        dx, dv = hr.gradients(hr.reduce_sum(hr.gather(hr.identity(x), [3, 3]) ** 2), [x, v])
+        assert isinstance(dx, hr.IndexedSlices)
+        assert isinstance(dv, hr.IndexedSlices)
+        with hr.Session(graph=g) as session:
+            session.run(v.initializer)
+            np.testing.assert_allclose(session.run(dv.values), 2 * TABLE[[3, 3]])
 
 
 def test_reading_a_list_in_a_loop_adds_one_element_each_time(monkeypatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import InvalidArgumentError, ShapeError
+from tests.grad.numeric import check
 from tests.ops.running import Program, gradients
 
 BOTH = {"output_types": (hr.float32, hr.int32), "output_shapes": ((), (None,))}
@@ -88,3 +89,29 @@ def test_gradients_go_through(p: Program) -> None:
     assert [v.tolist() for v in p.run([dx, dy])] == [[4, 22], [0]]
     (only,) = gradients(p.b, {c: p.b.const([5.0])}, [y])
     assert p.run(only).tolist() == [5]
+
+
+def in_a_loop(x: hr.Tensor) -> hr.Tensor:
+    types = {"output_types": (hr.float64, hr.int32, hr.string), "output_shapes": ((2,), (), ())}
+
+    def body(i, y):
+        b = hr.build.scopes.builder(y)
+        sines = b.OptionalFromValue([hr.sin(y), i, b.AsString(i)])
+        products = b.OptionalFromValue([y * x, i, b.AsString(i)])
+        (s, k, _), (p, _, _) = (b.OptionalGetValue(o, **types) for o in (sines, products))
+        return i + 1, s * p * hr.cast(k + 1, hr.float64)
+
+    return hr.while_loop(lambda i, y: i < 3, body, (0, x))[1]
+
+
+def through_branches(x: hr.Tensor) -> hr.Tensor:
+    b = hr.build.scopes.builder
+    types = {"output_types": (hr.float64, hr.int32), "output_shapes": ((2,), ())}
+    some = hr.cond(x[0] > 0.0, lambda: b(x).OptionalFromValue([hr.sin(x), 1]), lambda: b(x).OptionalNone())
+    return x * hr.cond(x[0] > 0.0, lambda: b(x).OptionalGetValue(some, **types)[0] ** 2, lambda: x)
+
+
+@pytest.mark.parametrize("at", [0.3, -0.3])
+@pytest.mark.parametrize("make", [in_a_loop, through_branches])
+def test_derivatives_to_order_three(make, at: float) -> None:
+    check(make, [at, 0.5])

@@ -138,8 +138,11 @@ def test_gradients(p: Program) -> None:
     flow = b.TensorArraySplitV3(d, b.Exp(x), b.const([1, 2], i64), flow)
     three = b.TensorArrayConcatV3(d, flow, dtype=f64)[0]
     y = b.AddN([one, two, three])
-    # TensorFlow, too, has no second order: what is read from a gradient array has no array of its own
     check_gradient(p, y, {x: np.array([0.5, -1.0, 2.0])}, orders=1)
+    # TensorFlow, too, has no second order: what is read from a gradient array has no array of its own
+    (dx,) = gradients(b.within("gradients"), {y: b.ZerosLike(x)}, [x])
+    with pytest.raises(LookupError, match="the gradient of a TensorArrayV3, which has none"):
+        gradients(b.within("gradients_1"), {dx: b.ZerosLike(x)}, [x])
 
 
 def test_an_element_that_was_not_read_has_a_zero_gradient(p: Program) -> None:

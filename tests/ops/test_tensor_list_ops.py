@@ -1,4 +1,4 @@
-"""Tensor lists in sessions: every op, what is known of shapes, and gradients of the ops to second order."""
+"""Tensor lists in sessions: every op, what is known of shapes, and gradients of the ops to third order."""
 
 from __future__ import annotations
 
@@ -250,7 +250,88 @@ def through_lists_of_lists(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
+def through_ragged_pieces(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    """Pieces of several lengths, one of them of none; the longest is replaced, and one is not there."""
+    pieces = b.TensorListSplit(b.Mul(x, b.Square(y)), shape(b, -1), b.const([2, 0, 1], dtypes.int64))
+    first = b.TensorListGetItem(pieces, 0, -1, element_dtype=f64)
+    more = b.TensorListResize(b.TensorListSetItem(pieces, 0, b.Mul(x, y)), 4)
+    joined, lengths = b.TensorListConcatV2(more, -1, b.const([9, 9, 9, 2], dtypes.int64), element_dtype=f64)
+    again = b.TensorListSplit(b.Square(joined), shape(b, -1), lengths)
+    last = b.TensorListGetItem(again, 2, -1, element_dtype=f64)
+    out: Tensor = b.ConcatV2([b.TensorListConcat(again, element_dtype=f64)[0], b.Mul(last, b.Exp(first))], 0)
+    return out
+
+
+def through_nothing(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    """Lists without elements, put together with others."""
+    none = b.TensorListFromTensor(b.Reshape(b.StridedSlice(x, [0], [0], [1]), [0, 3]), shape(b, -1))
+    no_rows = b.TensorListStack(none, shape(b, 3), element_dtype=f64)
+    no_parts, _ = b.TensorListConcatV2(none, shape(b, -1), b.const([], dtypes.int64), element_dtype=f64)
+    some = b.TensorListPushBack(none, b.Square(y))
+    rows = b.ConcatV2([no_rows, b.TensorListStack(some, shape(b, 3), element_dtype=f64)], 0)
+    out: Tensor = b.Mul(b.ConcatV2([no_parts, b.Mul(x, y)], 0), b.Square(rows))
+    return out
+
+
+def through_indices_that_come_twice(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    twice = b.PlaceholderWithDefault(b.const([2, 0, 2]), shape=None)
+    rows = b.Pack([b.Square(x), b.Mul(x, y), b.Exp(y)])
+    items = b.TensorListScatterV2(rows, twice, shape(b, -1), 4)
+    items = b.TensorListScatterIntoExistingList(items, b.Square(rows), b.AddV2(twice, 1))
+    out: Tensor = b.Square(b.TensorListGather(items, twice, b.Shape(x), element_dtype=f64))
+    return out
+
+
+def through_gather_of_ragged(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    pieces = b.TensorListSplit(b.Mul(x, b.Square(y)), shape(b, -1), b.const([1, 1, 1], dtypes.int64))
+    pieces = b.TensorListSetItem(pieces, 1, b.Mul(x, y))
+    rows = b.Square(b.TensorListGather(pieces, [2, 0, 2], shape(b, 1), element_dtype=f64))
+    out: Tensor = b.Mul(b.TensorListGetItem(pieces, 1, -1, element_dtype=f64), rows)
+    return out
+
+
+def through_joined_lists(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    one = b.TensorListSplit(b.Square(x), shape(b, -1), b.const([1, 2], dtypes.int64))
+    two = b.TensorListPushBack(b.TensorListResize(b.TensorListPushBack(empty(b, -1, dtype=f64), y), 2), b.Mul(x, y))
+    both = b.TensorListConcatLists(one, two, element_dtype=f64)
+    both = b.TensorListSetItem(both, 1, b.Exp(y))
+    out, _ = b.TensorListConcatV2(both, -1, b.const([0, 0, 0, 2, 0], dtypes.int64), element_dtype=f64)
+    squared: Tensor = b.Square(out)
+    return squared
+
+
+def through_vectors_of_lists(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    one = b.TensorListPushBack(empty(b, -1, dtype=f64), b.Square(x))
+    lists = b.Pack([one, b.TensorListPushBack(one, b.Mul(x, y))])
+    lists = b.TensorListPushBackBatch(lists, b.Pack([b.Exp(y), b.Mul(y, x)]))
+    lists = b.TensorListConcatLists(lists, lists, element_dtype=f64)
+    first, second = b.Unpack(lists, num=2)
+    _, last = b.TensorListPopBack(second, -1, element_dtype=f64)
+    out: Tensor = b.Mul(b.TensorListStack(first, -1, element_dtype=f64), last)
+    return out
+
+
+def through_a_list_in_a_list_that_is_replaced(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    variant = dtypes.variant
+    inner = b.TensorListPushBack(empty(b, -1, dtype=f64), b.Square(x))
+    longer = b.TensorListPushBack(inner, b.Mul(x, y))
+    outer = b.TensorListReserve(shape(b), 2, element_dtype=variant)
+    before = b.TensorListSetItem(b.TensorListSetItem(outer, 0, inner), 1, longer)
+    after = b.TensorListSetItem(before, 0, longer)
+    short, long = (b.TensorListGetItem(o, 0, shape(b), element_dtype=variant) for o in (before, after))
+    a, c = (b.TensorListStack(o, -1, element_dtype=f64) for o in (short, long))
+    out: Tensor = b.Mul(a, b.Exp(c))
+    return out
+
+
 PROGRAMS = [
+    through_ragged_pieces,
+    through_nothing,
+    through_indices_that_come_twice,
+    through_gather_of_ragged,
+    through_joined_lists,
+    through_vectors_of_lists,
+    through_a_list_in_a_list_that_is_replaced,
     through_push_and_pop,
     through_one_pop,
     through_stack,
@@ -267,7 +348,7 @@ PROGRAMS = [
 def test_gradients(p: Program, program: Callable[[Builder, Tensor, Tensor], Tensor], known: Any) -> None:
     x, y = (p.b.Placeholder(dtype=f64, shape=known) for _ in range(2))
     values = {x: np.array([0.5, -1.0, 2.0]), y: np.array([1.5, 0.7, -0.3])}
-    check_gradient(p, program(p.b, x, y), values)
+    check_gradient(p, program(p.b, x, y), values, orders=3)
 
 
 def test_the_gradient_of_an_element_that_is_replaced_is_zero(p: Program) -> None:

@@ -52,7 +52,9 @@ def test_numpy_does_not_unpack_a_list():
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("push pop set get resize zeros add".split()), st.integers(0, 5)), max_size=30)
+    st.lists(
+        st.tuples(st.sampled_from("push pop set unset get resize zeros add".split()), st.integers(0, 5)), max_size=30
+    )
 )
 def test_against_a_model(steps):
     """Every version of the list equals a Python list (None: uninitialized), whatever came later."""
@@ -74,10 +76,14 @@ def test_against_a_model(steps):
         elif i < len(model):
             if kind == "get":
                 assert x.get(i) == (model[i] or 0)
+            elif kind == "unset":
+                versions.append((x.unset([i]), [*model[:i], None, *model[i + 1 :]]))
             elif kind == "set":
                 versions.append((x.set(i, np.float32(k)), [*model[:i], k, *model[i + 1 :]]))
     for x, model in versions:
         assert x.stack().tolist() == [v or 0 for v in model]
+        unset = f", {model.count(None)} uninitialized" if None in model else ""
+        assert repr(x) == f"TensorList({len(model)} of float32[]{unset})"
 
 
 # *** elements never set ***
@@ -153,6 +159,30 @@ def test_add():
         x.add(TensorList(dtypes.int32))
     with pytest.raises(InvalidArgumentError, match="incompatible element shapes"):
         TensorList(f32, ()).add(TensorList(f32, (2,)))
+
+
+@pytest.mark.parametrize("n", [5, 33, 1057, 33_000])
+def test_sums_of_lists_with_few_elements(n):
+    where = [0, 3, n // 2, n - 1]
+    x = TensorList.reserve(f32, (), n)
+    few = x.scatter(rows(1, 2, 3, 4), ints(*where))
+    fewer = x.set(n // 2, np.float32(5)).set(1, np.float32(6)).unset([1])
+    full = TensorList.from_tensor(np.arange(n, dtype=np.float32), f32, ())
+    want = np.zeros(n, np.float32)
+    np.add.at(want, where, rows(1, 2, 3, 4))
+    want[n // 2] += 5
+    for one, other in ((few, fewer), (fewer, few)):
+        assert one.add(other).stack().tolist() == want.tolist()
+        assert f"{n - len(set(where))} uninitialized" in repr(one.add(other))
+    for total in (full.add(few).add(fewer), few.add(full.add(fewer))):
+        assert total.stack().tolist() == (want + np.arange(n)).tolist()
+        assert "uninitialized" not in repr(total)
+
+
+def test_an_element_that_is_unset_may_get_another_shape():
+    z = of([1, 2], [3]).zeros_like().set(0, rows(4, 5)).unset([0])
+    assert z.get(0, (3,)).tolist() == [0, 0, 0]
+    assert z.set(0, rows(1)).stack().tolist() == [[1], [0]]
 
 
 # *** checks on elements ***
@@ -290,6 +320,27 @@ def test_concat_lists():
         of(1).concat_lists(of(2, shape=()))
     with pytest.raises(InvalidArgumentError, match="different dtypes"):
         of(1).concat_lists(TensorList(dtypes.int32))
+
+
+def test_zeros_keep_their_shapes_when_lists_are_joined_and_split():
+    z = of([1], [2, 3]).pop()[0].zeros_like().concat_lists(of([4, 5, 6]).zeros_like())
+    assert [z.get(i).tolist() for i in range(2)] == [[0], [0, 0, 0]]
+    one, two = of([1], [2, 3], [4]).zeros_like().split_at(1)
+    assert one.get(0).tolist() == [0]
+    assert [two.get(i).tolist() for i in range(2)] == [[0, 0], [0]]
+    with pytest.raises(InvalidArgumentError, match="first 3 elements of a list with 2 elements"):
+        two.split_at(3)
+
+
+def test_bytes_are_counted_up_to_a_limit():
+    x = TensorList(f32)
+    for n in (1, 2, 3):
+        x = x.push_counted(rows(1, 2), 25)
+        assert x.nbytes == 8 * n
+    assert x.push_counted(rows(1), 25) is None
+    nothing = np.broadcast_to(np.float32(0), (1000, 1000))
+    assert x.push_counted(nothing, 1 << 20).nbytes == 24 + 4
+    assert TensorList(dtypes.variant).push_counted(x, 100).nbytes == 24
 
 
 def test_zeros_of_optionals_hold_zeros() -> None:

@@ -1,0 +1,107 @@
+"""What the records of list ops share: what is known of the elements of a list while a graph is built, and how gradients
+speak of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace import dtypes, shapes
+from headrace.dtypes import INDEX
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import type_attr
+from headrace.shapes import Shape
+
+if TYPE_CHECKING:
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Tensor
+    from headrace.ir.opdef import GradNode
+
+ELEMENT: Final = {"element_dtype": type_attr()}
+SHAPED: Final = {"element_dtype": type_attr(), "shape_type": INDEX}
+
+# *** shape rules ***
+
+
+def element_shape_input(c: Inference, i: int) -> Shape:
+    """What is known of the element shape given as input `i`."""
+    v = c.value(i)
+    if v is not None:
+        if v.ndim == 0 and v != -1:
+            raise ValueError(f"The only valid scalar shape tensor is the fully unknown shape specified as -1, got {v}.")
+        return None if v.ndim == 0 else c.shape_value(i)
+    given = shapes.with_rank_at_most(c.shapes[i], 1)
+    return c.shape_value(i) if given is not None and len(given) == 1 else None
+
+
+def held(c: Inference, given: Shape = None) -> Shape:
+    """What is known of the elements of the list in input 0, from it and from what is `given` besides."""
+    shapes.with_rank(c.shapes[0], 0)
+    known = c.handle(0)
+    if known is None:
+        return given
+    dtype = c.attrs.get("element_dtype")
+    if dtype is not None and known[0] != dtype:
+        raise ValueError(f"Expected list with element dtype {dtype.name} but got list with {known[0].name}")
+    return shapes.merge(known[1], given)
+
+
+def new_list(shape_at: int) -> Callable[[Inference], Sequence[Shape]]:
+    """The rule of an op that makes a list whose element shape is input `shape_at`."""
+
+    def rule(c: Inference) -> Sequence[Shape]:
+        c.set_handle(0, c.attrs["element_dtype"], element_shape_input(c, shape_at))
+        return [()]
+
+    return rule
+
+
+def same_list(c: Inference) -> None:
+    """Output 0 is a list like input 0."""
+    known = c.handle(0)
+    if known is not None:
+        c.set_handle(0, *known)
+
+
+def keeps_list(c: Inference) -> Sequence[Shape]:
+    """The rule of an op that makes a list of the one in input 0."""
+    held(c)
+    same_list(c)
+    return [()]
+
+
+# *** gradients ***
+#
+# An element that a list does not have yet, or no more, has no gradient: the gradient of the list is uninitialized
+# there. Which shape the zeros are of that this stands for is up to who reads them; `ZerosLike` of a list knows it.
+
+
+def row_shape(b: Builder, x: Tensor) -> Tensor:
+    """The shape of the rows of `x`."""
+    out: Tensor = b.StridedSlice(b.Shape(x), [1], [0], [1], end_mask=1)
+    return out
+
+
+def length(b: Builder, n: GradNode) -> Tensor:
+    """The length of the list that an operation was given."""
+    out: Tensor = b.TensorListLength(n.input_handle)
+    return out
+
+
+def without(b: Builder, n: GradNode, dlist: Tensor, indices: Tensor) -> Tensor:
+    """`dlist`, with nothing at `indices`, where the list that it is the gradient of had something else before."""
+    known = n.input_handle.handle
+    out: Tensor
+    if indices.shape == () and known is not None and known[0] not in dtypes.OBJECT and shapes.is_full(known[1]):
+        # all elements have one shape: zeros of it, in TensorFlow's ops (a view of one number, it takes no memory)
+        zeros = b.BroadcastTo(b.const(0, known[0]), b.const(known[1], dtypes.int32))
+        out = b.TensorListSetItem(dlist, indices, zeros)
+    else:
+        out = b.make("_TensorListUnset", (dlist, indices), {})
+    return out
+
+
+def of_element(b: Builder, x: Tensor, got: Tensor) -> Tensor:
+    """The gradient with respect to `x`, which became an element of a list, if `got` is in its place in the gradient of
+    the list: that can be nothing at all if it is a list itself."""
+    return b.AddN([got, b.ZerosLike(x)]) if x.dtype.base is dtypes.variant else got

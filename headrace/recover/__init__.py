@@ -1,0 +1,182 @@
+"""Recovery: primitive graphs become structured again.
+
+    recover(graph)
+
+`lower` backwards: from Switch, Merge, Enter, Exit and NextIteration to `If`, `Case` and `While` with graphs of their
+own. Imported graphs of TensorFlow 1 have only the primitives; gradients, the optimizer and the compiler work on the
+structured form. `docs/recovery.md` tells what is recovered and what is refused. `reading` finds out what stands where,
+`regions` puts operations into graphs and makes conditionals, `loops` makes loops, `contexts` has what both need, and
+`handles` makes lists of stacks and arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from headrace.errors import GraphError, InvalidArgumentError, OpError
+from headrace.ir import walk
+from headrace.ir.function import FuncGraph, owned
+from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.recover.contexts import Context, is_effectful
+from headrace.recover.handles import is_flow, lists_for_handles
+from headrace.recover.reading import Node, Reading, shown
+from headrace.recover.regions import Region
+
+
+def recover(graph: Graph, tensors: Sequence[Tensor] | None = None, roots: Collection[Operation] = ()) -> None:
+    """Gives `graph` a structured operation for each loop and conditional that it has as primitives.
+
+    The primitives stay, but what reads their results reads the structured operations' from now on: `graph.replaced`
+    says what stands for each Exit and Merge, and `prune` goes by it. Asking for a tensor inside a loop or branch that
+    was recovered is possible as before: then the step runs the primitives, and not what took their place.
+
+    Args:
+      graph: any graph; what is structured in it stays as it is.
+      tensors: what is to be computable from structured operations alone. The rest of the graph is recovered if it can
+        be. None: all of the graph.
+      roots: operations that must run whenever the branch or body does in which they stand, though nothing needs them.
+
+    Raises:
+      InvalidArgumentError: what has to be recovered is not well-structured, or one of `tensors` stands inside a loop or
+        branch, where it has no one value; the text names the operation. The graph is as it was before.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.lower import lower
+      >>> from headrace.prune import prune
+      >>> with hr.Graph() as g:
+      ...     y, = hr.while_loop(lambda y: y < 100.0, lambda y: (y * y,), (3.0,))
+      >>> primitive = lower(prune([], [y], []).graph).graph
+      >>> recover(primitive)
+      >>> [op.type for op in primitive.operations if op.opdef.structured]
+      ['StatelessWhile']
+    """
+    try:
+        _recover(graph, graph.operations, tensors or (), roots)
+    except (OpError, GraphError):
+        if tensors is None:
+            raise
+        _recover(graph, _behind(graph, tensors), tensors, roots)
+
+
+def resolved(t: Tensor) -> Tensor:
+    """`t`, or, if it is the result of primitives that were recovered, the structured operation's result."""
+    return t.op.graph.replaced.get(t, t)
+
+
+def _behind(graph: Graph, tensors: Sequence[Tensor]) -> list[Operation]:
+    """The operations that `tensors` need, where something was recovered before the structured ones; all of a loop."""
+    readers: dict[Operation, list[Operation]] = {}
+    enters: dict[str, list[Operation]] = {}
+    for op in graph.operations:
+        for before in walk.predecessors(op):
+            readers.setdefault(before, []).append(op)
+        if op.opdef.primitive == "Enter":
+            enters.setdefault(op.attrs["frame_name"], []).append(op)
+    seen: set[Operation] = set()
+    todo = [resolved(t).op for t in tensors]
+    while todo:
+        op = todo.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        todo += [resolved(t).op for t in op.inputs]
+        todo += op.control_inputs
+        if op.opdef.primitive == "Enter":  # of a loop, everything
+            inside = enters.pop(op.attrs["frame_name"], [])
+            met = set(inside)
+            for o in inside:
+                if o.opdef.primitive != "Exit":
+                    more = [r for r in readers.get(o, ()) if r not in met]
+                    met.update(more)
+                    inside += more
+            todo += inside
+    return [op for op in graph.operations if op in seen]
+
+
+def _effectful(graph: Graph) -> frozenset[str]:
+    """The names of the operations with effects that stand in structured ones of the graph."""
+    names: set[str] = set()
+    todo = [f for op in graph.operations for f in owned(op)]
+    for f in todo:
+        names.update(op.name for op in f.operations if is_effectful(op))
+        todo += [inner for op in f.operations for inner in owned(op)]
+    return frozenset(names)
+
+
+def _recover(graph: Graph, ops: Sequence[Operation], tensors: Sequence[Tensor], roots: Collection[Operation]) -> None:
+    if not any(op.opdef.primitive not in ("", "ControlTrigger") for op in ops):
+        return
+    before = [(op, op.inputs, op.control_inputs) for op in ops]
+    try:
+        with graph.all_or_nothing():
+            made = _put(graph, ops, tensors, roots)
+    except BaseException as e:
+        for op, inputs, controls in before:
+            op.inputs, op.control_inputs = inputs, controls
+        if isinstance(e, RecursionError):
+            raise GraphError("conditionals and loops are nested too deeply in one another to be recovered") from e
+        raise
+    graph.replaced.update(made)
+    if isinstance(graph, FuncGraph):
+        graph.results = [resolved(t) for t in graph.results]
+    graph._grew()
+
+
+def _put(
+    graph: Graph, ops: Sequence[Operation], tensors: Sequence[Tensor], roots: Collection[Operation]
+) -> dict[Tensor, Tensor]:
+    """Adds the structured operations; returns what stands for what."""
+    count = len(graph)
+    reading = Reading(list(ops), graph.replaced, _effectful(graph))
+    for t in tensors:
+        _check_outside(reading, t)
+    frame = reading.tree.root
+    root = Context(graph, None)
+    read = {t for op in graph.operations for t in op.inputs}
+    region = Region(reading, frame, (), root, {}, None, read, frozenset(roots), in_place=True)
+    nodes, _ = region.needed(_sinks(reading, roots))
+    region.run(nodes)
+    region.close_all()
+    made = {
+        t: v for t, (at, v) in region.home.items() if at is root and v is not t and t.op.opdef.primitive in _RESULTS
+    }
+    for op, inputs, controls in region.rewired:
+        op.inputs, op.control_inputs = inputs, controls
+
+    stay = [n for n in nodes if isinstance(n, Operation) and not n.opdef.primitive and not reading.path[n]]
+    members = [*stay, *graph.operations[count:]]
+    lists = lists_for_handles(graph, members, reading.ops.difference(stay))
+    values = {old: new for old, new in lists.items() if not is_flow(old)}
+    for op in members:
+        instead = lists if op.opdef.structured else values
+        if any(t in instead for t in op.inputs):
+            op.inputs = [instead.get(t, t) for t in op.inputs]
+    return {old: values.get(new, new) for old, new in made.items()} | values
+
+
+_RESULTS = ("Merge", "Exit")
+
+
+def _sinks(reading: Reading, roots: Collection[Operation]) -> list[Node]:
+    """What a graph is recovered for: all that stands in no branch, and what must run."""
+    frame = reading.tree.root
+    inside = [op for op in roots if op in reading.ops and reading.tree.of(op) is frame]
+    return [n for n in reading.nodes[frame] if not reading.path[n]] + [reading.node_of(op) for op in inside]
+
+
+def _check_outside(reading: Reading, t: Tensor) -> None:
+    """Raises unless `t` stands in no primitive loop and no branch."""
+    op = resolved(t).op
+    if op not in reading.ops:
+        return
+    loop = reading.tree.outputs_of(op)
+    if loop is reading.tree.root and not reading.path_of(t):
+        return
+    where = f"the loop {loop.name!r}" if loop is not reading.tree.root else shown(reading.path_of(t))
+    raise InvalidArgumentError(
+        f"'{t.name}' stands in {where}, which is there as primitives: it has no one value to be differentiated or "
+        "differentiated by; take what comes out of the loop or conditional, or what goes in",
+        op.name,
+        op,
+    )

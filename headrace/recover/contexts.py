@@ -1,0 +1,244 @@
+"""Contexts: the graphs that recovered operations go into, and the conditionals that have two or more of them.
+
+A `Context` is a graph under construction: of a loop's condition or body, or of one side of a conditional. A
+`Conditional` collects what its sides compute and which Merges join them, until it is closed and becomes an operation
+(`regions`). Afterwards it can still be asked for more (`export`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.ir import growing
+from headrace.ir.copying import copied
+from headrace.ir.function import FuncGraph
+from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.recover.reading import Join, Path, ill_structured
+
+if TYPE_CHECKING:
+    from headrace.recover.reading import Node
+    from headrace.recover.regions import Region
+
+
+class Context:
+    """A graph that operations are put into: the region's own, or a side of a conditional in it.
+
+    Attributes:
+      graph: it.
+      parent: the context around it, in this region or (for the region's own) in the one around that.
+      conditional, side: what it is a side of; None, 0 for the region's own.
+      values: what stands in the graph for tensors of the primitive graph.
+      open: the conditionals that stand in it and are open.
+    """
+
+    def __init__(
+        self, graph: Graph, parent: Context | None, conditional: Conditional | None = None, side: int = 0
+    ) -> None:
+        self.graph = graph
+        self.parent = parent
+        self.conditional = conditional
+        self.side = side
+        self.values: dict[Tensor, Tensor] = {}
+        self.open: dict[Tensor, Conditional] = {}
+
+    def encloses(self, other: Context) -> bool:
+        """Whether `other` is this one, or stands in it."""
+        at: Context | None = other
+        while at is not None and at is not self:
+            at = at.parent
+        return at is self
+
+
+class Conditional:
+    """A conditional while it is made, and afterwards.
+
+    Attributes:
+      context: where it stands.
+      key: its predicate in the primitive graph.
+      path: its path, within the region.
+      sides: the contexts of its branches.
+      merges: the Merges whose results it is to have.
+      after: nodes outside it that wait, dead or alive, for something in it.
+      results: for each result its ends, one of each side.
+      made: for each result the tensor of the primitive graph that it stands for.
+      controls: what it has to wait for.
+      op: the operation, once it is closed.
+    """
+
+    def __init__(self, region: Region, context: Context, key: Tensor, path: Path) -> None:
+        self.region = region
+        self.context = context
+        self.key = key
+        self.path = path
+        self.merges: list[Operation] = []
+        self.results: list[list[Tensor]] = []
+        self.made: list[Tensor] = []
+        self.after: list[Node] = []
+        self.controls: dict[Operation, None] = {}
+        self.op: Operation | None = None
+        n = region.reading.sides[key]
+        parts = ["false", "true"] if n == 2 else [f"branch{i}" for i in range(n)]
+        self.sides = [
+            Context(sub_graph(f"{scope_of(key.op.name)}_{part}", context.graph), context, self, i)
+            for i, part in enumerate(parts)
+        ]
+
+    def join(self, merge: Operation, join: Join) -> None:
+        """Makes the results of `merge` results of the conditional."""
+        region = self.region
+        self.merges.append(merge)
+        if merge.outputs[0].dtype.is_ref:
+            same = {region.reading.canonical(t) for t in join.ends.values()}
+            if len(same) == 1 and merge.outputs[1] not in region.read:  # whichever side it comes from
+                region.home[merge.outputs[0]] = self.context, region.value(same.pop(), self.context)
+                self.merges.append(merge)
+                return
+            raise ill_structured(
+                merge, "a conditional to return values", "it returns references", "use a resource variable"
+            )
+        ends = [region.value(join.ends[i], side) for i, side in enumerate(self.sides)]
+        ends = [waiting(t, (), f"{merge.name}/Identity", merge) if t.dtype.is_ref else t for t in ends]  # reads it
+        for c, _ in region.reading.controls(merge):  # what it waits for in a branch, that branch's value waits for
+            i, found = region.found_within(c, self)
+            if found is not None and found is not ends[i].op:
+                ends[i] = waiting(ends[i], [found], f"{merge.name}/Identity", merge)
+            elif found is None and not region.is_trivial(c):
+                before = region.stands_for(c, self.context)
+                if before is not None:
+                    self.controls[before] = None
+        self.results.append(ends)
+        self.made.append(merge.outputs[0])
+        if merge.outputs[1] in region.read:
+            places = {side: k for k, t in enumerate(merge.inputs) for side, end in join.ends.items() if end is t}
+            ends = [_constant(side.graph, places[i], f"{merge.name}/index") for i, side in enumerate(self.sides)]
+            self.results.append(ends)
+            self.made.append(merge.outputs[1])
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anything comes of it."""
+        return bool(self.merges or any(g.control_results for g in self.graphs))
+
+    @property
+    def graphs(self) -> list[FuncGraph]:
+        """The graphs of its sides."""
+        return [c.graph for c in self.sides if isinstance(c.graph, FuncGraph)]
+
+    def export(self, side: int, t: Tensor) -> Tensor:
+        """`t`, of the graph of one side, as a result of the closed conditional."""
+        assert self.op is not None
+        ends = []
+        for i, g in enumerate(self.graphs):
+            if i == side:
+                ends.append(t)
+                continue
+            attrs = {"dtype": t.dtype.base, "shape": t.shape}
+            fake = g.add_op("FakeParam", g.unique_name(f"{t.op.name}/FakeParam"), (), attrs, source=t.op.source)
+            fake.outputs[0].shape, fake.outputs[0].handle = t.shape, t.handle
+            ends.append(fake.outputs[0])
+        order = growing.own(self.op)
+        return growing.add_result(self.op, [ends[self.graphs.index(g)] for g in order])
+
+
+def captured(t: Tensor, graph: Graph) -> Tensor:
+    """`t` as operations of `graph`, which is the one it is of or inside it, may use it.
+
+    A reference is not handed in: the variable is named inside, too.
+    """
+    if t.op.graph is graph or not t.dtype.is_ref:
+        return graph.capture(t)
+    op = t.op
+    if op.inputs or op.control_inputs:
+        graph.capture_control(op)
+    while op.inputs and op.inputs[0].dtype.is_ref:
+        op = op.inputs[0].op
+    if op.inputs or "shared_name" not in op.attrs:
+        raise ill_structured(
+            op, "references into a loop or branch to be those of variables", "it makes one", "use a resource variable"
+        )
+    name = op.attrs["shared_name"] or op.name
+    copy = graph.copy_op(op, (), (), graph.unique_name(op.name))
+    copy.attrs = {**op.attrs, "shared_name": name}
+    return copy.outputs[0]
+
+
+def waiting(t: Tensor, controls: Iterable[Operation], name: str, like: Operation) -> Tensor:
+    """An Identity of `t` that waits for `controls`."""
+    graph = t.op.graph
+    name = graph.unique_name(name)
+    new = graph.add_op("Identity", name, [t], {"T": t.dtype.base}, controls, like.device, like.source).outputs[0]
+    new.shape, new.handle = t.shape, t.handle
+    return new
+
+
+def make(
+    type: str,
+    graphs: Sequence[FuncGraph],
+    outside: Graph,
+    name: str,
+    inputs: Sequence[Tensor],
+    attrs: Mapping[str, Any],
+    like: Operation,
+) -> Operation:
+    """The operation that owns `graphs`; `like` is what it has its device and source line from."""
+    if not any(is_effectful(op) for g in graphs for op in g.operations):
+        type = "Stateless" + type
+    for g in graphs:
+        g.source = like.source
+    return outside.add_op(type, name, inputs, attrs, (), like.device, like.source)
+
+
+def outer_controls(graphs: Sequence[FuncGraph], outside: Graph) -> list[Operation]:
+    """What the owner of `graphs`, which stands in `outside`, has to wait for."""
+    found = dict.fromkeys(c for g in graphs for c in g.outer_controls)
+    lifted = [outside.capture_control(c) for c in found]
+    return [c for c in lifted if c is not None]
+
+
+def sub_graph(name: str, outer: Graph) -> FuncGraph:
+    """An empty graph for an operation that is to stand in `outer`."""
+    return FuncGraph(name.replace("/", "_"), outer, shares_names=True)
+
+
+def scope_of(name: str) -> str:
+    """The name of the structure that a primitive of this name belongs to."""
+    return name.rpartition("/")[0] or name
+
+
+def is_effectful(op: Operation) -> bool:
+    """Whether an operation has to do with anything besides its inputs and outputs."""
+    record = op.opdef
+    if record.structured:
+        return not (op.type.startswith("Stateless") or op.type == "PartitionedCall")
+    return bool(record.facts.effect) or record.async_ is not None
+
+
+def is_effectful_node(node: Node) -> bool:
+    """Whether an operation, or one in a loop, has effects."""
+    if isinstance(node, Operation):
+        return is_effectful(node)
+    return any(is_effectful(op) for op in node.frame.ops)
+
+
+def _constant(graph: Graph, value: int, name: str) -> Tensor:
+    array = np.array(value, np.int32)
+    array.flags.writeable = False
+    attrs = {"value": array, "dtype": dtypes.int32}
+    t = graph.add_op("Const", graph.unique_name(name), (), attrs).outputs[0]
+    t.shape = ()
+    return t
+
+
+def copied_attrs(op: Operation, outer: Graph) -> dict[str, Any]:
+    """The attributes of a copy of `op` in `outer`; graphs that `op` owns are copied too."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, FuncGraph):
+            return copied(value, outer)
+        return tuple(map(one, value)) if isinstance(value, tuple) else value
+
+    return {k: one(v) for k, v in op.attrs.items()} if op.opdef.structured else op.attrs

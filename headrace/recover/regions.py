@@ -1,0 +1,593 @@
+"""Regions: the operations of one frame are put into graphs, those of a branch into the branch's graph.
+
+A *region* is what becomes one graph and the conditionals in it: all that stands in no loop, a loop's condition, a
+loop's body. Its nodes are gone through in an order in which each comes after what it depends on. A node goes into the
+graph of its path (`reading`): for each predicate met there is an *open* conditional, with a graph for each side, into
+which operations are copied as they come. When nothing is left to do but what waits for the conditional's results, it
+is *closed*: the `If` is made, its results take the place of the Merges, and the walk goes on.
+
+It may be that an operation of a branch comes only later, since it depends on something that depends on the
+conditional's results: TensorFlow 1's gradient of a conditional is in branches of the same predicate, and uses what the
+forward branch computed. Then a second conditional is opened. What it needs of the first one is there computed once
+more if that is next to nothing, and else becomes one more result of the first.
+
+**Control edges.** That an operation waits for a Switch, or for an Identity of one (a *pivot*), says where it stands,
+which the graph that it is in says now; such edges are left away. What remains of them is that the value has arrived,
+which may mean that something has been changed before it was sent. So what changes something keeps them, and inherits
+those of what it depends on. An edge from outside the branch becomes one of the conditional.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace import dtypes
+from headrace.errors import InvalidArgumentError
+from headrace.ir.function import FuncGraph, unify
+from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.recover.contexts import (
+    Conditional,
+    Context,
+    captured,
+    copied_attrs,
+    is_effectful,
+    is_effectful_node,
+    make,
+    outer_controls,
+    scope_of,
+)
+from headrace.recover.reading import NEVER, Loop, Path, ill_structured
+
+if TYPE_CHECKING:
+    from headrace.ir.frames import Frame
+    from headrace.recover.reading import Node, Reading
+
+
+class Region:
+    """See the module's text.
+
+    Args:
+      reading: what is known of the primitive graph.
+      frame: whose operations.
+      base: the path that all of them have in common (a loop's body: side 1 of its predicate).
+      root: where they go.
+      given: what stands there for the variables of the frame.
+      outer: the region in which the frame's loop stands, and the context of that in which it does.
+      roots: operations that must run, whether anything needs them or not.
+      in_place: the operations stay where they are, and only the loops and conditionals are made anew.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        frame: Frame,
+        base: Path,
+        root: Context,
+        given: Mapping[Tensor, Tensor],
+        outer: tuple[Region, Context] | None,
+        read: set[Tensor],
+        roots: frozenset[Operation],
+        in_place: bool = False,
+    ) -> None:
+        self.reading = reading
+        self.frame = frame
+        self.base = base
+        self.root = root
+        self.given = given
+        self.outer = outer
+        self.read = read
+        self.roots = roots
+        self.in_place = in_place
+        self.home: dict[Tensor, tuple[Context, Tensor]] = {}
+        self.done: dict[Node, tuple[Context, Operation]] = {}
+        self.pending: dict[Operation, dict[Operation, None]] = {}  # what an operation inherits from what it reads
+        self.musts: set[Graph] = set() if outer is None else outer[0].musts
+        self.rewired: list[tuple[Operation, list[Tensor], list[Operation]]] = []
+
+    # *** which nodes ***
+
+    def is_head(self, node: Node) -> bool:
+        """Whether a node is not in the part of the frame that the region is, but in the head, before the predicate."""
+        path = self.reading.path[node]
+        return path is not NEVER and path[: len(self.base)] != self.base
+
+    def path(self, node: Node) -> Path:
+        path = self.reading.path[node]
+        return path[len(self.base) :] if path is not NEVER and path[: len(self.base)] == self.base else path
+
+    def needed(self, sinks: Iterable[Node]) -> tuple[list[Node], dict[Operation, None]]:
+        """The nodes that `sinks` need, in order, and those of the head that they only wait for.
+
+        Raises:
+          InvalidArgumentError: a value is needed here that comes of a stateful operation of the head.
+        """
+        reading = self.reading
+        seen: set[Node] = set()
+        waits: dict[Operation, None] = {}
+        self._sinks = list(sinks)
+        todo = list(self._sinks)
+        while todo:
+            n = todo.pop()
+            if n in seen:
+                continue
+            seen.add(n)
+            if self.base and self.is_head(n) and is_effectful_node(n):
+                raise ill_structured(
+                    n if isinstance(n, Operation) else n.frame.enters[0],
+                    "what has effects to be in the condition of a loop or in its body",
+                    "it runs once for each time the predicate is computed, and its value is used beyond that",
+                    "hand the value on as a loop variable",
+                )
+            inputs = reading.inputs(n)
+            if is_switch(n) and inputs[1].op is self.frame.loop_cond:
+                inputs = inputs[:1]  # the loop's own predicate is the condition's
+            todo += [reading.node_of(t.op) for t in inputs if reading.is_inside(t.op)]
+            for c, _ in reading.controls(n):
+                if not reading.is_inside(c):
+                    continue
+                before = reading.node_of(c)
+                if self.base and self.is_head(before):
+                    waits[c] = None
+                else:
+                    todo.append(before)
+        self._want(seen)
+        return [n for n in reading.nodes[self.frame] if n in seen], waits
+
+    def _want(self, nodes: set[Node]) -> None:
+        """Notes which of `nodes` have to be copied: not what only computes the predicates of Switches, say."""
+        reading = self.reading
+        self.wanted: set[Node] = set()
+        todo: list[Node] = list(self._sinks)
+        while todo:
+            n = todo.pop()
+            if n in self.wanted:
+                continue
+            self.wanted.add(n)
+            tensors = [] if is_switch(n) else reading.inputs(n)
+            path = self.path(n)
+            tensors += [key for key, _ in path] if path is not NEVER else []
+            if isinstance(n, Operation) and n in reading.joins:
+                tensors.append(reading.joins[n].key)
+            found = [reading.canonical(t).op for t in tensors]
+            for c, _ in reading.controls(n):
+                found.append(reading.canonical(c.outputs[0]).op if self.is_trivial(c) else c)
+                if is_switch(c):
+                    found.append(reading.key(c).op)
+            todo += [m for op in found if op in reading.ops and (m := reading.node_of(op)) in nodes]
+
+    # *** the walk ***
+
+    def run(self, nodes: Sequence[Node]) -> None:
+        """Puts `nodes` where they belong."""
+        reading = self.reading
+        inside = set(nodes)
+        place = {n: i for i, n in enumerate(nodes)}
+        self._after: dict[Node, list[Node]] = {n: [] for n in nodes}
+        self._waiting: dict[Node, int] = {}
+        for n in nodes:
+            before = [p for p in dict.fromkeys(reading.predecessors(n)) if p in inside]
+            self._waiting[n] = len(before)
+            for p in before:
+                self._after[p].append(n)
+        self._left = Counter(part for n in nodes for part in _parts(self.path(n)))
+        self._place = place
+        self._ready = [place[n] for n in nodes if not self._waiting[n]]
+        heapq.heapify(self._ready)
+        count = 0
+        while True:
+            while self._ready:
+                node = nodes[heapq.heappop(self._ready)]
+                count += 1
+                self._left.subtract(_parts(self.path(node)))
+                self._put(node)
+            conditional = self._next_to_close()
+            if conditional is None:
+                break
+            self._close(conditional)
+        if count < len(nodes):
+            raise InvalidArgumentError("the conditionals of the graph depend on one another in a circle")
+
+    def _release(self, node: Node, path: Path) -> None:
+        """Lets go what waited for `node`; what stands outside its branches and waited softly, when they are closed."""
+        for n in self._after[node]:
+            self._let(n, node, path)
+
+    def _let(self, n: Node, node: Node, path: Path) -> None:
+        target = self.path(n)
+        common = 0
+        while common < len(path) and common < len(target) and path[common] == target[common]:
+            common += 1
+        if common < len(path) and target is not NEVER and not self._ends_at(n, path):
+            both = len(target) > common and target[common][0] is path[common][0]
+            at = self._context_at(path[:common])
+            conditional = at.open.get(path[common][0])
+            if conditional is not None and not both:
+                conditional.after.append(n)
+                return
+        self._waiting[n] -= 1
+        if not self._waiting[n]:
+            heapq.heappush(self._ready, self._place[n])
+
+    def _ends_at(self, n: Node, path: Path) -> bool:
+        """Whether `n` is a Merge that joins sides of a conditional in which `path` is."""
+        join = self.reading.joins.get(n) if isinstance(n, Operation) else None
+        if join is None:
+            return False
+        at = len(self.path(n))
+        return len(path) > at and path[at][0] is join.key
+
+    def _next_to_close(self) -> Conditional | None:
+        """The open conditional to be closed next: an inner one before those around it, if possible one of which
+        nothing is left to come."""
+        best: tuple[tuple[int, int], Conditional] | None = None
+        todo = [self.root]
+        while todo:
+            context = todo.pop()
+            for conditional in context.open.values():
+                todo += conditional.sides
+                if conditional.merges or conditional.after:
+                    left = self._left[(conditional.path, conditional.key)]
+                    rank = (int(left > 0), -len(conditional.path))
+                    if best is None or rank < best[0]:
+                        best = (rank, conditional)
+        return None if best is None else best[1]
+
+    def _context_at(self, path: Path) -> Context:
+        """The context of a path; conditionals on the way that are not open are opened."""
+        at = self.root
+        for i, (key, side) in enumerate(path):
+            at = self._conditional(at, key, path[:i]).sides[side]
+        return at
+
+    def _put(self, node: Node) -> None:
+        reading = self.reading
+        path = self.path(node)
+        if path is NEVER or (node not in self.wanted and not is_switch(node)):
+            self._release(node, () if path is NEVER else path)
+            return
+        if isinstance(node, Loop):
+            from headrace.recover.loops import put_loop  # a loop is made of regions
+
+            exits = node.frame.exits
+            if any(e.outputs[0] not in reading.replaced for e in exits) or not self.roots.isdisjoint(node.frame.ops):
+                put_loop(self, node, self._context_at(path))
+            self._release(node, path)
+            return
+        kind = node.opdef.primitive
+        join = reading.joins.get(node)
+        if join is not None:
+            if node.outputs[0] in reading.replaced:
+                self._release(node, path)
+                return
+            self._conditional(self._context_at(path), join.key, path).join(node, join)
+            return  # what depends on it is let go when the conditional is closed
+        if kind in ("Switch", "SwitchN"):
+            self._put_switch(node, path)
+        elif kind or reading.is_idle(node) or node.type == "LoopCond":
+            pass
+        elif self.in_place and not path:
+            self._stay(node)
+        else:
+            self.copy(node, self._context_at(path))
+        self._release(node, path)
+
+    def _put_switch(self, switch: Operation, path: Path) -> None:
+        """What a Switch waits for, its conditional waits for."""
+        reading = self.reading
+        context = self._context_at(path)
+        controls = reading.controls(switch) + reading.key_controls(switch)
+        found = [op for c, _ in controls if (op := self.stands_for(c, context)) is not None]
+        if found and reading.path_of(switch.outputs[0]) is not reading.path_of(switch.outputs[-1]):
+            conditional = self._conditional(context, reading.key(switch), path)
+            conditional.controls.update(dict.fromkeys(found))
+
+    def _conditional(self, context: Context, key: Tensor, path: Path) -> Conditional:
+        """The open conditional on `key` in `context`, which is at `path`."""
+        found = context.open.get(key)
+        if found is None:
+            found = context.open[key] = Conditional(self, context, key, path)
+        return found
+
+    def found_within(self, c: Operation, conditional: Conditional) -> tuple[int, Operation | None]:
+        """The side of an open conditional that has what stands for `c`, and the operation there that does."""
+        if c in self.done:
+            at, op = self.done[c]
+            while at.parent is not None and at.conditional is not None and at.conditional.op is not None:
+                at, op = self._outside(at, op)
+            if at.conditional is conditional:
+                return at.side, op
+        return 0, None
+
+    def _stay(self, node: Operation) -> None:
+        """An operation of the graph itself: it gets the structured values, if it reads any."""
+        inputs = [self.value(t, self.root) for t in self.reading.inputs(node)]
+        controls = []
+        for c in node.control_inputs:
+            if c.opdef.primitive == "ControlTrigger":  # it may wait for what happens in a branch
+                inside = [x for x in self.reading.controls_of_trigger(c) if self.reading.path_of_op(x)]
+                controls += [x for x in (self.stands_for(i, self.root) for i in inside) if x is not None]
+                if inside:
+                    continue
+            controls.append(self.stands_for(c, self.root) or c)
+        if inputs != node.inputs or controls != node.control_inputs:
+            self.rewired.append((node, inputs, list(dict.fromkeys(controls))))
+        self.done[node] = (self.root, node)
+        for t in node.outputs:
+            self.home[t] = (self.root, t)
+
+    # *** operations ***
+
+    def copy(self, op: Operation, context: Context) -> Operation:
+        """Puts a copy of `op` into a context."""
+        graph = context.graph
+        if is_effectful(op) and op.name in self.reading.recovered:
+            raise ill_structured(
+                op,
+                "what has effects to be recovered once",
+                "another call recovered a part of the graph in which it stands",
+                "recover the whole graph at once, or what reads it in one call",
+            )
+        inputs = [self.value(t, context) for t in self.reading.inputs(op)]
+        controls, arrived = self.waits(op, context)
+        copy = graph.copy_op(op, inputs, [], self.name_for(op, graph))
+        copy.attrs = copied_attrs(op, graph)
+        self.settle(copy, controls, arrived)
+        for old, new in zip(op.outputs, copy.outputs, strict=True):
+            self.home[old] = (context, new)
+            context.values[old] = new
+        self.done[op] = (context, copy)
+        if op in self.roots and isinstance(graph, FuncGraph):
+            graph.control_results.append(copy)
+            self.musts.add(graph)
+        return copy
+
+    def settle(self, op: Operation, controls: Iterable[Operation], arrived: Iterable[Operation]) -> None:
+        """Gives a new operation its control inputs.
+
+        Args:
+          op: the operation.
+          controls: what it waits for.
+          arrived: what it waited for by pivots, which only matters if it (or what depends on it) changes something.
+        """
+        inherited = dict.fromkeys(arrived)
+        for t in op.inputs:
+            inherited.update(self.pending.get(t.op, {}))
+        kept = dict.fromkeys(controls)
+        if is_effectful(op):
+            kept.update(inherited)
+        elif inherited:
+            self.pending[op] = inherited
+        made = {t.op for t in op.inputs}
+        op.control_inputs = [c for c in kept if c is not op and not (c in made and c.type == "_Arg")]
+
+    def name_for(self, op: Operation, graph: Graph) -> str:
+        return op.name if op.name not in graph and isinstance(graph, FuncGraph) else graph.unique_name(op.name)
+
+    def waits(self, op: Node, context: Context) -> tuple[list[Operation], list[Operation]]:
+        """What a copy of `op` in `context` waits for: operations of the same graph, and those whose arrival pivots
+        stood for. What is outside goes to the owner of the graph."""
+        controls, arrived = [], []
+        for c, _ in self.reading.controls(op):
+            if self.is_trivial(c):
+                at = self._arrival(c, context)
+                if at is not None:
+                    arrived.append(at)
+                continue
+            found = self.stands_for(c, context)
+            if found is not None:
+                found = self._lifted(found, context)
+                if found is not None:
+                    controls.append(found)
+        return controls, arrived
+
+    def is_trivial(self, c: Operation) -> bool:
+        """Whether to wait for `c` says no more than where an operation stands."""
+        reading = self.reading
+        if c not in reading.ops:
+            return False
+        if c.opdef.primitive in ("Switch", "SwitchN", "Enter") or c.type == "LoopCond" or c in reading.loop_merges:
+            return True
+        return reading.is_idle(c)
+
+    def _arrival(self, c: Operation, context: Context) -> Operation | None:
+        """What, in the graph of `context`, has arrived when the pivot `c` has."""
+        reading = self.reading
+        if c.opdef.primitive == "Enter":
+            return None
+        t = reading.canonical(c.outputs[0])
+        at: Context | None = context
+        while at is not None:
+            if at.conditional is not None and at.conditional.key is t:
+                return None  # the predicate: it has arrived when the branch is chosen
+            at = at.parent
+        if t in self.given:
+            return self._lifted(self.given[t].op, context)
+        found = self.home.get(t)
+        if found is None or not found[0].encloses(context):
+            return None
+        return self._lifted(found[1].op, context)
+
+    def _lifted(self, op: Operation, context: Context) -> Operation | None:
+        """`op`, if it is of the graph of `context`; else the owner of that graph is made to wait for it."""
+        return context.graph.capture_control(op)
+
+    def stands_for(self, c: Operation, context: Context) -> Operation | None:
+        """The operation, in the graph of `context` or one around it, to wait for instead of `c`; None for nothing."""
+        reading = self.reading
+        if c not in reading.ops:
+            return c
+        if self.is_trivial(c):
+            arrived = self._arrival(c, context)
+            return arrived if arrived is not None and arrived.type != "_Arg" else None
+        if c.opdef.primitive in ("Merge", "Exit") and c.outputs[0] in reading.replaced:
+            return reading.replaced[c.outputs[0]].op
+        if c.opdef.primitive in ("Merge", "Exit") and c.outputs[0] in self.home:
+            home, value = self.home[c.outputs[0]]
+            found: tuple[Context, Operation] | None = (home, value.op)
+        else:
+            found = self.done.get(c)
+        if found is None:
+            return None
+        at, op = found
+        while not at.encloses(context):
+            if at.conditional is None or at.conditional.op is None or at.parent is None:
+                return None
+            at, op = self._outside(at, op)
+        return op
+
+    def _outside(self, at: Context, op: Operation) -> tuple[Context, Operation]:
+        """The closed conditional around `op`, which runs whenever its branch does from now on: it is waited for."""
+        assert at.conditional is not None
+        assert at.conditional.op is not None
+        graph = at.graph
+        if is_effectful(op) and isinstance(graph, FuncGraph) and op not in graph.control_results:
+            graph.control_results.append(op)
+        return at.conditional.context, at.conditional.op
+
+    # *** values ***
+
+    def value(self, t: Tensor, context: Context) -> Tensor:
+        """What stands for `t` in the graph of `context`."""
+        t = self.reading.canonical(t)
+        got = context.values.get(t)
+        if got is None:
+            got = context.values[t] = self._find(t, context)
+        return got
+
+    def _find(self, t: Tensor, context: Context) -> Tensor:
+        graph = context.graph
+        if t in self.given:
+            return captured(self.given[t], graph)
+        op = t.op
+        if op not in self.reading.ops:
+            return captured(t, graph)  # of the graph itself: a result that was recovered before
+        if op.opdef.primitive == "Enter":
+            return captured(self.entered(op), graph)
+        home = self.home.get(t)
+        if home is None:
+            if self.outer is not None and self.reading.tree.outputs_of(op) is not self.frame:
+                return captured(self.outer[0].value(t, self.outer[1]), graph)  # a predicate from outside
+            raise ill_structured(op, "a value that is there where it is used", "it is not", "use it where it is made")
+        if home[0].encloses(context):
+            return captured(home[1], graph)
+        return self._from_elsewhere(t, *home, context)
+
+    def entered(self, enter: Operation) -> Tensor:
+        """What stands, outside the loop, for what the loop constant `enter` brings in."""
+        if not enter.attrs["is_constant"] and self.given:
+            raise ill_structured(
+                enter,
+                "what enters a loop to be a loop variable (by a Merge) or a constant (is_constant=True)",
+                "its value is used as it is, in the first iteration only",
+                "make it a loop constant",
+            )
+        assert self.outer is not None
+        region, context = self.outer
+        return region.value(enter.inputs[0], context)
+
+    def _from_elsewhere(self, t: Tensor, home: Context, made: Tensor, context: Context) -> Tensor:
+        """`t`, which an earlier conditional of the same predicate made on its way, or another side of this one."""
+        op = t.op
+        redone = op.opdef.is_cheap and not op.opdef.primitive
+        if redone and (made.dtype.base in dtypes.OBJECT or all(self._is_near(i, context) for i in op.inputs)):
+            kept = {o: self.home[o] for o in op.outputs}, self.done[op]
+            copy = self.copy(op, context)
+            self.home.update(kept[0])
+            self.done[op] = kept[1]
+            return copy.outputs[t.index]
+        at, value = home, made
+        while not at.encloses(context):
+            conditional = at.conditional
+            if conditional is None or conditional.op is None or at.parent is None:
+                raise ill_structured(
+                    op, "a value that is there where it is used", "it is in another branch", "use it where it is made"
+                )
+            value = conditional.export(at.side, value)
+            at = at.parent
+        self.home[t] = (at, value)
+        return captured(value, context.graph)
+
+    def _is_near(self, t: Tensor, context: Context) -> bool:
+        t = self.reading.canonical(t)
+        if t in context.values or t in self.given or t.op not in self.reading.ops or t.op.opdef.primitive == "Enter":
+            return True
+        home = self.home.get(t)
+        return home is not None and home[0].encloses(context)
+
+    # *** closing ***
+
+    def close_all(self) -> None:
+        """Closes what is open still: what has no results but must run."""
+        for conditional in list(self.root.open.values()):
+            self._close(conditional)
+
+    def _close(self, conditional: Conditional) -> None:
+        for side in conditional.sides:
+            for inner in list(side.open.values()):
+                self._close(inner)
+        context = conditional.context
+        if context.open.get(conditional.key) is conditional:
+            del context.open[conditional.key]
+        if conditional.is_wanted:
+            self._make(conditional)
+        for merge in conditional.merges:
+            self._release(merge, conditional.path)
+        for node in conditional.after:
+            self._waiting[node] -= 1
+            if not self._waiting[node]:
+                heapq.heappush(self._ready, self._place[node])
+
+    def _make(self, conditional: Conditional) -> None:
+        """The `If` (or `Case`) of a conditional."""
+        context, graphs = conditional.context, conditional.graphs
+        outside = context.graph
+        for g, ends in zip(graphs, zip(*conditional.results, strict=True), strict=False):
+            g.results += ends
+        inputs = unify(graphs, 0)
+        pred = self.value(conditional.key, context)
+        attrs: dict[str, Any] = {
+            "Tin": tuple(t.dtype.base for t in inputs),
+            "Tout": tuple(r[0].dtype.base for r in conditional.results),
+        }
+        is_if = pred.dtype.base is dtypes.bool_
+        if is_if:
+            attrs |= {"Tcond": dtypes.bool_, "then_branch": graphs[1], "else_branch": graphs[0]}
+        else:
+            attrs |= {"branches": tuple(graphs)}
+        type = "If" if is_if else "Case"
+        like = conditional.merges[0] if conditional.merges else conditional.key.op
+        name = outside.unique_name(scope_of(like.name))
+        op = make(type, graphs, outside, name, [pred, *inputs], attrs, like)
+        for g, part in zip(graphs, ("false", "true") if is_if else range(len(graphs)), strict=True):
+            g.name, g.role = f"{name}_{part}".replace("/", "_"), f"branch {part} of {name!r}"
+        conditional.op = op
+        controls = [*conditional.controls, *outer_controls(graphs, outside)]
+        lifted = [outside.capture_control(c) for c in controls]
+        self.settle(op, [c for c in lifted if c is not None], ())
+        for t, made, several in zip(op.outputs, conditional.made, conditional.results, strict=True):
+            t.shape = made.shape
+            handles = {e.handle for e in several}
+            t.handle = made.handle or (handles.pop() if len(handles) == 1 else None)
+            self.home[made] = (context, t)
+            context.values[made] = t
+        for merge in conditional.merges:
+            self.done[merge] = (context, op)
+        self.keep_root(graphs, op)
+
+    def keep_root(self, graphs: Sequence[FuncGraph], op: Operation) -> None:
+        """What must run inside `op` must run, so `op` must."""
+        if not self.musts.isdisjoint(graphs) and isinstance(op.graph, FuncGraph):
+            op.graph.control_results.append(op)
+            self.musts.add(op.graph)
+
+
+def is_switch(node: Node) -> bool:
+    return isinstance(node, Operation) and node.opdef.primitive in ("Switch", "SwitchN")
+
+
+def _parts(path: Path) -> list[tuple[Path, Tensor]]:
+    """The conditionals that a path is in."""
+    return [] if path is NEVER else [(path[:i], key) for i, (key, _) in enumerate(path)]
