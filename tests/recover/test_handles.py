@@ -190,6 +190,18 @@ def test_a_step_that_names_the_inside_has_the_resources() -> None:
         assert run(g, fetches, {"x:0": [5.0, 2.0, 3.0]})[0] == [25]
 
 
+def test_a_step_that_feeds_a_constant_of_one_loop_has_the_resources_in_both() -> None:
+    text = CUBE.replace('d0 = Enter[frame_name="b"](one)', 'd0 = Enter[frame_name="b"](w)')
+    text = "    w = Const[value=float32[]{1.0}, dtype=float32]\n" + text
+    graph = from_text(text)
+    x, w, dx = (graph.get_tensor_by_name(f"{name}:0") for name in ("x", "w", "dx"))
+    for _ in range(2):
+        with hr.Session(graph=graph) as session:
+            assert session.run(dx, {x: 2.0}) == 12.0
+            assert session.run(dx, {x: 2.0, w: 5.0}) == 60.0
+        recover(graph, [dx])
+
+
 def test_what_cannot_be_seen_through_stays() -> None:
     g = from_text(CUBE + "    b = IdentityN[T=(resource)](acc)\n    other = StackPushV2[T=float32](b, x) ^count")
     recover(g)
