@@ -38,7 +38,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.copying import copied
 from headrace.ir.function import FuncGraph, bodies, unify
 from headrace.ir.infer import constant_value
-from headrace.ir.order import Order
+from headrace.ir.order import Order, counts
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -195,12 +195,16 @@ def segmented(
     type = "While" if any(map(tracing.is_stateful, (cond, body))) else "StatelessWhile"
     inputs = [*inner.params[:n], *given]
     loop = tracing.operation_of(at.make(type, (inputs,), {**attrs, "cond": cond, "body": body}, "stretch/"))
-    count, _ = growing.add_variable(loop, at.const(0, dtypes.int64, "count"), "count")
-    k = len(body.params) - 1
-    growing.set_result(loop, k, Builder(body, scope, source=source).AddV2(count, 1, name="count"))
-    growing.add_variable(loop, inner.params[n], "length")
+    k = next((k for k in range(n) if counts(body, k)), None)
+    if k is None:  # it has no counter of its own
+        k = len(body.params)
+        count, _ = growing.add_variable(loop, at.const(0, dtypes.int64, "count"), "count")
+        growing.set_result(loop, k, Builder(body, scope, source=source).AddV2(count, 1, name="count"))
+    first = loop.inputs[k]
+    stop = at.AddV2(first, at.Cast(inner.params[n], DstT=first.dtype.base), name="stop")
+    growing.add_variable(loop, stop, "stop")
     inside = Builder(cond, scope, source=source)
-    is_short = inside.Less(cond.params[k], cond.params[k + 1])
+    is_short = inside.NotEqual(cond.params[k], cond.params[-1])  # right even where the counter wraps around
     cond.results = [inside.LogicalAnd(is_short, cond.results[0])]
     tracing.finish(inner, loop.outputs[:n])
 
@@ -209,9 +213,9 @@ def segmented(
     if how.every is None:
         longer = Builder(outer, scope, source=source).AddV2(longer, 1, name="length")
     tracing.finish(outer, [*call.outputs, longer])
-    first = b.const(how.every or _FIRST, dtypes.int64, "length")
+    length_at_first = b.const(how.every or _FIRST, dtypes.int64, "length")
     outside = {**attrs, "cond": below, "body": outer}
-    return tracing.make("While", b, scope, [below, outer], [], [*variables, first], outside)
+    return tracing.make("While", b, scope, [below, outer], [], [*variables, length_at_first], outside)
 
 
 def _graph(outer: Graph, name: str, role: str, source: Source | None) -> FuncGraph:

@@ -54,7 +54,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Tensor
 from headrace.ir.infer import constant_value
-from headrace.ir.order import effects, is_constant
+from headrace.ir.order import counts, effects, is_constant
 from headrace.ir.slices import IndexedSlices
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class GradBody(GradGraph):
         step = self.step(k)
         if step is None:
             return None
-        if _is_number(self.op.inputs[k], 0) and _counts(step, self.forward.params[k]):  # it is the iteration's number
+        if _is_number(self.op.inputs[k], 0) and counts(self.forward, k):  # it is the iteration's number
             number: Tensor = self.builder.Sub(self.capture(self.last), self.count.param, name="number")
             dtype = step.dtype.base
             return number if number.dtype.base is dtype else self.builder.Cast(number, DstT=dtype, name="number")
@@ -269,24 +269,17 @@ class GradBody(GradGraph):
 
 
 def trip_count(op: Operation) -> Tensor:
-    """How often the loop `op` went round: an output that counts, made if there is none (int64, or int32)."""
+    """How often the loop `op` went round: what one of its variables counted; one is made if there is none."""
     graph: FuncGraph = op.attrs["body"]
-    for k, (p, r) in enumerate(zip(graph.params, graph.results, strict=True)):
-        if p.dtype.base in _COUNTERS and _counts(r, p) and _is_number(op.inputs[k], 0):
-            return op.outputs[k]
     b = Builder(op.graph, source=op.source)
+    counters = [k for k in range(len(graph.params)) if counts(graph, k)]
+    for k in sorted(counters, key=lambda k: not _is_number(op.inputs[k], 0)):
+        first, last = op.inputs[k], op.outputs[k]
+        return last if _is_number(first, 0) else b.Sub(last, first, name=f"{op.name}/trips")
     param, out = growing.add_variable(op, b.const(0, dtypes.int64, f"{op.name}/trips"), f"{op.name}_trips")
     one_more = Builder(graph, source=op.source).AddV2(param, 1, name=f"{op.name}/trips/add")
     growing.set_result(op, len(graph.params) - 1, one_more)
     return out
-
-
-def _counts(r: Tensor, p: Tensor) -> bool:
-    """Whether `r` is `p` plus 1."""
-    if r.op.type not in ("AddV2", "Add") or p not in r.op.inputs:
-        return False
-    x, y = r.op.inputs
-    return _is_number(y if x is p else x, 1)
 
 
 def _is_number(t: Tensor, n: int) -> bool:

@@ -28,6 +28,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import dtypes
+from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
@@ -213,6 +214,16 @@ def _outside(key: Key, graph: FuncGraph, op: Operation, offset: int) -> Key | No
 def is_constant(body: FuncGraph, k: int) -> bool:
     """Whether variable `k` of a loop is a loop constant: the body hands on what it was given."""
     return k >= len(body.results) or body.results[k] is body.params[k]
+
+
+def counts(body: FuncGraph, k: int) -> bool:
+    """Whether variable `k` of a loop is an int32 or int64 number to which the body adds 1."""
+    p, r = body.params[k], body.results[k]
+    if p.dtype.base not in (dtypes.int32, dtypes.int64) or p.shape != () or r.op.type not in ("AddV2", "Add"):
+        return False
+    x, y = r.op.inputs
+    one = constant_value(y if x is p else x) if p in (x, y) else None
+    return one is not None and one.shape == () and bool(one == 1)
 
 
 def effects_in(graph: FuncGraph, ops: Iterable[Operation]) -> Iterator[tuple[Operation, Effects]]:
