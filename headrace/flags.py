@@ -65,6 +65,21 @@ WAIT_LIMIT: Final = _flag(
     600.0,
     "Seconds a step may wait for a queue or peer without any progress before it fails with DeadlineExceededError.",
 )
+ENGINES: Final = ("auto", "interpret", "compiled")
+
+
+def _engine(text: str) -> str:
+    if text not in ENGINES:
+        raise ValueError(text)
+    return text
+
+
+ENGINE: Final = _flag(
+    "ENGINE",
+    _engine,
+    "auto",
+    "What runs the steps of sessions that do not say: interpret, compiled, or auto, which compiles what can be.",
+)
 CALL_DEPTH: Final = _flag(
     "CALL_DEPTH",
     int,

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from headrace import trace
+from headrace import flags, trace
 from headrace.build.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
+from headrace.execute import blas
 from headrace.execute.executor import Executor
 from headrace.execute.step import Step
 from headrace.fetches import Fetches, feed_tensor, feeder, key_of, result
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
     from concurrent.futures import ThreadPoolExecutor
 
+    from headrace.compile import Compiled
     from headrace.ir.function import find_anywhere
 from headrace.ir.graph import Graph, Tensor
 
@@ -75,6 +77,9 @@ class Session:
       graph: the graph to run; None: the one entered (`with hr.Graph()`).
       config: a mapping of `device_count` ({"CPU": n}), `operation_timeout_in_ms`, `allow_soft_placement` (default
         True), `inter_op_parallelism_threads` and `intra_op_parallelism_threads`, as in TensorFlow's ConfigProto.
+      engine: "interpret": the token machine runs all steps; "compiled": each step becomes one Python function, and one
+        that cannot is an error; "auto": the one where it can be, else the other. None: what HEADRACE_ENGINE says
+        ("auto"). Partial runs, and runs with a listener, are interpreted in any case.
       intra_op_threads: threads a single product may use in the BLAS library.
       inter_op_threads: threads for heavy kernels that can run side by side; None: one a core.
 
@@ -87,6 +92,7 @@ class Session:
         graph: Graph | None = None,
         config: Mapping[str, Any] | None = None,
         *,
+        engine: str | None = None,
         intra_op_threads: int = 1,
         inter_op_threads: int | None = None,
     ) -> None:
@@ -101,7 +107,11 @@ class Session:
         unknown = set(config) - set(_CONFIG)
         if unknown:
             raise ValueError(f"Session config has no {sorted(unknown)}; it has {list(_CONFIG)}")
+        engine = flags.ENGINE.value if engine is None else engine
+        if engine not in flags.ENGINES:
+            raise ValueError(f"no engine {engine!r}; there are {', '.join(map(repr, flags.ENGINES))}")
         self.graph = graph
+        self._engine = engine
         self._timeout_ms = int(config.get("operation_timeout_in_ms") or 0)
         self._devices = Devices(
             {"CPU": 1, **(config.get("device_count") or {})}, bool(config.get("allow_soft_placement", True))
@@ -194,7 +204,7 @@ class Session:
         tensors = [feed_tensor(self.graph, k) for k in feed_keys]
         if len(set(tensors)) < len(tensors):
             raise FeedError(f"a tensor is fed twice: {[t.name for t in tensors]}")
-        step = compile_step(tensors, resolved.tensors, resolved.targets, self._devices)
+        step = compile_step(tensors, resolved.tensors, resolved.targets, self._devices, self._engine)
         return _Call(step, [feeder(t) for t in tensors], resolved.pack, [t.name for t in resolved.tensors])
 
     def _warn_of_growth(self, key: Hashable, fetches: Any) -> None:
@@ -210,6 +220,8 @@ class Session:
 
     def _run(self, call: _Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
         fed = [f(v) for f, v in zip(call.feeders, values, strict=True)]
+        if call.step.compiled is not None and options.listener is None and options.ready is None:
+            return call.pack(self._run_compiled(call.step.compiled, fed, options, timeout_ms))
         step = self._step(options, timeout_ms)
         if options.listener is not None:
             options.listener(trace.StepStart(time.perf_counter_ns(), step.id))
@@ -233,6 +245,31 @@ class Session:
             if options.listener is not None:
                 options.listener(trace.StepEnd(time.perf_counter_ns(), step.id, error))
         return call.pack(out)
+
+    def _run_compiled(
+        self, compiled: Compiled, fed: Sequence[Any], options: RunOptions, timeout_ms: float | None
+    ) -> list[Any]:
+        try:
+            if compiled.is_plain:
+                return _as_own(list(self._call_compiled(compiled, None, fed)))
+            step = self._step(options, timeout_ms)
+            try:
+                self._active.add(step)
+                if self._closed:
+                    raise CancelledError("the session was closed before the run began")
+                return _as_own(list(self._call_compiled(compiled, step, fed)))
+            finally:
+                self._active.discard(step)
+                step.close()
+        except BaseException as e:
+            self._explain(e)
+            raise
+
+    def _call_compiled(self, compiled: Compiled, step: Step | None, fed: Sequence[Any]) -> tuple[Any, ...]:
+        if compiled.uses_blas:
+            with blas.threads(self._intra):
+                return compiled.run(step, fed)
+        return compiled.run(step, fed)
 
     def _step(self, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
@@ -363,6 +400,16 @@ def _take(executor: Executor, i: int) -> Any:
         return values[0]
     executor.results[i] = None
     return result(values)
+
+
+def _as_own(values: list[Any]) -> list[Any]:
+    """`values`, of which nobody else has the list, as the user's own."""
+    for i in range(len(values)):
+        if not isinstance(values[i], np.generic):
+            one = [values[i]]
+            values[i] = None
+            values[i] = result(one)
+    return values
 
 
 class _PartialRun:

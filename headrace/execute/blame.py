@@ -8,26 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import InvalidArgumentError
-from headrace.ir.failure import brief, translated
+from headrace.ir.failure import blamed, known_as, place
 
 if TYPE_CHECKING:
     from headrace.execute.plan import Node
     from headrace.execute.records import Iteration, Origin
-    from headrace.ir.graph import Operation, Tensor
 
 SHOWN: Final = 4  # of deeply nested frames so many are named at either end
-
-
-def place(op: Operation) -> str:
-    """`'name' (Type), made at file:line`."""
-    made = f", made at {op.source}" if op.source is not None else ""
-    return f"'{op.name}' ({op.type}){made}"
-
-
-def known_as(t: Tensor) -> str:
-    """The name the user knows a tensor by: of a feed, that of the tensor fed."""
-    name: str = t.op.attrs.get("of") or t.name if t.op.type == "_Arg" else t.name
-    return name
 
 
 def where(it: Iteration) -> str:
@@ -57,16 +44,7 @@ def blame(error: BaseException, node: Node, it: Iteration, x: Any) -> BaseExcept
     """`error`, raised while `node` fired, as the error the user gets: TensorFlow's class, with the place in notes."""
     if not isinstance(error, Exception):
         return error  # KeyboardInterrupt and its like are nobody's fault
-    # a fetch that fails (a variable that has no value) is told as the operation fetched
-    op = node.op if node.op.type != "_Retval" else node.op.inputs[0].op
-    out = translated(error, place(op), op.name, op, _inputs(node, x))
-    loop = where(it)
-    out.add_note(f"operation {place(op)}" + (f", in {loop}" if loop else ""))
-    inputs = _inputs(node, x)
-    if inputs and op is node.op:
-        shown = ", ".join(f"{known_as(t)}: {brief(v)}" for t, v in zip(op.inputs, inputs, strict=False))
-        out.add_note(f"inputs: {shown}")
-    return out
+    return blamed(error, node.op, where(it), _inputs(node, x))
 
 
 def raise_blamed(error: BaseException, node: Node | None, it: Iteration, x: Any) -> None:

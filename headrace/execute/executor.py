@@ -29,10 +29,11 @@ from headrace import flags, shapes, trace
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute import blas
 from headrace.execute import plan as plans
-from headrace.execute.blame import dead_fetch, known_as, place, raise_blamed, where
+from headrace.execute.blame import dead_fetch, raise_blamed, where
 from headrace.execute.burst import burst
 from headrace.execute.frames import Propagator
 from headrace.execute.straight import StraightPropagator
+from headrace.ir.failure import known_as, place
 from headrace.ir.kernel import KernelContext
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ import numpy as np
 
 from headrace import flags
 from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedError
-from headrace.execute import checking
+from headrace.ir import checking
 from headrace.ir import frames as ir_frames
 from headrace.ir.kernel import CPU, find_kernel
 

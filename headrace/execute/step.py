@@ -26,17 +26,29 @@ class Step:
     Attributes:
       id: a number no other step of this process has.
       iteration: the iteration of the node that fires now.
+      locate: tells the tag where compiled code runs.
       cancelled: the error the step was cancelled with, or None.
       completions: what pool threads and asynchronous kernels hand to the executor; None wakes it up.
     """
 
-    __slots__ = ("_make_resources", "_resources", "cancelled", "completions", "deadline", "id", "iteration", "session")
+    __slots__ = (
+        "_make_resources",
+        "_resources",
+        "cancelled",
+        "completions",
+        "deadline",
+        "id",
+        "iteration",
+        "locate",
+        "session",
+    )
 
     def __init__(self, session: Any, make_resources: Callable[[], Any], deadline: float | None = None) -> None:
         self.id = next(_ids)
         self.session = session
         self.deadline = deadline
         self.iteration: Iteration | None = None
+        self.locate: Callable[[], str] | None = None
         self.cancelled: BaseException | None = None
         self.completions: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._make_resources = make_resources
@@ -52,7 +64,9 @@ class Step:
     @property
     def tag(self) -> str:
         """The frame and iteration of the node that fires now, as text; "" in the root frame."""
-        return "" if self.iteration is None else self.iteration.tag
+        if self.iteration is not None:
+            return self.iteration.tag
+        return "" if self.locate is None else self.locate()
 
     def cancel(self, error: BaseException) -> None:
         """Makes the step fail with `error` as soon as its executor looks; the first call counts. Any thread may call

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,40 @@ from headrace.errors import (
     OpError,
     ResourceExhaustedError,
 )
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation, Tensor
+
+
+def place(op: Operation) -> str:
+    """`'name' (Type), made at file:line`."""
+    made = f", made at {op.source}" if op.source is not None else ""
+    return f"'{op.name}' ({op.type}){made}"
+
+
+def known_as(t: Tensor) -> str:
+    """The name the user knows a tensor by: of a feed, that of the tensor fed."""
+    name: str = t.op.attrs.get("of") or t.name if t.op.type == "_Arg" else t.name
+    return name
+
+
+def blamed(error: Exception, op: Operation, where: str, inputs: Sequence[Any]) -> Exception:
+    """`error`, raised while `op` fired, as the error the user gets: TensorFlow's class, with the place in notes.
+
+    Args:
+      error: what was raised.
+      op: the operation.
+      where: the loop and iteration, as text; "" outside loops.
+      inputs: the values it was given, as far as they are there.
+    """
+    # a fetch that fails (a variable that has no value) is told as the operation fetched
+    shown = op if op.type != "_Retval" else op.inputs[0].op
+    out = translated(error, place(shown), shown.name, shown, inputs)
+    out.add_note(f"operation {place(shown)}" + (f", in {where}" if where else ""))
+    if inputs and shown is op:
+        pairs = zip(op.inputs, inputs, strict=False)
+        out.add_note(f"inputs: {', '.join(f'{known_as(t)}: {brief(v)}' for t, v in pairs)}")
+    return out
 
 
 def translated(error: Exception, place: str, node: str, op: Any, values: Iterable[Any]) -> Exception:

@@ -36,6 +36,7 @@ class Step(Protocol):
 
     id: int
     session: Any  # resources.manager.ResourceManager of the session
+    locate: Callable[[], str] | None  # finds out the tag, where no token machine knows it
 
     @property
     def resources(self) -> Any:

@@ -151,6 +151,8 @@ class _While:
             "parallel_iterations": frame.parallel_iterations,
         }
         op = make("While", graphs, context.graph, name, inputs, attrs, self.cond)
+        if frame.name != op.name:
+            op.attrs["_frame_name"] = frame.name  # what messages about its iterations call it
         controls, arrived = outer.waits(self.loop, context)
         outer.settle(op, [*controls, *outer_controls(graphs, context.graph)], arrived)
         for t, start in zip(op.outputs[len(initial) :], more, strict=True):

@@ -116,7 +116,7 @@ class _Seeded:
         with g.as_default():
             hr.import_graph_def(graph, name="")
         keys = ("device_count", "operation_timeout_in_ms", "allow_soft_placement")
-        session = hr.Session(graph=g, config={k: v for k, v in config.items() if k in keys})
+        session = hr.Session(graph=g, config={k: v for k, v in config.items() if k in keys}, engine="interpret")
 
         def run(
             fetches: list[str], targets: list[str], feeds: dict[str, Any], timeout_ms: float | None = None

@@ -1,0 +1,88 @@
+"""Compilation: a structured graph on one device becomes one Python function.
+
+    compiled = compile_graph(graph, args, retvals)
+    values = compiled.run(step, fed)
+
+`blockers` tells what cannot be compiled. `blocks` finds what has to be done and in which order, `lists` which tensor
+lists can be Python's, `formulas` what kernels are made of; `emit` and `kernels` write it down, and `running` is what
+the code has at hand while it runs. Whatever they do, the results are those of the token machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.compile.blame import raise_blamed, tag
+from headrace.compile.blocks import Blocks
+from headrace.compile.emit import Emitter
+from headrace.compile.running import Run
+from headrace.ir.kernel import KernelContext
+
+if TYPE_CHECKING:
+    from headrace.ir.function import FuncGraph
+    from headrace.ir.graph import Graph, Operation
+    from headrace.ir.kernel import Step
+
+FILE = "<compiled step>"
+
+
+class Compiled:
+    """A step as one Python function.
+
+    Attributes:
+      source: its text.
+      uses_blas: whether it may call the BLAS library.
+      is_plain: it has no kernels that are made for each run, and no loops: it needs no `Step`.
+    """
+
+    __slots__ = ("_function", "_marks", "_stateful", "is_plain", "source", "uses_blas")
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.source, self._marks = emitter.out.finish()
+        names = emitter.out.names
+        exec(compile(self.source, FILE, "exec"), names)
+        self._function: Callable[..., tuple[Any, ...]] = names["step"]
+        self._stateful = emitter.stateful
+        self.uses_blas = emitter.uses_blas
+        self.is_plain = not emitter.stateful and not any(m.loops for m in self._marks)
+
+    def run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Runs it on the values of the feeds; returns those of the fetches.
+
+        Raises:
+          Whatever a kernel raises, with the operation, loop and iteration in its notes.
+        """
+        kernels: Sequence[Callable[..., Any]] = ()
+        if step is not None and self._stateful:
+            step.locate = lambda: tag(FILE, self._marks)
+            kernels = [k.factory(KernelContext(step, op), op.attrs) for op, k in self._stateful]
+        try:
+            with np.errstate(all="ignore"):
+                return self._function(Run(step, kernels), *values)
+        except Exception as e:
+            raise_blamed(e, FILE, self._marks)
+            raise
+
+
+def compile_graph(
+    graph: Graph,
+    args: Sequence[Operation],
+    retvals: Sequence[Operation],
+    targets: Sequence[Operation] = (),
+    expand: Callable[[Operation], FuncGraph] | None = None,
+) -> Compiled:
+    """Compiles a step.
+
+    Args:
+      graph: structured, on one device, nothing in it waits (`blockers`).
+      args, retvals: its ends, in the order of feeds and fetches.
+      targets: operations that must be done though nothing reads them.
+      expand: gives the graph of an operation that stands for the gradient of a function.
+
+    Raises:
+      GraphError, NotFoundError: a function that is called is not there or does not fit.
+    """
+    return Compiled(Emitter(Blocks(graph, targets, expand), args, retvals))

@@ -1,0 +1,106 @@
+"""Where an error of compiled code comes from: the operation, the loops and iterations around it, what it was given.
+
+The lines of the source that was made are marked with what they stand for, and a traceback tells the line and the local
+variables of each function on the way, the numbers of the iterations among them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.errors import InvalidArgumentError
+from headrace.ir.failure import blamed
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from headrace.compile.source import Loop, Mark
+
+SHOWN: Final = 4  # of deeply nested loops and calls so many are named at either end
+
+
+def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
+    """Raises `error`, which came out of the code compiled as `file`, as the user is to see it.
+
+    Args:
+      marks: of the lines of the code.
+    """
+    at: list[tuple[Mark, FrameType]] = []
+    tb = error.__traceback__
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename == file:
+            at.append((marks[tb.tb_lineno - 1], tb.tb_frame))
+        tb = tb.tb_next
+    if not at or at[-1][0].op is None or getattr(error, "_blamed", False):
+        return
+    mark, frame = at[-1]
+    op = mark.op
+    assert op is not None
+    inputs = _inputs(mark, frame)
+    if isinstance(error, IndexError) and op.type.startswith("TensorList"):
+        error = _of_list(op.type, inputs, error)
+    out = blamed(error, op, _where(at), [] if any(v is None for v in inputs) else inputs)
+    out._blamed = True  # type: ignore[attr-defined]
+    raise out
+
+
+def _inputs(mark: Mark, frame: FrameType) -> list[Any]:
+    """What the operation was given, as far as it is still there."""
+    out = []
+    for text in mark.inputs:
+        name = text.removesuffix(".T").removesuffix(".read()")
+        out.append(frame.f_locals.get(name, frame.f_globals.get(name)))
+    return out
+
+
+def _of_list(type: str, inputs: Sequence[Any], cause: IndexError) -> Exception:
+    """The error of a list that has no such element."""
+    if type == "TensorListPopBack":
+        out = InvalidArgumentError("Trying to pop from an empty list.")
+    else:
+        verb = "access" if type == "TensorListGetItem" else "modify"
+        out = InvalidArgumentError(f"Trying to {verb} element {inputs[1]} in a list with {len(inputs[0])} elements.")
+    out.__cause__ = cause
+    return out
+
+
+def _where(at: Sequence[tuple[Mark, FrameType]]) -> str:
+    """`iteration 3 of loop 'a', in function 'f' (called by 'c' at file:line), in ...`; "" outside loops and calls."""
+    parts: list[str] = []
+    for i in range(len(at) - 1, -1, -1):
+        mark, frame = at[i]
+        parts += [_iteration(loop, frame) for loop in mark.loops]
+        call = at[i - 1][0].op if i else None
+        if call is not None and call.opdef.structured in ("Call", "RemoteCall"):
+            made = f" at {call.source}" if call.source is not None else ""
+            parts.append(f"function '{call.attrs['f'].name}' (called by '{call.name}'{made})")
+    if len(parts) > 2 * SHOWN:
+        parts[SHOWN:-SHOWN] = [f"{len(parts) - 2 * SHOWN} more calls and loops"]
+    return ", in ".join(parts)
+
+
+def _iteration(loop: Loop, frame: FrameType) -> str:
+    return f"iteration {_index(loop, frame)} of loop '{loop.name}'"
+
+
+def _index(loop: Loop, frame: FrameType) -> int:
+    first = int(loop.first) if loop.first.isdecimal() else frame.f_locals.get(loop.first, 0)
+    return int(frame.f_locals.get(loop.number, first)) - int(first)
+
+
+def tag(file: str, marks: Sequence[Mark]) -> str:
+    """Where the code compiled as `file`, which has called whoever asks, is now, as the tag of the token machine would
+    say it: "" outside loops, else "outer#3/inner#0"."""
+    frame: FrameType | None = sys._getframe(1)
+    parts: list[str] = []
+    while frame is not None:
+        if frame.f_code.co_filename == file:
+            mark = marks[frame.f_lineno - 1]
+            parts += [f"{loop.name}#{_index(loop, frame)}" for loop in mark.loops]
+            if frame.f_code.co_name == "step":
+                break
+            parts.append(f"{frame.f_code.co_name}#{id(frame)}")  # calls differ in nothing else
+        frame = frame.f_back
+    return "/".join(reversed(parts))

@@ -1,0 +1,368 @@
+"""From blocks to Python: a `While` becomes a `while`, an `If` an `if`, a kernel a call.
+
+What is left of the token machine is the order of the lines. A value is a local variable; what a branch or a body takes
+from outside is that same variable, so a loop constant costs nothing; a value goes (`del`) when nobody reads it any
+more. Loops go round over an iterator that looks now and then whether to stop (`running`). A loop that only counts is a
+`for` over a range, and its counter a Python int as long as it is used as an index; whatever else it is used for gets an
+int32 or int64 made of it.
+
+Python allows twenty loops in one another. What lies deeper, and functions that call themselves, become functions.
+
+`kernels` says how one operation is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headrace import dtypes, flags
+from headrace.compile import running
+from headrace.compile.blocks import Block, Blocks, Item
+from headrace.compile.kernels import INT, Value, Writer
+from headrace.compile.lists import LIST, ROWS
+from headrace.compile.source import Loop
+from headrace.ir.function import FuncGraph
+from headrace.ir.infer import constant_value
+from headrace.ir.opdef import op_registry
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation, Tensor
+
+MOST_LOOPS: Final = 15  # in one another in one function; Python's limit is 20
+MOST_BLOCKS: Final = 60  # of any kind; Python's limit is 100
+
+
+class Emitter(Writer):
+    """Writes the source of one step.
+
+    Args:
+      blocks: what is to be done.
+      args, retvals: the ends of the step, in the order in which they are fed and fetched.
+    """
+
+    def __init__(self, blocks: Blocks, args: Sequence[Operation], retvals: Sequence[Operation]) -> None:
+        super().__init__(blocks)
+        self._blocks = blocks
+        self._functions: dict[str, str] = {}
+        self._write(args, retvals)
+
+    def _write(self, args: Sequence[Operation], retvals: Sequence[Operation]) -> None:
+        names = []
+        for op in args:
+            name = self.out.new("a")
+            names.append(name)
+            self.values[op.outputs[0]] = Value(name)
+        self.out.line(f"def step(run{''.join(', ' + n for n in names)}):")
+        self.out.indent()
+        # `_Retval`s are items of the root; what they read is returned
+        results = [op.inputs[0] for op in retvals]
+        inner = Block(
+            self._blocks.root.graph,
+            tuple(i for i in self._blocks.root.items if i.op.type != "_Retval"),
+            tuple(results),
+            (),
+        )
+        self.block(inner)
+        texts = []
+        for t, op in zip(results, retvals, strict=True):
+            texts.append(self.plain(t, op))
+            if t.dtype.is_ref:
+                self.out.line(f"{(name := self.out.new('r'))} = {texts[-1]}", op)
+                texts[-1] = name
+        self.out.line(f"return ({', '.join(texts)}{',' if len(texts) == 1 else ''})")
+        self.out.dedent()
+
+    # *** blocks ***
+
+    def block(self, block: Block, drop: bool = True) -> None:
+        """Writes the items of a block. Its results stay; all else that it makes goes when nobody reads it any more."""
+        last: dict[Tensor, int] = {}
+        for i, item in enumerate(block.items):
+            for t in item.reads:
+                last[t] = i
+        kept = set(block.results)
+        retained = self.retained(block.items) | kept
+        mine: set[Tensor] = set()
+        for i, item in enumerate(block.items):
+            dying = [t for t in dict.fromkeys(item.reads) if last[t] == i and t in mine and t not in kept]
+            if item.kind:
+                self.structured(item)
+            else:
+                self.kernel(item, {t for t in dying if t not in retained})
+            mine.update(item.op.outputs[k] for k in item.live)
+            self.drop([t for t in dying if t in self.values])
+
+    def structured(self, item: Item) -> None:
+        """Writes an operation that owns or calls graphs."""
+        if self.out.depth >= MOST_LOOPS or self.out.indentation >= MOST_BLOCKS:
+            self._outlined(item)
+        elif item.kind == "While":
+            self._loop(item)
+        elif item.kind == "Call":
+            self._call(item)
+        elif item.kind == "Recursive":
+            self._recursive(item)
+        else:
+            self._branches(item)
+
+    def _outlined(self, item: Item) -> None:
+        """Writes `item` as a function of its own, because there are too many blocks around it."""
+        outer = {t: self.values[t] for t in item.reads}
+        given = {}
+        for t, v in outer.items():
+            if not v.is_global:
+                given[t] = self.out.new("p")
+        name = self.out.new("part")
+        call = f"{name}(run{''.join(', ' + outer[t].text for t in given)})"
+        converted, self.converted = self.converted, [{}]
+        self.out.begin(f"def {name}(run{''.join(', ' + p for p in given.values())}):")
+        for t, p in given.items():
+            self.values[t] = outer[t].named(p)
+        self.structured(item)
+        made = [item.op.outputs[k] for k in item.live]
+        self.out.line(f"return ({''.join(self.values[t].text + ', ' for t in made)})")
+        self.out.end()
+        self.converted = converted
+        self.values.update(outer)
+        self._name_outputs(item, made, call)
+
+    def _name_outputs(self, item: Item, made: Sequence[Tensor], call: str) -> None:
+        names = []
+        for t in made:
+            old = self.values.get(t)
+            name = self.out.new("t")
+            self.own(t, old.named(name) if old is not None else Value(name))
+            names.append(name)
+        self.out.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {call}" if names else call, item.op)
+
+    # *** conditionals ***
+
+    def _branches(self, item: Item) -> None:
+        op, out = item.op, self.out
+        selector = self.values[op.inputs[0]]
+        outputs = [op.outputs[k] for k in item.live]
+        names = [out.new("t") for _ in outputs]
+        if item.kind == "If":
+            other, then = item.blocks
+            sides = [(f"if {self.truth(op.inputs[0], op)}:", then), ("else:", other)]
+            if not other.items and not names:
+                sides.pop()
+        else:
+            which = out.new("w")
+            chosen = self.plain(op.inputs[0], op)
+            out.line(f"{which} = {out.bind(running.branch, 'f')}({chosen}, {len(item.blocks)})", op, (selector.text,))
+            sides = [(f"{'elif' if i else 'if'} {which} == {i}:", b) for i, b in enumerate(item.blocks)]
+            if len(sides) > 1:
+                sides[-1] = ("else:", sides[-1][1])
+        kinds: list[Value] = []
+        for header, block in sides:
+            out.line(header, op)
+            out.indent()
+            self.converted.append({})
+            graph = block.graph
+            assert isinstance(graph, FuncGraph)
+            for k in block.params:
+                self.alias(graph.params[k], op.inputs[item.offset + k], op)
+            self.block(block)
+            for name, t in zip(names, block.results, strict=True):
+                out.line(f"{name} = {self.plain(t, op)}")
+            kinds = [self.values[t] for t in block.results]
+            self._forget(block)
+            self.converted.pop()
+            out.dedent()
+        for t, name, value in zip(outputs, names, kinds, strict=True):
+            kind = value.kind if value.kind in (LIST, ROWS) else ""
+            self.own(t, Value(name, kind))
+
+    def _forget(self, block: Block) -> None:
+        """What a block made can no longer be dropped from outside it."""
+        for item in block.items:
+            for t in item.op.outputs:
+                self.disown(t)
+
+    # *** loops ***
+
+    def _loop(self, item: Item) -> None:
+        op, out = item.op, self.out
+        test, inner = item.blocks
+        cond, loop = test.graph, inner.graph
+        assert isinstance(cond, FuncGraph)
+        assert isinstance(loop, FuncGraph)
+        names: dict[int, str] = {}
+        for k in item.variables:
+            value = self.values[op.inputs[k]]
+            if k == item.counter:
+                continue
+            names[k] = out.new("v")
+            text = self.plain(op.inputs[k], op)
+            if self.lists.kind(loop.params[k]) == LIST and value.kind == ROWS:
+                text = f"list({text})"
+            out.line(f"{names[k]} = {text}", op)
+        for k, p in enumerate(loop.params):
+            if k not in item.variables and (k in inner.params or k in test.params):
+                self.alias(p, op.inputs[k], op)
+                self.values[cond.params[k]] = self.values[p]
+            elif k in names:
+                kind = self.lists.kind(p)
+                self.values[p] = self.values[cond.params[k]] = Value(names[k], kind)
+        self.converted.append({})
+        stop = self._counted_header(item, names) if item.trips is not None else self._header(item)
+        self.block(inner)
+        self._next(item, inner, names)
+        self._forget(inner)
+        out.leave_loop()
+        self.converted.pop()
+        for k in item.live:
+            t = op.outputs[k]
+            if k in names:
+                self.own(t, Value(names[k], self.lists.kind(t)))
+            elif k == item.counter:
+                name = out.new("t")
+                out.line(f"{name} = {self.scalar_type(t)}({stop})", op)
+                self.own(t, Value(name))
+            else:
+                self.share(t, op.inputs[k], op)
+
+    def _header(self, item: Item) -> str:
+        """The head of a loop that asks its condition."""
+        op, out = item.op, self.out
+        test = item.blocks[0]
+        number = out.new("n")
+        out.line(f"for {number} in {out.bind(running.chain, 'f')}({out.bind(running.START, 'c')}, run):", op)
+        out.enter_loop(Loop(op, number))
+        self.block(test)
+        t = test.results[0]
+        out.line(f"if not {self.truth(t, op)}: break", op)
+        self._forget(test)
+        return ""
+
+    def _counted_header(self, item: Item, names: Mapping[int, str]) -> str:
+        """The head of a loop that only counts; returns what the counter is in the end."""
+        op, out = item.op, self.out
+        trips = item.trips
+        assert trips is not None
+        main = trips.bounds[0]
+        first = self._integer(main.first, op)
+        stops = []
+        for b in trips.bounds:
+            limit = self._integer(b.limit if b.position is not None else self._constant_limit(b.limit), op)
+            if b.is_inclusive:
+                limit = str(int(limit) + 1) if limit.isdecimal() else f"{limit} + 1"
+            if b is not main and b.counter != main.counter:
+                limit = f"{first} + {limit} - {self._integer(b.first, op)}"
+            stops.append(limit)
+        stop = out.new("s") if len(stops) > 1 or not stops[0].isdecimal() else stops[0]
+        if stop not in stops:
+            out.line(f"{stop} = {'min(' + ', '.join(stops) + ')' if len(stops) > 1 else stops[0]}", op)
+        number = out.new("i")
+        is_short = stop.isdecimal() and first.isdecimal() and int(stop) - int(first) <= running.FIRST
+        out.line(f"for {number} in {'range' if is_short else 'run.span'}({first}, {stop}):", op)
+        out.enter_loop(Loop(op, number, first))
+        loop = item.blocks[1].graph
+        assert isinstance(loop, FuncGraph)
+        self.values[loop.params[item.counter]] = Value(number, INT, is_natural=first.isdecimal())
+        if first.isdecimal() and stop.isdecimal():
+            return str(max(int(first), int(stop)))
+        return f"max({first}, {stop})"
+
+    def _constant_limit(self, t: Tensor) -> Tensor:
+        """A constant of a condition, as a value that can be named here."""
+        if t not in self.values:
+            self.values[t] = self.constant(constant_value(t))
+        return t
+
+    def _integer(self, t: Tensor, op: Operation) -> str:
+        """A scalar integer as the text of a Python int: a number, or a variable."""
+        known = constant_value(t)
+        if known is not None and int(known) >= 0:
+            return str(int(known))
+        name = self.out.new("s")
+        self.out.line(f"{name} = int({self.plain(t, op)})", op)
+        return name
+
+    def _next(self, item: Item, inner: Block, names: Mapping[int, str]) -> None:
+        """Gives the loop variables the values of the next iteration."""
+        loop = inner.graph
+        assert isinstance(loop, FuncGraph)
+        pairs = []
+        for k, name in names.items():
+            text = self.plain(loop.results[k], item.op)
+            if text != name:
+                pairs.append((name, text))
+        left = {name for name, _ in pairs}
+        if any(text in left for _, text in pairs):
+            self.out.line(f"{', '.join(n for n, _ in pairs)} = {', '.join(t for _, t in pairs)}")
+        else:
+            for name, text in pairs:
+                self.out.line(f"{name} = {text}")
+
+    # *** calls ***
+
+    def _call(self, item: Item) -> None:
+        op, block = item.op, item.blocks[0]
+        graph = block.graph
+        assert isinstance(graph, FuncGraph)
+        given = [graph.params[k] for k in block.params]
+        for k in block.params:
+            self.share(graph.params[k], op.inputs[item.offset + k], op)
+        self.block(block)
+        for k, t in zip(item.live, block.results, strict=True):
+            self.share(op.outputs[k], t, op)
+        self.drop(given)
+        self._forget(block)
+
+    def _recursive(self, item: Item) -> None:
+        op, out = item.op, self.out
+        name = op.attrs["f"].name
+        function = self._functions.get(name)
+        if function is None:
+            function = self._functions[name] = out.new("function")
+            self._define(function, self._blocks.functions[name])
+        texts = [self.plain(t, op) for t in op.inputs[item.offset :]]
+        depth = "depth + 1" if self._in_function else "1"
+        limit = flags.CALL_DEPTH.value
+        if self._in_function:
+            deep = out.bind(running.too_deep, "f")
+            out.line(f"if depth >= {limit}: raise {deep}({out.bind(op, 'o')}, {limit}, {name!r})", op)
+        outputs = []
+        for k, t in enumerate(op.outputs):
+            if k in item.live:
+                outputs.append(out.new("t"))
+                self.own(t, Value(outputs[-1]))
+            else:
+                outputs.append("_")
+        target = f"{', '.join(outputs)}{',' if len(outputs) == 1 else ''} = " if outputs else ""
+        out.line(f"{target}{function}(run, {depth}{''.join(', ' + t for t in texts)})", op, tuple(texts))
+
+    def _define(self, name: str, block: Block) -> None:
+        """Writes a function that calls itself."""
+        graph = block.graph
+        assert isinstance(graph, FuncGraph)
+        converted, self.converted = self.converted, [{}]
+        was, self._in_function = self._in_function, True
+        params = [self.out.new("p") for _ in graph.params]
+        self.out.begin(f"def {name}(run, depth{''.join(', ' + p for p in params)}):")
+        for p, t in zip(params, graph.params, strict=True):
+            self.values[t] = Value(p)
+        self.block(block)
+        texts = [self.plain(t, t.op) for t in block.results]
+        self.out.line(f"return ({''.join(t + ', ' for t in texts)})")
+        self.out.end()
+        self._in_function = was
+        self.converted = converted
+
+    _in_function = False
+
+    # *** predicates ***
+
+    def truth(self, t: Tensor, op: Operation) -> str:
+        """What a Python `if` decides by."""
+        text = self.plain(t, op)
+        if t.dtype.base is dtypes.bool_ and t.shape == ():
+            return text
+        kernel = op_registry.get("ToBool").kernel
+        assert kernel is not None
+        return f"{self.out.bind(kernel(np, {}), 'f')}({text})"

@@ -1,0 +1,211 @@
+"""What an elementwise kernel does, as a formula of ufuncs: found by running it on symbols.
+
+A kernel is made for an array namespace, `factory(xp, attrs)`, and numpy is only one. Given a namespace that writes down
+what is asked of it, and symbols for arrays, a kernel like `lambda xp, y, dy: dy * (1 - y * y)` tells what it computes:
+three ufuncs, each on arguments known by dtype and shape. From that a target writes operators on scalars, or calls that
+put their results into buffers that exist already.
+
+What asks for anything but ufuncs (a reduction, an element, a decision that depends on values) is not a formula, and its
+kernel is called as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import shapes
+from headrace.errors import OpError
+from headrace.ir.opdef import PerElement
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
+    from headrace.shapes import Shape
+
+
+class NoFormula(AttributeError):
+    """The kernel is more than ufuncs of its arguments."""
+
+
+@dataclasses.dataclass(eq=False, frozen=True, slots=True)
+class Apply:
+    """A ufunc of arguments: other applications, positions of inputs (`Input`), or numbers."""
+
+    ufunc: np.ufunc
+    args: tuple[Any, ...]
+    dtype: np.dtype
+    shape: tuple[int, ...] | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Input:
+    """Input `index` of the operation."""
+
+    index: int
+
+
+class _Symbol:
+    """Stands for an array while a kernel is run to find out what it does."""
+
+    __slots__ = ("dtype", "node", "static")
+    __array_ufunc__ = None
+
+    def __init__(self, node: Apply | Input, dtype: np.dtype, static: tuple[int, ...] | None) -> None:
+        self.node = node
+        self.dtype = dtype
+        self.static = static
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if self.static is None:
+            raise NoFormula
+        return self.static
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        size = shapes.size(self.shape)
+        assert size is not None
+        return size
+
+    def __getattr__(self, name: str) -> Any:
+        raise NoFormula
+
+    def __array__(self, *args: object, **kwargs: object) -> Any:
+        raise NoFormula
+
+    def __bool__(self) -> bool:
+        raise NoFormula
+
+    def __getitem__(self, key: object) -> Any:
+        raise NoFormula
+
+    def __iter__(self) -> Any:
+        raise NoFormula
+
+    def __eq__(self, other: object) -> Any:
+        return _apply(np.equal, self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _apply(np.not_equal, self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _operator(ufunc: np.ufunc, swapped: bool = False) -> Callable[..., Any]:
+    if ufunc.nin == 1:
+        return lambda self: _apply(ufunc, self)
+    if swapped:
+        return lambda self, other: _apply(ufunc, other, self)
+    return lambda self, other: _apply(ufunc, self, other)
+
+
+_binary: dict[str, np.ufunc] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.divide,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+_others: dict[str, np.ufunc] = {
+    "neg": np.negative,
+    "abs": np.absolute,
+    "invert": np.invert,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+for _name, _ufunc in _binary.items():
+    setattr(_Symbol, f"__{_name}__", _operator(_ufunc))
+    setattr(_Symbol, f"__r{_name}__", _operator(_ufunc, swapped=True))
+for _name, _ufunc in _others.items():
+    setattr(_Symbol, f"__{_name}__", _operator(_ufunc))
+
+
+def _apply(ufunc: np.ufunc, *args: Any) -> _Symbol:
+    if ufunc.nout != 1 or ufunc.nin != len(args) or ufunc.signature is not None:
+        raise NoFormula
+    kinds: list[Any] = []
+    static: tuple[int, ...] | None = ()
+    for a in args:
+        if isinstance(a, _Symbol):
+            kinds.append(a.dtype)
+            if static is not None:
+                static = None if a.static is None else np.broadcast_shapes(static, a.static)
+        elif type(a) in (int, float, complex, bool):
+            kinds.append(type(a) if type(a) is not bool else np.dtype(bool))
+        elif isinstance(a, np.generic):
+            kinds.append(a.dtype)
+        else:
+            raise NoFormula
+    try:
+        dtype = ufunc.resolve_dtypes((*kinds, None))[-1]
+    except TypeError as e:
+        raise NoFormula from e
+    nodes = tuple(a.node if isinstance(a, _Symbol) else a for a in args)
+    return _Symbol(Apply(ufunc, nodes, dtype, static), dtype, static)
+
+
+class _Namespace:
+    """The array namespace that writes down what is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        f = getattr(np, name, None)
+        if isinstance(f, np.ufunc):
+            return lambda *args: _apply(f, *args)
+        if isinstance(f, type) and issubclass(f, np.generic):
+            return f
+        raise NoFormula
+
+
+_namespace = _Namespace()
+
+
+def formula(op: Operation, factory: Callable[[Any, Mapping[str, Any]], Any], kernel: Any) -> Apply | None:
+    """The formula of the pure kernel of `op`; None if it has none.
+
+    Args:
+      op: an operation with one output.
+      factory: makes its kernel.
+      kernel: that kernel for numpy.
+    """
+    if isinstance(kernel, np.ufunc) and kernel.nout == 1 and kernel.nin == len(op.inputs):
+        out_dtype = op.outputs[0].dtype.base.numpy
+        if not _is_plain(out_dtype) or not all(_is_plain(t.dtype.base.numpy) for t in op.inputs):
+            return None
+        return Apply(kernel, tuple(map(Input, range(kernel.nin))), out_dtype, _static(op.outputs[0].shape))
+    if not isinstance(op.opdef.facts.cost, PerElement):  # what moves elements about, or looks at them
+        return None
+    ins = []
+    for i, t in enumerate(op.inputs):
+        dtype = t.dtype.base.numpy
+        if not _is_plain(dtype):
+            return None
+        ins.append(_Symbol(Input(i), dtype, _static(t.shape)))
+    try:
+        out = factory(_namespace, op.attrs)(*ins)
+    except (AttributeError, TypeError, ValueError, OpError):
+        return None
+    if not isinstance(out, _Symbol) or not isinstance(out.node, Apply) or out.dtype != op.outputs[0].dtype.numpy:
+        return None
+    return out.node
+
+
+def _is_plain(dtype: np.dtype) -> bool:
+    """Whether numpy computes in `dtype` itself: not in float32 for a narrower one."""
+    return dtype.kind in "biuc" or (dtype.kind == "f" and dtype.itemsize > 2)
+
+
+def _static(shape: Shape) -> tuple[int, ...] | None:
+    if shape is None or None in shape:
+        return None
+    return shape  # type: ignore[return-value]

@@ -1,0 +1,287 @@
+"""Which tensor lists of a step can be lists of the target: those that are used up as they go.
+
+A tensor list is a value: to push makes a new list, and the old one stays what it was. The persistent vectors behind
+that cost much more than a list that is appended to. But mostly nobody looks at the old one again. An accumulator is
+pushed to once an iteration, each time the newest version, and then popped from in the same way; so one list, changed in
+place, can stand for all its versions.
+
+That is so where every version has at most one *consumer* (what pushes to it, pops from it, sets an element, carries it
+into the next iteration, returns it or puts it into another list), and all that merely *look* (how long it is, an
+element) come before. Versions that are the same list in this sense are collected in classes: the two ends of a push,
+the input, parameters, results and output of a loop variable, ... If one version in a class is used otherwise, the class
+stays with the kernels, which are right in any case.
+
+A list made of the rows of a tensor that is only looked at is no list at all: its elements are rows of that tensor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace import dtypes, shapes
+from headrace.ir.function import FuncGraph
+from headrace.ir.infer import constant_value
+
+if TYPE_CHECKING:
+    from headrace.compile.blocks import Block, Blocks, Item
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.shapes import Shape
+
+LIST: Final = "list"
+ROWS: Final = "rows"
+KERNEL: Final = ""
+
+# what looks at its input 0 and leaves it as it is
+_LOOK: Final = frozenset({"TensorListGetItem", "TensorListLength", "TensorListStack"})
+_CHANGE: Final = frozenset({"TensorListPushBack", "TensorListPopBack", "TensorListSetItem"})
+_MAKE: Final = frozenset({"EmptyTensorList", "TensorListReserve", "TensorListFromTensor"})
+
+
+class Lists:
+    """What stands for each tensor list of a step; see the module's text."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._parent: dict[Tensor, Tensor] = {}
+        self._elements: dict[Tensor, Tensor] = {}  # of a class of lists of lists: one of the lists in it
+        self._bad: set[Tensor] = set()
+        self._rows: set[Tensor] = set()  # made of the rows of a tensor
+        self._grown: set[Tensor] = set()  # that something changes, or that began as a list
+        self._blank: set[Tensor] = set()  # with elements that are not there yet
+        self._walk(blocks.root)
+        for block in blocks.functions.values():
+            for t in (*block.graph.params, *block.results):  # type: ignore[attr-defined]
+                self._spoil(t)
+            self._walk(block)
+        self._bad = {self._find(t) for t in self._bad}
+        while more := {
+            c for t, e in self._elements.items() if self._find(t) in self._bad and (c := self._find(e)) not in self._bad
+        }:
+            self._bad |= more  # what is in a list that kernels know, kernels must know
+        self._rows = {self._find(t) for t in self._rows}
+        self._grown = {self._find(t) for t in self._grown}
+        self._blank = {self._find(t) for t in self._blank}
+
+    def kind(self, t: Tensor) -> str:
+        """`LIST`, `ROWS`, or `KERNEL`: the value that kernels know."""
+        if t not in self._parent:
+            return KERNEL
+        c = self._find(t)
+        if c in self._bad:
+            return KERNEL
+        return LIST if c in self._grown or c not in self._rows else ROWS
+
+    def has_blanks(self, t: Tensor) -> bool:
+        """Whether a list may have elements that are not there yet."""
+        return self._find(t) in self._blank
+
+    # *** classes ***
+
+    def _find(self, t: Tensor) -> Tensor:
+        root = t
+        while (up := self._parent.setdefault(root, root)) is not root:
+            root = up
+        while t is not root:
+            self._parent[t], t = root, self._parent[t]
+        return root
+
+    def _join(self, a: Tensor, b: Tensor) -> None:
+        a, b = self._find(a), self._find(b)
+        if a is b:
+            return
+        self._parent[b] = a
+        inner = self._elements.pop(b, None)
+        if inner is not None:
+            self._contains(a, inner)
+
+    def _contains(self, outer: Tensor, inner: Tensor) -> None:
+        """An element of `outer` is the list `inner`."""
+        outer = self._find(outer)
+        known = self._elements.get(outer)
+        if known is None:
+            self._elements[outer] = inner
+        else:
+            self._join(known, inner)
+
+    def _spoil(self, t: Tensor) -> None:
+        if t.dtype.base is dtypes.variant:
+            self._find(t)
+            self._bad.add(t)
+
+    # *** what is done with them ***
+
+    def _walk(self, block: Block, used: dict[Tensor, int] | None = None) -> None:
+        """Takes in a block. `used` counts how often each list was consumed so far."""
+        used = {} if used is None else used
+        for item in block.items:
+            if item.kind:
+                self._structured(item, used)
+            else:
+                self._plain(item.op, used)
+        for t in block.results:
+            if t.dtype.base is dtypes.variant:
+                self._consume(t, used)
+
+    def _look(self, t: Tensor, used: dict[Tensor, int]) -> None:
+        if used.get(t):
+            self._spoil(t)
+
+    def _consume(self, t: Tensor, used: dict[Tensor, int]) -> None:
+        self._look(t, used)
+        used[t] = 1
+
+    def _plain(self, op: Operation, used: dict[Tensor, int]) -> None:
+        type = op.type
+        if type in _MAKE:
+            self._made(op)
+        elif type in _LOOK or type in _CHANGE:
+            this = op.inputs[0]
+            if type in _LOOK:
+                self._look(this, used)
+                if type != "TensorListLength" and op.attrs["element_dtype"].base is dtypes.variant:
+                    self._spoil(this)
+                    self._contains(this, op.outputs[0])
+            else:
+                self._changed(op, this, used)
+            if not self._fits(op):
+                self._spoil(this)
+            self._find(this)
+        elif op.opdef.facts.forwards is not None and op.outputs[0].dtype.base is dtypes.variant:
+            self._consume(op.inputs[0], used)
+            self._join(op.inputs[0], op.outputs[0])
+        else:
+            for t in (*op.inputs, *op.outputs):
+                self._spoil(t)
+
+    def _made(self, op: Operation) -> None:
+        out = op.outputs[0]
+        self._find(out)
+        if op.type != "EmptyTensorList" and op.attrs["element_dtype"] in dtypes.OBJECT:
+            self._spoil(out)
+        if op.type == "TensorListFromTensor":
+            self._rows.add(out)
+            shape = _known_shape(op.inputs[1])
+            if op.inputs[0].shape is None or not _surely_fits(op.inputs[0].shape[1:], shape):
+                self._spoil(out)
+            return
+        self._grown.add(out)
+        if op.type == "EmptyTensorList":
+            most = constant_value(op.inputs[1])
+            if most is None or int(most) != -1:
+                self._spoil(out)
+        else:
+            self._blank.add(out)
+            if op.outputs[0].handle is None or not shapes.is_full(op.outputs[0].handle[1]):
+                self._spoil(out)
+
+    def _changed(self, op: Operation, this: Tensor, used: dict[Tensor, int]) -> None:
+        self._consume(this, used)
+        out = op.outputs[0]
+        self._join(this, out)
+        self._grown.add(this)
+        if op.attrs["element_dtype"] is not dtypes.variant:
+            return
+        if op.type == "TensorListPushBack":
+            self._consume(op.inputs[1], used)
+            self._contains(this, op.inputs[1])
+        elif op.type == "TensorListPopBack":
+            self._contains(this, op.outputs[1])
+        else:
+            self._spoil(this)
+            self._spoil(op.inputs[2])
+
+    def _fits(self, op: Operation) -> bool:
+        """Whether what is pushed, set or read has a shape that the list may hold, whatever the list."""
+        if "_accumulates" in op.attrs or "_accumulated" in op.attrs or op.type == "TensorListLength":
+            return True
+        if op.inputs[0].handle is None or op.inputs[0].handle[0] != op.attrs["element_dtype"]:
+            return False
+        if op.type in ("TensorListPushBack", "TensorListSetItem"):
+            holds = op.inputs[0].handle
+            value = op.inputs[1 if op.type == "TensorListPushBack" else 2]
+            if op.type == "TensorListSetItem" and op.attrs["resize_if_index_out_of_bounds"]:
+                return False
+            return holds is not None and (holds[1] is None or _surely_fits(value.shape, holds[1]))
+        holds = op.inputs[0].handle
+        asked = _known_shape(op.inputs[2 if op.type == "TensorListGetItem" else 1])
+        return holds is not None and shapes.is_full(holds[1]) and _surely_fits(holds[1], asked)
+
+    def _structured(self, item: Item, used: dict[Tensor, int]) -> None:
+        op = item.op
+        if item.kind == "While":
+            self._loop(item, used)
+        elif item.kind == "Recursive":
+            for t in (*op.inputs, *op.outputs):
+                self._spoil(t)
+        else:
+            consumed: set[Tensor] = set()
+            for block in item.blocks:
+                graph = block.graph
+                assert isinstance(graph, FuncGraph)
+                inside: dict[Tensor, int] = {}
+                for k in block.params:
+                    self._alias(op.inputs[item.offset + k], graph.params[k])
+                for i, r in zip(item.live, block.results, strict=True):
+                    self._alias(r, op.outputs[i])
+                self._walk(block, inside)
+                consumed |= {op.inputs[item.offset + k] for k in block.params if inside.get(graph.params[k])}
+                for k in block.params:
+                    if graph.params[k].dtype.base is dtypes.variant and not inside.get(graph.params[k]):
+                        self._look(op.inputs[item.offset + k], used)
+            for t in consumed:
+                self._consume(t, used)
+
+    def _loop(self, item: Item, used: dict[Tensor, int]) -> None:
+        op = item.op
+        test, inner = item.blocks
+        cond, loop = test.graph, inner.graph
+        assert isinstance(cond, FuncGraph)
+        assert isinstance(loop, FuncGraph)
+        for k, t in enumerate(op.inputs):
+            if t.dtype.base is not dtypes.variant:
+                continue
+            self._alias(t, cond.params[k])
+            self._alias(t, loop.params[k])
+            if k in item.variables:
+                self._alias(t, loop.results[k])
+                self._alias(t, op.outputs[k])
+                self._consume(t, used)
+            else:
+                self._look(t, used)
+                if k in item.live:  # it comes out as it went in
+                    self._alias(t, op.outputs[k])
+                    self._consume(t, used)
+        looking: dict[Tensor, int] = {}
+        self._walk(test, looking)
+        for p in cond.params:
+            if looking.get(p):
+                self._spoil(p)
+        inside: dict[Tensor, int] = {}
+        self._walk(inner, inside)
+        for k, p in enumerate(loop.params):
+            if k not in item.variables and inside.get(p):  # each iteration would need its own
+                self._spoil(p)
+
+    def _alias(self, a: Tensor, b: Tensor) -> None:
+        if a.dtype.base is dtypes.variant:
+            self._join(a, b)
+
+
+def _known_shape(t: Tensor) -> Shape | str:
+    """The shape that the integer input `t` states; "?" if it is not known while compiling."""
+    value = constant_value(t)
+    if value is None:
+        return "?"
+    if value.ndim == 0:
+        return None if value == -1 else "?"
+    return tuple(None if d < 0 else int(d) for d in value.tolist())
+
+
+def _surely_fits(shape: Shape, pattern: Shape | str) -> bool:
+    """Whether all values of the static shape `shape` have the shape `pattern`."""
+    if isinstance(pattern, str):
+        return False
+    if pattern is None:
+        return True
+    if shape is None or len(shape) != len(pattern):
+        return False
+    return all(p is None or d == p for d, p in zip(shape, pattern, strict=True))

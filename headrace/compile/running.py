@@ -1,0 +1,176 @@
+"""What compiled code has at hand while it runs: the run itself, loops that look now and then whether to stop, and what
+is too rare or too long to be written out at each place.
+
+**Looking up.** A compiled loop would otherwise not notice that its session is closed, or its time is over. So it goes
+round over an iterator: numbers of iterations, in stretches, and between two stretches the run is looked at. Stretches
+double as long as they take less than `STRETCH` seconds. In a stretch an iteration costs the next number of a range.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import shapes
+from headrace.errors import DeadlineExceededError, InvalidArgumentError, ResourceExhaustedError
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
+    from headrace.ir.kernel import Step
+
+FIRST: Final = 16  # iterations before the first look
+STRETCH: Final = 0.02  # seconds between two looks that are not too many
+
+START: Final = range(FIRST)
+chain: Final = itertools.chain
+
+
+class Run:
+    """One run of compiled code.
+
+    Attributes:
+      kernels: the stateful kernels, made for this run.
+      held: by the id of a list of lists, the bytes in it.
+      step: what they know of it; its `cancelled` and `time_left` are looked at.
+    """
+
+    __slots__ = ("held", "kernels", "step")
+
+    def __init__(self, step: Step | None, kernels: Sequence[Callable[..., Any]]) -> None:
+        self.step: Any = step
+        self.kernels = kernels
+        self.held: dict[int, int] = {}
+
+    def look(self) -> None:
+        """Raises if the step was cancelled or is past its deadline."""
+        step = self.step
+        if step is None:
+            return
+        if step.cancelled is not None:
+            raise step.cancelled
+        left = step.time_left()
+        if left is not None and left <= 0:
+            raise DeadlineExceededError(f"Timed out: step {step.id} ran past its time limit")
+
+    def __iter__(self) -> Iterator[int]:
+        """The numbers from `FIRST` on, for ever: what follows `START`."""
+        return chain.from_iterable(self._stretches(FIRST, None))
+
+    def span(self, first: Any, stop: Any) -> Iterator[int] | range:
+        """The numbers from `first` up to `stop`, as Python ints."""
+        first, stop = int(first), int(stop)
+        if stop - first <= FIRST:
+            return range(first, stop)
+        return chain(range(first, first + FIRST), chain.from_iterable(self._stretches(first + FIRST, stop)))
+
+    def _stretches(self, first: int, stop: int | None) -> Iterator[range]:
+        n = FIRST
+        began = time.monotonic()
+        while stop is None or first < stop:
+            self.look()
+            end = first + n if stop is None else min(first + n, stop)
+            yield range(first, end)
+            first = end
+            now = time.monotonic()
+            if now - began < STRETCH:
+                n *= 2
+            elif n > 1:
+                n //= 2
+            began = now
+
+
+def branch(value: Any, n: int) -> int:
+    """Which of `n` branches an index means: the last one if there is none of that number."""
+    if getattr(value, "ndim", 0):
+        raise InvalidArgumentError(
+            f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: "
+            "an index decides for one output"
+        )
+    i = int(value)
+    return i if 0 <= i < n else n - 1
+
+
+# *** lists ***
+
+
+def element(items: Sequence[Any], index: Any, blank: Any) -> Any:
+    """An element of a list; `blank` where there is none yet."""
+    i = int(index)
+    if not 0 <= i < len(items):
+        raise InvalidArgumentError(f"Trying to access element {i} in a list with {len(items)} elements.")
+    item = items[i]
+    return blank if item is None else item
+
+
+def place(items: list[Any], index: Any, value: Any) -> None:
+    """Sets an element of a list."""
+    i = int(index)
+    if not 0 <= i < len(items):
+        raise InvalidArgumentError(f"Trying to modify element {i} in a list with {len(items)} elements.")
+    items[i] = value
+
+
+def blanks(n: Any) -> list[Any]:
+    """A list of `n` elements that are not there yet."""
+    if n < 0:
+        raise InvalidArgumentError(f"The num_elements to reserve must be a non negative number, but got {n}")
+    return [None] * int(n)
+
+
+def stacked(items: list[Any], shape: tuple[int, ...], dtype: np.dtype, wanted: int) -> Any:
+    """The elements of a list, each of `shape`, as the rows of an array; zeros where there are none yet."""
+    n = len(items)
+    if wanted not in (-1, n):
+        raise InvalidArgumentError(
+            f"Operation expected a list with {wanted} elements but got a list with {n} elements."
+        )
+    if not n or not shape:
+        return np.array([0 if x is None else x for x in items], dtype).reshape(n, *shape)
+    if any(x is None for x in items):
+        zero = np.zeros(shape, dtype)
+        items = [zero if x is None else x for x in items]
+    return np.concatenate(items).reshape(n, *shape)
+
+
+def within(items: list[Any], value: Any, limit: int, what: str) -> None:
+    """Raises if an accumulator holds more than `limit` bytes; called when it may."""
+    total = _bytes(items)
+    if total > limit:
+        raise _too_much(items, total - value.nbytes, limit, what)
+
+
+def nested_within(run: Run, items: list[Any], limit: int, what: str) -> None:
+    """The same of an accumulator of lists, to which one was just added."""
+    before = run.held.get(id(items), 0) if len(items) > 1 else 0  # what had this id before is gone
+    last = items[-1]
+    total = before + (run.held.get(id(last)) or _bytes(last) if isinstance(last, list) else last.nbytes)
+    if total > limit:
+        raise _too_much(items, before, limit, what)
+    run.held[id(items)] = total
+
+
+def _bytes(items: list[Any]) -> int:
+    return sum(_bytes(x) if isinstance(x, list) else getattr(x, "nbytes", 0) for x in items)
+
+
+def _too_much(items: list[Any], before: int, limit: int, what: str) -> ResourceExhaustedError:
+    return ResourceExhaustedError(
+        f"the gradient of a loop keeps more than {limit:,} bytes of {what}: "
+        f"{len(items) - 1} values of {before:,} bytes so far. Let the loop keep less "
+        "(while_loop(..., save=hr.recompute('sqrt'))), or raise the limit (HEADRACE_ACCUMULATOR_LIMIT)"
+    )
+
+
+def too_deep(op: Operation, limit: int, name: str) -> ResourceExhaustedError:
+    """The error of a call of `name` beyond `limit` calls in one another."""
+    made = f", made at {op.source}" if op.source is not None else ""
+    return ResourceExhaustedError(
+        f"calls are nested deeper than {limit}: '{op.name}' ({op.type}){made}, calls '{name}' once more. "
+        "Does the recursion end? If it does, raise the limit by HEADRACE_CALL_DEPTH",
+        op.name,
+        op,
+    )
