@@ -51,9 +51,18 @@ demo: venv ## run the example programs
 	$(BIN)/python examples/gradients.py
 	$(BIN)/python examples/demo.py
 
+# What `make bench` runs in: name an environment with TensorFlow, JAX and PyTorch to have them beside headrace. It needs
+# what headrace depends on; headrace itself is this checkout.
+PYTHON_BENCH ?= $(BIN)/python
+BENCH_JSON ?= benchmarks/results/workloads.json
+
 .PHONY: bench
-bench: venv ## measure; ARGS= is handed on
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: venv ## measure the workloads, into docs/benchmarks.md; PYTHON_BENCH= has TensorFlow
+	$(PYTHON_BENCH) -m benchmarks.workloads --docs docs/benchmarks.md --json $(BENCH_JSON) $(ARGS)
+
+.PHONY: details
+details: venv ## measure everything else; ARGS='--only overhead'
+	$(PYTHON_BENCH) -m benchmarks $(ARGS)
 
 # --- tests ----------------------------------------------------------------------------------------------------------
 

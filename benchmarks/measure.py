@@ -43,11 +43,11 @@ class Result:
 
     def compared(self) -> str:
         """The medians of the others, and what the values are to them, round by round."""
-        shown = []
+        parts = []
         for name, theirs in self.others.items():
             ratio = statistics.median(a / b for a, b in zip(self.values, theirs))
-            shown.append(f"{name} {_show(statistics.median(theirs))} (ratio {_show(ratio)})")
-        return "; ".join(shown)
+            parts.append(f"{name} {shown(statistics.median(theirs))} (ratio {shown(ratio)})")
+        return "; ".join(parts)
 
 
 @contextlib.contextmanager
@@ -109,13 +109,14 @@ def table(results: Sequence[Result]) -> str:
     """A markdown table of medians, with least and greatest."""
     rows = ["| what | median | least to greatest | unit | |", "|---|---:|---:|---|---|"]
     for r in results:
-        spread = f"{_show(min(r.values))} to {_show(max(r.values))}" if len(r.values) > 1 else ""
+        spread = f"{shown(min(r.values))} to {shown(max(r.values))}" if len(r.values) > 1 else ""
         facts = "; ".join(filter(None, [r.facts, r.compared()]))
-        rows.append(f"| {r.name} | {_show(r.median)} | {spread} | {r.unit} | {facts} |")
+        rows.append(f"| {r.name} | {shown(r.median)} | {spread} | {r.unit} | {facts} |")
     return "\n".join(rows)
 
 
-def _show(x: float) -> str:
+def shown(x: float) -> str:
+    """A figure with three digits, or whole if it has more."""
     if math.isnan(x):  # there is no figure
         return "none"
     if abs(x) < 1e-9:  # what a fit leaves of nothing

@@ -84,6 +84,7 @@ from headrace.grad.registered import RegisterGradient
 from headrace.grad.transforms import grad, jvp, value_and_grad, vjp
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.slices import IndexedSlices
+from headrace.explain import explain
 from headrace.session import RunOptions, Session
 
 scopes.outside.builder = EagerBuilder()
@@ -106,7 +107,7 @@ __all__ = [
     "control_dependencies", "convert_to_tensor", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum",
     "cumulative_logsumexp", "custom_gradient", "device", "diag", "diag_part", "digamma", "divide",
     "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch", "einsum", "ensure_shape", "equal", "erf",
-    "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "expm1", "eye", "fill", "flags", "float16",
+    "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain", "expm1", "eye", "fill", "flags", "float16",
     "float32", "float64", "floor", "floordiv", "floormod", "foldl", "foldr", "gather", "gather_nd", "global_norm",
     "grad", "gradients", "greater", "greater_equal", "group", "hessian", "identity", "identity_n", "igamma",
     "igammac", "imag", "import_graph_def", "int16", "int32", "int64", "int8", "invert", "invert_permutation",

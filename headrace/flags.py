@@ -80,6 +80,12 @@ ENGINE: Final = _flag(
     "auto",
     "What runs the steps of sessions that do not say: interpret, compiled, or auto, which compiles what can be.",
 )
+OPTIMIZE: Final = _flag(
+    "OPTIMIZE",
+    str,
+    "on",
+    "Which passes run before a step is compiled: on (all), off (none), or all but some: -fold,-cse.",
+)
 CALL_DEPTH: Final = _flag(
     "CALL_DEPTH",
     int,

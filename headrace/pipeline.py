@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace import flags
 from headrace.compile import Compiled, compile_graph
@@ -14,14 +14,18 @@ from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.execute.plan import Plan, make_plan
 from headrace.grad.differentiate import differentiate
 from headrace.ir.device import DeviceSpec
-from headrace.ir.editing import Editor
+from headrace.ir.editing import Editor, own_bodies
 from headrace.ir.function import FuncGraph, bodies
 from headrace.lower import is_structured, lower
+from headrace.optimize.base import Context, graphs_of
+from headrace.optimize.pipeline import optimize, options_from
 from headrace.prune import Pruned, prune
 from headrace.recover import recover
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
+
+MOST_CHECKED: Final = 1000  # operations of a graph that is verified after each pass, not just after all
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,29 +42,96 @@ class Devices:
 
 
 class CompiledStep:
-    """A step as the session keeps it: what it computes, and what runs it.
+    """A step as the session keeps it. What runs it is made when it is first asked for.
 
-    Attributes:
-      pruned: the step's graph, its ends explicit, before anything was made of it.
-      compiled: the step as one Python function; None: the token machine runs it.
-      reasons: why it is not compiled, a line for each operation that stands against it.
+    Args:
+      feeds, fetches, targets: of the user's graph.
+      devices: those that the session has.
+      engine: "interpret", "compiled" or "auto", see `compile_step`.
     """
 
     def __init__(
-        self, pruned: Pruned, targets: Sequence[Operation], compiled: Compiled | None, reasons: Sequence[str]
+        self,
+        feeds: Sequence[Tensor],
+        fetches: Sequence[Tensor],
+        targets: Sequence[Operation],
+        devices: Devices,
+        engine: str,
     ) -> None:
-        self.pruned = pruned
-        self.compiled = compiled
-        self.reasons = tuple(reasons)
-        self._targets = targets
+        self._ends = feeds, fetches, targets
+        self._devices = devices
+        self._engine = engine
+        self._pruned: Pruned | None = None
         self._plan: Plan | None = None
+        self._outcome: Outcome | None = None
+
+    @property
+    def pruned(self) -> Pruned:
+        """The part of the user's graph that the step needs, its ends explicit; nothing else was done to it."""
+        if self._pruned is None:
+            self._pruned = self._prune()
+        return self._pruned
 
     @property
     def plan(self) -> Plan:
-        """The step for the token machine; made when it is first asked for."""
+        """The step for the token machine."""
         if self._plan is None:
-            self._plan = _interpreted(self.pruned, self._targets)
+            self._plan = _interpreted(self.pruned, _kept(self.pruned, self._ends[2]))
         return self._plan
+
+    @property
+    def outcome(self) -> Outcome:
+        """What compiling gave.
+
+        Raises:
+          InvalidArgumentError: the engine is to be "compiled", and the step cannot be.
+        """
+        if self._outcome is None:
+            self._outcome = self._compile() if self._engine != "interpret" else Outcome()
+        return self._outcome
+
+    @property
+    def compiled(self) -> Compiled | None:
+        """The step as one Python function; None: the token machine runs it."""
+        return self.outcome.compiled
+
+    def _prune(self) -> Pruned:
+        pruned = prune(*self._ends)  # 1. what the step needs, its ends explicit
+        _checkpoint(pruned.graph)
+        _check_devices(pruned.graph.operations, self._devices)  # 2. every op has a device it may run on
+        return pruned
+
+    def _compile(self) -> Outcome:
+        mine = self._prune()
+        kept = _kept(mine, self._ends[2])
+        reasons = _make_structured(mine, kept)  # 3. primitives become structured
+        reasons = reasons or blockers(mine.graph.operations)
+        if not reasons:
+            try:
+                report = _optimized(mine.graph, kept)  # 4. the same by less work
+                compiled = compile_graph(mine.graph, mine.args, mine.retvals, report.kept, differentiate)  # 5.
+            except RecursionError:
+                reasons = ["its conditionals, loops and calls are nested too deeply in one another"]
+            else:
+                return Outcome(compiled, (), report)
+        if self._engine == "compiled":
+            raise InvalidArgumentError("this step cannot be compiled: " + "; ".join(reasons))
+        return Outcome(None, tuple(reasons), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """What compiling a step gave.
+
+    Attributes:
+      compiled: the step as one Python function; None: the token machine runs it.
+      reasons: why it is not compiled, a line for each operation that stands against it.
+      report: what the passes did before it was compiled.
+    """
+
+    compiled: Compiled | None = None
+    reasons: tuple[str, ...] = ()
+    report: Context | None = None
 
 
 def compile_step(
@@ -70,57 +141,47 @@ def compile_step(
     devices: Devices,
     engine: str = "interpret",
 ) -> CompiledStep:
-    """Compiles the step that is fed `feeds`, fetches `fetches` and runs `targets`.
+    """The step that is fed `feeds`, fetches `fetches` and runs `targets`.
 
     Args:
       engine: "interpret": the token machine; "compiled": one Python function, or an error; "auto": that if it can be.
 
-    Raises:
+    Raises (it, or the first use of the step):
       InvalidArgumentError: the frames of the graph do not fit together, a device is not there, or the engine is to be
         "compiled" and the step cannot be.
       GraphError: the graph is not legal.
     """
-    pruned = prune(feeds, fetches, targets)  # 1. what the step needs, its ends explicit
-    _checkpoint(pruned.graph)
-    kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
-    _check_devices(pruned.graph.operations, devices)  # 2. every op has a device it may run on
-    step = CompiledStep(pruned, kept, None, ())
+    step = CompiledStep(feeds, fetches, targets, devices, engine)
     if engine == "interpret":
-        step.plan  # noqa: B018 - 3b. errors now, not at the first run
-        return step
-    structured, reasons = _structured(pruned, fetches, feeds, targets)  # 3a. primitives become structured
-    if not reasons:
-        kept = [op for t in targets if (op := structured.graph.find(t.name)) is not None]
-        try:
-            step.compiled = compile_graph(structured.graph, structured.args, structured.retvals, kept, differentiate)
-        except RecursionError:
-            reasons = ["its conditionals, loops and calls are nested too deeply in one another"]
-    if reasons:
-        if engine == "compiled":
-            raise InvalidArgumentError("this step cannot be compiled: " + "; ".join(reasons))
-        step.reasons = tuple(reasons)
-        step.plan  # noqa: B018
+        step.plan  # noqa: B018 - errors now, not at the first run
     return step
 
 
-def _structured(
-    pruned: Pruned, fetches: Sequence[Tensor], feeds: Sequence[Tensor], targets: Sequence[Operation]
-) -> tuple[Pruned, list[str]]:
-    """The step without primitives, and why it cannot be compiled all the same.
+def _kept(pruned: Pruned, targets: Sequence[Operation]) -> list[Operation]:
+    """The targets, in the step's graph."""
+    return [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
 
-    What was imported as primitives is recovered in a copy of the step, so the user's graph stays as it is.
-    """
-    reasons = blockers(pruned.graph.operations)
-    if not any(op.opdef.primitive not in ("", "ControlTrigger") for op in pruned.graph.operations):
-        return pruned, reasons
-    again = prune(feeds, fetches, targets)
-    kept = [op for t in targets if (op := again.graph.find(t.name)) is not None]
+
+def _make_structured(pruned: Pruned, kept: Sequence[Operation]) -> list[str]:
+    """Puts structured operations in the place of the primitives of a step; returns why it cannot."""
+    graph = pruned.graph
+    if not any(op.opdef.primitive not in ("", "ControlTrigger") for op in graph.operations):
+        return []
     try:
-        recover(again.graph, [op.inputs[0] for op in again.retvals], kept)
+        recover(graph, [op.inputs[0] for op in pruned.retvals], kept)
     except (OpError, GraphError) as e:
-        return pruned, [f"not recovered: {e}"]
-    Editor(again.graph, kept).sweep()
-    return again, blockers(again.graph.operations)
+        return [f"not recovered: {e}"]
+    Editor(graph, kept).sweep()
+    return []
+
+
+def _optimized(graph: Graph, kept: Sequence[Operation]) -> Context:
+    """The passes over a step's graph, and the graphs in it."""
+    own_bodies(graph)
+    check = _checkpoint if flags.VERIFY.value > 1 and sum(map(len, graphs_of(graph))) < MOST_CHECKED else None
+    context = optimize(graph, kept, options_from(flags.OPTIMIZE.value), check)
+    _checkpoint(graph)
+    return context
 
 
 def _interpreted(pruned: Pruned, kept: Sequence[Operation]) -> Plan:

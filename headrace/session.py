@@ -23,6 +23,7 @@ from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpE
 from headrace.execute import blas
 from headrace.execute.executor import Executor
 from headrace.execute.step import Step
+from headrace.explain import Explanation, explanation
 from headrace.fetches import Fetches, feed_tensor, feeder, key_of, result
 from headrace.ir.function import find_anywhere
 from headrace.pipeline import CompiledStep, Devices, compile_step
@@ -169,7 +170,8 @@ class Session:
         """
         key = tuple(feed_list)
         # (graph version, call): the look-up is skipped while the graph does not grow
-        known = (self.graph.version, self._call(fetches, dict.fromkeys(key)))  # errors now, not at the first call
+        known = (self.graph.version, self._call(fetches, dict.fromkeys(key)))
+        known[1].step.compiled  # noqa: B018 - errors now, not at the first call
 
         def call(*args: Any, options: RunOptions | None = None) -> Any:
             nonlocal known
@@ -181,7 +183,12 @@ class Session:
                 known = (self.graph.version, self._call(fetches, key))
             return self._run(known[1], args, options or _NO_OPTIONS, None)
 
+        call.explain = lambda: explanation(known[1].step)  # type: ignore[attr-defined]  # for `hr.explain`
         return call
+
+    def explain(self, fetches: Any, feeds: Sequence[Any] = ()) -> Explanation:
+        """What became of the step that `run(fetches, feed_dict)` does, where `feeds` are the keys of `feed_dict`."""
+        return explanation(self._call(fetches, dict.fromkeys(feeds)).step)
 
     def _call(self, fetches: Any, feeds: Any) -> _Call:
         """The compiled form of a fetch structure with these feed keys, from the cache if the graph has not grown."""
@@ -220,8 +227,10 @@ class Session:
 
     def _run(self, call: _Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
         fed = [f(v) for f, v in zip(call.feeders, values, strict=True)]
-        if call.step.compiled is not None and options.listener is None and options.ready is None:
-            return call.pack(self._run_compiled(call.step.compiled, fed, options, timeout_ms))
+        if options is _NO_OPTIONS or (options.listener is None and options.ready is None):
+            compiled = call.step.compiled
+            if compiled is not None:
+                return call.pack(self._run_compiled(compiled, fed, options, timeout_ms))
         step = self._step(options, timeout_ms)
         if options.listener is not None:
             options.listener(trace.StepStart(time.perf_counter_ns(), step.id))

@@ -23,7 +23,7 @@ OPS = GRAPH | {"ops", "resources"}
 FRONT = {"build", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
-TOP = ENGINE | {"fetches", "pipeline", "session"}
+TOP = ENGINE | {"explain", "fetches", "pipeline", "session"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -45,7 +45,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "execute": GRAPH,
     "pipeline": ENGINE,
     "fetches": ENGINE,
-    "session": ENGINE | {"fetches", "pipeline"},
+    "explain": ENGINE | {"pipeline"},
+    "session": ENGINE | {"explain", "fetches", "pipeline"},
     "dist": TOP,
     "train": TOP,
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "train"}),
@@ -60,7 +61,7 @@ LAYER = (
     | {"ir": "1", "ops": "2", "resources": "2", "build": "3a", "recover": "3a", "execute": "3 run"}
     | dict.fromkeys(FRONT - {"build", "recover"}, "3b")
     | dict.fromkeys(PASSES, "3 passes")
-    | {"fetches": "4", "pipeline": "4", "session": "4", "dist": "5", "train": "5"}
+    | {"explain": "4", "fetches": "4", "pipeline": "4", "session": "4", "dist": "5", "train": "5"}
     | dict.fromkeys(COMMAND, "5")
     | {"": "6", "v1": "6", "__main__": "6"}
 )

@@ -1,8 +1,9 @@
-"""Programs with loops, the same in several systems: what `benchmarks.gradients` runs.
+"""Programs, most of them with loops, the same in several systems: what `benchmarks.gradients` and `workloads` run.
 
 A `Program` is data: what goes in, and how often the loop goes round. What it computes is a function of its name in each
-of the modules beside: `in_graphs` (headrace and TensorFlow, which differ in the import line alone), `in_jax` and
-`in_torch`. All return one number, the loss, and are differentiated by their arguments named in `by`.
+of the modules beside: `in_graphs` (headrace and TensorFlow, which differ in the import line alone), `by_hand` (numpy),
+`in_jax` and `in_torch`. All return one number, the loss, and are differentiated by their arguments named in `by`.
+`in_v1` is how one is run by TensorFlow 1's sessions.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Program:
       function: its name in the modules.
       trips: how many iterations it does in all.
       sizes: integers that the text needs; they are fixed when a graph is built or a function compiled.
-      arguments: arrays of float32 that it is called with.
-      by: the arguments it is differentiated by.
+      arguments: arrays of float32 that it is called with; numbers of trips that are not fixed are of int32.
+      by: the arguments it is differentiated by; none: its result is all that is wanted.
     """
 
     title: str
@@ -60,9 +61,9 @@ def lstm(batch: int, time: int, hidden: int) -> Program:
     return Program(f"LSTM {batch}x{time}x{hidden}", "lstm", time, {"n": time}, arguments, ("w", "b"))
 
 
-def branches(n: int) -> Program:
+def branches(n: int, a: float = 0.4) -> Program:
     """A conditional in a loop: x shrinks while it is large, and grows while it is small."""
-    arguments = {"x": np.float32(7.0), "a": np.float32(0.4), "b": np.float32(0.7)}
+    arguments = {"x": np.float32(7.0), "a": np.float32(a), "b": np.float32(0.7)}
     return Program(f"cond in a loop, {n}", "branches", n, {"n": n}, arguments, ("x", "a", "b"))
 
 
@@ -71,6 +72,41 @@ def nested(n: int, m: int) -> Program:
     new = _numbers()
     arguments = {"h": new(4, 16), "w": new(16, 16), "b": new(16)}
     return Program(f"nested loops, {n}x{m}", "nested", n * m, {"n": n, "m": m}, arguments, ("h", "w", "b"))
+
+
+def add() -> Program:
+    """x + 1: nothing but the run."""
+    return Program("scalar add", "add", 1, {}, {"x": np.float32(1.0)}, ())
+
+
+def counting(n: int) -> Program:
+    """i = i + 1 while i < n; n is an argument, so that nobody can know the result beforehand."""
+    return Program(f"counting loop, {n:,}", "counting", n, {}, {"n": np.int32(n)}, ())
+
+
+def nested_scalars(n: int, m: int) -> Program:
+    """A loop in a loop: x = x a + b, m times, n times."""
+    arguments = {"n": np.int32(n), "m": np.int32(m)}
+    arguments |= {"x": np.float32(3.0), "a": np.float32(0.9), "b": np.float32(0.25)}
+    return Program(f"nested scalar loop, {n}x{m}", "nested_scalars", n * m, {}, arguments, ())
+
+
+def chain(n: int) -> Program:
+    """n scalar operations, each on the result of the one before."""
+    arguments = {"x": np.float32(3.0), "a": np.float32(0.9), "b": np.float32(0.25)}
+    return Program(f"chain of {n:,} scalar operations", "chain", 1, {"n": n}, arguments, ())
+
+
+def wide(n: int) -> Program:
+    """n scalar operations that do not depend on each other, summed as a tree."""
+    return Program(f"{n:,} scalar operations side by side", "wide", 1, {"n": n}, {"x": np.float32(3.0)}, ())
+
+
+def elementwise(n: int, rows: int) -> Program:
+    """n elementwise operations, one after the other, on a square matrix; groups of six."""
+    new = _numbers()
+    arguments = {"x": new(rows, rows, scale=0.5), "y": new(rows, rows)}
+    return Program(f"{n} elementwise operations on {rows}x{rows}", "elementwise", 1, {"n": n}, arguments, ())
 
 
 def _numbers() -> Callable[..., np.ndarray]:

@@ -40,3 +40,44 @@ def nested(tf: Any, n: int, m: int, h: Any, w: Any, b: Any) -> Any:
 
     _, h = tf.while_loop(lambda i, h: i < n, lambda i, h: (i + 1, inner(h) + b), (0, h))
     return tf.reduce_sum(h * h)
+
+
+# *** programs without derivatives; the loops count in int32 ***
+
+
+def add(tf: Any, x: Any) -> Any:
+    return x + 1.0
+
+
+def counting(tf: Any, n: Any) -> Any:
+    return tf.while_loop(lambda i: i < n, lambda i: i + 1, (0,))
+
+
+def nested_scalars(tf: Any, n: Any, m: Any, x: Any, a: Any, b: Any) -> Any:
+    def inner(x: Any) -> Any:
+        return tf.while_loop(lambda j, x: j < m, lambda j, x: (j + 1, x * a + b), (0, x))[1]
+
+    return tf.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, inner(x)), (0, x))[1]
+
+
+def chain(tf: Any, n: int, x: Any, a: Any, b: Any) -> Any:
+    for _ in range(n // 2):
+        x = x * a
+        x = x + b
+    return x
+
+
+def wide(tf: Any, n: int, x: Any) -> Any:
+    ops = (lambda c: x * c, lambda c: x + c, lambda c: x - c, lambda c: c - x)
+    terms = [ops[k % 4](k / n) for k in range(n)]
+    while len(terms) > 1:
+        odd = terms[-1:] if len(terms) % 2 else []
+        terms = [a + b for a, b in zip(terms[::2], terms[1::2])] + odd
+    return terms[0]
+
+
+def elementwise(tf: Any, n: int, x: Any, y: Any) -> Any:
+    for _ in range(n // 6):
+        y = tf.abs(y * x - 0.5)
+        y = tf.minimum(y + x, 2.0) * 0.5
+    return tf.reduce_sum(y)

@@ -18,7 +18,7 @@ import numpy as np
 from headrace.compile.blame import raise_blamed, tag
 from headrace.compile.blocks import Blocks
 from headrace.compile.emit import Emitter
-from headrace.compile.running import Run
+from headrace.compile.running import Run, quietly
 from headrace.ir.kernel import KernelContext
 
 if TYPE_CHECKING:
@@ -55,12 +55,13 @@ class Compiled:
         Raises:
           Whatever a kernel raises, with the operation, loop and iteration in its notes.
         """
-        kernels: Sequence[Callable[..., Any]] = ()
-        if step is not None and self._stateful:
+        try:
+            if not self._stateful:
+                return quietly(self._function, Run(step, ()), *values)
+            assert step is not None
             step.locate = lambda: tag(FILE, self._marks)
             kernels = [k.factory(KernelContext(step, op), op.attrs) for op, k in self._stateful]
-        try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"):  # not `quietly`: kernels may call users' functions
                 return self._function(Run(step, kernels), *values)
         except Exception as e:
             raise_blamed(e, FILE, self._marks)

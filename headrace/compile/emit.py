@@ -21,8 +21,9 @@ import numpy as np
 from headrace import dtypes, flags
 from headrace.compile import running
 from headrace.compile.blocks import Block, Blocks, Item
-from headrace.compile.kernels import INT, Value, Writer
+from headrace.compile.kernels import Writer
 from headrace.compile.lists import LIST, ROWS
+from headrace.compile.names import INT, Value
 from headrace.compile.source import Loop
 from headrace.ir.function import FuncGraph
 from headrace.ir.infer import constant_value

@@ -12,20 +12,18 @@ list, is known: only ufuncs and products of matrices are sure to keep nothing of
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import dtypes, flags
-from headrace.compile import running
+from headrace import flags
+from headrace.compile import moves
 from headrace.compile.formulas import Apply, Input, formula
-from headrace.compile.lists import LIST, ROWS, Lists
-from headrace.compile.source import Source
+from headrace.compile.list_writing import ListWriter
+from headrace.compile.names import Value
 from headrace.ir import checking
 from headrace.ir.elementwise import HALF
-from headrace.ir.infer import constant_value
 from headrace.ir.kernel import Kernel, find_kernel
 
 if TYPE_CHECKING:
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 
     from headrace.compile.blocks import Blocks, Item
     from headrace.ir.graph import Operation, Tensor
-
-INT: Final = "int"  # a Python int that stands for an int32 or int64 scalar
 
 # operators that give on numpy scalars what the ufunc gives, for dtypes of these kinds
 _OPERATORS: Final[Mapping[np.ufunc, tuple[str, str]]] = {
@@ -61,136 +57,22 @@ _OPERATORS: Final[Mapping[np.ufunc, tuple[str, str]]] = {
 _NO_POSITIONAL_OUT: Final = frozenset({np.maximum, np.minimum})  # numpy deprecates it
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Value:
-    """What stands for a tensor in the source.
-
-    Attributes:
-      text: a name.
-      kind: "" for what kernels know; `INT`, `LIST` or `ROWS`.
-      is_natural: of an `INT`: it is not negative.
-      is_fresh: an array that was made here for this tensor alone.
-      is_global: a constant.
-      beside: of a constant of rank 0, the name of the array that is better beside arrays.
-    """
-
-    text: str
-    kind: str = ""
-    is_natural: bool = False
-    is_fresh: bool = False
-    is_global: bool = False
-    beside: str = ""
-
-    def named(self, name: str) -> Value:
-        """The same by another name."""
-        return Value(name, self.kind, self.is_natural)
-
-
-class Writer:
+class Writer(ListWriter):
     """Writes operations that have kernels; `emit.Emitter` writes what is around them.
 
     Attributes:
-      out: the source.
-      values: what stands for each tensor.
-      lists: what stands for tensor lists.
       stateful: operations whose kernels are made for each run, in the order of `running.Run.kernels`.
-      converted: for each open block, which Python ints have been made scalars of a dtype there.
+      uses_blas: whether any kernel may call the BLAS library.
     """
 
     def __init__(self, blocks: Blocks) -> None:
-        self.out = Source()
-        self.values: dict[Tensor, Value] = {}
-        self.lists = Lists(blocks)
+        super().__init__(blocks)
         self.stateful: list[tuple[Operation, Kernel]] = []
-        self.converted: list[dict[tuple[str, type], str]] = [{}]
         self.uses_blas = False
         self._formulas: dict[Operation, Apply | None] = {}
         self._kernels: dict[Operation, Kernel] = {}
-        self._owned: dict[Tensor, str] = {}  # tensors that have a part in a name, which goes with the last of them
-        self._shares: dict[str, int] = {}
         self._at: dict[Operation, int] = {}  # position among `stateful`
         self._checks = flags.VERIFY.value >= 2
-
-    # *** names ***
-
-    def own(self, t: Tensor, value: Value) -> None:
-        """`t` is `value`, whose name nothing else has."""
-        self.values[t] = value
-        self._owned[t] = value.text
-        self._shares[value.text] = 1
-
-    def share(self, t: Tensor, other: Tensor, op: Operation) -> None:
-        """`t` is what `other` is."""
-        if other.dtype.is_ref and not t.dtype.is_ref:
-            name = self.out.new("t")
-            self.out.line(f"{name} = {self.plain(other, op)}", op)
-            self.own(t, Value(name))
-            return
-        value = self.values[t] = self.values[other]
-        name = self._owned.get(other, "")
-        if name:
-            self._owned[t] = name
-            self._shares[name] += 1
-        elif value.is_fresh:
-            self.values[t] = dataclasses.replace(value, is_fresh=False)
-
-    def alias(self, p: Tensor, t: Tensor, op: Operation) -> None:
-        """The parameter `p` of an inner block is `t`, which stays at least as long."""
-        if t.dtype.is_ref and not p.dtype.is_ref:
-            self.share(p, t, op)
-        else:
-            value = self.values[t]
-            self.values[p] = dataclasses.replace(value, is_fresh=False) if value.is_fresh else value
-
-    def disown(self, t: Tensor) -> None:
-        """`t` has no part in its name any more; the name stays."""
-        self._owned.pop(t, None)
-
-    def drop(self, tensors: Iterable[Tensor]) -> None:
-        """Nobody reads `tensors` any more: names that stood for them alone go."""
-        gone = []
-        for t in tensors:
-            name = self._owned.pop(t, None)
-            if name is not None:
-                self._shares[name] -= 1
-                if not self._shares[name] and (t.shape != () or t.dtype.base in dtypes.OBJECT):
-                    gone.append(name)
-        if gone:
-            self.out.line(f"del {', '.join(gone)}")
-
-    # *** values ***
-
-    def plain(self, t: Tensor, op: Operation, wants_ref: bool = False) -> str:
-        """`t` as kernels and users know it."""
-        value = self.values.get(t)
-        if value is None:  # a constant that nobody makes
-            value = self.values[t] = self.constant(constant_value(t))
-        if value.kind == INT:
-            return self._as_scalar(value, t)
-        if t.dtype.is_ref and not wants_ref:
-            return f"{value.text}.read()"
-        return value.text
-
-    def scalar_type(self, t: Tensor) -> str:
-        """The name of the class of numpy scalars of the dtype of `t`."""
-        return self.out.bind(t.dtype.base.numpy.type, "f")
-
-    def _as_scalar(self, value: Value, t: Tensor) -> str:
-        kind = t.dtype.base.numpy.type
-        for known in reversed(self.converted):
-            name = known.get((value.text, kind))
-            if name is not None:
-                return name
-        name = self.out.new("c")
-        self.out.line(f"{name} = {self.scalar_type(t)}({value.text})")
-        self.converted[-1][value.text, kind] = name
-        return name
-
-    def constant(self, array: Any) -> Value:
-        """A constant."""
-        if array.ndim or array.dtype.kind not in "biufc":
-            return Value(self.out.bind(array, "c"), is_global=True)
-        return Value(self.out.bind(array[()], "c"), is_global=True, beside=self.out.bind(array, "c"))
 
     # *** what is known of operations ***
 
@@ -228,18 +110,27 @@ class Writer:
         """What `items` may keep something of: all that is not read by ufuncs and products alone."""
         out: set[Tensor] = set()
         for item in items:
+            op = item.op
             if item.kind:
                 out.update(item.reads)
-            elif not self.is_product(item.op) and self.formula_of(item.op) is None:
-                out.update(item.op.inputs)
+            elif not (self.is_product(op) or self.formula_of(op) is not None or self._only_copies(op)):
+                out.update(op.inputs)
         return out
+
+    def _only_copies(self, op: Operation) -> bool:
+        return moves.keeps_nothing(op) and self._moved(op, ["x"] * len(op.inputs)) is not None
+
+    def _moved(self, op: Operation, inputs: list[str]) -> list[str] | None:
+        if op.opdef.kernel is None or self.kernel_of(op).factory is not op.opdef.kernel:
+            return None
+        return moves.moved(op, inputs, self.out)
 
     # *** writing ***
 
     def kernel(self, item: Item, reusable: Collection[Tensor]) -> None:
         """Writes an operation that has a kernel; into one of the arrays of `reusable`, if it can."""
         op = item.op
-        if op.type == "Const" and isinstance(op.attrs["value"], np.ndarray) and not op.control_inputs:
+        if op.type == "Const" and isinstance(op.attrs["value"], np.ndarray):
             self.values[op.outputs[0]] = self.constant(self.kernel_of(op).factory(np, op.attrs)())
             return
         if op.opdef.primitive == "ControlTrigger":
@@ -248,8 +139,10 @@ class Writer:
         if forwards is not None and item.live in ((), (0,)) and op.opdef.is_pure:
             if item.live:
                 self.share(op.outputs[0], op.inputs[forwards], op)
+            elif op.inputs[forwards].dtype.is_ref:  # to read fails if there is no value
+                self.out.line(self.plain(op.inputs[forwards], op), op)
             return
-        if self._list(op, item):
+        if self.list_operation(op, item):
             return
         found = self.formula_of(op)
         if found is not None and item.live:
@@ -261,8 +154,8 @@ class Writer:
             turned = [".T" if op.attrs[name] else "" for name in ("transpose_a", "transpose_b")]
             texts = [self.plain(t, op) + turn for t, turn in zip(op.inputs, turned, strict=True)]
             self.uses_blas = True
-            self._assign(op, f"{self.out.bind(np.dot, 'k')}({', '.join(texts)})", is_fresh=True)
-        else:
+            self.assign(op, f"{self.out.bind(np.dot, 'k')}({', '.join(texts)})", is_fresh=True)
+        elif not self._move(op, item):
             self._any(op, item)
         if self._checks:
             for i in item.live:
@@ -273,11 +166,6 @@ class Writer:
         if value.kind == "" and not value.is_global:
             check = self.out.bind(checking.check_value, "f")
             self.out.line(f"{check}({self.out.bind(t, 'o')}, {value.text})", t.op)
-
-    def _assign(self, op: Operation, text: str, inputs: tuple[str, ...] = (), is_fresh: bool = False) -> None:
-        name = self.out.new("t")
-        self.out.line(f"{name} = {text}", op, inputs)
-        self.own(op.outputs[0], Value(name, is_fresh=is_fresh))
 
     def _any(self, op: Operation, item: Item) -> None:
         """The call of a kernel."""
@@ -300,7 +188,7 @@ class Writer:
         if not item.live:
             self.out.line(call, op, inputs)
         elif len(op.outputs) == 1:
-            self._assign(op, call, inputs)
+            self.assign(op, call, inputs)
         else:
             names = []
             for i, t in enumerate(op.outputs):
@@ -308,6 +196,22 @@ class Writer:
                 if i in item.live:
                     self.own(t, Value(names[-1]))
             self.out.line(f"{', '.join(names)} = {call}", op, inputs)
+
+    def _move(self, op: Operation, item: Item) -> bool:
+        """Writes what moves elements about, if where they go is known; False if it is not."""
+        if not item.live or any(t.dtype.is_ref for t in op.inputs):
+            return False
+        if self._moved(op, ["x"] * len(op.inputs)) is None:
+            return False
+        texts = [self.plain(t, op) for t in op.inputs]
+        made = self._moved(op, texts)
+        assert made is not None
+        is_fresh = moves.keeps_nothing(op)
+        for i in item.live:
+            name = self.out.new("t")
+            self.out.line(f"{name} = {made[i]}", op, tuple(texts))
+            self.own(op.outputs[i], Value(name, is_fresh=is_fresh))
+        return True
 
     # *** formulas ***
 
@@ -340,7 +244,7 @@ class Writer:
                 return name
             return out
 
-        self._assign(op, text(found), inputs)
+        self.assign(op, text(found), inputs)
 
     def _array(self, op: Operation, found: Apply, reusable: Collection[Tensor]) -> None:
         """Ufuncs, into buffers where there are some."""
@@ -414,138 +318,6 @@ class Writer:
         if type(node) in (int, float) and found.dtype.kind == "f":
             return self.out.bind(_zero_rank(node, found.dtype), "c")
         return repr(node) if type(node) in (int, float) else self.out.bind(node, "c")
-
-    # *** lists ***
-
-    def _list(self, op: Operation, item: Item) -> bool:
-        """Writes an operation on tensor lists, if they are lists here."""
-        write = _LISTS.get(op.type)
-        if write is None:
-            return False
-        this = op.outputs[0] if op.type in _MAKES else op.inputs[0]
-        kind = self.lists.kind(this)
-        if not kind:
-            return False
-        write(self, op, item, kind)
-        return True
-
-    def _empty(self, op: Operation, item: Item, kind: str) -> None:
-        self._make(op, "[]", kind)
-
-    def _reserve(self, op: Operation, item: Item, kind: str) -> None:
-        n = self.plain(op.inputs[1], op)
-        self._make(op, f"{self.out.bind(running.blanks, 'f')}({n})", kind)
-
-    def _from_tensor(self, op: Operation, item: Item, kind: str) -> None:
-        rows = self.plain(op.inputs[0], op)
-        self._make(op, rows if kind == ROWS else f"list({rows})", kind)
-
-    def _make(self, op: Operation, text: str, kind: str) -> None:
-        name = self.out.new("l")
-        self.out.line(f"{name} = {text}", op)
-        self.own(op.outputs[0], Value(name, kind))
-
-    def _push(self, op: Operation, item: Item, kind: str) -> None:
-        this, value = self.values[op.inputs[0]].text, self._element(op.inputs[1], op)
-        self.out.line(f"{this}.append({value})", op, (this, value))
-        self._limit(op, this, value)
-        if item.live:
-            self.share(op.outputs[0], op.inputs[0], op)
-
-    def _element(self, t: Tensor, op: Operation) -> str:
-        return self.values[t].text if self.lists.kind(t) == LIST else self.plain(t, op)
-
-    def _limit(self, op: Operation, this: str, value: str) -> None:
-        """The check of what an accumulator holds; of scalars only if somebody set a limit."""
-        what, t = op.attrs.get("_accumulates"), op.inputs[1]
-        if what is None:
-            return
-        if self.lists.kind(t) == LIST:
-            nested, limit = self.out.bind(running.nested_within, "f"), flags.accumulator_limit()
-            self.out.line(f"{nested}(run, {this}, {limit}, {self.out.bind(what, 'o')})", op, (this, value))
-            return
-        if t.shape == () and not flags.ACCUMULATOR_LIMIT.value:
-            return
-        limit = flags.accumulator_limit()
-        within = self.out.bind(running.within, "f")
-        size: int | None = t.dtype.base.size
-        for d in t.shape or (None,):
-            size = size * d if size is not None and d is not None else None
-        if size is None:
-            test = f"len({this}) * {value}.nbytes > {limit}"
-        else:
-            test = f"len({this}) > {limit // (size or 1)}"
-        self.out.line(f"if {test}: {within}({this}, {value}, {limit}, {self.out.bind(what, 'o')})", op, (this, value))
-
-    def _pop(self, op: Operation, item: Item, kind: str) -> None:
-        this = self.values[op.inputs[0]].text
-        name = self.out.new("t")
-        has_blanks = self.lists.has_blanks(op.inputs[0])
-        blank = f"{self.out.bind(running.element, 'f')}([{this}.pop()], 0, {self._blank(op)})"
-        self.out.line(f"{name} = {blank if has_blanks else this + '.pop()'}", op, (this,))
-        inner = self.lists.kind(op.outputs[1])
-        self.own(op.outputs[1], Value(name, inner))
-        if 0 in item.live:
-            self.share(op.outputs[0], op.inputs[0], op)
-
-    def _blank(self, op: Operation) -> str:
-        """The zeros that an element stands for that is not there."""
-        t = op.outputs[-1]
-        zeros = np.zeros(tuple(d or 0 for d in t.shape or ()), t.dtype.base.numpy)
-        zeros.flags.writeable = False
-        return self.out.bind(zeros[()], "c")
-
-    def _get(self, op: Operation, item: Item, kind: str) -> None:
-        this, index = self.values[op.inputs[0]].text, self.values[op.inputs[1]]
-        text = index.text if index.kind == INT else self.plain(op.inputs[1], op)
-        if kind == ROWS and index.is_natural:
-            self._assign(op, f"{this}[{text}]", (this, text))
-        else:
-            blank = self._blank(op) if self.lists.has_blanks(op.inputs[0]) else "None"
-            self._assign(op, f"{self.out.bind(running.element, 'f')}({this}, {text}, {blank})", (this, text))
-
-    def _set(self, op: Operation, item: Item, kind: str) -> None:
-        this, index = self.values[op.inputs[0]].text, self.values[op.inputs[1]]
-        text = index.text if index.kind == INT else self.plain(op.inputs[1], op)
-        value = self.plain(op.inputs[2], op)
-        if index.is_natural:
-            self.out.line(f"{this}[{text}] = {value}", op, (this, text, value))
-        else:
-            self.out.line(f"{self.out.bind(running.place, 'f')}({this}, {text}, {value})", op, (this, text, value))
-        if item.live:
-            self.share(op.outputs[0], op.inputs[0], op)
-
-    def _length(self, op: Operation, item: Item, kind: str) -> None:
-        this = self.values[op.inputs[0]].text
-        self._assign(op, f"{self.out.bind(np.int32, 'f')}(len({this}))", (this,))
-
-    def _stack(self, op: Operation, item: Item, kind: str) -> None:
-        this = self.values[op.inputs[0]].text
-        handle = op.inputs[0].handle
-        assert handle is not None
-        assert handle[1] is not None
-        dtype = self.out.bind(op.attrs["element_dtype"].numpy, "o")
-        n = op.attrs["num_elements"]
-        if kind == ROWS and n == -1:
-            self.share(op.outputs[0], op.inputs[0], op)
-            self.values[op.outputs[0]] = Value(this)
-        else:
-            rows = this if kind == LIST else f"list({this})"
-            self._assign(op, f"{self.out.bind(running.stacked, 'f')}({rows}, {handle[1]}, {dtype}, {n})", (this,))
-
-
-_MAKES: Final = frozenset({"EmptyTensorList", "TensorListReserve", "TensorListFromTensor"})
-_LISTS: Final[Mapping[str, Callable[[Writer, Any, Any, str], None]]] = {
-    "EmptyTensorList": Writer._empty,
-    "TensorListReserve": Writer._reserve,
-    "TensorListFromTensor": Writer._from_tensor,
-    "TensorListPushBack": Writer._push,
-    "TensorListPopBack": Writer._pop,
-    "TensorListGetItem": Writer._get,
-    "TensorListSetItem": Writer._set,
-    "TensorListLength": Writer._length,
-    "TensorListStack": Writer._stack,
-}
 
 
 def _count(node: Any, used: dict[int, int]) -> None:

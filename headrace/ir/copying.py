@@ -6,7 +6,8 @@ to change what the calls of a shared function do, copies the graphs with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from headrace.ir import walk
@@ -16,18 +17,24 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
 
-def copy_into(graph: Graph, ops: Sequence[Operation], moved: dict[Tensor, Tensor]) -> dict[Operation, Operation]:
+def copy_into(
+    graph: Graph,
+    ops: Sequence[Operation],
+    moved: dict[Tensor, Tensor],
+    instead: Mapping[Operation, Operation] = MappingProxyType({}),
+) -> dict[Operation, Operation]:
     """Appends copies of `ops` to `graph`.
 
     Args:
       graph: where the copies go; they get names that are free there.
       ops: operations of another graph (or of the same), each after what it depends on, back edges of loops aside.
       moved: what stands in `graph` for tensors that `ops` read from outside; gains the outputs of the copies.
+      instead: what stands in `graph` for operations that `ops` wait for.
 
     Returns:
-      Operation → its copy. Control inputs from outside `ops` are left away.
+      Operation → its copy. Other control inputs from outside `ops` are left away.
     """
-    copies: dict[Operation, Operation] = {}
+    copies: dict[Operation, Operation] = dict(instead)
     back: list[tuple[Operation, int]] = []
     for op in ops:
         inputs = [moved.get(t) for t in op.inputs]
@@ -62,8 +69,12 @@ def copied(f: FuncGraph, outer: Graph | None, moved: dict[Tensor, Tensor] | None
         new.op.attrs["of"], new.op.source, new.handle = a.get("of", ""), p.op.source, p.handle
         moved[p] = new
     params = {p.op for p in f.params}
-    copies = copy_into(out, walk.in_order({op for op in f.operations if op not in params}), moved)
-    copies.update((p.op, moved[p].op) for p in f.params)
+    copies = copy_into(
+        out,
+        walk.in_order({op for op in f.operations if op not in params}),
+        moved,
+        {p.op: moved[p].op for p in f.params},
+    )
     out.results = [moved[r] for r in f.results]
     out.control_results = [copies[op] for op in f.control_results]
     out.captures = {moved.get(t, t): moved[p] for t, p in f.captures.items()}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import GraphError
 from headrace.ir import walk
 from headrace.ir.copying import copied
-from headrace.ir.function import FuncGraph
+from headrace.ir.function import FuncGraph, owned
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -28,6 +28,8 @@ def own_bodies(graph: Graph) -> None:
     """Gives the operations of `graph` copies of the graphs they own, so that nobody else's change with these."""
     for op in graph.operations:
         if op.opdef.structured:
+            for f in owned(op):
+                _free_names(graph, f)
             op.attrs = {
                 name: copied(v, graph)
                 if isinstance(v, FuncGraph)
@@ -58,6 +60,14 @@ def unneeded(graph: Graph, kept: Collection[Operation] = ()) -> list[Operation]:
     """The operations of `graph` that nothing it is there for needs, parameters aside."""
     needed = walk.reachable(roots(graph, kept))
     return [op for op in graph.operations if op not in needed and op.type != "_Arg"]
+
+
+def _free_names(graph: Graph, f: FuncGraph) -> None:
+    """Lets the copy of `f` have the names of its operations, where `graph` knows them as taken."""
+    for op in f.operations:
+        graph._taken.pop(op.name.lower(), None)
+        for inner in owned(op):
+            _free_names(graph, inner)
 
 
 class Editor:

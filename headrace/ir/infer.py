@@ -120,6 +120,13 @@ def constant_value(t: Tensor, depth: int = 0) -> np.ndarray | None:
     return value
 
 
+def forget(op: Operation) -> None:
+    """Makes `constant_value` look again at what `op` gives, if it found nothing: the inputs have become others."""
+    for t in op.outputs:
+        if t._constant is None:
+            t._constant = graphs._unset
+
+
 def _fold(t: Tensor, depth: int) -> np.ndarray | None:
     from headrace.ir.kernel import constant_kernel
 

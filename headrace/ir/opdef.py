@@ -231,6 +231,11 @@ class Facts:
         make the one that waits come before the one it waits for.
       cost: estimated flops of one firing from input and output shapes; None: not known (shape) or negligible (field).
       blas: it may call the BLAS library (so its thread count is worth limiting).
+      total: it gives a result whatever the values of its inputs are, if their shapes fit and these arguments are
+        constants (axes, sizes), which its shape rule has looked at (`ir.total`); None: it may fail.
+      total_for: that holds only for these dtypes `T` (integers cannot be divided by zero).
+      checks: it is there to fail if its input is not as it should be, so it runs though only its output's shape may be
+        wanted.
     """
 
     commutative: bool = False
@@ -243,6 +248,9 @@ class Facts:
     waits: bool = False
     cost: Cost | None = None
     blas: bool = False
+    total: tuple[str, ...] | None = None
+    total_for: frozenset[DType] | None = None
+    checks: bool = False
 
 
 class NotDifferentiable:

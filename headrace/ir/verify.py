@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.errors import GraphError, HeadraceError, NotFoundError
+from headrace.errors import GraphError, HeadraceError, InvalidArgumentError, NotFoundError
 from headrace.ir import frames, walk
 from headrace.ir.attrs import check_const
 from headrace.ir.device import DeviceSpec
@@ -37,7 +37,8 @@ def verify(graph: Graph | Sequence[Operation]) -> None:
 
     Raises:
       GraphError: it is not; the text says what is wrong with which operation, and shows it among its neighbours.
-      InvalidArgumentError, InternalError: its frames do not fit together (TensorFlow's classes for that).
+      InvalidArgumentError, InternalError: its frames do not fit together, or a graph does not fit the operation that
+        owns it (TensorFlow's classes for that).
       NotFoundError: a function that is called is not there.
 
     Example:
@@ -171,12 +172,12 @@ def _check_fit(op: Operation, path: str, graph: FuncGraph) -> None:
     of = f"{graph.title}, the attribute {path!r} of '{op.name}' ({op.type}),"
     has = [t.dtype for t in graph.params]
     if has != takes:
-        raise GraphError(f"{of} takes {_show(has)}, but is passed {_show(takes)}")
+        raise InvalidArgumentError(f"{of} takes {_show(has)}, but is passed {_show(takes)}", op.name, op)
     made = [t.dtype for t in graph.results]
     if gives is None and len(made) != 1:
-        raise GraphError(f"{of} gives {_show(made)}, but a condition gives one value")
+        raise InvalidArgumentError(f"{of} gives {_show(made)}, but a condition gives one value", op.name, op)
     if gives is not None and made != gives:
-        raise GraphError(f"{of} gives {_show(made)}, but must give {_show(gives)}")
+        raise InvalidArgumentError(f"{of} gives {_show(made)}, but must give {_show(gives)}", op.name, op)
 
 
 def _check_ends(graph: FuncGraph) -> None:

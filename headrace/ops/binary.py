@@ -54,6 +54,7 @@ def _binary(
     jvp: Any = SYMMETRIC,
     flops: float = 1,
     commutative: bool = False,
+    total_for: frozenset[DType] | None = None,
     args: str = "x: T, y: T",
 ) -> None:
     """Registers one function of two arguments; `oracle` is one of two Python numbers, or a pair: real, complex."""
@@ -66,7 +67,7 @@ def _binary(
         kernel=kernel if callable(kernel) else ufunc(kernel),
         grad=grad,
         jvp=jvp,
-        facts=Facts(commutative=commutative, cost=flops_per_element(flops)),
+        facts=Facts(commutative=commutative, cost=flops_per_element(flops), total=(), total_for=total_for),
         oracle=each(*oracle) if isinstance(oracle, tuple) else each(oracle),
         sample=sample,
         doc=doc,
@@ -329,25 +330,29 @@ _binary("Mul", NUMERIC, "multiply", lambda x, y: x * y, _ANY, "The product.",
 _binary("RealDiv", INEXACT, "divide", lambda x, y: x / y, _apart, "The quotient.", _quotient_grad, jvp=_quotient_jvp,
         flops=4)
 _binary("Div", NUMERIC, _div, _div_oracle, _apart, "The quotient; of integers without its fraction.",
-        _quotient_grad, jvp=_quotient_jvp, flops=4)
+        _quotient_grad, jvp=_quotient_jvp, flops=4, total_for=INEXACT)
 _binary("FloorDiv", REAL, _floor_div, lambda x, y: x // y if isinstance(x, int) else math.floor(x / y), _apart,
-        "The greatest whole number not above the quotient.", NOT_DIFFERENTIABLE, flops=6)
+        "The greatest whole number not above the quotient.", NOT_DIFFERENTIABLE, flops=6, total_for=INEXACT)
 _binary("TruncateDiv", REAL, _truncate_div, _truncate_oracle, _apart, "The quotient without its fraction.",
-        NOT_DIFFERENTIABLE, flops=6)
+        NOT_DIFFERENTIABLE, flops=6, total_for=INEXACT)
 _binary("FloorMod", REAL, _floor_mod, lambda x, y: x % y, _apart, "What FloorDiv leaves; it has the sign of `y`.",
-        _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.FloorDiv(n.x, n.y)))), flops=6)
+        _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.FloorDiv(n.x, n.y)))), flops=6,
+        total_for=INEXACT)
 _binary("TruncateMod", FLOATING | INDEX, _truncate_mod(InternalError), _fmod, _apart,
         "What TruncateDiv leaves; it has the sign of `x`.",
-        _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6)
+        _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6,
+        total_for=INEXACT)
 _binary("Mod", FLOATING | INDEX, _truncate_mod(InvalidArgumentError), _fmod, _apart,
         "TruncateMod, by its old name.",
-        _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6)
+        _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6,
+        total_for=INEXACT)
 _binary("DivNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x / y), lambda x, y: x / y if y else 0,
         _some_zeros(_apart, 1), "The quotient, 0 where `y` is 0.", _no_nan_grad, flops=5)
 _binary("MulNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x * y), lambda x, y: x * y if y else 0, _some_zeros(_ANY, 1),
         "The product, 0 where `y` is 0 even if `x` is infinite or NaN.",
         _by_each(lambda b, n, dy: b.MulNoNan(dy, conj(b, n.y)), lambda b, n, dy: b.MulNoNan(conj(b, n.x), dy)), flops=2)
-_binary("Pow", INEXACT | SIGNED, "power", _power, _powers, "`x` to the power of `y`.", _pow_grad, flops=20)
+_binary("Pow", INEXACT | SIGNED, "power", _power, _powers, "`x` to the power of `y`.", _pow_grad, flops=20,
+        total_for=INEXACT)
 _binary("Maximum", REAL, "maximum", max, _ANY, "The larger one; NaN if one is.", _larger("GreaterEqual"),
         commutative=True)
 _binary("Minimum", REAL, "minimum", min, _ANY, "The smaller one; NaN if one is.", _larger("LessEqual"),

@@ -23,8 +23,8 @@ from headrace.ir.samples import PAIRS, binary, draw
 from headrace.ir.tangents import linear
 from headrace.shapes import Shape, show
 
-_ELEMENTWISE = Facts(cost=flops_per_element(1))
-_COMMUTATIVE = Facts(commutative=True, cost=flops_per_element(1))
+_ELEMENTWISE = Facts(cost=flops_per_element(1), total=())
+_COMMUTATIVE = Facts(commutative=True, cost=flops_per_element(1), total=())
 
 for _type, _ufunc, _oracle, _doc in (
     ("Less", "less", operator.lt, "x < y."),
@@ -363,7 +363,7 @@ op(
     shape=_clip_shape,
     kernel=_clip_kernel,
     grad=_clip_grad,
-    facts=Facts(cost=flops_per_element(2)),
+    facts=Facts(cost=flops_per_element(2), total=()),
     oracle=each(lambda t, low, high: max(min(t, high), low)),
     sample=_clip_samples,
     doc="`t`, brought into [clip_value_min, clip_value_max].",

@@ -108,7 +108,7 @@ op(
     kernel=boxed(_slice_kernel),
     grad=_slice_grad,
     jvp=linear("input"),
-    facts=Facts(dynamic_shape=True),
+    facts=Facts(total=("begin", "size"), dynamic_shape=True),
     shape_value=_slice_value,
     oracle=lambda x, begin, size: (
         x[np.ix_(*[range(b, n if s == -1 else b + s) for b, s, n in zip(begin, size, x.shape)])] if x.ndim else x
@@ -467,7 +467,7 @@ op(
     kernel=boxed(_strided_slice_kernel),
     grad=_strided_slice_gradient,
     jvp=linear("input"),
-    facts=Facts(dynamic_shape=True),
+    facts=Facts(total=("begin", "end", "strides"), dynamic_shape=True),
     shape_value=_strided_slice_value,
     oracle=_slice_model,
     sample=_strided_slices,

@@ -1,0 +1,121 @@
+"""Who runs the workloads: headrace by either engine, TensorFlow, numpy by hand, JAX and PyTorch.
+
+`prepare` builds or compiles a program for one of them. What is not installed prepares nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+import types
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import gradients
+from benchmarks.programs import Program, by_hand, in_v1
+from headrace import flags
+
+Call = Callable[[], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A program, ready to run.
+
+    Attributes:
+      call: runs it; this is what is timed.
+      results: runs it and gives the result, then the derivatives, as all give them. They are compared.
+    """
+
+    call: Call
+    results: Callable[[], list[Any]]
+
+
+def prepare(who: str, program: Program, how: str, threads: int) -> Prepared | None:
+    """The program made ready for one of `CONTENDERS`.
+
+    Args:
+      who: its name.
+      program: the program.
+      how: the function of `programs.in_v1` that prepares it: "callable", "run" or "first".
+      threads: how many a session may use.
+
+    Returns:
+      None: `who` is not installed.
+    """
+    return CONTENDERS[who](program, how, threads)
+
+
+@functools.cache
+def script(module: str) -> types.ModuleType:
+    """The script for TensorFlow 1 with `module` imported, or as it stands for headrace."""
+    return in_v1.of(module)
+
+
+def _in_v1(module: str, program: Program, how: str, threads: int) -> Prepared:
+    call = getattr(script(module), how)(program, threads)
+    return Prepared(call, call)
+
+
+def _headrace(program: Program, how: str, threads: int) -> Prepared:
+    return _in_v1("headrace.v1", program, how, threads)
+
+
+def _interpreter(program: Program, how: str, threads: int) -> Prepared:
+    """headrace with every step interpreted, whatever HEADRACE_ENGINE says: the reader sees what compiling gives."""
+    with flags.override(ENGINE="interpret"):  # sessions read it when they are made
+        call = _headrace(program, how, threads).call
+    if how != "first":
+        return Prepared(call, call)
+
+    def interpreted() -> Any:
+        with flags.override(ENGINE="interpret"):
+            return call()
+
+    return Prepared(interpreted, interpreted)
+
+
+def _tensorflow(program: Program, how: str, threads: int) -> Prepared | None:
+    return _in_v1("tensorflow.compat.v1", program, how, threads) if _has("tensorflow") else None
+
+
+def _by_hand(program: Program, how: str, threads: int) -> Prepared:
+    f = getattr(by_hand, f"{program.function}_gradient" if program.by else program.function)
+    call = functools.partial(f, **program.sizes, **program.arguments)
+    return Prepared(call, call if program.by else lambda: [call()])
+
+
+def _jax(program: Program, how: str, threads: int) -> Prepared | None:
+    if not _has("jax"):
+        return None
+    forward, gradient = gradients.Jax().prepare(program)
+    call = gradient if program.by else forward
+    return Prepared(call, call)
+
+
+def _pytorch(program: Program, how: str, threads: int) -> Prepared | None:
+    """PyTorch's fused LSTM; there is no other program that it has as one operation."""
+    if not _has("torch"):
+        return None
+    import torch
+
+    from benchmarks.programs.in_torch import FusedLstm
+
+    torch.set_num_threads(threads)
+    fused = FusedLstm(**program.sizes, **program.arguments)
+    return Prepared(fused, fused.results)
+
+
+def _has(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+CONTENDERS: dict[str, Callable[[Program, str, int], Prepared | None]] = {
+    "headrace": _headrace,
+    "interpreter": _interpreter,
+    "TensorFlow": _tensorflow,
+    "by hand": _by_hand,
+    "JAX": _jax,
+    "PyTorch": _pytorch,
+}

@@ -1,0 +1,70 @@
+"""A program as a script for TensorFlow 1: a graph, its gradients, a session with a fixed number of threads.
+
+It runs under headrace as it stands and under TensorFlow with another import line: `of(module)` is this file with that
+line changed. Nothing else in it, nor in `in_graphs`, knows which of the two it has.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import headrace.v1 as tf
+from benchmarks.programs import Program, in_graphs
+
+Call = Callable[[], list[Any]]
+
+tf.disable_control_flow_v2()
+
+
+def build(program: Program) -> tuple[Any, dict[Any, Any], list[Any]]:
+    """A new graph of the program: the graph, its feeds, and the fetches (the result, then the derivatives)."""
+    with tf.Graph().as_default() as graph:
+        args = {name: tf.placeholder(str(v.dtype), v.shape, name) for name, v in program.arguments.items()}
+        result = getattr(in_graphs, program.function)(tf, **program.sizes, **args)
+        grads = tf.gradients(result, [args[name] for name in program.by]) if program.by else []
+    return graph, {args[name]: v for name, v in program.arguments.items()}, [result, *grads]
+
+
+def session(graph: Any, threads: int) -> Any:
+    config = tf.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
+    return tf.Session(graph=graph, config=config)
+
+
+def callable(program: Program, threads: int) -> Call:
+    """The program built, as a function made by `make_callable`."""
+    graph, feeds, fetches = build(program)
+    run, values = session(graph, threads).make_callable(fetches, list(feeds)), list(feeds.values())
+    return lambda: run(*values)
+
+
+def run(program: Program, threads: int) -> Call:
+    """The program built, as a function that calls `session.run`."""
+    graph, feeds, fetches = build(program)
+    run = session(graph, threads).run
+    return lambda: run(fetches, feeds)
+
+
+def first(program: Program, threads: int) -> Call:
+    """A function that builds the program and runs it once."""
+
+    def build_and_run() -> list[Any]:
+        graph, feeds, fetches = build(program)
+        with session(graph, threads) as sess:
+            return sess.run(fetches, feeds)
+
+    return build_and_run
+
+
+def of(module: str) -> types.ModuleType:
+    """This script with `import <module> as tf` for its import line."""
+    line = "\nimport headrace.v1 as tf\n"
+    text = Path(__file__).read_text(encoding="utf-8")
+    if text.count(line) != 1:
+        raise ValueError(f"{__file__} must have one line {line.strip()!r}")
+    script = types.ModuleType(f"{__name__}_{module.replace('.', '_')}")
+    script.__dict__["__file__"] = __file__
+    exec(compile(text.replace(line, f"\nimport {module} as tf\n"), __file__, "exec"), script.__dict__)
+    return script

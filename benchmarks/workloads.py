@@ -1,0 +1,233 @@
+"""The workloads that headrace is measured by: the same scripts under TensorFlow, and numpy by hand beside them.
+
+    python -m benchmarks.workloads                      # prints the tables
+    python -m benchmarks.workloads --only lstm --rounds 5 --json lstm.json
+    python -m benchmarks.compare before.json lstm.json
+
+`make bench` also writes the tables into docs/benchmarks.md.
+
+How a figure comes about. All contenders (`benchmarks.contenders`) are imported into one process, with one thread each
+unless `--threads` says otherwise. A workload is made ready for each of them, and their results are compared: where
+they differ there are no figures. Then come the rounds. In each, every contender runs for at least 20 ms, one after the
+other; a ratio is taken within a round, so that both its sides saw the same machine a fraction of a second apart, and
+what is printed is the median of the rounds' ratios with the least and the greatest. That is why there is one process
+and not one for each: processes in turns are seconds apart, in which a shared machine changes its speed by half. What
+could disturb is what the others leave running, and with one thread each nothing is; run one alone (`--who headrace`)
+to see it.
+
+Memory is measured in processes of their own (`benchmarks.peak`), as it must be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import platform
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+import headrace as hr
+from benchmarks import gradients, peak, programs, report, threads
+from benchmarks.contenders import CONTENDERS, prepare
+from benchmarks.measure import in_turns
+from benchmarks.programs import Program
+from benchmarks.report import Row
+from headrace import flags
+from headrace.ir.opdef import op_registry
+
+MiB = 2**20
+MICROSECONDS = "µs"
+PER_TRIP = "µs an iteration"
+MILLISECONDS = "ms"
+
+V1 = ("headrace", "interpreter", "TensorFlow")
+PAIRS = (*V1, "by hand")
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """One line of the table.
+
+    Attributes:
+      key: what `--only` calls it; several may share one.
+      title: as the table shows it.
+      program: what is run; with its gradient if the program names arguments for that.
+      how: by a callable of a session, by its `run`, or from nothing to the first result (see `programs.in_v1`).
+      unit: of the figures.
+      who: the contenders.
+      aims: contender → the greatest ratio of times that is aimed at; a unit → the greatest time. They are issue 5's
+        and are not changed.
+      least: how long a contender runs in a round, in seconds.
+    """
+
+    key: str
+    title: str
+    program: Program
+    how: str
+    unit: str
+    who: tuple[str, ...]
+    aims: Mapping[str, float]
+    least: float = 0.02
+
+
+def _forward(program: Program) -> Program:
+    return dataclasses.replace(program, by=())
+
+
+def _lstm(batch: int, time: int, hidden: int, tensorflow: float, jax: float) -> Workload:
+    aims = {"TensorFlow": tensorflow, "by hand": 1.2, "JAX": jax}
+    program = programs.lstm(batch, time, hidden)
+    title = f"{program.title}, gradient"
+    return Workload("lstm", title, program, "callable", MILLISECONDS, (*PAIRS, "JAX", "PyTorch"), aims)
+
+
+def _looped(key: str, title: str, program: Program, tensorflow: float, hand: float) -> Workload:
+    return Workload(key, title, program, "callable", PER_TRIP, PAIRS, {"TensorFlow": tensorflow, "by hand": hand})
+
+
+_RNN = programs.rnn(4, 16, 200)
+
+WORKLOADS = (
+    _looped("counting", "counting loop", programs.counting(20_000), 0.04, 1.3),
+    _looped("nested", "nested scalar loop", programs.nested_scalars(100, 100), 0.05, 1.3),
+    _looped("cond", "cond in a loop, gradient", programs.branches(1_000, -0.999), 0.04, 1.3),
+    _looped("rnn", "RNN 4x16, forward", _forward(_RNN), 0.4, 1.1),
+    _looped("rnn", "RNN 4x16, gradient", _RNN, 0.2, 1.3),
+    _lstm(8, 200, 64, tensorflow=0.6, jax=1.5),
+    _lstm(1, 500, 128, tensorflow=0.15, jax=0.9),
+    _lstm(32, 100, 256, tensorflow=0.75, jax=1.0),
+    Workload("trivial", "trivial run", programs.add(), "run", MICROSECONDS, V1, {MICROSECONDS: 6.0}),
+    Workload("trivial", "trivial callable", programs.add(), "callable", MICROSECONDS, V1, {MICROSECONDS: 3.0}),
+    Workload(
+        "chain", "1,000 scalar operations in a chain", programs.chain(1000), "callable", MICROSECONDS, PAIRS,
+        {"TensorFlow": 1.0, "by hand": 1.5},
+    ),
+    Workload(
+        "wide", "1,000 scalar operations side by side", programs.wide(1000), "callable", MICROSECONDS, PAIRS,
+        {"TensorFlow": 0.3, "by hand": 1.5},
+    ),
+    Workload(
+        "elementwise", "150 elementwise on 256x256", programs.elementwise(150, 256), "callable", MICROSECONDS, PAIRS,
+        {"TensorFlow": 0.45},
+    ),
+    Workload(
+        "build", "RNN 4x16, gradient: build and first result", _RNN, "first", MILLISECONDS, V1, {"TensorFlow": 0.5}
+    ),
+)  # fmt: skip
+
+# LSTMs whose gradients' memory is measured: batch, time, hidden
+MEMORY = ((8, 200, 64), (1, 500, 128), (32, 100, 256))
+MEMORY_AIMS = {"TensorFlow": 1.0}
+
+
+def timed(w: Workload, rounds: int, n_threads: int, who: Sequence[str] = tuple(CONTENDERS)) -> Row:
+    """Times one workload.
+
+    Raises:
+      ArithmeticError: the results of two contenders differ.
+    """
+    found = {name: prepare(name, w.program, w.how, n_threads) for name in w.who if name in who}
+    here = {name: p for name, p in found.items() if p is not None}
+    difference = gradients.compare(w.program, list(here), [p.results() for p in here.values()])
+    seconds = in_turns([p.call for p in here.values()], rounds, w.least)
+    scale = {MICROSECONDS: 1e6, PER_TRIP: 1e6 / w.program.trips, MILLISECONDS: 1e3}[w.unit]
+    values: dict[str, list[float]] = {name: [] for name in found}
+    for name, mine in zip(here, seconds):
+        values[name] += [scale * s for s in mine]
+    facts = f"results differ by {difference:.1g} at most" if len(here) > 1 else ""
+    return Row(w.title, w.unit, values.pop("headrace", []), facts, values, key=w.key, aims=w.aims)
+
+
+def remembered(sizes: tuple[int, int, int], rounds: int, n_threads: int, who: Sequence[str] = tuple(CONTENDERS)) -> Row:
+    """Measures the memory of one LSTM's gradient, a process for each contender and round."""
+    peaks: dict[str, list[float]] = {name: [] for name in ("headrace", "TensorFlow", "by hand") if name in who}
+    built: dict[str, float] = {}
+    for _ in range(rounds):
+        for name, values in peaks.items():
+            found = peak.measured(name, sizes, n_threads)
+            if found is not None:
+                values.append(found["peak"] / MiB)
+                built[name] = found["built"] / MiB
+    graphs = ", ".join(f"{name} {built[name]:.1f}" for name in built if name != "by hand")
+    title = f"LSTM {'x'.join(map(str, sizes))}, gradient: peak memory"
+    facts = f"of that the graph before it first runs: {graphs}"
+    return Row(title, "MiB", peaks.pop("headrace", []), facts, peaks, key="memory", aims=MEMORY_AIMS)
+
+
+def convnet() -> Row:
+    """The gradient step of a convolutional network, which waits for the operations: for now only why it is not run."""
+    if "Conv2D" in op_registry:
+        why = "not run: Conv2D is there now, but `convnet` is still to be written, in in_graphs.py and by_hand.py"
+    else:
+        why = "not run: headrace has no Conv2D yet"
+    return Row("convnet, gradient step", MILLISECONDS, [], why, key="convnet", aims={"TensorFlow": 3.0})
+
+
+KEYS = tuple(dict.fromkeys([*(w.key for w in WORKLOADS), "convnet", "memory"]))
+
+
+def measured(
+    only: Collection[str], rounds: int, memory_rounds: int, n_threads: int, who: Sequence[str]
+) -> Iterator[Row]:
+    """Measures the workloads with the keys `only`, in the order of the table."""
+    for w in WORKLOADS:
+        if w.key in only:
+            yield timed(w, rounds, n_threads, who)
+    if "convnet" in only:
+        yield convnet()
+    if "memory" in only:
+        for sizes in MEMORY:
+            yield remembered(sizes, memory_rounds, n_threads, who)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.workloads", description="Measures the workloads.")
+    parser.add_argument("--only", action="append", choices=KEYS, help="only these (may be repeated)")
+    parser.add_argument("--who", action="append", choices=CONTENDERS, help="only these contenders (may be repeated)")
+    parser.add_argument("--rounds", type=int, default=7, help="of each workload; docs have at least 5")
+    parser.add_argument("--memory-rounds", type=int, default=3, help="processes for each peak and contender")
+    parser.add_argument("--threads", type=int, default=1, help="that each contender may use")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all rounds of all results")
+    parser.add_argument("--docs", type=Path, metavar="FILE", help="write the tables of a whole run into this page")
+    args = parser.parse_args(arguments)
+    threads.fix(args.threads, "benchmarks.workloads", arguments)
+
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")  # what else the machine does
+    began = time.perf_counter()
+    rows = []
+    for row in measured(args.only or KEYS, args.rounds, args.memory_rounds, args.threads, args.who or (*CONTENDERS,)):
+        print(f"  {row.said()}", file=sys.stderr, flush=True)
+        rows.append(row)
+    run = report.Run(rows, _conditions(args.threads, load, time.perf_counter() - began))
+    print(run.text())
+    if args.json is not None:
+        run.write(args.json)
+    if args.docs is not None:
+        if args.only or args.who or args.rounds < 5:
+            print(f"\n{args.docs} stays as it was: it is for whole runs of at least 5 rounds.")
+        else:
+            report.insert(args.docs, run.text())
+    return 0
+
+
+def _conditions(n_threads: int, load: float, seconds: float) -> dict[str, str]:
+    """What the figures depend on, besides the code."""
+    found = {"headrace": hr.__version__, "python": platform.python_version(), "numpy": np.__version__}
+    found |= {name: sys.modules[name].__version__ for name in ("tensorflow", "jax", "torch") if name in sys.modules}
+    found |= {
+        "engine": flags.ENGINE.value,
+        "machine": platform.machine(),
+        "cores": str(os.cpu_count()),
+        "threads": str(n_threads),
+    }
+    return found | {"load before": f"{load:.1f}", "seconds": f"{seconds:.0f}"}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""How operations on tensor lists are written where they are lists of Python, or rows of an array (see `lists`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import flags
+from headrace.compile import running
+from headrace.compile.lists import LIST, ROWS
+from headrace.compile.names import INT, Names, Value
+
+if TYPE_CHECKING:
+    from headrace.compile.blocks import Item
+    from headrace.ir.graph import Operation, Tensor
+
+
+class ListWriter(Names):
+    """Writes pushes, pops and their like."""
+
+    def list_operation(self, op: Operation, item: Item) -> bool:
+        """Writes an operation on tensor lists, if they are lists here."""
+        write = _LISTS.get(op.type)
+        if write is None:
+            return False
+        this = op.outputs[0] if op.type in _MAKES else op.inputs[0]
+        kind = self.lists.kind(this)
+        if not kind:
+            return False
+        write(self, op, item, kind)
+        return True
+
+    def assign(self, op: Operation, text: str, inputs: tuple[str, ...] = (), is_fresh: bool = False) -> None:
+        """Names what output 0 of `op` is."""
+        name = self.out.new("t")
+        self.out.line(f"{name} = {text}", op, inputs)
+        self.own(op.outputs[0], Value(name, is_fresh=is_fresh))
+
+    def _empty(self, op: Operation, item: Item, kind: str) -> None:
+        self._make(op, "[]", kind)
+
+    def _reserve(self, op: Operation, item: Item, kind: str) -> None:
+        n = self.plain(op.inputs[1], op)
+        self._make(op, f"{self.out.bind(running.blanks, 'f')}({n})", kind)
+
+    def _from_tensor(self, op: Operation, item: Item, kind: str) -> None:
+        rows = self.plain(op.inputs[0], op)
+        self._make(op, rows if kind == ROWS else f"list({rows})", kind)
+
+    def _make(self, op: Operation, text: str, kind: str) -> None:
+        name = self.out.new("l")
+        self.out.line(f"{name} = {text}", op)
+        self.own(op.outputs[0], Value(name, kind))
+
+    def _push(self, op: Operation, item: Item, kind: str) -> None:
+        this, value = self.values[op.inputs[0]].text, self._element(op.inputs[1], op)
+        self.out.line(f"{this}.append({value})", op, (this, value))
+        self._limit(op, this, value)
+        if item.live:
+            self.share(op.outputs[0], op.inputs[0], op)
+
+    def _element(self, t: Tensor, op: Operation) -> str:
+        return self.values[t].text if self.lists.kind(t) == LIST else self.plain(t, op)
+
+    def _limit(self, op: Operation, this: str, value: str) -> None:
+        """The check of what an accumulator holds; of scalars only if somebody set a limit."""
+        what, t = op.attrs.get("_accumulates"), op.inputs[1]
+        if what is None:
+            return
+        if self.lists.kind(t) == LIST:
+            nested, limit = self.out.bind(running.nested_within, "f"), flags.accumulator_limit()
+            self.out.line(f"{nested}(run, {this}, {limit}, {self.out.bind(what, 'o')})", op, (this, value))
+            return
+        if t.shape == () and not flags.ACCUMULATOR_LIMIT.value:
+            return
+        limit = flags.accumulator_limit()
+        within = self.out.bind(running.within, "f")
+        size: int | None = t.dtype.base.size
+        for d in t.shape or (None,):
+            size = size * d if size is not None and d is not None else None
+        if size is None:
+            test = f"len({this}) * {value}.nbytes > {limit}"
+        else:
+            test = f"len({this}) > {limit // (size or 1)}"
+        self.out.line(f"if {test}: {within}({this}, {value}, {limit}, {self.out.bind(what, 'o')})", op, (this, value))
+
+    def _pop(self, op: Operation, item: Item, kind: str) -> None:
+        this = self.values[op.inputs[0]].text
+        name = self.out.new("t")
+        has_blanks = self.lists.has_blanks(op.inputs[0])
+        blank = f"{self.out.bind(running.element, 'f')}([{this}.pop()], 0, {self._blank(op)})"
+        self.out.line(f"{name} = {blank if has_blanks else this + '.pop()'}", op, (this,))
+        inner = self.lists.kind(op.outputs[1])
+        self.own(op.outputs[1], Value(name, inner))
+        if 0 in item.live:
+            self.share(op.outputs[0], op.inputs[0], op)
+
+    def _blank(self, op: Operation) -> str:
+        """The zeros that an element stands for that is not there."""
+        t = op.outputs[-1]
+        zeros = np.zeros(tuple(d or 0 for d in t.shape or ()), t.dtype.base.numpy)
+        zeros.flags.writeable = False
+        return self.out.bind(zeros[()], "c")
+
+    def _get(self, op: Operation, item: Item, kind: str) -> None:
+        this, index = self.values[op.inputs[0]].text, self.values[op.inputs[1]]
+        text = index.text if index.kind == INT else self.plain(op.inputs[1], op)
+        if kind == ROWS and index.is_natural:
+            self.assign(op, f"{this}[{text}]", (this, text))
+        else:
+            blank = self._blank(op) if self.lists.has_blanks(op.inputs[0]) else "None"
+            self.assign(op, f"{self.out.bind(running.element, 'f')}({this}, {text}, {blank})", (this, text))
+
+    def _set(self, op: Operation, item: Item, kind: str) -> None:
+        this, index = self.values[op.inputs[0]].text, self.values[op.inputs[1]]
+        text = index.text if index.kind == INT else self.plain(op.inputs[1], op)
+        value = self.plain(op.inputs[2], op)
+        if index.is_natural:
+            self.out.line(f"{this}[{text}] = {value}", op, (this, text, value))
+        else:
+            self.out.line(f"{self.out.bind(running.place, 'f')}({this}, {text}, {value})", op, (this, text, value))
+        if item.live:
+            self.share(op.outputs[0], op.inputs[0], op)
+
+    def _length(self, op: Operation, item: Item, kind: str) -> None:
+        this = self.values[op.inputs[0]].text
+        self.assign(op, f"{self.out.bind(np.int32, 'f')}(len({this}))", (this,))
+
+    def _stack(self, op: Operation, item: Item, kind: str) -> None:
+        this = self.values[op.inputs[0]].text
+        handle = op.inputs[0].handle
+        assert handle is not None
+        assert handle[1] is not None
+        dtype = self.out.bind(op.attrs["element_dtype"].numpy, "o")
+        n = op.attrs["num_elements"]
+        if kind == ROWS and n == -1:
+            self.share(op.outputs[0], op.inputs[0], op)
+            self.values[op.outputs[0]] = Value(this)
+        else:
+            rows = this if kind == LIST else f"list({this})"
+            self.assign(op, f"{self.out.bind(running.stacked, 'f')}({rows}, {handle[1]}, {dtype}, {n})", (this,))
+
+
+_MAKES: Final = frozenset({"EmptyTensorList", "TensorListReserve", "TensorListFromTensor"})
+_LISTS: Final[Mapping[str, Callable[[Any, Any, Any, str], None]]] = {
+    "EmptyTensorList": ListWriter._empty,
+    "TensorListReserve": ListWriter._reserve,
+    "TensorListFromTensor": ListWriter._from_tensor,
+    "TensorListPushBack": ListWriter._push,
+    "TensorListPopBack": ListWriter._pop,
+    "TensorListGetItem": ListWriter._get,
+    "TensorListSetItem": ListWriter._set,
+    "TensorListLength": ListWriter._length,
+    "TensorListStack": ListWriter._stack,
+}

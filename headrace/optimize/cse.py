@@ -1,0 +1,147 @@
+"""Common subexpressions: what is computed twice from the same things is computed once.
+
+Two operations are the same if they are pure, of one type, with the same attributes, inputs and control inputs, and ask
+for the same device. Inputs of a commutative operation may stand in either order. Lists (variants) are never shared:
+each has one owner, so that who appends to one need not copy it.
+
+A conditional, loop or call that is given the same tensor twice (of a loop: as two loop constants) reads it by one
+parameter; `prune` takes the other away.
+
+Merged are only operations of one graph; and a call that computes again what its gradient needs (`hr.recompute`) stays a
+call, so what it makes has nothing to be merged with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.ir.function import functions_of, owned
+from headrace.ir.order import is_constant
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.reading import const, is_plain, primitives
+from headrace.optimize.rewriting import Rewriter
+
+if TYPE_CHECKING:
+    from headrace.ir.function import FuncGraph
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+_COMPARED: Final = 4096  # bytes of constants that are compared by value
+
+
+class MergeCommon(Pass):
+    """See the module's text."""
+
+    name = "cse"
+
+    def requires(self, graph: Graph) -> str:
+        return primitives(graph)
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        walking = Rewriter(graph, context)
+        met: dict[Hashable, Operation] = {}
+        devices: dict[Hashable, Operation] = {}
+        changed = False
+        for op in walking:
+            if op.opdef.structured:
+                changed |= _merge_params(op, context)
+                continue
+            what = _what(op)
+            if what is None:
+                continue
+            key = (what, op.device)
+            twin = met.setdefault(key, op)
+            if twin is op:
+                other = devices.setdefault(what, op)
+                if other is not op and op.inputs:
+                    context.refused(
+                        "cse", op, f"'{other.name}' is the same but asks for {other.device or 'no device'!r}"
+                    )
+            elif op not in walking.kept:
+                walking.replace(op, twin.outputs, (twin,))
+                if op.inputs:
+                    context.fired("cse", op, f"the same as '{twin.name}'")
+        return walking.finish() or changed
+
+
+def _what(op: Operation) -> Hashable | None:
+    """What `op` computes, its device aside: a key; None if it must be left alone."""
+    facts = op.opdef.facts
+    if not is_plain(op) or facts.no_fold or not op.outputs:
+        return None
+    if any(t.dtype.base is dtypes.variant for t in op.outputs):
+        return None
+    inputs: tuple[Tensor, ...] = tuple(op.inputs)
+    if facts.commutative and id(inputs[0]) > id(inputs[1]):
+        inputs = (inputs[1], inputs[0], *inputs[2:])
+    controls = frozenset(op.control_inputs) if op.control_inputs else None
+    value = const(op.outputs[0]) if op.type == "Const" else None
+    if value is not None:
+        more = tuple(sorted((k, v) for k, v in op.attrs.items() if k not in ("value", "dtype")))
+        return ("Const", op.outputs[0].dtype, value.shape, _contents(value), more, controls)
+    attrs: tuple[Any, ...] = tuple(op.attrs.items())
+    if len(attrs) > 1:
+        attrs = tuple([(k, v if type(v) not in (float, tuple) else _exact(v)) for k, v in sorted(attrs)])
+    key = (op.type, attrs, inputs, controls)
+    try:
+        hash(key)
+    except TypeError:  # an attribute is an array
+        return None
+    return key
+
+
+def _contents(value: np.ndarray) -> Hashable:
+    if value.dtype == object:
+        return tuple(value.ravel().tolist()) if value.size <= 64 else id(value)
+    return value.tobytes() if value.nbytes <= _COMPARED else id(value)
+
+
+def _exact(value: Any) -> Any:
+    """`value`, so that floats are the same only if they are bit for bit."""
+    if type(value) is float:
+        return value.hex()
+    return tuple(map(_exact, value)) if type(value) is tuple else value
+
+
+def _merge_params(op: Operation, context: Context) -> bool:
+    """Makes the graphs of `op` read by one parameter what is given to them by several."""
+    graphs = owned(op)
+    if not graphs or len(graphs) < len(functions_of(op)) or len(set(op.inputs)) == len(op.inputs):
+        return False
+    if op.opdef.structured not in ("If", "Case", "While", "Call"):
+        return False
+    offset = len(op.inputs) - len(graphs[0].params)
+    is_loop = op.opdef.structured == "While"
+    first: dict[Tensor, int] = {}
+    pairs: list[tuple[int, int]] = []
+    for k, t in enumerate(op.inputs[offset:]):
+        if not is_loop or is_constant(op.attrs["body"], k):
+            j = first.setdefault(t, k)
+            if j != k:
+                pairs.append((k, j))
+    merged = [_read_instead(g, pairs, is_loop) for g in graphs] if pairs else []
+    if any(merged):
+        context.fired("cse", op, f"reads {sum(map(len, merged))} parameters that were others under another name")
+    return any(merged)
+
+
+def _read_instead(graph: FuncGraph, pairs: list[tuple[int, int]], is_loop: bool) -> list[int]:
+    """Makes whoever reads parameter k read j, for each pair (k, j); returns those k that were read."""
+    instead = {graph.params[k]: graph.params[j] for k, j in pairs}
+    found = set()
+    for op in graph.operations:
+        for i, t in enumerate(op.inputs):
+            new = instead.get(t)
+            if new is not None:
+                op.inputs[i] = new
+                found.add(t.op.attrs["index"])
+    if not is_loop:  # there a result that is the parameter makes it a loop constant
+        for i, t in enumerate(graph.results):
+            new = instead.get(t)
+            if new is not None:
+                graph.results[i] = new
+                found.add(t.op.attrs["index"])
+    return sorted(found)

@@ -1,0 +1,90 @@
+"""Calls become what they call, so that the other passes see into functions and across their ends.
+
+A call of a function that calls itself stays, and so does one that computes again what its gradient needs
+(`hr.recompute`): inlined, what it computes twice would be found to be the same, and be kept. Functions that branches
+and bodies name in the library become graphs of their own, for the same reason that calls are inlined. Both within
+limits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import HeadraceError
+from headrace.ir import growing
+from headrace.ir.function import FuncGraph, bodies, functions_of, owned, recursive_functions
+from headrace.ir.opdef import Func
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.reading import primitives
+from headrace.optimize.rewriting import Rewriter
+from headrace.optimize.splicing import splice
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation
+
+_MOST: Final = 100_000  # operations that one graph comes to have by functions
+
+
+class Inline(Pass):
+    """See the module's text."""
+
+    name = "inline"
+    grows = True
+
+    def requires(self, graph: Graph) -> str:
+        return primitives(graph)
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        calls = [op for op in graph.operations if op.opdef.structured and functions_of(op)]
+        if not any(op.opdef.structured == "Call" or _names(op) for op in calls):
+            return False
+        recursive = recursive_functions(calls) if any(map(_names, calls)) else frozenset()
+        walking = Rewriter(graph, context)
+        changed, made = False, len(graph)
+        for op in walking:
+            kind = op.opdef.structured
+            if kind not in ("If", "Case", "While", "Call"):
+                continue
+            why = _why_not(op, recursive, made)
+            if why:
+                context.refused("inline", op, why)
+                continue
+            if _names(op):
+                growing.own(op)
+                made += sum(map(_size, owned(op)))
+                context.fired("inline", op, "has graphs of its own instead of functions of the library")
+                changed = True
+            if kind == "Call":
+                context.fired("inline", op, f"what it calls stands in its place: {owned(op)[0].name!r}")
+                splice(walking, op, owned(op)[0], op.inputs)
+        return walking.finish() or changed
+
+
+def _names(op: Operation) -> list[str]:
+    return [f.name for f in functions_of(op) if isinstance(f, Func)]
+
+
+def _why_not(op: Operation, recursive: frozenset[str], made: int) -> str:
+    """Why `op` cannot have its functions' graphs in it; "" if it can, or there is nothing to be done."""
+    for name in _names(op):
+        if name in recursive:
+            return f"{name!r} calls itself"
+    if op.opdef.structured == "Call" and op.attrs.get("_recompute"):
+        return "it is to compute again what its gradient needs"
+    try:
+        graphs = [g for _, g in bodies(op)]
+    except HeadraceError as e:
+        return str(e)
+    if made + sum(map(_size, graphs)) > _MOST:
+        return f"more than {_MOST} operations would come out of functions"
+    if op.opdef.structured == "Call":
+        (graph,) = graphs
+        if (len(graph.params), len(graph.results)) != (len(op.inputs), len(op.outputs)):
+            return f"{graph.name!r} does not fit it"
+        if reason := primitives(graph):
+            return reason
+    return ""
+
+
+def _size(graph: FuncGraph) -> int:
+    return len(graph) + sum(_size(f) for op in graph.operations for f in owned(op))

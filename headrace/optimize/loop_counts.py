@@ -1,0 +1,60 @@
+"""How often a loop goes round, once it is known, is known behind the loop too.
+
+    i, h = While(0, h)    condition: i < 500        last = i - 1
+
+makes `i` behind the loop the number 500. The gradient of such a loop counts to `last`, and so it is known how often it
+goes round.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.ir import graph as graphs
+from headrace.ir.infer import constant_value
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.loop_edits import Loop, loops_of
+from headrace.optimize.reading import tainted
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph
+
+
+class CountLoops(Pass):
+    """See the module's text."""
+
+    name = "loop_counts"
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        changed = False
+        for op in loops_of(graph):
+            loop = Loop(op, context)
+            n = None if loop.trips is None else loop.trips.count
+            if n is None or loop.trips is None:
+                continue
+            if op in tainted(graph):  # perhaps it runs for that alone, because somebody asks how often it went round
+                context.refused("loop_counts", op, "it changes something, or waits for what does")
+                continue
+            for k in dict.fromkeys(bound.counter for bound in loop.trips.bounds):
+                first, last = constant_value(op.inputs[k]), op.outputs[k]
+                if first is None or not loop.outer.is_used(last):
+                    continue
+                b = loop.before(op)
+                number = b.const(np.asarray(int(first) + n, last.dtype.base.numpy), last.dtype.base, f"{op.name}/count")
+                loop.note()
+                loop.outer.replace(last, number)
+                context.fired("loop_counts", op, f"it goes round {n} times, which is used behind it")
+                changed = True
+        if changed:
+            _look_again(graph)
+        return changed
+
+
+def _look_again(graph: Graph) -> None:
+    """Has forgotten of which tensors no value was known: of some it is now."""
+    for op in graph.operations:
+        for t in op.outputs:
+            if t._constant is None:
+                t._constant = graphs._unset

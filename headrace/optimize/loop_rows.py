@@ -1,0 +1,216 @@
+"""What a loop reads row by row, known before it begins.
+
+    inputs = TensorListFromTensor(xs)
+    While(i = 0, ...)   condition: i < n      body: x = TensorListGetItem(inputs, i) ...
+
+The loop counts, `inputs` is a loop constant, so in iteration k the value of `x` is row k of `xs`; and what is computed
+of such rows and of invariant values alone is a row of a tensor too, which could be computed before the loop. `Rows`
+finds those tensors of a body, and makes the tensors that they are rows of.
+
+A loop that counts upwards may read downwards (the gradient of one that reads upwards does): its index is `last - i`,
+where the condition is `i <= last`. So rows have a direction; what is made of rows of both directions is no row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace import shapes
+from headrace.dtypes import OBJECT
+from headrace.ir import walk
+from headrace.ir.infer import constant_value
+from headrace.optimize.loop_batching import batch, can_batch
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.trips import Bound
+    from headrace.optimize.loop_edits import Loop
+    from headrace.shapes import Shape
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Index:
+    """What says which row an iteration reads.
+
+    Attributes:
+      tensor: the number of the row, a tensor of the body.
+      is_upward: it is the counter; else it goes from the last row to the first.
+      bound: the comparison that says how far it goes.
+    """
+
+    tensor: Tensor
+    is_upward: bool
+    bound: Bound
+
+
+class Rows:
+    """The tensors of a loop's body that are rows; see the module's text."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.why = ""  # why there are none, if there could be
+        self._found: dict[Tensor, Index] = {}
+        self._made: dict[Tensor, Tensor] = {}
+        trips = loop.trips
+        if trips is None:
+            return
+        if not trips.is_exact:
+            self.why = "the loop may end before its counter does"
+            return
+        for op in walk.in_order(loop.body.operations):
+            self._look_at(op)
+
+    def __contains__(self, t: Tensor) -> bool:
+        return t in self._found
+
+    def __getitem__(self, t: Tensor) -> Index:
+        return self._found[t]
+
+    def index(self, t: Tensor) -> Index | None:
+        """If `t` numbers the iterations, how."""
+        return index_of(self.loop, t)
+
+    def source(self, t: Tensor) -> Tensor:
+        """The tensor of the graph around whose rows `t` is; it is made if need be."""
+        got = self._made.get(t)
+        if got is None:
+            op = t.op
+            if op.type == "TensorListGetItem":
+                made = [self._read(op)]
+            else:
+                rows = [x in self._found for x in op.inputs]
+                inputs = [self.source(x) if r else self.loop.outside(x) for x, r in zip(op.inputs, rows, strict=True)]
+                made = list(batch(self.loop.before(op), op, inputs, rows))
+            self.loop.note()
+            self._made.update(zip(op.outputs, made, strict=True))
+            got = self._made[t]
+        return got
+
+    def note(self, item: Tensor, t: Tensor) -> None:
+        """What read `t` in the body reads `item` now, a row of the same."""
+        self._found[item], self._made[item] = self._found[t], self._made[t]
+
+    def _look_at(self, op: Operation) -> None:
+        loop = self.loop
+        if not loop.is_movable(op):
+            return
+        if op.type == "TensorListGetItem":
+            at = index_of(loop, op.inputs[1])
+            if at is not None and self._is_read_of_rows(op, at):
+                self._found[op.outputs[0]] = at
+            return
+        rows = [t in self._found for t in op.inputs]
+        if not any(rows) or not all(r or loop.is_invariant(t) for t, r in zip(op.inputs, rows, strict=True)):
+            return
+        indices = [self._found[t] for t, r in zip(op.inputs, rows, strict=True) if r]
+        if len({(i.is_upward, i.tensor.dtype.base) for i in indices}) == 1 and can_batch(op, rows):
+            self._found.update((t, indices[0]) for t in op.outputs)
+
+    def _is_read_of_rows(self, op: Operation, at: Index) -> bool:
+        handle, _, shape = op.inputs
+        k = self.loop.position(handle)
+        if k is None or not self.loop.is_constant(k) or not self.loop.is_invariant(shape):
+            return False
+        maker = self.loop.op.inputs[k].op
+        if maker.type != "TensorListFromTensor" or op.outputs[0].dtype.base in OBJECT:
+            return False
+        xs = maker.inputs[0]
+        return xs.shape is not None and xs.shape[1:] == op.outputs[0].shape and self._is_enough(op, xs, at)
+
+    def _is_enough(self, op: Operation, xs: Tensor, at: Index) -> bool:
+        """Whether not many more rows would be computed than are read."""
+        first = constant_value(at.bound.first)
+        if first is None:
+            self.why = "it is not known which row is read first"
+            return False
+        n = at.bound.count
+        if at.is_upward and first > 0 and (n is None or first > n):
+            self.why = "many rows lie before the first that is read"
+            return False
+        if first < 0:
+            self.why = "it reads rows that are not there"
+            return False
+        return True
+
+    def _read(self, op: Operation) -> Tensor:
+        """The rows that `op` reads, from the first on to the last that the loop comes to."""
+        k = self.loop.position(op.inputs[0])
+        assert k is not None
+        xs = self.loop.op.inputs[k].op.inputs[0]
+        at = self._found[op.outputs[0]]
+        end = self._end(at, op)
+        assert xs.shape is not None
+        if isinstance(end, int):
+            if xs.shape[0] is not None and end >= xs.shape[0]:
+                return xs
+            end_value: object = [end]
+        else:
+            end_value = self.loop.before(op).ExpandDims(end, 0, name=f"{op.name}/end")
+        out: Tensor = self.loop.before(op).StridedSlice(
+            xs, np.zeros(1, _dtype(end)), end_value, np.ones(1, _dtype(end)), begin_mask=1, name=f"{op.name}/all"
+        )
+        return out
+
+    def _end(self, at: Index, op: Operation) -> int | Tensor:
+        """How many rows the loop may read, counted from row 0."""
+        bound = at.bound
+        limit = constant_value(bound.limit)
+        more = int(bound.is_inclusive)
+        if limit is not None:
+            return max(0, int(limit) + more)
+        outer = bound.limit
+        if more:
+            made: Tensor = self.loop.before(op).AddV2(outer, np.ones((), outer.dtype.base.numpy))
+            return made
+        return outer
+
+
+def _dtype(end: int | Tensor) -> np.dtype:
+    return np.dtype(np.int32) if isinstance(end, int) else end.dtype.base.numpy
+
+
+def index_of(loop: Loop, t: Tensor) -> Index | None:
+    """If `t`, a tensor of the body, is the number of a row that goes up or down by one each iteration, how."""
+    trips = loop.trips
+    if trips is None:
+        return None
+    x = _uncast(t)
+    k = loop.position(x)
+    if k is not None:
+        bound = next((b for b in trips.bounds if b.counter == k), None)
+        return None if bound is None else Index(t, True, bound)
+    if x.op.type == "Sub":
+        most, count = map(_uncast, x.op.inputs)
+        k = loop.position(count)
+        for b in trips.bounds:
+            if b.counter == k and b.is_inclusive and _is_limit(loop, b, most):
+                return Index(t, False, b)
+    return None
+
+
+def _is_limit(loop: Loop, bound: Bound, t: Tensor) -> bool:
+    if bound.position is not None:
+        return loop.position(t) == bound.position
+    mine, other = constant_value(t), constant_value(bound.limit)
+    return mine is not None and other is not None and mine.shape == () and bool(mine == other)
+
+
+def _uncast(t: Tensor) -> Tensor:
+    """`t` before a cast from one integer dtype to another."""
+    while t.op.type == "Cast" and t.op.attrs["SrcT"].is_integer and t.op.attrs["DstT"].is_integer:
+        t = t.op.inputs[0]
+    return t
+
+
+def element_bytes(t: Tensor) -> int | None:
+    """How many bytes a value of `t` has, if that is known."""
+    n = shapes.size(t.shape)
+    return None if n is None or t.dtype.base in OBJECT else n * t.dtype.size
+
+
+def as_vector(shape: Shape) -> np.ndarray:
+    """A shape as operations on lists take it: -1 for what is unknown."""
+    return np.array(-1 if shape is None else [-1 if d is None else d for d in shape], np.int32)

@@ -1,0 +1,27 @@
+"""The passes on loops, in order. `docs/loops.md` shows what each does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.optimize.base import Pass
+from headrace.optimize.loop_accumulations import FissionBackward
+from headrace.optimize.loop_collections import CollectBehind
+from headrace.optimize.loop_counts import CountLoops
+from headrace.optimize.loop_fission import FissionForward, RegroupSums
+from headrace.optimize.loop_invariants import HoistInvariants
+from headrace.optimize.loop_merging import MergeLoops
+from headrace.optimize.loop_products import SplitProducts
+from headrace.optimize.loop_variables import MergeVariables
+
+LOOP_PASSES: Final[tuple[Pass, ...]] = (
+    CountLoops(),
+    SplitProducts(),
+    RegroupSums(),
+    HoistInvariants(),
+    FissionForward(),
+    FissionBackward(),
+    CollectBehind(),
+    MergeLoops(),
+    MergeVariables(),
+)

@@ -1,0 +1,121 @@
+"""The passes of a step, in order. There is no other place that says which run, or when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace.ir.function import FuncGraph
+from headrace.optimize.base import Context, Options, Pass, Repeat, graphs_of, run
+from headrace.optimize.branches import Branches
+from headrace.optimize.controls import Controls
+from headrace.optimize.cse import MergeCommon
+from headrace.optimize.fold import Fold
+from headrace.optimize.identities import Identities
+from headrace.optimize.inline import Inline
+from headrace.optimize.loops import LOOP_PASSES
+from headrace.optimize.prune import Prune
+from headrace.optimize.pushing import PushConstants
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation
+
+# Cheap, and each makes work for the others: a folded predicate is a dead branch, which is a dead input, ...
+_PRUNE: Final = Prune()
+_CLEAN_UP: Final = Repeat((PushConstants(), Fold(), Identities(), MergeCommon(), Branches(), Controls(), _PRUNE))
+
+PASSES: Final[tuple[Pass | Repeat, ...]] = (
+    _PRUNE,
+    Repeat((Inline(),)),  # calls in calls
+    _CLEAN_UP,
+    *LOOP_PASSES,
+    _CLEAN_UP,
+)
+_DEFAULT: Final = Options()
+
+
+def names() -> list[str]:
+    """The names of all passes, in order."""
+    return list(
+        dict.fromkeys(p.name for step in PASSES for p in (step.passes if isinstance(step, Repeat) else (step,)))
+    )
+
+
+def optimize(
+    graph: Graph,
+    kept: Sequence[Operation] = (),
+    options: Options = _DEFAULT,
+    check: Callable[[Graph], None] | None = None,
+    on_stage: Callable[[str, Graph], None] | None = None,
+) -> Context:
+    """Runs all passes that are switched on over the graph of a step, and what is in it.
+
+    Args:
+      graph: a private copy, with `_Arg` and `_Retval` ends, whose operations own private copies of their graphs
+        (`ir.editing.own_bodies`). It is changed.
+      kept: operations of it that must run though nothing reads them: the step's targets.
+      options: what passes may do.
+      check: called with the graph after each pass that changed something (`ir.verify.verify`).
+      on_stage: called with the name of a pass and the graph, after each pass that changed something: for dumps.
+
+    Returns:
+      The report, and what has become of `kept`.
+
+    Raises:
+      HeadraceError: of a pass or check, with the pass and those before it in its notes.
+
+    Example:
+      >>> from headrace.ir.text import from_text, to_text
+      >>> g = from_text('''
+      ... x = _Arg[T=float32, index=0, shape=[2]]
+      ... n = Size(x)
+      ... m = AddV2(n, n)
+      ... y = _Retval[index=0](m)
+      ... ''')
+      >>> report = optimize(g)
+      >>> print(to_text(g), end="")
+      x = _Arg[T=float32, index=0, shape=[2]] : float32[2]
+      m = Const[value=int32[]{4}, dtype=int32] : int32[]
+      y = _Retval[T=int32, index=0](m)
+      >>> [note.text for note in report.notes if note.op == "n"]
+      ['Size of a known shape: 2']
+    """
+    context = Context(options, list(kept))
+    for g in graphs_of(graph):
+        if isinstance(g, FuncGraph):  # of what it was made matters no more, and what it was made of goes
+            g.captures, g.originals = {}, {}
+
+    def after(graph: Graph) -> None:
+        if check is not None:
+            check(graph)
+        if on_stage is not None:
+            on_stage(context.ran[-1][0], graph)
+
+    run(PASSES, graph, context, after if check is not None or on_stage is not None else None)
+    context.notes = list(dict.fromkeys(context.notes))
+    return context
+
+
+def options_from(text: str) -> Options:
+    """What the flag OPTIMIZE means: "on", "off", or passes to leave out, "-fold,-cse".
+
+    Raises:
+      ValueError: it is none of these, or no pass has that name.
+
+    Example:
+      >>> sorted(options_from("-fold, -cse").off)
+      ['cse', 'fold']
+    """
+    words = [w.strip() for w in text.split(",") if w.strip()]
+    if words == ["off"]:
+        return Options(off=frozenset(names()))
+    off = {w[1:] for w in words if w.startswith("-")}
+    wrong = [w for w in words if not w.startswith("-") and w != "on"]
+    unknown = sorted(off - set(names()))
+    if wrong or unknown:
+        raise ValueError(
+            f"OPTIMIZE={text!r} is not valid: "
+            + (f"there is no pass {unknown[0]!r}" if unknown else f"{wrong[0]!r} is neither 'on', 'off' nor '-pass'")
+            + f"; the passes are {', '.join(names())}"
+        )
+    return Options(off=frozenset(off))

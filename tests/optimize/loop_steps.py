@@ -1,0 +1,144 @@
+"""Steps as the pipeline makes them, with passes of one's choice, run by the interpreter."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from headrace.execute.executor import Executor
+from headrace.execute.plan import make_plan
+from headrace.execute.step import Step
+from headrace.grad.differentiate import differentiate
+from headrace.ir.editing import own_bodies
+from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.text import from_text, to_text
+from headrace.ir.verify import verify
+from headrace.lower import lower
+from headrace.optimize.base import Context, Options, Pass, Repeat, run
+from headrace.prune import prune
+from headrace.resources.manager import ResourceManager
+
+
+@dataclasses.dataclass
+class Optimized:
+    """A step of which passes have been run.
+
+    Attributes:
+      graph: it.
+      kept: its targets.
+      context: with the report.
+      changed: whether any pass changed anything.
+    """
+
+    graph: Graph
+    kept: list[Operation]
+    context: Context
+    changed: bool
+
+    def run(self, fed: Sequence[Any], resources: ResourceManager | None = None) -> list[Any]:
+        """What the fetches are, for these feeds."""
+        lowered = lower(self.graph, self.kept, differentiate)
+        plan = make_plan(lowered.ops, lowered.functions)
+        step = Step(ResourceManager() if resources is None else resources, ResourceManager, None)
+        executor = Executor(plan, step, _pool)
+        for i, v in enumerate(fed):
+            executor.feed(i, v)
+        try:
+            executor.run()
+            fetches = sum(op.type == "_Retval" for op in self.graph.operations)
+            return [executor.fetch(i) for i in range(fetches)]
+        finally:
+            step.close()
+
+    def fired(self, rule: str = "") -> list[str]:
+        return [f"{n.op}: {n.text}" for n in self.context.notes if n.fired and n.rule.startswith(rule)]
+
+    def refused(self, rule: str = "") -> list[str]:
+        return [f"{n.op}: {n.text}" for n in self.context.notes if not n.fired and n.rule.startswith(rule)]
+
+    def count(self, name: str, type: str) -> int:
+        """How many operations of a type the body of the loop `name` has, those inside it not counted."""
+        body = self.graph.get_operation_by_name(name).attrs["body"]
+        return sum(op.type == type for op in body.operations)
+
+
+def optimize(
+    feeds: Sequence[Tensor],
+    fetches: Sequence[Tensor],
+    passes: Iterable[Pass | Repeat],
+    targets: Sequence[Operation] = (),
+    options: Options | None = None,
+    rounds: int = 1,
+) -> Optimized:
+    """The step that is fed `feeds` and fetches `fetches`, after `passes`; the graph is verified after each."""
+    pruned = prune(feeds, fetches, targets)
+    own_bodies(pruned.graph)
+    kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
+    context = Context(options or Options(), kept)
+    changed = False
+    for _ in range(rounds):
+        changed = run(list(passes), pruned.graph, context, verify)
+    verify(pruned.graph)
+    return Optimized(pruned.graph, kept, context, changed)
+
+
+def transformed(text: str, passes: Sequence[Pass], **options: Any) -> tuple[str, Context]:
+    """The text of a graph after `passes`, and their report.
+
+    Of each line there is what a reader of a loop cares for: no constants, attributes, dtypes, shapes; of a loop its
+    inputs, of its body the parameters' names, of its condition nothing.
+    """
+    graph = from_text(textwrap.dedent(text))
+    context = Context(Options(**options))
+    run(passes, graph, context, verify)
+    again = from_text(to_text(graph))
+    verify(again)
+    out, skipped = [], False
+    for line in to_text(graph).splitlines():
+        if ", cond" in line and line.lstrip().startswith("graph"):
+            skipped = True
+        if not skipped and " = Const[" not in line and not re.search(r" = Placeholder\b", line):
+            out.append(_short(line))
+        if line.strip() == "}":
+            skipped = False
+    return "\n".join(out) + "\n", context
+
+
+def _short(line: str) -> str:
+    head = re.match(r'( *)graph "\w+" of (\w+), body[^(]*\((.*)\) -> (.*) \{', line)
+    if head is not None:
+        params = re.sub(r': \w+\[[^]]*\]( holds \w+\[[^]]*\])?( of "[^"]*")?', "", head[3])
+        return f"{head[1]}body of {head[2]} ({params}) -> {head[4]} {{"
+    line = re.sub(r"^( *\S+ = \w+)\[(.*?)\]\(", lambda m: m[1] + _turns(m[2]) + "(", line)
+    return re.sub(r" : (\w+\[[^]]*\](, )?)+$", "", line)
+
+
+def _turns(attrs: str) -> str:
+    kept = re.findall(r"transpose_\w=true", attrs)
+    return f"[{', '.join(kept)}]" if kept else ""
+
+
+def close(got: Sequence[Any], want: Sequence[Any], tolerance: float) -> None:
+    """Asserts that values are equal to `tolerance`, relative to the largest of each."""
+    assert len(got) == len(want)
+    for x, y in zip(got, want, strict=True):
+        x, y = np.asarray(x), np.asarray(y)
+        assert x.shape == y.shape
+        assert x.dtype == y.dtype
+        if not x.size or x.dtype == object:
+            continue
+        if tolerance == 0 or x.dtype.kind not in "fc":
+            np.testing.assert_array_equal(x, y)
+        else:
+            scale = 1 + np.abs(np.where(np.isfinite(y), y, 0)).max()
+            np.testing.assert_allclose(x / scale, y / scale, atol=tolerance, rtol=0)
+
+
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1)

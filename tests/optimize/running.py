@@ -1,0 +1,106 @@
+"""Runs what passes made of a graph, on the token machine.
+
+`optimized()` makes every session do so: the same stages as `headrace.pipeline`, with the passes after pruning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import headrace as hr
+import headrace.session
+from headrace import pipeline
+from headrace.execute.plan import Plan, make_plan
+from headrace.grad.differentiate import differentiate
+from headrace.ir.editing import own_bodies
+from headrace.ir.graph import Graph, Operation
+from headrace.ir.text import from_text, to_text
+from headrace.ir.verify import verify
+from headrace.lower import lower
+from headrace.optimize.base import Context, Options, Pass, Repeat, run
+from headrace.optimize.pipeline import optimize
+from headrace.prune import Pruned, prune
+
+Steps = Sequence[Pass | Repeat]
+
+
+@dataclasses.dataclass
+class Step:
+    """What a session keeps of a step that is interpreted."""
+
+    pruned: Pruned
+    plan: Plan
+    compiled: None = None
+    reasons: tuple[str, ...] = ()
+
+
+def passes_of(steps: Steps | None) -> Callable[[Graph, Sequence[Operation]], Context]:
+    """What applies `steps` to a step's graph and its targets; None: all that there are, in their order."""
+
+    def apply(graph: Graph, kept: Sequence[Operation]) -> Context:
+        if steps is None:
+            return optimize(graph, kept, check=verify)
+        context = Context(Options(), list(kept))
+        run(steps, graph, context, verify)
+        return context
+
+    return apply
+
+
+@contextlib.contextmanager
+def optimized(steps: Steps | None = None, seen: list[Context] | None = None) -> Iterator[None]:
+    """Makes sessions run what `steps` make of their steps."""
+    apply = passes_of(steps)
+
+    def compile_step(feeds: Any, fetches: Any, targets: Any, devices: Any, *_: Any) -> Step:
+        pruned = prune(feeds, fetches, targets)
+        own_bodies(pruned.graph)
+        kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
+        context = apply(pruned.graph, kept)
+        if seen is not None:
+            seen.append(context)
+        lowered = lower(pruned.graph, context.kept, differentiate)
+        return Step(pruned, make_plan(lowered.ops, lowered.functions))
+
+    with mock.patch.object(headrace.session, "compile_step", compile_step):
+        yield
+
+
+def apply(
+    passes: Pass | Steps, text: str, options: Options | None = None, kept: Sequence[str] = ()
+) -> tuple[str, Context]:
+    """The text of the graph that `passes`, verified, make of the one that `text` describes, and the report.
+
+    Whether they say truthfully that they changed it is checked, too, and that a second time changes nothing.
+    """
+    g = from_text(text)
+    steps = (passes,) if isinstance(passes, (Pass, Repeat)) else tuple(passes)
+    before = to_text(g)
+    options = options or Options()
+    context = Context(options, [g.get_operation_by_name(n) for n in kept])
+    changed = run(steps, g, context, verify)
+    after = to_text(g)
+    assert changed == (after != before), context.notes
+    again = run(steps, g, Context(options, context.kept), verify)
+    assert to_text(g) == after
+    assert not again
+    return after, context
+
+
+def same(got: str, want: str) -> None:
+    """Raises unless the two texts describe the same graph, in the same order."""
+    assert got == to_text(from_text(want)), f"got:\n{got}"
+
+
+def unchanged(passes: Pass | Steps, text: str, **more: Any) -> Context:
+    """The report of `passes`, which must leave the graph that `text` describes as it is."""
+    after, context = apply(passes, text, **more)
+    assert after == to_text(from_text(text)), f"got:\n{after}"
+    return context
+
+
+__all__ = ["apply", "hr", "optimized", "pipeline", "same", "unchanged"]

@@ -1,0 +1,159 @@
+"""Common subexpressions."""
+
+import pytest
+
+from headrace.optimize.cse import MergeCommon
+from headrace.optimize.prune import Prune
+from tests.optimize.running import apply, same, unchanged
+
+XY = "x = Placeholder[dtype=float32, shape=[2]]\ny = Placeholder[dtype=float32, shape=[2]]\n"
+
+
+def test_the_same_is_computed_once():
+    after, context = apply(
+        MergeCommon(), f"{XY}a = Sub(x, y)\nb = Sub(x, y)\nc = Tanh(a)\nd = Tanh(b)\ne = Mul(c, d)\nf = NoOp ^d"
+    )
+    same(after, f"{XY}a = Sub(x, y)\nc = Tanh(a)\ne = Mul(c, c)\nf = NoOp ^c")
+    assert [(n.op, n.text) for n in context.notes] == [("b", "the same as 'a'"), ("d", "the same as 'c'")]
+
+
+def test_either_order_of_a_commutative_operation():
+    after, _ = apply(MergeCommon(), f"{XY}a = Mul(x, y)\nb = Mul(y, x)\nc = Sub(a, b)")
+    same(after, f"{XY}a = Mul(x, y)\nc = Sub(a, a)")
+    unchanged(MergeCommon(), f"{XY}a = Sub(x, y)\nb = Sub(y, x)")
+
+
+@pytest.mark.parametrize("value", ["int32[]{2}", "float32[2]{1.0, -0.0}", "bool[]{true}", "float32[]{nan}"])
+def test_constants_of_one_value(value):
+    dtype = value.partition("[")[0]
+    text = f"a = Const[value={value}, dtype={dtype}]\nb = Const[value={value}, dtype={dtype}]\n"
+    after, _ = apply(MergeCommon(), text + "c = Rank(a)\nd = Size(b)")
+    same(after, text.split("\n")[0] + "\nc = Rank(a)\nd = Size(a)")
+
+
+def test_texts_of_one_value():
+    text = 'a = Const[value=string[]{"x"}, dtype=string]\nb = Const[value=string[]{"VALUE"}, dtype=string]\nd = Size(b)'
+    after, _ = apply(MergeCommon(), text.replace("VALUE", "x"))
+    assert "d = Size[T=string](a)" in after
+    unchanged(MergeCommon(), text.replace("VALUE", "y"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["float32[1]{0.0}", "float32[]{-0.0}", "float32[]{1.0}"],  # a dimension, a sign
+)
+def test_constants_that_differ(other):
+    unchanged(
+        MergeCommon(),
+        f"a = Const[value=float32[]{{0.0}}, dtype=float32]\nb = Const[value={other}, dtype=float32]\nc = Tanh(b)",
+    )
+
+
+def test_constants_of_other_dtypes_or_colocation():
+    zero = "a = Const[value=int32[]{0}, dtype=int32]\n"
+    unchanged(MergeCommon(), zero + "b = Const[value=uint32[]{0}, dtype=uint32]\nc = Rank(b)")
+    unchanged(MergeCommon(), zero + 'b = Const[value=int32[]{0}, dtype=int32, _class=("loc:@a")]\nc = Rank(b)')
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Tanh(x)", "Sin(x)"),
+        ("Tanh(x)", "Tanh(y)"),
+        ("LeakyRelu[alpha=0.0](x)", "LeakyRelu[alpha=-0.0](x)"),
+        ("Tanh(x)", "Tanh(x) ^y"),
+        ("Tanh(x) ^x", "Tanh(x) ^y"),
+        ("Tanh(x)", 'Tanh[_class=("loc:@x")](x)'),
+        ("Fill(s, z)", "Fill(s, o)"),
+        ("RandomUniform[dtype=float32](s)", "RandomUniform[dtype=float32](s)"),
+        ("FakeParam[dtype=float32, shape=[2]]", "FakeParam[dtype=float32, shape=[2]]"),
+        ("EmptyTensorList[element_dtype=float32](s, n)", "EmptyTensorList[element_dtype=float32](s, n)"),
+        ("ReadVariableOp[dtype=float32](v)", "ReadVariableOp[dtype=float32](v)"),
+        ("Neg(r)", "Neg(r)"),  # reads a reference: at what time matters
+    ],
+)
+def test_what_is_not_the_same(a, b):
+    unchanged(
+        MergeCommon(),
+        f"""
+        x = Placeholder[dtype=float32, shape=[2]]
+        y = Placeholder[dtype=float32, shape=[2]]
+        s = Const[value=int32[1]{{2}}, dtype=int32]
+        n = Const[value=int32[]{{4}}, dtype=int32]
+        z = Const[value=float32[]{{0.0}}, dtype=float32]
+        o = Const[value=float32[]{{1.0}}, dtype=float32]
+        v = VarHandleOp[dtype=float32, shape=[2]]
+        r = VariableV2[dtype=float32, shape=[2]]
+        a = {a}
+        b = {b}
+        c = Rank(a)
+        d = Size(b)
+        """,
+    )
+
+
+def test_another_device():
+    context = unchanged(MergeCommon(), f'{XY}a = Tanh(x)\nb = Tanh(x) @"/device:CPU:1"')
+    assert [(n.op, n.fired) for n in context.notes] == [("b", False)]
+    assert "'a' is the same" in context.notes[0].text
+
+
+def test_a_target_stays_but_others_may_become_it():
+    unchanged(MergeCommon(), f"{XY}a = Tanh(x)\nb = Tanh(x)", kept=["b"])
+    after, _ = apply(MergeCommon(), f"{XY}a = Tanh(x)\nb = Tanh(x)", kept=["a"])
+    same(after, f"{XY}a = Tanh(x)")
+
+
+def test_results_of_a_branch():
+    text = """
+        p = Placeholder[dtype=bool, shape=[]]
+        x = Placeholder[dtype=float32, shape=[2]]
+        c = If[then_branch=@"yes", else_branch=@"no", Tin=(float32), Tout=(float32, float32)](p, x)
+        graph "yes" of c, then_branch (a: float32[2]) -> (t, u) {
+          t = Tanh(a)
+          u = Tanh(a)
+        }
+        graph "no" of c, else_branch (a: float32[2]) -> (a, a) {
+        }
+        """
+    after, _ = apply(MergeCommon(), text)
+    same(after, text.replace("-> (t, u)", "-> (t, t)").replace("          u = Tanh(a)\n", ""))
+
+
+TWICE = """
+    p = Placeholder[dtype=bool, shape=[]]
+    x = Placeholder[dtype=float32, shape=[2]]
+    c = If[then_branch=@"yes", else_branch=@"no", Tin=(float32, float32), Tout=(float32)](p, x, x)
+    graph "yes" of c, then_branch (a: float32[2], b: float32[2]) -> (t) {
+      t = Sub(a, b)
+    }
+    graph "no" of c, else_branch (a: float32[2], b: float32[2]) -> (b) {
+    }
+    y = _Retval[index=0](c)
+    """
+
+
+def test_what_is_given_twice_is_read_by_one_parameter():
+    after, _ = apply(MergeCommon(), TWICE)
+    same(after, TWICE.replace("Sub(a, b)", "Sub(a, a)").replace("-> (b)", "-> (a)"))
+    after, _ = apply((MergeCommon(), Prune()), TWICE)
+    assert "If[Tcond=bool, Tin=(float32), Tout=(float32), " in after
+    unchanged(MergeCommon(), TWICE.replace("(p, x, x)", "(p, x, u)").replace("c = If", "u = Neg(x)\n    c = If"))
+
+
+LOOP = """
+    n = Placeholder[dtype=int32, shape=[]]
+    w = While[cond=@"c", body=@"b", T=(int32, int32, int32)](n, n, n)
+    graph "c" of w, cond (i: int32[], k: int32[], l: int32[]) -> (go) {
+      go = Less(k, l)
+    }
+    graph "b" of w, body (i: int32[], k: int32[], l: int32[]) -> (j, k, l) {
+      j = AddV2(l, i)
+    }
+    y = _Retval[index=0](w)
+    """
+
+
+def test_loop_constants_are_but_variables_are_not():
+    after, _ = apply(MergeCommon(), LOOP)
+    same(after, LOOP.replace("Less(k, l)", "Less(k, k)").replace("AddV2(l, i)", "AddV2(k, i)"))

@@ -1,0 +1,270 @@
+"""What nobody needs goes."""
+
+import pytest
+
+from headrace.errors import GraphError
+from headrace.ir import shrinking
+from headrace.ir.editing import Editor
+from headrace.ir.text import from_text, to_text
+from headrace.ir.verify import verify
+from headrace.optimize.prune import Prune
+from tests.optimize.running import apply, same, unchanged
+
+
+def test_what_no_end_needs_goes():
+    text = """
+        x = _Arg[T=float32, index=0, shape=[2]]
+        unused = _Arg[T=float32, index=1, shape=[2]]
+        a = Tanh(x)
+        b = Neg(a)
+        dead = Neg(b)
+        w = NoOp
+        y = _Retval[index=0](b) ^w
+        """
+    after, _ = apply(Prune(), text)
+    same(after, text.replace("        dead = Neg(b)\n", ""))
+    assert unchanged(Prune(), text, kept=["dead"]).ran[-1][0] == "prune"
+
+
+IF = """
+    p = _Arg[T=bool, index=0, shape=[]]
+    x = _Arg[T=float32, index=1, shape=[2]]
+    u = Neg(x)
+    v = Exp(x)
+    c = If[then_branch=@"yes", else_branch=@"no", Tin=(float32, float32, float32), Tout=(float32, float32)](p, u, x, v)
+    graph "yes" of c, then_branch (a: float32[2], b: float32[2], d: float32[2]) -> (s, t) {
+      s = Tanh(a)
+      t = Sin(b)
+    }
+    graph "no" of c, else_branch (a: float32[2], b: float32[2], d: float32[2]) -> (a, b) {
+    }
+    y = _Retval[index=0](c:K)
+    """
+
+
+def test_a_result_nobody_reads_and_the_inputs_it_was_made_of():
+    after, context = apply(Prune(), IF.replace(":K", ":1"))
+    same(
+        after,
+        """
+    p = _Arg[T=bool, index=0, shape=[]]
+    x = _Arg[T=float32, index=1, shape=[2]]
+    c = If[then_branch=@"yes", else_branch=@"no", Tin=(float32), Tout=(float32)](p, x)
+    graph "yes" of c, then_branch (b: float32[2]) -> (t) {
+      t = Sin(b)
+    }
+    graph "no" of c, else_branch (b: float32[2]) -> (b) {
+    }
+    y = _Retval[index=0](c)
+        """,
+    )
+    assert [n.text for n in context.notes] == ["1 result that nobody reads", "2 inputs that nothing in it reads"]
+
+
+def test_the_other_result():
+    after, _ = apply(Prune(), IF.replace(":K", ":0"))
+    assert "c = If[Tcond=bool, Tin=(float32), Tout=(float32)" in after
+    assert "](p, u) : float32[2]" in after
+
+
+CASE = """
+    k = _Arg[T=int32, index=0, shape=[]]
+    x = _Arg[T=float32, index=1, shape=[2]]
+    c = Case[branches=(@"f", @"g"), Tin=(float32, float32), Tout=(float32, float32), output_shapes=([2], [?])](k, x, x)
+    graph "f" of c, branches.0 (a: float32[2], b: float32[2]) -> (s, b) {
+      s = Tanh(a)
+    }
+    graph "g" of c, branches.1 (a: float32[2], b: float32[2]) -> (a, b) {
+    }
+    y = _Retval[index=0](c:1)
+    """
+
+
+def test_stated_shapes_move_up():
+    after, _ = apply(Prune(), CASE)
+    assert 'c = Case[Tin=(float32), Tout=(float32), branches=(@"f", @"g"), output_shapes=([?])](k, x)' in after
+
+
+CALL = """
+    x = _Arg[T=float32, index=0, shape=[2]]
+    c = PartitionedCall[f=@"f", Tin=(float32, float32), Tout=(float32, float32)](x, x)
+    graph "f" of c, f (a: float32[2], b: float32[2]) -> (a, s) {
+      s = Tanh(b)
+    }
+    y = _Retval[index=0](c:1)
+    """
+
+
+def test_calls_too():
+    after, _ = apply(Prune(), CALL)
+    same(
+        after,
+        """
+    x = _Arg[T=float32, index=0, shape=[2]]
+    c = PartitionedCall[f=@"f", Tin=(float32), Tout=(float32)](x)
+    graph "f" of c, f (b: float32[2]) -> (s) {
+      s = Tanh(b)
+    }
+    y = _Retval[index=0](c)
+        """,
+    )
+
+
+def test_what_names_a_function_of_the_library_stays():
+    text = CALL.replace("f=@", "f=&").replace('graph "f" of c, f ', 'function "f" ')
+    head, tail = text.split("    function")
+    block, end = tail.split("}\n")
+    unchanged(Prune(), "function" + block + "}\n" + head + end)
+
+
+LOOP = """
+    n = _Arg[T=int32, index=0, shape=[]]
+    x = _Arg[T=float32, index=1, shape=[]]
+    i = Const[value=int32[]{0}, dtype=int32]
+    w = While[cond=@"c", body=@"b", T=(int32, float32, float32, float32, int32, float32)](i, x, x, x, n, x)
+    graph "c" of w, cond (i: int32[], f: float32[], g: float32[], h: float32[], n: int32[], k: float32[]) -> (go) {
+      go = Less(i, n)
+    }
+    graph "b" of w, body (i: int32[], f: float32[], g: float32[], h: float32[], n: int32[], k: float32[])
+        -> (j, ff, gg, hh, n, k) {
+      one = Const[value=int32[]{1}, dtype=int32]
+      j = AddV2(i, one)
+      ff = Mul(f, k)
+      gg = AddV2(g, h)
+      hh = Neg(g)
+    }
+    y = _Retval[index=0](w:R)
+    """.replace("\n        ->", " ->")
+
+
+@pytest.mark.parametrize(
+    ("read", "left"),
+    [
+        (0, "](i, n)"),  # f, and g and h, which feed one another
+        (1, "](i, x, n, x)"),
+        (2, "](i, x, x, n)"),
+        (3, "](i, x, x, n)"),
+        (4, "](i, n)"),
+        (5, "](i, n, x)"),
+    ],
+)
+def test_loop_variables_that_nobody_needs(read, left):
+    after, context = apply(Prune(), LOOP.replace(":R", f":{read}"))
+    assert left in after
+    assert "that nobody needs" in context.notes[0].text
+
+
+def test_loop_variables_in_full():
+    after, context = apply(Prune(), LOOP.replace(":R", ":0"))
+    same(
+        after,
+        """
+    n = _Arg[T=int32, index=0, shape=[]]
+    x = _Arg[T=float32, index=1, shape=[]]
+    i = Const[value=int32[]{0}, dtype=int32]
+    w = While[cond=@"c", body=@"b", T=(int32, int32)](i, n)
+    graph "c" of w, cond (i: int32[], n: int32[]) -> (go) {
+      go = Less(i, n)
+    }
+    graph "b" of w, body (i: int32[], n: int32[]) -> (j, n) {
+      one = Const[value=int32[]{1}, dtype=int32]
+      j = AddV2(i, one)
+    }
+    y = _Retval[index=0](w)
+        """,
+    )
+    assert [n.text for n in context.notes] == ["4 variables that nobody needs: f, g, h, k"]
+
+
+def test_what_must_run_keeps_what_it_reads():
+    text = LOOP.replace(":R", ":0").replace("-> (j, ff, gg, hh, n, k) {", "-> (j, ff, gg, hh, n, k) ^say {").replace(
+        "      hh =", "      say = Print[U=(float32)](g, f)\n      hh ="
+    )  # fmt: skip
+    after, _ = apply(Prune(), text)
+    assert "](i, x, x, x, n, x)" in after
+
+
+def test_an_effect_that_the_loop_need_not_have_goes():
+    # v1 graphs: only what the fetches need runs
+    text = LOOP.replace(":R", ":0").replace("gg = AddV2(g, h)", "gg = Print[U=(float32)](g, h)")
+    after, _ = apply(Prune(), text)
+    assert "Print" not in after
+
+
+@pytest.mark.parametrize("wants", ["gg = Print[U=(float32)](g, h)", 'gg = CheckNumerics[message="m"](g)'])
+def test_who_waits_for_a_loop_wants_all_of_it(wants):
+    text = (
+        LOOP.replace(":R", ":0").replace("gg = AddV2(g, h)", wants) + "    k = NoOp ^w\n    z = _Retval[index=1](n) ^k"
+    )
+    after, _ = apply(Prune(), text)
+    assert wants[:10] in after
+    assert "f: float32" not in after
+
+
+def test_who_waits_for_a_conditional_wants_all_of_it():
+    waits = IF.replace(":K", ":1") + "    z = _Retval[index=1](x) ^c"
+    after, _ = apply(Prune(), waits)
+    assert "Tout=(float32)," in after  # a Tanh is not wanted for itself
+    after, context = apply(Prune(), waits.replace("s = Tanh(a)", 's = CheckNumerics[message="m"](a)'))
+    assert "Tout=(float32, float32)," in after
+    assert [n.text for n in context.notes if not n.fired] == ["who waits for it wants 1 result that nobody reads"]
+    # what must run in any case does so without the result
+    must = waits.replace("s = Tanh(a)", "s = Print[U=(float32)](a, a)").replace("-> (s, t)", "-> (s, t) ^s")
+    assert "Tout=(float32)," in apply(Prune(), must)[0]
+
+
+def test_inside_out_and_outside_in():
+    # the inner loop's second variable is dead because the outer's is
+    text = """
+        n = _Arg[T=int32, index=0, shape=[]]
+        x = _Arg[T=float32, index=1, shape=[]]
+        w = While[cond=@"c", body=@"b", T=(int32, float32)](n, x)
+        graph "c" of w, cond (i: int32[], f: float32[]) -> (go) {
+          go = Less(i, i)
+        }
+        graph "b" of w, body (i: int32[], f: float32[]) -> (v:0, v:1) {
+          v = While[cond=@"cc", body=@"bb", T=(int32, float32)](i, f)
+          graph "cc" of v, cond (i: int32[], f: float32[]) -> (go) {
+            go = Less(i, i)
+          }
+          graph "bb" of v, body (i: int32[], f: float32[]) -> (j, g) {
+            j = Neg(i)
+            g = Neg(f)
+          }
+        }
+        y = _Retval[index=0](w:0)
+        """
+    after, _ = apply(Prune(), text)
+    assert "float32" not in after.replace("_Arg[T=float32", "").replace("x = [T=", "").split("\n", 2)[2]
+
+
+# *** ir.shrinking ***
+
+
+def test_that_what_is_read_cannot_be_taken_away():
+    g = from_text(IF.replace(":K", ":1"))
+    c, edit = g.get_operation_by_name("c"), Editor(g)
+    with pytest.raises(GraphError, match="output 1 of 'c' cannot be taken away: it is read"):
+        shrinking.remove_results(edit, c, [1])
+    with pytest.raises(GraphError, match=r"parameter 'a' of .* cannot be taken away: 's' reads it"):
+        shrinking.remove_inputs(edit, c, [1])
+    g = from_text(LOOP.replace(":R", ":0"))
+    w, edit = g.get_operation_by_name("w"), Editor(g)
+    with pytest.raises(GraphError, match="cannot be taken away: 'ff' reads it"):
+        shrinking.remove_variables(edit, w, [1])
+    g = from_text(CALL)
+    with pytest.raises(GraphError, match="that is to be taken away is one of its results"):
+        shrinking.remove_inputs(Editor(g), g.get_operation_by_name("c"), [0])
+
+
+def test_shrinking_by_hand():
+    g = from_text(CALL)
+    c, edit = g.get_operation_by_name("c"), Editor(g)
+    kept = c.outputs[1]
+    shrinking.remove_results(edit, c, [0])
+    shrinking.remove_inputs(edit, c, [0])
+    verify(g)
+    assert c.outputs == (kept,)
+    assert kept.index == 0
+    assert "_Retval[T=float32, index=0](c)" in to_text(g)
+    assert edit.uses[c.inputs[0]] == [(c, 0)]
