@@ -57,7 +57,8 @@ VERIFY: Final = _flag(
     "VERIFY",
     int,
     0,
-    "0: trust; 1: verify graphs after each stage; 2: also check what kernels give against inference.",
+    "0: trust; 1: verify graphs after each stage; 2: also check what kernels give against inference; 3: also verify "
+    "after each pass.",
 )
 WAIT_LIMIT: Final = _flag(
     "WAIT_LIMIT",

@@ -4,8 +4,9 @@ order."""
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from headrace import flags
 from headrace.compile import Compiled, compile_graph
@@ -17,15 +18,13 @@ from headrace.ir.device import DeviceSpec
 from headrace.ir.editing import Editor, own_bodies
 from headrace.ir.function import FuncGraph, bodies
 from headrace.lower import is_structured, lower
-from headrace.optimize.base import Context, graphs_of
+from headrace.optimize.base import Context
 from headrace.optimize.pipeline import optimize, options_from
 from headrace.prune import Pruned, prune
 from headrace.recover import recover
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
-
-MOST_CHECKED: Final = 1000  # operations of a graph that is verified after each pass, not just after all
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,6 +63,7 @@ class CompiledStep:
         self._pruned: Pruned | None = None
         self._plan: Plan | None = None
         self._outcome: Outcome | None = None
+        self._lock = threading.Lock()
 
     @property
     def pruned(self) -> Pruned:
@@ -87,13 +87,16 @@ class CompiledStep:
           InvalidArgumentError: the engine is to be "compiled", and the step cannot be.
         """
         if self._outcome is None:
-            self._outcome = self._compile() if self._engine != "interpret" else Outcome()
+            with self._lock:
+                if self._outcome is None:
+                    self._outcome = self._compile() if self._engine != "interpret" else Outcome()
         return self._outcome
 
     @property
     def compiled(self) -> Compiled | None:
         """The step as one Python function; None: the token machine runs it."""
-        return self.outcome.compiled
+        outcome = self._outcome  # asked at every run
+        return self.outcome.compiled if outcome is None else outcome.compiled
 
     def _prune(self) -> Pruned:
         pruned = prune(*self._ends)  # 1. what the step needs, its ends explicit
@@ -178,7 +181,7 @@ def _make_structured(pruned: Pruned, kept: Sequence[Operation]) -> list[str]:
 def _optimized(graph: Graph, kept: Sequence[Operation]) -> Context:
     """The passes over a step's graph, and the graphs in it."""
     own_bodies(graph)
-    check = _checkpoint if flags.VERIFY.value > 1 and sum(map(len, graphs_of(graph))) < MOST_CHECKED else None
+    check = _checkpoint if flags.VERIFY.value > 2 else None
     context = optimize(graph, kept, options_from(flags.OPTIMIZE.value), check)
     _checkpoint(graph)
     return context

@@ -260,6 +260,8 @@ class Session:
     ) -> list[Any]:
         try:
             if compiled.is_plain:
+                if not compiled.uses_blas:
+                    return _as_own(list(compiled.run(None, fed)))
                 return _as_own(list(self._call_compiled(compiled, None, fed)))
             step = self._step(options, timeout_ms)
             try:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace import flags
 from headrace.compile.blame import raise_blamed, tag
 from headrace.compile.blocks import Blocks
 from headrace.compile.emit import Emitter
+from headrace.compile.recursion import room_for
 from headrace.compile.running import Run, quietly
 from headrace.ir.kernel import KernelContext
 
@@ -35,10 +37,10 @@ class Compiled:
     Attributes:
       source: its text.
       uses_blas: whether it may call the BLAS library.
-      is_plain: it has no kernels that are made for each run, and no loops: it needs no `Step`.
+      is_plain: it has no kernels that are made for each run, no loops and no recursion: it needs no `Step`.
     """
 
-    __slots__ = ("_function", "_marks", "_stateful", "is_plain", "source", "uses_blas")
+    __slots__ = ("_calls_itself", "_function", "_marks", "_stateful", "is_plain", "source", "uses_blas")
 
     def __init__(self, emitter: Emitter) -> None:
         self.source, self._marks = emitter.out.finish()
@@ -46,8 +48,9 @@ class Compiled:
         exec(compile(self.source, FILE, "exec"), names)
         self._function: Callable[..., tuple[Any, ...]] = names["step"]
         self._stateful = emitter.stateful
+        self._calls_itself = emitter.calls_itself
         self.uses_blas = emitter.uses_blas
-        self.is_plain = not emitter.stateful and not any(m.loops for m in self._marks)
+        self.is_plain = not (emitter.stateful or emitter.calls_itself or any(m.loops for m in self._marks))
 
     def run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
         """Runs it on the values of the feeds; returns those of the fetches.
@@ -55,6 +58,18 @@ class Compiled:
         Raises:
           Whatever a kernel raises, with the operation, loop and iteration in its notes.
         """
+        if self.is_plain:
+            try:
+                return quietly(self._function, None, *values)
+            except Exception as e:
+                raise_blamed(e, FILE, self._marks)
+                raise
+        if self._calls_itself:
+            with room_for(4 * flags.CALL_DEPTH.value):  # what is outlined is a call too
+                return self._run(step, values)
+        return self._run(step, values)
+
+    def _run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
         try:
             if not self._stateful:
                 return quietly(self._function, Run(step, ()), *values)

@@ -18,9 +18,10 @@ from headrace.errors import GraphError, InvalidArgumentError
 from headrace.ir import walk
 from headrace.ir.counting import counting
 from headrace.ir.function import FuncGraph, bodies, body, recursive_functions
+from headrace.ir.infer import constant_value
 from headrace.ir.opdef import Func
 from headrace.ir.order import is_constant
-from headrace.ir.trips import Trips, trips
+from headrace.ir.trips import Bound, Trips, trips
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -152,7 +153,7 @@ class Blocks:
         _check_ends(op, [loop], n, n)
         counted = trips(op)
         test = self._block(cond, (cond.results[0],), cond.control_results)
-        only_counts = counted is not None and counted.is_exact and _is_quiet(test)
+        only_counts = counted is not None and counted.is_exact and _is_quiet(test) and all(map(_ends, counted.bounds))
         if counted is not None and only_counts:
             only_counts = all(_waits_for_nothing(loop.results[b.counter]) for b in counted.bounds)
         counter = counted.bounds[0].counter if counted is not None and only_counts else -1
@@ -219,6 +220,14 @@ class Blocks:
 def _is_quiet(block: Block) -> bool:
     """Whether a block does nothing but compute its results."""
     return all(i.op.opdef.is_pure and not i.op.control_inputs for i in block.items)
+
+
+def _ends(bound: Bound) -> bool:
+    """Whether the counter gets past the limit: past an inclusive one that is the greatest number of its dtype it never
+    gets, it wraps around. What was lessened by a constant, as the count of a loop is for its gradient, is not that."""
+    limit = bound.limit
+    is_less = limit.op.type == "Sub" and (constant_value(limit.op.inputs[1]) or 0) > 0
+    return not bound.is_inclusive or is_less or constant_value(limit) is not None
 
 
 def _waits_for_nothing(t: Tensor) -> bool:

@@ -13,14 +13,15 @@ Python allows twenty loops in one another. What lies deeper, and functions that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from headrace import dtypes, flags
-from headrace.compile import running
+from headrace.compile import groups, running
 from headrace.compile.blocks import Block, Blocks, Item
+from headrace.compile.groups import Group, Unit
 from headrace.compile.kernels import Writer
 from headrace.compile.lists import LIST, ROWS
 from headrace.compile.names import INT, Value
@@ -49,6 +50,11 @@ class Emitter(Writer):
         self._blocks = blocks
         self._functions: dict[str, str] = {}
         self._write(args, retvals)
+
+    @property
+    def calls_itself(self) -> bool:
+        """Whether a function in it calls itself."""
+        return bool(self._functions)
 
     def _write(self, args: Sequence[Operation], retvals: Sequence[Operation]) -> None:
         names = []
@@ -80,21 +86,104 @@ class Emitter(Writer):
 
     def block(self, block: Block, drop: bool = True) -> None:
         """Writes the items of a block. Its results stay; all else that it makes goes when nobody reads it any more."""
+        found = block.items if self._checks else groups.units(block.items, self.formula_of)
+        self._units(found, set(block.results), self.retained(block.items) | set(block.results), set())
+
+    def _units(self, units: Sequence[Unit], kept: Collection[Tensor], retained: set[Tensor], mine: set[Tensor]) -> None:
+        """Writes items and groups.
+
+        Args:
+          kept: tensors that stay.
+          retained: tensors that something may keep a part of.
+          mine: tensors that may go when nobody reads them any more; grows by what is made.
+        """
         last: dict[Tensor, int] = {}
-        for i, item in enumerate(block.items):
-            for t in item.reads:
+        for i, unit in enumerate(units):
+            for t in unit.reads:
                 last[t] = i
-        kept = set(block.results)
-        retained = self.retained(block.items) | kept
-        mine: set[Tensor] = set()
-        for i, item in enumerate(block.items):
-            dying = [t for t in dict.fromkeys(item.reads) if last[t] == i and t in mine and t not in kept]
-            if item.kind:
-                self.structured(item)
+        for i, unit in enumerate(units):
+            dying = [t for t in dict.fromkeys(unit.reads) if last[t] == i and t in mine and t not in kept]
+            reusable = {t for t in dying if t not in retained}
+            if isinstance(unit, Group):
+                wanted = [t for t in unit.made if last.get(t, -1) > i or t in kept]
+                given = self._given(unit, wanted, reusable)
+                if groups.fits(unit, wanted, dying, list(given.values())):
+                    self._group(unit, wanted, given, retained)
+                    mine.update(wanted)
+                else:
+                    staying = {*wanted, *(t for t in unit.reads if t not in dying)}
+                    self._units(unit.items, staying, retained, mine)
+            elif unit.kind:
+                self.structured(unit)
             else:
-                self.kernel(item, {t for t in dying if t not in retained})
-            mine.update(item.op.outputs[k] for k in item.live)
+                self.kernel(unit, reusable)
+            if not isinstance(unit, Group):
+                mine.update(unit.op.outputs[k] for k in unit.live)
             self.drop([t for t in dying if t in self.values])
+
+    # *** groups ***
+
+    def _given(self, group: Group, wanted: Sequence[Tensor], reusable: Collection[Tensor]) -> dict[Tensor, Tensor]:
+        """For what a group makes, arrays of `reusable` that it may be written over: nobody reads them after that."""
+        out: dict[Tensor, Tensor] = {}
+        free = [t for t in group.reads if t in reusable]
+        for i, item in enumerate(group.items):
+            t, formula = item.op.outputs[0], self.formula_of(item.op)
+            if t not in wanted or formula is None:
+                continue
+            fit = next((r for r in free if group.reach[r] <= i and self._can_hold(r, formula)), None)
+            if fit is not None:
+                free.remove(fit)
+                out[t] = fit
+        return out
+
+    def _group(
+        self, group: Group, wanted: Sequence[Tensor], given: Mapping[Tensor, Tensor], retained: set[Tensor]
+    ) -> None:
+        """Writes a group as a loop over slices; `wanted` is written into whole arrays."""
+        out, op = self.out, group.items[0].op
+        whole: dict[Tensor, str] = {}
+        pattern = next((self.plain(t, op) for t in group.reads if t.shape == group.shape), "")
+        for t in wanted:
+            if t in given:
+                whole[t] = self.values[given[t]].text
+                self._owned.pop(given[t])
+                continue
+            whole[t] = out.new("t")
+            dtype = out.bind(t.dtype.base.numpy, "o")
+            like, empty = out.bind(np.empty_like, "f"), out.bind(np.empty, "f")
+            made = f"{like}({pattern}, {dtype})" if pattern else f"{empty}({group.shape}, {dtype})"
+            out.line(f"{whole[t]} = {made}", op)
+        i, stop = out.new("i"), out.new("i")
+        texts = {t: self.plain(t, op) for t in group.reads}
+        before = {t: self.values[t] for t in group.reads}
+        out.line(f"for {i} in range(0, {group.length}, {group.step}):", op)
+        out.indent()
+        self.converted.append({})
+        out.line(f"{stop} = {i} + {group.step}", op)
+        names: dict[str, str] = {}  # the slices that have a name
+        for t, text in [*texts.items(), *whole.items()]:
+            index = group.sliced(t, f"{i}:{stop}")
+            if not index:
+                continue
+            known = names.get(text + index)
+            if known is None:
+                known = names[text + index] = out.new("s")
+                out.line(f"{known} = {text}{index}", op)
+            if t in whole:
+                self.targets[t] = known
+            else:
+                self.values[t] = Value(known)
+        self.whole = len(group.shape) - group.axis - 1
+        self._units(group.items, wanted, retained, set())
+        self.whole = None
+        self.converted.pop()
+        out.dedent()
+        out.line(f"del {', '.join(names.values())}", op)
+        self.values.update(before)
+        for t in wanted:
+            del self.targets[t]
+            self.own(t, Value(whole[t], is_fresh=True))
 
     def structured(self, item: Item) -> None:
         """Writes an operation that owns or calls graphs."""

@@ -12,7 +12,8 @@ list, is known: only ufuncs and products of matrices are sure to keep nothing of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from headrace.compile.list_writing import ListWriter
 from headrace.compile.names import Value
 from headrace.ir import checking
 from headrace.ir.elementwise import HALF
+from headrace.ir.infer import constant_value
 from headrace.ir.kernel import Kernel, find_kernel
 
 if TYPE_CHECKING:
@@ -54,6 +56,11 @@ _OPERATORS: Final[Mapping[np.ufunc, tuple[str, str]]] = {
     np.logical_not: ("~{}", "b"),
 }
 
+# rows of one number (`Writer._spread`): the fewest elements that pay, those that are enough, the most
+FEW: Final = 64
+LONG: Final = 4096
+MOST: Final = 1 << 16
+
 _NO_POSITIONAL_OUT: Final = frozenset({np.maximum, np.minimum})  # numpy deprecates it
 
 
@@ -63,13 +70,18 @@ class Writer(ListWriter):
     Attributes:
       stateful: operations whose kernels are made for each run, in the order of `running.Run.kernels`.
       uses_blas: whether any kernel may call the BLAS library.
+      targets: results of formulas that are written into arrays which are there already, and the names of these.
+      whole: where arrays are done in slices (`groups`), how many of their last axes are not cut.
     """
 
     def __init__(self, blocks: Blocks) -> None:
         super().__init__(blocks)
         self.stateful: list[tuple[Operation, Kernel]] = []
         self.uses_blas = False
+        self.targets: dict[Tensor, str] = {}
+        self.whole: int | None = None
         self._formulas: dict[Operation, Apply | None] = {}
+        self._rows: dict[tuple[bytes, str, tuple[int, ...]], np.ndarray] = {}
         self._kernels: dict[Operation, Kernel] = {}
         self._at: dict[Operation, int] = {}  # position among `stateful`
         self._checks = flags.VERIFY.value >= 2
@@ -154,7 +166,8 @@ class Writer(ListWriter):
             turned = [".T" if op.attrs[name] else "" for name in ("transpose_a", "transpose_b")]
             texts = [self.plain(t, op) + turn for t, turn in zip(op.inputs, turned, strict=True)]
             self.uses_blas = True
-            self.assign(op, f"{self.out.bind(np.dot, 'k')}({', '.join(texts)})", is_fresh=True)
+            # the method takes 0.2 µs less than the function, which looks for overrides: 0.6 for 4x16 by 16x16
+            self.assign(op, f"{texts[0]}.dot({texts[1]})", is_fresh=True)
         elif not self._move(op, item):
             self._any(op, item)
         if self._checks:
@@ -264,7 +277,7 @@ class Writer(ListWriter):
                 return self._number(node, found)
             if id(node) in done:
                 return done[id(node)]
-            args = [visit(a) for a in node.args]
+            args = [self._spread(a, node, op) or visit(a) for a in node.args]
             for a in node.args:
                 if isinstance(a, Input):
                     reads[a.index] -= 1
@@ -276,12 +289,18 @@ class Writer(ListWriter):
                     used[id(a)] -= 1
                     if not used[id(a)] and _alike(a, found):
                         free.append((done[id(a)], None))
-            f = self.out.bind(node.ufunc, "k")
-            if free and _alike(node, found):
+            ufunc = node.ufunc
+            if ufunc is np.multiply and args[0] == args[1] and node.dtype.kind == "f":
+                ufunc, args = np.square, args[:1]  # the same numbers, 0.06 µs less a call
+            f = self.out.bind(ufunc, "k")
+            name = self.targets.get(op.outputs[0], "") if node is found else ""
+            was = None
+            if not name and free and _alike(node, found):
                 name, was = free.pop()
+            if name:
                 if was is not None:
                     self._owned.pop(was, None)
-                into = name if node.ufunc not in _NO_POSITIONAL_OUT else f"out={name}"
+                into = name if ufunc not in _NO_POSITIONAL_OUT else f"out={name}"
                 self.out.line(f"{f}({', '.join(args)}, {into})", op, inputs)
             else:
                 name = self.out.new("t")
@@ -313,11 +332,48 @@ class Writer(ListWriter):
         value = self.values.get(t)
         return value.beside if value is not None and value.beside else self.plain(t, op)
 
+    def _spread(self, a: Any, node: Apply, op: Operation) -> str:
+        """A number beside which a ufunc is slow, as a row of that number; "" if it may stay a number.
+
+        The least and the greatest of an array and one number are found element by element, at 0.5 ns for each; of two
+        arrays by vector instructions, at 0.1 ns. The results are the same to the bit, and so are NaNs and signs of 0.
+        """
+        if node.ufunc not in _NO_POSITIONAL_OUT or not node.shape:
+            return ""
+        if isinstance(a, Input):
+            t = op.inputs[a.index]
+            number = constant_value(t)
+            if number is None or number.ndim or number.dtype != node.dtype:
+                return ""
+        elif type(a) in (int, float) and (node.dtype.kind == "f" or 0 <= a < 128):
+            number = np.array(a, node.dtype)
+        else:
+            return ""
+        row = _row(node.shape if self.whole is None else node.shape[max(0, len(node.shape) - self.whole) :])
+        if math.prod(row) < FEW:
+            return ""
+        key = (number.tobytes(), node.dtype.char, row)
+        if key not in self._rows:
+            self._rows[key] = np.full(row, number, node.dtype)
+            self._rows[key].flags.writeable = False
+        return self.out.bind(self._rows[key], "c")
+
     def _number(self, node: Any, found: Apply) -> str:
         """A number in a formula: an array of the result's dtype, if that is the number."""
         if type(node) in (int, float) and found.dtype.kind == "f":
             return self.out.bind(_zero_rank(node, found.dtype), "c")
         return repr(node) if type(node) in (int, float) else self.out.bind(node, "c")
+
+
+def _row(shape: Sequence[int]) -> tuple[int, ...]:
+    """The fewest last axes of `shape` that have `LONG` elements together, or as many as there are below `MOST`."""
+    for k in range(1, len(shape) + 1):
+        n = math.prod(shape[-k:])
+        if n > MOST:
+            return tuple(shape[len(shape) - k + 1 :])
+        if n >= LONG:
+            return tuple(shape[-k:])
+    return tuple(shape)
 
 
 def _count(node: Any, used: dict[int, int]) -> None:

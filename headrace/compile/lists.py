@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from headrace import dtypes, shapes
 from headrace.ir.function import FuncGraph
 from headrace.ir.infer import constant_value
@@ -166,7 +168,7 @@ class Lists:
         self._grown.add(out)
         if op.type == "EmptyTensorList":
             most = constant_value(op.inputs[1])
-            if most is None or int(most) != -1:
+            if most is None or int(most) != -1 or not _is_a_shape(op.inputs[0]):
                 self._spoil(out)
         else:
             self._blank.add(out)
@@ -266,6 +268,16 @@ class Lists:
             self._join(a, b)
 
 
+def _is_a_shape(t: Tensor, depth: int = 8) -> bool:
+    """Whether `t` is sure to be a shape: a constant that is, or made of what tells shapes."""
+    if t.op.type == "Const":
+        return _known_shape(t) != "?" and int(np.min(t.op.attrs["value"], initial=0)) >= -1
+    if t.op.opdef.facts.shape_only:
+        return True
+    pure = t.op.opdef.is_pure and bool(t.op.inputs) and depth > 0
+    return pure and all(_is_a_shape(x, depth - 1) or x.op.type == "Const" for x in t.op.inputs)
+
+
 def _known_shape(t: Tensor) -> Shape | str:
     """The shape that the integer input `t` states; "?" if it is not known while compiling."""
     value = constant_value(t)
@@ -273,6 +285,8 @@ def _known_shape(t: Tensor) -> Shape | str:
         return "?"
     if value.ndim == 0:
         return None if value == -1 else "?"
+    if value.ndim > 1:
+        return "?"
     return tuple(None if d < 0 else int(d) for d in value.tolist())
 
 

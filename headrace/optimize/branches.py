@@ -16,12 +16,11 @@ import numpy as np
 from headrace import dtypes
 from headrace.ir import walk
 from headrace.ir.editing import arrange
-from headrace.ir.function import FuncGraph, functions_of, owned
+from headrace.ir.function import FuncGraph
 from headrace.ir.infer import forget
 from headrace.ir.kernel import constant_kernel
-from headrace.ir.trips import trips
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.reading import const, has_effects, is_plain, primitives
+from headrace.optimize.reading import const, has_effects, is_plain, owns_graphs, primitives
 from headrace.optimize.rewriting import Rewriter
 from headrace.optimize.splicing import splice
 
@@ -44,8 +43,7 @@ class Branches(Pass):
         walking = Rewriter(graph, context)
         changed = False
         for op in walking:
-            graphs = owned(op)
-            if not graphs or len(graphs) < len(functions_of(op)):
+            if not owns_graphs(op):
                 continue
             if op.opdef.structured in ("If", "Case"):
                 taken = _taken(op)
@@ -106,8 +104,7 @@ def _tell_predicate(op: Operation, context: Context) -> bool:
 def _skip(op: Operation, walking: Rewriter) -> None:
     """Takes away the loop `op` if it never goes round."""
     cond: FuncGraph = op.attrs["cond"]
-    counted = trips(op)
-    if not (counted is not None and counted.count == 0) and _value(cond, op.inputs) is not False:
+    if _value(cond, op.inputs) is not False:
         return
     if has_effects([cond]):
         walking.context.refused("branches", op, "it does not go round, but its condition does something")
@@ -135,7 +132,7 @@ def _value(cond: FuncGraph, inputs: list[Tensor]) -> bool | None:
             value = const(op.outputs[0])
             if value is not None:
                 known[op.outputs[0]] = value
-        elif op.inputs and is_plain(op) and not op.opdef.facts.no_fold and all(t in known for t in op.inputs):
+        elif op.outputs and is_plain(op) and not op.opdef.facts.no_fold and all(t in known for t in op.inputs):
             kernel = constant_kernel(op)
             assert kernel is not None
             try:
@@ -144,9 +141,8 @@ def _value(cond: FuncGraph, inputs: list[Tensor]) -> bool | None:
             except Exception:  # it says so itself, when it runs
                 return None
             known.update(zip(op.outputs, (out,) if len(op.outputs) == 1 else out, strict=True))
-        elif op.type == "LogicalAnd":
-            parts = [known.get(t) for t in op.inputs]
-            if any(p is not None and np.ndim(p) == 0 and not p for p in parts) and op.outputs[0].shape == ():
+        elif op.type == "LogicalAnd" and op.outputs[0].shape == ():
+            if any(t in known and not known[t] for t in op.inputs):
                 known[op.outputs[0]] = np.False_
     value = known.get(end)
     return bool(value) if value is not None and np.ndim(value) == 0 and end.dtype.base is dtypes.bool_ else None

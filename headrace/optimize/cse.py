@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import dtypes
-from headrace.ir.function import functions_of, owned
+from headrace.ir.function import owned
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.reading import const, is_plain, primitives
+from headrace.optimize.reading import const, is_plain, owns_graphs, primitives
 from headrace.optimize.rewriting import Rewriter
 
 if TYPE_CHECKING:
@@ -108,11 +108,9 @@ def _exact(value: Any) -> Any:
 
 def _merge_params(op: Operation, context: Context) -> bool:
     """Makes the graphs of `op` read by one parameter what is given to them by several."""
+    if not owns_graphs(op):
+        return False
     graphs = owned(op)
-    if not graphs or len(graphs) < len(functions_of(op)) or len(set(op.inputs)) == len(op.inputs):
-        return False
-    if op.opdef.structured not in ("If", "Case", "While", "Call"):
-        return False
     offset = len(op.inputs) - len(graphs[0].params)
     is_loop = op.opdef.structured == "While"
     first: dict[Tensor, int] = {}

@@ -27,11 +27,11 @@ import numpy as np
 
 from headrace import shapes
 from headrace.dtypes import OBJECT
-from headrace.ir.function import FuncGraph, functions_of, owned
+from headrace.ir.function import FuncGraph, owned
 from headrace.ir.order import is_constant
 from headrace.ir.total import is_total
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.reading import const, has_effect, is_plain, primitives
+from headrace.optimize.reading import const, has_effect, is_plain, owns_graphs, primitives
 from headrace.optimize.rewriting import Rewriter
 
 if TYPE_CHECKING:
@@ -226,9 +226,9 @@ _RULES: Final[Mapping[str, Rule]] = {
 
 def _bypass_results(op: Operation, walking: Rewriter) -> None:
     """Lets who reads a result of `op` that is what went in read that."""
-    graphs = owned(op)
-    if not graphs or len(graphs) < len(functions_of(op)) or op.opdef.structured not in ("If", "Case", "Call", "While"):
+    if not owns_graphs(op):
         return
+    graphs = owned(op)
     found = {}
     offset = len(op.inputs) - len(graphs[0].params)
     for k, t in enumerate(op.outputs):

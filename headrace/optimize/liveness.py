@@ -12,17 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headrace.ir.function import FuncGraph, functions_of, owned
+from headrace.ir.function import FuncGraph, owned
+from headrace.optimize.reading import owns_graphs
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
-
-
-def is_split(op: Operation) -> bool:
-    """Whether it can be told which results of `op` are made of which inputs."""
-    if op.opdef.structured not in ("If", "Case", "Call", "While"):
-        return False
-    return len(owned(op)) == len(functions_of(op))
 
 
 class Needs:
@@ -44,7 +38,7 @@ class Needs:
             else:
                 t = values.pop()
                 op = t.op
-                if op.opdef.structured and is_split(op):
+                if owns_graphs(op):
                     parts = self._parts.get(op)
                     if parts is None:
                         parts = self._parts[op] = Parts(op)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from headrace.ir import shrinking, walk
 from headrace.ir.editing import Editor, unneeded
-from headrace.ir.function import FuncGraph, functions_of, owned
+from headrace.ir.function import FuncGraph, owned
 from headrace.optimize.base import Context, Pass
 from headrace.optimize.liveness import Parts
-from headrace.optimize.reading import has_effect, in_order, primitives
+from headrace.optimize.reading import has_effect, in_order, owns_graphs, primitives
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
@@ -69,11 +69,10 @@ def _forget_captures(graph: FuncGraph) -> None:
 
 
 def _shrink(edit: Editor, op: Operation, context: Context) -> bool:
-    graphs = owned(op)
-    kind = op.opdef.structured
-    if len(graphs) < len(functions_of(op)) or kind not in ("If", "Case", "Call", "While"):
+    if not owns_graphs(op):
         return False
-    if kind == "While":
+    graphs = owned(op)
+    if op.opdef.structured == "While":
         return _shrink_loop(edit, op, context)
     changed = False
     unread = [k for k, t in enumerate(op.outputs) if not edit.is_used(t)]

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.ir.editing import arrange
-from headrace.ir.function import FuncGraph, functions_of, owned
+from headrace.ir.function import FuncGraph, owned
 from headrace.ir.infer import forget
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.reading import const, in_order, primitives
+from headrace.optimize.reading import const, in_order, owns_graphs, primitives
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -34,15 +34,13 @@ class PushConstants(Pass):
     def call(self, graph: Graph, context: Context) -> bool:
         changed = False
         for op in graph.operations:
-            if op.opdef.structured in ("If", "Case", "While", "Call"):
+            if owns_graphs(op):
                 changed |= _push_into(op, context)
         return changed
 
 
 def _push_into(op: Operation, context: Context) -> bool:
     graphs = owned(op)
-    if not graphs or len(graphs) < len(functions_of(op)):
-        return False
     offset = len(op.inputs) - len(graphs[0].params)
     is_loop = op.opdef.structured == "While"
     pushed = []

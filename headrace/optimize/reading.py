@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.ir import walk
-from headrace.ir.function import bodies
+from headrace.ir.function import bodies, functions_of, owned
 from headrace.ir.total import is_total
 
 if TYPE_CHECKING:
@@ -35,6 +35,14 @@ def primitives(graph: Graph) -> str:
         if op.opdef.primitive not in ("", "ControlTrigger"):
             return f"'{op.name}' is a {op.type}: its loops and conditionals are primitives"
     return ""
+
+
+def owns_graphs(op: Operation) -> bool:
+    """Whether `op` is a conditional, loop or call whose graphs are its own, so that inputs and outputs of it and of
+    them can be told apart and changed."""
+    if op.opdef.structured not in ("If", "Case", "Call", "While"):
+        return False
+    return len(owned(op)) == len(functions_of(op))
 
 
 def is_plain(op: Operation) -> bool:

@@ -84,7 +84,7 @@ def _check(block: Block, start: dict[str, Any], stateful: bool, parallel: int, s
         ready = SeededReady(seed + order, last=late)
         options = hr.RunOptions(ready=None if is_compiled else ready, timeout_in_ms=30_000)
         optimize = "off" if order == ORDERS else "on"
-        with flags.override(OPTIMIZE=optimize), hr.Session(graph=g, engine="auto") as sess:
+        with flags.override(OPTIMIZE=optimize, VERIFY=3), hr.Session(graph=g, engine="auto") as sess:
             if stateful:
                 sess.run([v.initializer for v in build.variables.values()])
                 sess.run(build.fill)

@@ -1,6 +1,6 @@
 """Does the suite notice when a rule's condition is wrong? `python -m tests.optimize.mutate [module ...]`
 
-Each condition of the modules of `headrace/optimize` (and `ir/shrinking`) is spoiled in turn, in a copy of the package:
+Each condition of the modules of `headrace/optimize` (and `ir/shrinking`) is spoiled in turn:
 
 * what an `if`, a conditional expression or a comprehension asks is negated;
 * of `a and b`, `a or b` each part is left out;
@@ -15,20 +15,24 @@ from __future__ import annotations
 
 import argparse
 import ast
-import concurrent.futures
 import copy
 import dataclasses
+import importlib.abc
+import importlib.machinery
 import os
 import pathlib
-import shutil
-import subprocess
+import signal
 import sys
-import tempfile
+import types
 from collections.abc import Iterator
+
+import pytest
+
+import headrace.session  # noqa: F401 - before a process is copied
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "headrace" / "optimize"
-TIMEOUT = 180.0  # seconds for the tests of one mutant
+TIMEOUT = 180  # seconds for the tests of one mutant
 LEFT_OUT = {"__init__", "base", "loops"}  # nothing in them is a rule
 
 
@@ -47,6 +51,10 @@ class Mutant:
     line: int
     what: str
     text: str
+
+    @property
+    def module(self) -> str:
+        return ".".join(self.path.with_suffix("").parts)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.what}"
@@ -117,75 +125,82 @@ def modules(names: list[str]) -> list[pathlib.Path]:
     return [p for p in found if p.stem in names] if names else found
 
 
-def survives(mutant: Mutant, place: pathlib.Path, quick: bool) -> bool:
-    """Whether no test notices `mutant`. `place` has a copy of the package, which is put right again."""
-    target = place / mutant.path
-    own = place / "tests" / "optimize" / f"test_{mutant.path.stem}.py"
+class _Spoiled(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports a mutant in the place of its module."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self.mutant = mutant
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        return importlib.machinery.ModuleSpec(name, self) if name == self.mutant.module else None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        exec(compile(self.mutant.text, str(self.mutant.path), "exec"), module.__dict__)
+
+
+def begin(mutant: Mutant, quick: bool) -> int:
+    """Begins to run the tests on `mutant`, in a copy of this process; returns its id.
+
+    What takes long to import is there already; what passes consist of is imported anew.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    signal.alarm(TIMEOUT)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    for name in list(sys.modules):
+        if name.startswith("headrace.optimize") or name == mutant.module:
+            del sys.modules[name]
+    sys.meta_path.insert(0, _Spoiled(mutant))
+    folder = ROOT / "tests" / "optimize"
+    own = folder / f"test_{mutant.path.stem}.py"
     tests = [str(own)] if own.exists() else []
-    tests += sorted(str(p) for p in own.parent.glob("test_*.py") if p != own and not (quick and "random" in p.stem))
-    target.write_text(mutant.text, encoding="utf-8")
+    others = [p for p in sorted(folder.glob("test_*.py")) if p != own]
+    if quick:  # those of its kind: of loops, or not
+        others = [p for p in others if "random" not in p.stem and ("loop" in p.stem) == ("loop" in mutant.path.stem)]
+    tests += map(str, others)
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests],
-            cwd=place,
-            env={**os.environ, "PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    finally:
-        shutil.copyfile(ROOT / mutant.path, target)
-    return done.returncode == 0
-
-
-def sound(place: pathlib.Path, path: pathlib.Path, quick: bool) -> bool:
-    """Whether no test fails as it is; else each mutant would seem to be noticed."""
-    text = (ROOT / path).read_text(encoding="utf-8")
-    return survives(Mutant(path, 0, "nothing", text), place, quick)
+        code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+    except BaseException:  # a mutant that cannot even be imported is noticed
+        code = 1
+    os._exit(code)
 
 
 def main() -> int:
     """Tries all mutants; the number of those that survive is what it returns, as far as that goes."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("modules", nargs="*", help="names of modules: fold cse ...; none: all")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time")
-    parser.add_argument("--quick", action="store_true", help="leave out the tests with random programs")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    parser.add_argument(
+        "--quick", action="store_true", help="leave out tests with random programs, and those of other kinds of passes"
+    )
     parser.add_argument("--list", action="store_true", help="print the mutants and try none")
     args = parser.parse_args()
-    all_mutants = [m for path in modules(args.modules) for m in mutants(path)]
+    todo = [m for path in modules(args.modules) for m in mutants(path)]
     if args.list:
-        print(*all_mutants, sep="\n")
+        print(*todo, sep="\n")
         return 0
-    alive: list[Mutant] = []
-    with tempfile.TemporaryDirectory() as folder:
-        places = []
-        for k in range(args.jobs):
-            place = pathlib.Path(folder) / str(k)
-            shutil.copytree(ROOT / "headrace", place / "headrace", ignore=shutil.ignore_patterns("__pycache__"))
-            shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__", "data"))
-            shutil.copyfile(ROOT / "pyproject.toml", place / "pyproject.toml")
-            places.append(place)
-        if all_mutants and not sound(places[0], all_mutants[0].path, args.quick):
-            raise SystemExit("tests fail as it is, without any mutant; make them pass first")
-        free = list(places)
-
-        def attempt(mutant: Mutant) -> tuple[Mutant, bool]:
-            place = free.pop()
-            try:
-                return mutant, survives(mutant, place, args.quick)
-            finally:
-                free.append(place)
-
-        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-            for n, (mutant, is_alive) in enumerate(pool.map(attempt, all_mutants), 1):
-                if is_alive:
-                    alive.append(mutant)
-                    print(f"\nSURVIVES {mutant}")
-                print(f"\r{n} of {len(all_mutants)}, {len(alive)} survive", end="", flush=True)
+    as_it_is = Mutant(todo[0].path, 0, "nothing", (ROOT / todo[0].path).read_text(encoding="utf-8"))
+    if os.waitstatus_to_exitcode(os.waitpid(begin(as_it_is, args.quick), 0)[1]):
+        raise SystemExit("tests fail as it is, without any mutant; make them pass first")
+    count, alive, done = len(todo), 0, 0
+    running: dict[int, Mutant] = {}
+    todo.reverse()
+    while todo or running:
+        while todo and len(running) < args.jobs:
+            mutant = todo.pop()
+            running[begin(mutant, args.quick)] = mutant
+        pid, status = os.wait()
+        mutant = running.pop(pid)
+        done += 1
+        if os.waitstatus_to_exitcode(status) == 0:
+            alive += 1
+            print(f"\rSURVIVES {mutant}")
+        print(f"\r{done} of {count}, {alive} survive", end="", flush=True)
     print()
-    return min(len(alive), 100)
+    return min(alive, 100)
 
 
 if __name__ == "__main__":

@@ -245,3 +245,77 @@ def test_a_predicate_that_waits():
             "i = Const[value=int32[]{4}, dtype=int32]", "v = NoOp\n    i = Const[value=int32[]{4}, dtype=int32] ^v"
         ),
     )
+
+
+def test_that_the_predicate_is_known_is_a_change_by_itself():
+    text = """
+        p = Placeholder[dtype=DTYPE, shape=[]]
+        c = If[then_branch=@"yes", else_branch=@"no", Tin=(DTYPE), Tout=(DTYPE)](p, p)
+        graph "yes" of c, then_branch (q: DTYPE[]) -> (q) {
+        }
+        graph "no" of c, else_branch (q: DTYPE[]) -> (r) {
+          r = Identity(q)
+        }
+        """
+    after, _ = apply(Branches(), text.replace("DTYPE", "bool"))
+    assert "q_1 = Const[value=bool[]{false}, dtype=bool]" in after
+    assert unchanged(Branches(), text.replace("DTYPE", "int32")).notes == []  # 2 is as true as 1
+    assert (
+        unchanged(
+            Branches(),
+            text.replace("Identity(q)", "Identity(o)")
+            .replace("          r =", "          o = Const[value=bool[]{true}, dtype=bool]\n          r =")
+            .replace("DTYPE", "bool"),
+        ).notes
+        == []
+    )
+
+
+@pytest.mark.parametrize("type", ["int32[]", "bool[1]", "string[]"])
+def test_conditions_that_are_no_booleans(type):
+    dtype, _, shape = type.partition("[")
+    value = {"int32": "0", "bool": "false", "string": '""'}[dtype]
+    text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
+    go = f"go = Const[value={dtype}[{shape}{{{value}}}, dtype={dtype}]"
+    unchanged(Branches(), text.replace("go = Less(i, n)", go))
+
+
+@pytest.mark.parametrize(
+    "go",
+    [
+        "s = Const[value=int32[0]{}, dtype=int32]\n      m = Const[value=int32[]{1}, dtype=int32]\n"
+        "      k = Const[value=int32[]{2}, dtype=int32]\n"
+        "      r = RandomUniformInt[Tout=int32](s, m, k)\n      go = Less(n, r)",
+        "m = PlaceholderWithDefault[shape=[], dtype=int32](n)\n      go = Less(i, n)\n      go2 = Less(i, m)",
+    ],
+)
+def test_conditions_that_are_not_computed_now(go):
+    text = (
+        LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}").replace("-> (go)", "-> (go2)" if "go2" in go else "-> (go)")
+    )
+    unchanged(Branches(), text.replace("go = Less(i, n)", go))
+
+
+def test_functions_of_the_library_are_not_looked_into():
+    unchanged(
+        Branches(),
+        """
+        function "f" (v: float32[2]) -> (y) {
+          y = Neg(v)
+        }
+        p = Const[value=bool[]{true}, dtype=bool]
+        x = Placeholder[dtype=float32, shape=[2]]
+        c = If[then_branch=&"f", else_branch=&"f", Tin=(float32), Tout=(float32)](p, x)
+        """,
+    )
+
+
+def test_a_condition_with_something_that_gives_nothing():
+    text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
+    after, _ = apply(Branches(), text.replace("go = Less(i, n)", "k = NoOp\n      go = Less(i, n) ^k"))
+    assert "While" not in after
+
+
+def test_a_condition_of_which_no_part_is_known():
+    text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
+    unchanged(Branches(), text.replace("go = Less(i, n)", "f = Less(a, a)\n      go = LogicalAnd(f, f)"))

@@ -1,0 +1,117 @@
+"""Runs a step in both engines and compares them bit for bit; and gives the parts of a compiled step to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import headrace as hr
+from headrace import flags
+from headrace.build import scopes
+from headrace.compile.blocks import Block, Blocks, Item
+from headrace.compile.lists import Lists
+from headrace.grad.differentiate import differentiate
+from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.text import from_text
+from headrace.prune import prune
+
+
+def b() -> Any:
+    """The builder of the graph that has been entered."""
+    return scopes.builder()
+
+
+def same(got: Any, want: Any, what: object = "") -> None:
+    """Raises unless two results are the same: type, shape and bits; one NaN is as good as another."""
+    if isinstance(want, (list, tuple)):
+        assert len(got) == len(want)
+        for i, (x, y) in enumerate(zip(got, want, strict=True)):
+            same(x, y, f"{what} result {i}")
+        return
+    assert type(got) is type(want), f"{what}: {type(got)} is not {type(want)}"
+    if not isinstance(want, (np.ndarray, np.generic)) or want.dtype == object:
+        assert np.array_equal(got, want), f"{what}: {got!r} is not {want!r}"
+        return
+    assert (got.dtype, got.shape) == (want.dtype, want.shape), f"{what}: {got!r} is not {want!r}"
+    x, y = np.atleast_1d(got), np.atleast_1d(want)
+    nan = x != x
+    assert np.array_equal(nan, y != y), f"{what}: {got!r} is not {want!r}"
+    assert x[~nan].tobytes() == y[~nan].tobytes(), f"{what}: {got!r} is not {want!r}"
+
+
+def run(
+    fetches: Any, feeds: Mapping[Any, Any] | None = None, engine: str = "compiled", optimize: str = "off", **kwargs: Any
+) -> Any:
+    """What `fetches` are in a new session."""
+    graph = scopes.current_graph() or _graph_of(fetches)
+    with flags.override(OPTIMIZE=optimize), hr.Session(graph=graph, engine=engine) as session:
+        return session.run(fetches, feeds, **kwargs)
+
+
+def both(fetches: Any, feeds: Mapping[Any, Any] | None = None, optimize: str = "off") -> Any:
+    """What `fetches` are, which both engines agree upon."""
+    got = run(fetches, feeds, "compiled", optimize)
+    same(got, run(fetches, feeds, "interpret"))
+    return got
+
+
+def failure(fetches: Any, feeds: Mapping[Any, Any] | None = None, engine: str = "compiled", **kwargs: Any) -> Exception:
+    """What running `fetches` raises."""
+    try:
+        out = run(fetches, feeds, engine, **kwargs)
+    except Exception as e:
+        return e
+    raise AssertionError(f"it gives {out!r}")
+
+
+def source(fetches: Any, feeds: Sequence[Any] = (), optimize: str = "off") -> str:
+    """The Python function that a step becomes, without the checks that the tests have on elsewhere."""
+    with flags.override(OPTIMIZE=optimize, VERIFY=0):
+        session = hr.Session(graph=scopes.current_graph() or _graph_of(fetches), engine="compiled")
+        return session.explain(fetches, feeds).source
+
+
+def blocks(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = (), targets: Sequence[Operation] = ()) -> Blocks:
+    """What is to be done in a step."""
+    pruned = prune(feeds, fetches, targets)
+    kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
+    return Blocks(pruned.graph, kept, differentiate)
+
+
+def blocks_of_text(text: str, targets: Sequence[str] = ()) -> Blocks:
+    """What is to be done in a step written as text."""
+    graph: Graph = from_text(text)
+    return Blocks(graph, [graph.get_operation_by_name(n) for n in targets], differentiate)
+
+
+def names(block: Block) -> list[str]:
+    """The operations of a block, in order, its ends not counted."""
+    return [i.op.name for i in block.items if i.op.type not in ("_Arg", "_Retval")]
+
+
+def item(block: Block, kind: str) -> Item:
+    """The one item of a kind in a block."""
+    (found,) = [i for i in block.items if i.kind == kind]
+    return found
+
+
+def kinds(made: Blocks) -> dict[str, str]:
+    """For each operation that gives a tensor list, in blocks at any depth, what stands for its first list."""
+    lists = Lists(made)
+    out: dict[str, str] = {}
+    todo = [made.root, *made.functions.values()]
+    while todo:
+        for i in todo.pop().items:
+            for t in (i.op.outputs[k] for k in i.live):
+                if t.dtype is hr.variant:
+                    out.setdefault(i.op.name, lists.kind(t))
+            todo += i.blocks
+    return out
+
+
+def _graph_of(fetches: Any) -> Any:
+    while isinstance(fetches, (list, tuple)):
+        fetches = fetches[0]
+    return fetches.graph
