@@ -16,7 +16,14 @@ import pytest
 import headrace
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/structured.md", "docs/gradients.md", "docs/recovery.md", "docs/eager.md")
+PAGES = (
+    "README.md",
+    "docs/structured.md",
+    "docs/gradients.md",
+    "docs/recovery.md",
+    "docs/eager.md",
+    "docs/compiling.md",
+)
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE
 
 

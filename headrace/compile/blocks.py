@@ -226,7 +226,8 @@ def _ends(bound: Bound) -> bool:
     """Whether the counter gets past the limit: past an inclusive one that is the greatest number of its dtype it never
     gets, it wraps around. What was lessened by a constant, as the count of a loop is for its gradient, is not that."""
     limit = bound.limit
-    is_less = limit.op.type == "Sub" and (constant_value(limit.op.inputs[1]) or 0) > 0
+    less = constant_value(limit.op.inputs[1]) if limit.op.type == "Sub" else None
+    is_less = less is not None and int(less) > 0
     return not bound.is_inclusive or is_less or constant_value(limit) is not None
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
 
 LARGE: Final = 4 << 20  # bytes of an array from which on slices are quicker
-SLICE: Final = 128 << 10  # bytes of a slice of it
+SLICE: Final = 256 << 10  # bytes of a slice of it
 SMALL: Final = 4 << 10  # bytes of what may be moved out of the way
 STEPS: Final = 3  # ufuncs that a group must have to pay
 

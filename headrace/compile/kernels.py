@@ -345,6 +345,8 @@ class Writer(ListWriter):
             number = constant_value(t)
             if number is None or number.ndim or number.dtype != node.dtype:
                 return ""
+        elif isinstance(a, np.generic) and a.dtype == node.dtype:
+            number = np.asarray(a)
         elif type(a) in (int, float) and (node.dtype.kind == "f" or 0 <= a < 128):
             number = np.array(a, node.dtype)
         else:
@@ -359,7 +361,12 @@ class Writer(ListWriter):
         return self.out.bind(self._rows[key], "c")
 
     def _number(self, node: Any, found: Apply) -> str:
-        """A number in a formula: an array of the result's dtype, if that is the number."""
+        """A number in a formula: an array of the result's dtype, if that is the number.
+
+        Beside an array, one of rank 0 takes 0.25 µs less than a numpy scalar, and 0.5 less than Python's.
+        """
+        if isinstance(node, np.generic):
+            return self.out.bind(_zero_rank(node, node.dtype), "c")
         if type(node) in (int, float) and found.dtype.kind == "f":
             return self.out.bind(_zero_rank(node, found.dtype), "c")
         return repr(node) if type(node) in (int, float) else self.out.bind(node, "c")
@@ -409,11 +416,9 @@ def _kind(node: Any, op: Operation) -> str:
 
 
 def _zero_rank(number: Any, dtype: np.dtype) -> np.ndarray:
-    known = _numbers.get((number, dtype.char))
-    if known is None:
-        known = _numbers[number, dtype.char] = np.array(number, dtype)
-        known.flags.writeable = False
-    return known
+    array = np.array(number, dtype)
+    array.flags.writeable = False
+    return _numbers.setdefault((array.tobytes(), dtype.char), array)  # by its bits: 0.0 is equal to -0.0
 
 
-_numbers: dict[tuple[Any, str], np.ndarray] = {}
+_numbers: dict[tuple[bytes, str], np.ndarray] = {}

@@ -49,6 +49,9 @@ class Lists:
         self._rows: set[Tensor] = set()  # made of the rows of a tensor
         self._grown: set[Tensor] = set()  # that something changes, or that began as a list
         self._blank: set[Tensor] = set()  # with elements that are not there yet
+        for op in blocks.root.graph.operations:
+            if op.type == "_Arg":  # what comes from outside is what kernels know
+                self._spoil(op.outputs[0])
         self._walk(blocks.root)
         for block in blocks.functions.values():
             for t in (*block.graph.params, *block.results):  # type: ignore[attr-defined]
@@ -205,6 +208,8 @@ class Lists:
             return holds is not None and (holds[1] is None or _surely_fits(value.shape, holds[1]))
         holds = op.inputs[0].handle
         asked = _known_shape(op.inputs[2 if op.type == "TensorListGetItem" else 1])
+        if asked is None and op.type != "TensorListStack":  # any will do; one that is not there has a known shape
+            return holds is not None
         return holds is not None and shapes.is_full(holds[1]) and _surely_fits(holds[1], asked)
 
     def _structured(self, item: Item, used: dict[Tensor, int]) -> None:
@@ -272,6 +277,9 @@ def _is_a_shape(t: Tensor, depth: int = 8) -> bool:
     """Whether `t` is sure to be a shape: a constant that is, or made of what tells shapes."""
     if t.op.type == "Const":
         return _known_shape(t) != "?" and int(np.min(t.op.attrs["value"], initial=0)) >= -1
+    forwards = t.op.opdef.facts.forwards
+    if forwards is not None:
+        return _is_a_shape(t.op.inputs[forwards], depth)
     if t.op.opdef.facts.shape_only:
         return True
     pure = t.op.opdef.is_pure and bool(t.op.inputs) and depth > 0

@@ -44,7 +44,7 @@ def _reshape(op: Operation, inputs: Texts, out: Source) -> Texts | None:
     shape = op.outputs[0].shape
     if op.inputs[0].dtype.is_ref or shapes.size(shape) != shapes.size(op.inputs[0].shape):
         return None
-    return [f"{inputs[0]}.reshape({shape})"]
+    return [f"{inputs[0]}.reshape({shape})"] if shape else [f"{inputs[0]}.reshape(1)[0]"]  # of rank 0 a scalar
 
 
 def _concat(op: Operation, inputs: Texts, out: Source) -> Texts | None:

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from headrace import dtypes
 from headrace.compile.lists import Lists
 from headrace.compile.source import Source
@@ -140,4 +142,6 @@ class Names:
         """A constant."""
         if array.ndim or array.dtype.kind not in "biufc":
             return Value(self.out.bind(array, "c"), is_global=True)
-        return Value(self.out.bind(array[()], "c"), is_global=True, beside=self.out.bind(array, "c"))
+        beside = np.array(array)  # kernels give scalars
+        beside.flags.writeable = False
+        return Value(self.out.bind(array[()], "c"), is_global=True, beside=self.out.bind(beside, "c"))

@@ -27,8 +27,11 @@ def place(op: Operation) -> str:
 
 
 def known_as(t: Tensor) -> str:
-    """The name the user knows a tensor by: of a feed, that of the tensor fed."""
-    name: str = t.op.attrs.get("of") or t.name if t.op.type == "_Arg" else t.name
+    """The name the user knows a tensor by: of a feed, that of the tensor fed; of a cluster, that of what it computes."""
+    attrs = t.op.attrs
+    if "_of" in attrs:
+        return str(attrs["_of"][t.index])
+    name: str = attrs.get("of") or t.name if t.op.type == "_Arg" else t.name
     return name
 
 

@@ -141,8 +141,7 @@ def _value(cond: FuncGraph, inputs: list[Tensor]) -> bool | None:
             except Exception:  # it says so itself, when it runs
                 return None
             known.update(zip(op.outputs, (out,) if len(op.outputs) == 1 else out, strict=True))
-        elif op.type == "LogicalAnd" and op.outputs[0].shape == ():
-            if any(t in known and not known[t] for t in op.inputs):
-                known[op.outputs[0]] = np.False_
+        elif op.type == "LogicalAnd" and op.outputs[0].shape == () and any(not known.get(t, True) for t in op.inputs):
+            known[op.outputs[0]] = np.False_
     value = known.get(end)
     return bool(value) if value is not None and np.ndim(value) == 0 and end.dtype.base is dtypes.bool_ else None

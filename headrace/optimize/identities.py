@@ -56,8 +56,7 @@ class Identities(Pass):
             if op.opdef.structured:
                 _bypass_results(op, walking)
                 continue
-            rule = _forwarded if op.opdef.facts.forwards is not None else _RULES.get(op.type)
-            x = rule(op) if rule is not None and is_plain(op) else None
+            x = _RULES.get(op.type, _forwarded)(op)
             if x is not None and _may_go(op, x, walking):
                 if not x.op.opdef.structured or not walking.is_waited_for(op):
                     walking.replace(op, [x], (x.op,))
@@ -93,8 +92,8 @@ def _may_go(op: Operation, x: Tensor, walking: Rewriter) -> bool:
 
 
 def _forwarded(op: Operation) -> Tensor | None:
-    x = op.inputs[op.opdef.facts.forwards or 0]
-    return x if is_total(op) else None
+    k = op.opdef.facts.forwards
+    return op.inputs[k] if k is not None and is_total(op) else None
 
 
 # *** numbers that change nothing ***
@@ -134,7 +133,7 @@ def _is_zero_to_add(n: np.ndarray) -> bool:
 
 
 def _is_zero_to_take(n: np.ndarray) -> bool:
-    return not n.any() and (n.dtype.kind in "iu" or not np.signbit(n).any())
+    return not n.any() and not np.signbit(n).any()
 
 
 def _is_one(n: np.ndarray) -> bool:
@@ -156,17 +155,16 @@ def _is_beside(inner: Operation, op: Operation) -> bool:
 
 def _transpose(op: Operation) -> Tensor | None:
     x, perm = op.inputs[0], const(op.inputs[1])
-    if perm is None or perm.ndim != 1:
+    if perm is None:
         return None
-    n = len(perm)
-    if list(perm) == list(range(n)):
-        return x if x.shape is not None and len(x.shape) == n else None
-    if x.op.type != op.type or not _is_beside(x.op, op):
+    as_it_is = list(range(perm.size))
+    if perm.tolist() == as_it_is:
+        return x if x.shape is not None else None
+    first = const(x.op.inputs[1]) if x.op.type == op.type and _is_beside(x.op, op) else None
+    if first is None:
         return None
-    first = const(x.op.inputs[1])
-    if first is None or first.shape != perm.shape or sorted(first) != list(range(n)) or sorted(perm) != list(range(n)):
-        return None
-    return x.op.inputs[0] if [int(first[k]) for k in perm] == list(range(n)) else None
+    order = dict(enumerate(first.tolist()))
+    return x.op.inputs[0] if [order.get(k) for k in perm.tolist()] == as_it_is else None
 
 
 def _cast(op: Operation) -> Tensor | None:
@@ -174,13 +172,12 @@ def _cast(op: Operation) -> Tensor | None:
     if op.attrs["SrcT"] is op.attrs["DstT"]:
         return x
     first = x.op
-    if first.type != op.type or first.attrs["SrcT"] is not op.attrs["DstT"] or not _is_beside(first, op):
+    if first.type != op.type or not _is_beside(first, op):
         return None
-    narrow, wide = first.attrs["SrcT"].numpy, first.attrs["DstT"].numpy
-    # numbers of numpy's own kinds; bool -> int -> bool is another question, and so are the small floats
-    if np.dtype(narrow).kind not in "iuf" or not np.can_cast(narrow, wide, "safe") or np.dtype(wide).kind == "c":
-        return None
-    return first.inputs[0]
+    narrow, wide = (np.dtype(first.attrs[k].numpy) for k in ("SrcT", "DstT"))
+    # integers of 64 bits go "safely" into floats for numpy, but do not come back
+    kinds = narrow.kind + wide.kind
+    return first.inputs[0] if kinds in ("ii", "uu", "ui", "ff") and np.can_cast(narrow, wide, "safe") else None
 
 
 def _same_shape(op: Operation) -> Tensor | None:
@@ -233,11 +230,7 @@ def _bypass_results(op: Operation, walking: Rewriter) -> None:
     offset = len(op.inputs) - len(graphs[0].params)
     for k, t in enumerate(op.outputs):
         j = _handed_on(op, graphs, k)
-        if (
-            j is not None
-            and op.inputs[j + offset].dtype is t.dtype
-            and shapes.compatible(op.inputs[j + offset].shape, t.shape)
-        ):
+        if j is not None and op.inputs[j + offset].dtype is t.dtype:  # a reference is not what it refers to
             found[t] = op.inputs[j + offset]
     read = [t for t in found if walking.is_read(t)] if found else []
     if not read:

@@ -57,9 +57,7 @@ def test_loop_variables_that_reach_nothing_do_not_go_round() -> None:
 
 def test_loop_variables_that_reach_the_result_in_a_later_iteration_go_round() -> None:
     with hr.Graph():
-        out = loop(
-            lambda i, a, x, y: i < 5, lambda i, a, x, y: (i + 1, a + x, x + y, hr.cos(y)), [0, 1.0, 2.0, 3.0]
-        )
+        out = loop(lambda i, a, x, y: i < 5, lambda i, a, x, y: (i + 1, a + x, x + y, hr.cos(y)), [0, 1.0, 2.0, 3.0])
         assert item(blocks([out[1]]).root, "While").variables == (0, 1, 2, 3)
         assert item(blocks([out[2]]).root, "While").variables == (0, 2, 3)
         assert item(blocks([out[3]]).root, "While").variables == (0, 3)
@@ -200,9 +198,7 @@ def test_the_greatest_number_as_an_inclusive_limit_is_never_passed() -> None:
     top = np.iinfo(np.int32).max
     with hr.Graph():
         first, last = (hr.placeholder(hr.int32, [], name=n) for n in ("first", "last"))
-        i, k = hr.while_loop(
-            lambda i, k: hr.logical_and(i <= last, k < 5), lambda i, k: (i + 1, k + 1), [first, 0]
-        )
+        i, k = hr.while_loop(lambda i, k: hr.logical_and(i <= last, k < 5), lambda i, k: (i + 1, k + 1), [first, 0])
         assert both([i, k], {first: top - 1, last: top}) == [np.iinfo(np.int32).min + 3, 5]
 
 
@@ -219,7 +215,9 @@ def test_a_counter_is_a_number_of_its_dtype_wherever_it_is_used() -> None:
     big = 2**31 - 3
     with hr.Graph():
         _, a, x = loop(
-            lambda i, a, x: i < 4, lambda i, a, x: (i + 1, a * big + i, x + hr.cast(i, hr.float64) / 3.0), [0, 1, hr.constant(0.0, hr.float64)]
+            lambda i, a, x: i < 4,
+            lambda i, a, x: (i + 1, a * big + i, x + hr.cast(i, hr.float64) / 3.0),
+            [0, 1, hr.constant(0.0, hr.float64)],
         )
         both([a, x])
 

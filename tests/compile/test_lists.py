@@ -1,4 +1,4 @@
-"""Which tensor lists are Python's lists, which are rows of a tensor, which stay with the kernels; and what they hold."""
+"""Which tensor lists are Python's lists, which are rows of a tensor, which stay with the kernels; what they hold."""
 
 from __future__ import annotations
 
@@ -246,9 +246,7 @@ def test_lists_that_change_places() -> None:
 
 def test_one_list_in_two_loop_variables() -> None:
     x = push(empty(), 1.0)
-    _, u, v = hr.while_loop(
-        lambda i, u, v: i < 3, lambda i, u, v: (i + 1, push(u, 2.0), push(v, 3.0)), [0, x, x]
-    )
+    _, u, v = hr.while_loop(lambda i, u, v: i < 3, lambda i, u, v: (i + 1, push(u, 2.0), push(v, 3.0)), [0, x, x])
     got = all_are(KERNEL, [stacked(u), stacked(v)])
     assert [t.tolist() for t in got] == [[1, 2, 2, 2], [1, 3, 3, 3]]
 

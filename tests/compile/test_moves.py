@@ -13,6 +13,7 @@ import headrace as hr
 from headrace.compile.moves import moved
 from headrace.compile.source import Source
 from headrace.ir.graph import Tensor
+from headrace.ir.infer import constant_value
 from headrace.ir.kernel import find_kernel
 from tests.compile.running import b, both, same, source
 
@@ -29,7 +30,7 @@ def check(t: Tensor, data: dict[Tensor, np.ndarray], becomes: bool | None = True
     kernel = find_kernel(op)
     assert kernel is not None
     out = Source()
-    values = [data[x] if x in data else x.op.attrs["value"] for x in op.inputs]
+    values = [data[x] if x in data else constant_value(x) for x in op.inputs]
     texts = moved(op, [f"x{i}" for i in range(len(values))], out)
     if becomes is not None:
         assert (texts is not None) is becomes
@@ -101,7 +102,8 @@ def test_split(seed: int) -> None:
     for axis in range(-value.ndim, value.ndim):
         for n in (1, 2, 3, 4):
             if value.shape[axis] % n == 0:
-                check(b().Split(b().const(axis), x, num_split=n)[0], {x: value})
+                parts = b().Split(b().const(axis), x, num_split=n)
+                check(parts if isinstance(parts, Tensor) else parts[0], {x: value})
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -129,9 +131,9 @@ def test_strided_slice(seed: int) -> None:
             begin[i], strides[i] = rng.randrange(-value.shape[i], value.shape[i]), 1
             end[i] = begin[i] + 1 or value.shape[i]
     masks = {k: rng.randrange(1 << n) if rng.random() < 0.5 else 0 for k in ("begin_mask", "end_mask")}
-    masks["new_axis_mask"] = rng.randrange(1 << n) if rng.random() < 0.1 else 0
+    masks["new_axis_mask"] = rng.randrange(1 << n) if not shrink and rng.random() < 0.2 else 0
     masks["shrink_axis_mask"] = shrink
-    masks["ellipsis_mask"] = 1 << rng.randrange(n) if rng.random() < 0.1 else 0
+    masks["ellipsis_mask"] = 1 << rng.randrange(n) if not shrink and rng.random() < 0.2 else 0
     t = b().StridedSlice(x, b().const(begin), b().const(end), b().const(strides), **masks)
     check(t, {x: value}, None)
 
@@ -170,7 +172,7 @@ NOT: dict[str, Callable[[], Tensor]] = {
     "an unknown shape": lambda: hr.reshape(hr.placeholder(hr.float32, [None, 2]), [-1]),
     "a scalar": lambda: hr.reshape(hr.placeholder(hr.float32, []), [1]),
     "strings": lambda: hr.reshape(hr.placeholder(hr.string, [2, 2]), [4]),
-    "an axis that is not known": lambda: b().ConcatV2([hr.placeholder(hr.float32, [2])] * 2, hr.placeholder(hr.int32, [])),
+    "an axis that is not known": lambda: b().ConcatV2([hr.ones([2])] * 2, hr.placeholder(hr.int32, [])),
     "sums of integers": lambda: hr.reduce_sum(hr.placeholder(hr.int32, [3, 3]), 0),
     "sums of halves": lambda: hr.reduce_sum(hr.placeholder(hr.float16, [3, 3]), 0),
     "a sum over no axis": lambda: hr.reduce_sum(hr.placeholder(hr.float32, [3, 3]), hr.constant([], hr.int32)),

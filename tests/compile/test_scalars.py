@@ -201,7 +201,13 @@ OF_FLOATS: list[Binary] = [
     lambda x, y: hr.squared_difference(x, y),
     lambda x, y: hr.exp(-x) + y,
 ]
-OF_COMPLEX: list[Binary] = [lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, lambda x, y: hr.conj(x) * y]
+OF_COMPLEX: list[Binary] = [
+    lambda x, y: x + y,
+    lambda x, y: x - y,
+    lambda x, y: x * y,
+    lambda x, y: hr.conj(x) * y,
+    lambda x, y: x / y,
+]
 LOGIC: list[Binary] = [
     hr.logical_and,
     hr.logical_or,

@@ -23,6 +23,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 import types
 from collections.abc import Iterator
 
@@ -32,7 +33,7 @@ import headrace.session  # noqa: F401 - before a process is copied
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "headrace" / "optimize"
-TIMEOUT = 180  # seconds for the tests of one mutant
+TIMEOUT = 60.0  # seconds for the tests of one mutant
 LEFT_OUT = {"__init__", "base", "loops"}  # nothing in them is a rule
 
 
@@ -146,7 +147,6 @@ def begin(mutant: Mutant, quick: bool) -> int:
     pid = os.fork()
     if pid:
         return pid
-    signal.alarm(TIMEOUT)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
@@ -186,14 +186,20 @@ def main() -> int:
     if os.waitstatus_to_exitcode(os.waitpid(begin(as_it_is, args.quick), 0)[1]):
         raise SystemExit("tests fail as it is, without any mutant; make them pass first")
     count, alive, done = len(todo), 0, 0
-    running: dict[int, Mutant] = {}
+    running: dict[int, tuple[Mutant, float]] = {}
     todo.reverse()
     while todo or running:
         while todo and len(running) < args.jobs:
             mutant = todo.pop()
-            running[begin(mutant, args.quick)] = mutant
-        pid, status = os.wait()
-        mutant = running.pop(pid)
+            running[begin(mutant, args.quick)] = mutant, time.monotonic() + TIMEOUT
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            for each, (_, end) in running.items():
+                if time.monotonic() > end:
+                    os.kill(each, signal.SIGKILL)
+            time.sleep(0.05)
+            continue
+        mutant, _ = running.pop(pid)
         done += 1
         if os.waitstatus_to_exitcode(status) == 0:
             alive += 1

@@ -37,6 +37,10 @@ class Step:
     compiled: None = None
     reasons: tuple[str, ...] = ()
 
+    @property
+    def clustered(self) -> Plan:
+        return self.plan
+
 
 def passes_of(steps: Steps | None) -> Callable[[Graph, Sequence[Operation]], Context]:
     """What applies `steps` to a step's graph and its targets; None: all that there are, in their order."""

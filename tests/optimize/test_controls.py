@@ -129,3 +129,11 @@ def test_a_search_has_an_end():
     )
     unchanged(Controls(), HEAD + long + "y = Neg(k100) ^a")
     check(long + "y = Neg(k20) ^a", long + "y = Neg(k20)")
+
+
+def test_what_a_result_says_further_on():
+    unchanged(Controls(), HEAD + CALL + 'i = CheckNumerics[message="m"](c:0)\ny = Neg(i) ^c')
+    check(
+        CALL + 'i = CheckNumerics[message="m"](x) ^c\ny = Neg(i) ^c',
+        CALL + 'i = CheckNumerics[message="m"](x) ^c\ny = Neg(i)',
+    )

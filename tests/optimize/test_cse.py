@@ -95,7 +95,7 @@ def test_what_is_not_the_same(a, b):
 def test_another_device():
     context = unchanged(MergeCommon(), f'{XY}a = Tanh(x)\nb = Tanh(x) @"/device:CPU:1"')
     assert [(n.op, n.fired) for n in context.notes] == [("b", False)]
-    assert "'a' is the same" in context.notes[0].text
+    assert context.notes[0].text == "'a' is the same but asks for 'no device'"
 
 
 def test_a_target_stays_but_others_may_become_it():

@@ -55,6 +55,8 @@ def test_what_may_be_fed_or_fail_is_not_bypassed(type):
         (X + const("n", "int32", "8, 3", "2"), "Reshape(x, n)"),
         (X + const("n", "int32", "8, 3", "2"), "BroadcastTo(x, n)"),
         (X, "EnsureShape[shape=[?,3]](x)"),
+        (N + "n = Cast[SrcT=int32, DstT=int64](x)\n", "Cast[SrcT=int64, DstT=int32](n)"),
+        (X.replace("]]", ']] @"/device:CPU:1"'), "Identity(x)"),
     ],
 )
 def test_what_changes_nothing(before, op):
@@ -81,6 +83,20 @@ def test_what_changes_nothing(before, op):
         (P + const("n", "bool", "false"), "LogicalAnd(x, n)"),
         (P + const("n", "bool", "true"), "LogicalOr(n, x)"),
         (N + "n = Neg(x)\n", "Invert(n)"),
+        (N + const("n", "int32", 5), "Sub(x, n)"),
+        (N + const("n", "int32", 5), "AddV2(x, n)"),
+        ("x = VariableV2[dtype=float32, shape=[]]\nn = Neg(x)\n", "Neg(n)"),
+        (X + "n = Placeholder[dtype=int32, shape=[2]]\n", "Transpose(x, n)"),
+        (X + const("p", "int32", "1, 0", "2") + "n = Tile(x, p)\n", "Transpose(n, p)"),
+        (X + const("p", "int32", "1, 0", "2") + "n = Transpose(x, p) ^x\n", "Transpose(n, p)"),
+        (X + "p = Placeholder[dtype=int32, shape=[2]]\nn = Transpose(x, p)\n" + const("q", "int32", "1, 0", "2"),
+         "Transpose(n, q)"),
+        (X + "n = Cast[SrcT=float32, DstT=float64](x) ^x\n", "Cast[SrcT=float64, DstT=float32](n)"),
+        ("x = Placeholder[dtype=int64, shape=[]]\nn = Cast[SrcT=int64, DstT=float64](x)\n",
+         "Cast[SrcT=float64, DstT=int64](n)"),
+        ("x = Placeholder[dtype=int64, shape=[]]\nn = Cast[SrcT=int64, DstT=int32](x)\n",
+         "Cast[SrcT=int32, DstT=int64](n)"),
+        ("x = Placeholder[dtype=int64, shape=[]]\nn = Neg(x)\n", "Cast[SrcT=int64, DstT=int32](n)"),
         (N + 'n = Neg(x) @"/device:CPU:1"\n', "Neg(n)"),
         (N + "n = Neg(x) ^x\n", "Neg(n)"),
         (X + const("n", "int32", "1, 0", "2"), "Transpose(x, n)"),
@@ -134,6 +150,13 @@ def test_one_reshape_of_two():
     after, context = apply(Identities(), f"{X}{shapes}y = Reshape(x, s)\nz = Reshape(y, t)")
     same(after, f"{X}{shapes}y = Reshape(x, s)\nz = Reshape(x, t)")
     assert "not by way of 'y'" in context.notes[0].text
+
+
+@pytest.mark.parametrize("first", ["BroadcastTo(x, s)", "Reshape(x, s) ^x", 'Reshape(x, s) @"/device:CPU:1"'])
+def test_what_is_not_just_a_first_reshape_stays(first):
+    shapes = const("s", "int32", "2, 8, 3", "3") if "Broad" in first else const("s", "int32", "24", "1")
+    shapes += const("t", "int32", "-1, 6", "2")
+    unchanged(Identities(), f"{X}{shapes}y = {first}\nz = Reshape(y, t)")
 
 
 def test_a_first_reshape_that_may_fail_stays():
@@ -265,3 +288,31 @@ def test_not_of_a_choice_that_something_depends_on():
     x = P"""
     text = BRANCHES.replace("    x = P", checked).replace("(p, x, u)", "(o, x, u)")
     unchanged(Identities(), text)
+
+
+def test_not_of_a_loop_or_call_that_does_something():
+    say = 'm = Const[value=string[]{"m"}, dtype=string]\n      say = PrintV2(m)\n      one ='
+    unchanged(Identities(), LOOP.replace("(j, n) {", "(j, n) ^say {").replace("one =", say))
+
+
+def test_not_of_a_reference():
+    unchanged(Identities(), BRANCHES.replace("u = Placeholder[", "u = VariableV2["))
+
+
+def test_an_identity_of_a_result_for_which_nobody_waits_goes():
+    text = LOOP.replace("Neg(w:1)", "Neg(n)")
+    after, _ = apply(Identities(), text.replace("y = Neg(w:0)", "e = Identity(w:0)\n    y = Neg(e)"))
+    same(after, text)
+
+
+def test_what_a_call_hands_on_does_not_wait_for_it():
+    text = """
+    a = Placeholder[dtype=float32, shape=[2]]
+    x = CheckNumerics[message="m"](a)
+    c = PartitionedCall[f=@"f", Tin=(float32, float32), Tout=(float32)](x, a)
+    graph "f" of c, f (b: float32[2], d: float32[2]) -> (d) {
+    }
+    y = Neg(c)
+    """
+    after, _ = apply(Identities(), text)
+    same(after, text.replace("Neg(c)", "Neg(a)"))
