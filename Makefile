@@ -74,6 +74,10 @@ test: venv ## the tests; ARGS='-k loop' is handed to pytest
 nightly: venv ## the tests with the slow ones
 	$(BIN)/python -m pytest -m "slow or not slow" $(ARGS)
 
+.PHONY: mutate
+mutate: venv ## flip the conditions of the passes one by one: the tests must notice; ARGS='fold --jobs 2'
+	$(BIN)/python -m tests.optimize.mutate $(ARGS)
+
 .PHONY: corpus
 corpus: venv ## replay the control-flow core of the recorded TensorFlow programs
 	$(BIN)/python tests/data/corpus/replay.py --engine headrace --core $(ARGS)

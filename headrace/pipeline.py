@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from headrace import flags
 from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers
+from headrace.compile.clusters import Cluster, contract
 from headrace.errors import GraphError, InvalidArgumentError, OpError
-from headrace.execute.plan import Plan, make_plan
+from headrace.execute.plan import Plan, make_plan, may_be_heavy
 from headrace.grad.differentiate import differentiate
 from headrace.ir.device import DeviceSpec
 from headrace.ir.editing import Editor, own_bodies
@@ -62,6 +63,8 @@ class CompiledStep:
         self._engine = engine
         self._pruned: Pruned | None = None
         self._plan: Plan | None = None
+        self._clustered: Plan | None = None
+        self._clusters: tuple[Cluster, ...] = ()
         self._outcome: Outcome | None = None
         self._lock = threading.Lock()
 
@@ -74,10 +77,26 @@ class CompiledStep:
 
     @property
     def plan(self) -> Plan:
-        """The step for the token machine."""
+        """The step for the token machine, each operation a node."""
         if self._plan is None:
-            self._plan = _interpreted(self.pruned, _kept(self.pruned, self._ends[2]))
+            self._plan = make_plan(*_primitive(self.pruned, _kept(self.pruned, self._ends[2])))
         return self._plan
+
+    @property
+    def clustered(self) -> Plan:
+        """The step for the token machine, straight-line regions compiled into single nodes if the engine is "auto"."""
+        if self._engine != "auto":
+            return self.plan
+        if self._clustered is None:
+            mine = self._prune()
+            self._clustered, self._clusters = _clustered(*_primitive(mine, _kept(mine, self._ends[2])))
+        return self._clustered
+
+    @property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """The clusters of `clustered`."""
+        self.clustered  # noqa: B018 - which makes them
+        return self._clusters
 
     @property
     def outcome(self) -> Outcome:
@@ -187,15 +206,30 @@ def _optimized(graph: Graph, kept: Sequence[Operation]) -> Context:
     return context
 
 
-def _interpreted(pruned: Pruned, kept: Sequence[Operation]) -> Plan:
-    """The step as the token machine runs it."""
+def _primitive(
+    pruned: Pruned, kept: Sequence[Operation]
+) -> tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]:
+    """The step as the token machine knows it: its operations, and those of the functions it calls."""
     ops: Sequence[Operation] = pruned.graph.operations
-    functions: Mapping[str, Sequence[Operation]] = {}
-    if is_structured(ops):
-        lowered = lower(pruned.graph, kept, differentiate)  # conditionals, loops and calls become primitives
-        _checkpoint(lowered.graph)
-        ops, functions = lowered.ops, lowered.functions
-    return make_plan(ops, functions)  # everything static, once
+    if not is_structured(ops):
+        return ops, {}
+    lowered = lower(pruned.graph, kept, differentiate)  # conditionals, loops and calls become primitives
+    _checkpoint(lowered.graph)
+    return lowered.ops, lowered.functions
+
+
+def _clustered(
+    ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]
+) -> tuple[Plan, tuple[Cluster, ...]]:
+    """The plan of a step, which nobody else has, with clusters as single nodes."""
+    ops, found = contract(ops, may_be_heavy)
+    called = {}
+    for name, body in functions.items():
+        called[name], more = contract(body, may_be_heavy)
+        found += more
+    for c in found[:1]:
+        _checkpoint(c.op.graph)
+    return make_plan(ops, called), tuple(found)
 
 
 def _checkpoint(graph: Graph) -> None:

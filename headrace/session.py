@@ -287,8 +287,11 @@ class Session:
         deadline = time.monotonic() + limit / 1000 if limit else None
         return Step(self._resources, ResourceManager, deadline)
 
-    def _executor(self, compiled: CompiledStep, step: Step, options: RunOptions) -> Executor:
-        return Executor(compiled.plan, step, self._get_pool, options.listener, options.ready, self._intra)
+    def _executor(self, compiled: CompiledStep, step: Step, options: RunOptions, is_partial: bool = False) -> Executor:
+        # who watches, or decides what fires next, is to see single operations
+        is_seen = is_partial or options.listener is not None or options.ready is not None
+        plan = compiled.plan if is_seen else compiled.clustered
+        return Executor(plan, step, self._get_pool, options.listener, options.ready, self._intra)
 
     def _explain(self, error: BaseException) -> None:
         """Makes the operation that an error carries the user's own: what failed is the copy that pruning made."""
@@ -319,7 +322,7 @@ class Session:
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
         call = self._call(fetches, tuple(feeds))
-        executor = self._executor(call.step, self._step(_NO_OPTIONS, None), _NO_OPTIONS)
+        executor = self._executor(call.step, self._step(_NO_OPTIONS, None), _NO_OPTIONS, is_partial=True)
         handle = f"partial_run_{executor.step.id}"
         self._partial[handle] = _PartialRun(
             executor, call, [feed_tensor(self.graph, f).name for f in feeds], self.graph

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.errors import InvalidArgumentError
 from headrace.ir.failure import blamed
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from headrace.compile.source import Loop, Mark
+    from headrace.ir.graph import Operation
 
 SHOWN: Final = 4  # of deeply nested loops and calls so many are named at either end
 
@@ -27,23 +28,57 @@ def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
     Args:
       marks: of the lines of the code.
     """
-    at: list[tuple[Mark, FrameType]] = []
-    tb = error.__traceback__
-    while tb is not None:
-        if tb.tb_frame.f_code.co_filename == file:
-            at.append((marks[tb.tb_lineno - 1], tb.tb_frame))
-        tb = tb.tb_next
-    if not at or at[-1][0].op is None or getattr(error, "_blamed", False):
+    if getattr(error, "_blamed", False):
         return
+    at = _lines(error, file, marks)
+    found = _culprit(error, at)
+    if found is None:
+        return
+    out = blamed(found.error, found.op, _where(at), found.inputs)
+    out._blamed = True  # type: ignore[attr-defined]
+    raise out
+
+
+class Culprit(NamedTuple):
+    """What failed in compiled code.
+
+    Attributes:
+      error: as that operation raises it.
+      op: the operation.
+      inputs: what it was given; nothing if that is not there any more.
+    """
+
+    error: Exception
+    op: Operation
+    inputs: list[Any]
+
+
+def culprit(error: Exception, file: str, marks: Sequence[Mark]) -> Culprit | None:
+    """What in the code compiled as `file` raised `error`; None if it came from elsewhere."""
+    return _culprit(error, _lines(error, file, marks))
+
+
+def _culprit(error: Exception, at: Sequence[tuple[Mark, FrameType]]) -> Culprit | None:
+    if not at or at[-1][0].op is None:
+        return None
     mark, frame = at[-1]
     op = mark.op
     assert op is not None
     inputs = _inputs(mark, frame)
     if isinstance(error, IndexError) and op.type.startswith("TensorList"):
         error = _of_list(op.type, inputs, error)
-    out = blamed(error, op, _where(at), [] if any(v is None for v in inputs) else inputs)
-    out._blamed = True  # type: ignore[attr-defined]
-    raise out
+    return Culprit(error, op, [] if any(v is None for v in inputs) else inputs)
+
+
+def _lines(error: Exception, file: str, marks: Sequence[Mark]) -> list[tuple[Mark, FrameType]]:
+    """The lines of the code compiled as `file` that `error` came through, outermost first, and their frames."""
+    at: list[tuple[Mark, FrameType]] = []
+    tb = error.__traceback__
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename == file:
+            at.append((marks[tb.tb_lineno - 1], tb.tb_frame))
+        tb = tb.tb_next
+    return at
 
 
 def _inputs(mark: Mark, frame: FrameType) -> list[Any]:

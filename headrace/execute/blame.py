@@ -44,6 +44,9 @@ def blame(error: BaseException, node: Node, it: Iteration, x: Any) -> BaseExcept
     """`error`, raised while `node` fired, as the error the user gets: TensorFlow's class, with the place in notes."""
     if not isinstance(error, Exception):
         return error  # KeyboardInterrupt and its like are nobody's fault
+    found = None if node.culprit is None else node.culprit(error)
+    if found is not None:  # an operation of a cluster
+        return blamed(found.error, found.op, where(it), found.inputs)
     return blamed(error, node.op, where(it), _inputs(node, x))
 
 

@@ -119,6 +119,7 @@ class Node:
       controls: control edges to joins: (pending index, node).
       control_merges, control_direct: control edges to Merges, and to nodes that wait for nothing else.
       dead: its dead twin, of kind `DEAD`; the twin's `live` leads back.
+      culprit: of a cluster, tells which of its operations an error came from; else None.
 
     What fires with a node, `x` in a ready entry `(node, iteration, x)`: the value of its one input; else the list of
     its inputs' values; for a Merge the pair (value, input index); for a dead twin the origin of its deadness.
@@ -134,6 +135,7 @@ class Node:
         "controls",
         "cost",
         "crosses",
+        "culprit",
         "dead",
         "direct",
         "frame",
@@ -191,6 +193,7 @@ class Node:
         self.crosses = False
         self.position = -1  # Arg, Retval: which feed or fetch; parameter, result: which argument or output of the call
         self.cost: Callable[..., float | None] | None = None
+        self.culprit: Callable[[Exception], Any] | None = None
         self.real = kind  # READING: the kind behind it
         self.live = self
         self.dead: Node = self
@@ -428,6 +431,8 @@ def _add_kernel(plan: Plan, node: Node) -> None:
         plan.binders.append((op, factory))
         return
     f = kernel.factory(np, op.attrs)
+    node.culprit = getattr(f, "culprit", None)
+    plan.uses_blas |= getattr(f, "uses_blas", False)
     if flags.VERIFY.value >= 2:
         f = checking.checked(op, f)
     if node.reads:
@@ -436,14 +441,25 @@ def _add_kernel(plan: Plan, node: Node) -> None:
     node.kind = {0: NULLARY, 1: UNARY}.get(node.arity, NARY) if node.n_outputs == 1 else OTHER
     if op.opdef.facts.forwards == 0 and node.kind == UNARY and not node.reads:
         node.kind = PASS
-    node.cost = op.opdef.facts.cost
-    if node.cost is not None and node.n_outputs == 1:
-        flops = node.cost([t.shape for t in op.inputs], [t.shape for t in op.outputs])
-        if flops is None and op.opdef.facts.blas:
-            node.kind = HEAVY  # the executor looks at the sizes when it fires
-        elif flops is not None and flops >= HEAVY_FLOPS:
-            node.kind = HEAVY
-            node.cost = None
+    if may_be_heavy(op):
+        node.kind = HEAVY
+        # where the sizes are not known, the executor looks at them when it fires
+        node.cost = op.opdef.facts.cost if _flops(op) is None else None
+
+
+def may_be_heavy(op: Operation) -> bool:
+    """Whether firing `op`, which has a pure kernel, may be worth a thread of its own."""
+    facts = op.opdef.facts
+    if facts.cost is None or len(op.outputs) != 1:
+        return False
+    flops = _flops(op)
+    return facts.blas if flops is None else flops >= HEAVY_FLOPS
+
+
+def _flops(op: Operation) -> float | None:
+    """The cost of one firing; None if it is not known."""
+    cost = op.opdef.facts.cost
+    return None if cost is None else cost([t.shape for t in op.inputs], [t.shape for t in op.outputs])
 
 
 def _reading(f: Callable[..., Any], reads: Sequence[int]) -> Callable[..., Any]:

@@ -27,7 +27,7 @@ def place(op: Operation) -> str:
 
 
 def known_as(t: Tensor) -> str:
-    """The name the user knows a tensor by: of a feed, that of the tensor fed; of a cluster, that of what it computes."""
+    """The name the user knows a tensor by: of a feed that of the tensor fed, of a cluster that of what it gives."""
     attrs = t.op.attrs
     if "_of" in attrs:
         return str(attrs["_of"][t.index])

@@ -268,3 +268,46 @@ def test_shrinking_by_hand():
     assert kept.index == 0
     assert "_Retval[T=float32, index=0](c)" in to_text(g)
     assert edit.uses[c.inputs[0]] == [(c, 0)]
+
+
+SAYS = IF.replace(":K", ":1").replace("s = Tanh(a)", "s = Print[U=(float32)](a, a)")
+
+
+def test_an_effect_that_a_conditional_need_not_have_goes():
+    after, _ = apply(Prune(), SAYS)
+    assert "Print" not in after
+
+
+def test_a_target_is_wanted_with_all_its_results():
+    assert "Print" in apply(Prune(), SAYS, kept=["c"])[0]
+
+
+def test_what_must_run_is_wanted_with_all_its_results():
+    inner = SAYS.replace("    y = _Retval[index=0](c:1)\n", "").replace(
+        "_Arg[T=bool, index=0, shape=[]]", "LogicalNot(q)"
+    )
+    inner = inner.replace("_Arg[T=float32, index=1, shape=[2]]", "Neg(z)")
+    text = (
+        "q0 = _Arg[T=bool, index=0, shape=[]]\nz0 = _Arg[T=float32, index=1, shape=[2]]\n"
+        'f = PartitionedCall[f=@"f", Tin=(bool, float32), Tout=(float32)](q0, z0)\n'
+        'graph "f" of f, f (q: bool[], z: float32[2]) -> (c:1) ^c {\n' + inner + "}\n"
+        "r = _Retval[index=0](f)\n"
+    )
+    assert "Print" in apply(Prune(), text)[0]
+    assert "Print" not in apply(Prune(), text.replace("-> (c:1) ^c {", "-> (c:1) {"))[0]
+
+
+def test_what_is_swept_and_what_shrinks_at_once():
+    after, _ = apply(Prune(), IF.replace(":K", ":1") + "    dead = Neg(x)\n")
+    assert "dead" not in after
+    assert "Tout=(float32)," in after
+
+
+def test_beside_primitives_only_what_is_not_needed_goes():
+    text = (
+        IF.replace(":K", ":1").replace("u = Neg(x)", "w = Switch(x, p)\n    u = Merge(w:0, w:1)")
+        + "    dead = Neg(x)\n"
+    )
+    after, _ = apply(Prune(), text)
+    assert "dead" not in after
+    assert "Tout=(float32, float32)" in after

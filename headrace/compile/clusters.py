@@ -1,0 +1,247 @@
+"""Clusters: straight-line regions of a primitive graph, each compiled into one node of the token machine.
+
+A step that has to wait in between (for a queue) cannot become one Python function, but much of it can become a few. A
+*cluster* is a set of pure operations that the token machine fires as one: when all that enters it is there, a compiled
+function computes all of them, and what leaves it is sent on. Nothing else may change by it:
+
+* **Alive or dead together.** The members stand in one frame, and what decides whether they are dead is the same for all
+  (`fates`). So the node is dead if and only if each of them would be.
+* **No new waiting.** The members wait for the same operations that take time. So none of them, and nobody who needs
+  one of them, has to wait for a queue that it did not wait for before; what fills that queue may depend on it.
+* **No cycles.** No path leads out of a cluster and back. Each operation has a *stage*: the number of steps from one
+  group to another on the longest way to it. Members of a cluster have one stage, and an edge between two groups leads
+  to a higher one; so between clusters, too, there are no cycles.
+
+The primitives themselves, the marks of loops (`LoopCond`) and all that has effects stay single nodes.
+
+    ops, found = contract(ops, is_heavy)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace.compile import FILE
+from headrace.compile.blame import culprit
+from headrace.compile.blocks import Blocks
+from headrace.compile.emit import Emitter
+from headrace.compile.fates import Fate, fates
+from headrace.compile.running import Run
+from headrace.ir import frames, walk
+from headrace.ir.copying import copy_into
+from headrace.ir.editing import Editor, arrange
+from headrace.ir.failure import known_as
+from headrace.ir.graph import Graph
+from headrace.ir.kernel import find_kernel
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation, Tensor
+
+FEWEST: Final = 3  # operations that compute something: of fewer, a node for each costs no more
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cluster:
+    """One cluster.
+
+    Attributes:
+      members: its operations, each after what it waits for. They are no longer part of the graph.
+      op: what stands in their place.
+      source: the function that computes them.
+    """
+
+    members: tuple[Operation, ...]
+    op: Operation
+    source: str
+
+
+def contract(
+    ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]
+) -> tuple[Sequence[Operation], list[Cluster]]:
+    """Puts clusters in the place of what can be clusters, in a graph that nobody else has.
+
+    Args:
+      ops: the operations of a primitive graph that are to run. What else is in the graph goes.
+      is_heavy: whether an operation with a pure kernel may be worth a thread of its own.
+
+    Returns:
+      What is to run now, and the clusters among it.
+
+    Raises:
+      GraphError, InvalidArgumentError: the graph is not legal (`ir.frames`).
+    """
+    groups = regions(ops, is_heavy)
+    if not groups:
+        return ops, []
+    graph = ops[0].graph
+    edit = Editor(graph)
+    wanted = set(ops)
+    edit.remove([op for op in graph.operations if op not in wanted])
+    stands_for: dict[Operation, Operation] = {}
+    found = []
+    for members in groups:
+        c = _contract(edit, members)
+        found.append(c)
+        stands_for.update(dict.fromkeys(members, c.op))
+    edit.remove(stands_for.keys())
+    arrange(graph, list(dict.fromkeys(stands_for.get(op, op) for op in ops)))
+    return list(graph.operations), found
+
+
+def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> list[list[Operation]]:
+    """Which of `ops` can be clusters: for each its members, each after what it waits for.
+
+    Args, Raises: see `contract`.
+    """
+    tree = frames.derive(ops)
+    marks = {f.loop_cond for f in tree.frames}
+    fate = fates(ops, tree, lambda op: bool(op.opdef.structured) or _is_async(op) or is_heavy(op))
+    keys: dict[Operation, tuple[frames.Frame, Fate]] = {}
+    for op in ops:
+        if _can_be_member(op) and op not in marks and not is_heavy(op):
+            keys[op] = (tree.of(op), fate[op])
+    groups: dict[tuple[frames.Frame, Fate, int], list[Operation]] = {}
+    stages: dict[Operation, int] = {}
+    for op in walk.toposort(ops):
+        key, stage = keys.get(op), 0
+        for p in walk.forward_predecessors(op):
+            if _constant(p) is None:
+                stage = max(stage, stages[p] + (key is None or key != keys.get(p)))
+        stages[op] = stage
+        if key is not None:
+            groups.setdefault((*key, stage), []).append(op)
+    out = [g for g in groups.values() if sum(map(_computes, g)) >= FEWEST]
+    return sorted(out, key=lambda g: g[0].id)
+
+
+def _can_be_member(op: Operation) -> bool:
+    if op.opdef.primitive or not op.opdef.is_pure or _constant(op) is not None:
+        return False
+    if any(t.dtype.is_ref for t in (*op.inputs, *op.outputs)):
+        return False
+    kernel = find_kernel(op)
+    return kernel is not None and kernel.form == "pure"
+
+
+def _is_async(op: Operation) -> bool:
+    kernel = find_kernel(op)
+    return kernel is not None and kernel.form == "async"
+
+
+def _computes(op: Operation) -> bool:
+    """Whether compiled code has anything to do for `op`."""
+    return bool(op.outputs) and bool(op.inputs) and op.opdef.facts.forwards is None
+
+
+def _constant(op: Operation) -> Operation | None:
+    """The constant, outside all loops, that `op` is or brings into one; None if it is something else."""
+    while op.opdef.primitive == "Enter" and op.attrs["is_constant"] and not op.control_inputs:
+        op = op.inputs[0].op
+    if op.type == "Const" and not op.control_inputs and isinstance(op.attrs["value"], np.ndarray):
+        return op
+    return None
+
+
+# *** making one ***
+
+
+def _contract(edit: Editor, members: Sequence[Operation]) -> Cluster:
+    """Puts one operation in the place of `members`; these have no readers left then but one another."""
+    graph, inside = edit.graph, set(members)
+    read = list(dict.fromkeys(t for op in members for t in op.inputs if t.op not in inside))
+    inputs = [t for t in read if _constant(t.op) is None]
+    before = {c for op in members for c in op.control_inputs if c not in inside and _constant(c) is None}
+    before -= {t.op for t in inputs if not t.op.opdef.primitive and not t.op.opdef.structured}  # they are waited for
+    if not inputs and not before:
+        inputs = [t for t in read if t.op.type != "Const"]  # an Enter, which tells the frame
+    outputs = [
+        t for op in members for t in op.outputs if any(reader not in inside for reader, _ in edit.uses.get(t, ()))
+    ]
+    compute = _Compute(members, inputs, outputs)
+    attrs = {
+        "Tin": tuple(t.dtype for t in inputs),
+        "Tout": tuple(t.dtype for t in outputs),
+        "_compute": compute.kernel,
+        "_of": tuple(t.name for t in outputs),
+    }
+    name = graph.unique_name(f"{members[-1].name}/cluster")
+    controls = [c for c in dict.fromkeys(c for op in members for c in op.control_inputs) if c in before]
+    op = graph.add_op("_Cluster", name, inputs, attrs, controls, members[-1].device, members[-1].source)
+    edit.note([op])
+    for old, new in zip(outputs, op.outputs, strict=True):
+        new.shape, new.handle = old.shape, old.handle
+        for reader, i in list(edit.uses[old]):
+            if reader not in inside:
+                edit.set_input(reader, i, new)
+    for m in members:
+        for after in list(edit.waits.get(m, ())):
+            if after not in inside:
+                edit.set_controls(after, [op if c is m else c for c in after.control_inputs])
+    return Cluster(tuple(members), op, compute.source)
+
+
+class _Compute:
+    """The function that computes the members of a cluster.
+
+    Args:
+      members: they, each after what it waits for.
+      inputs: the tensors it takes.
+      outputs: those it gives.
+
+    Attributes:
+      source: its text.
+      kernel: it, as kernels are called. It knows which operation an error came from (`culprit`), and whether it
+        may call the BLAS library (`uses_blas`).
+    """
+
+    def __init__(self, members: Sequence[Operation], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        graph = Graph()
+        moved: dict[Tensor, Tensor] = {}
+        args = [_argument(graph, i, t) for i, t in enumerate(inputs)]
+        moved.update((t, a.outputs[0]) for t, a in zip(inputs, args, strict=True))
+        for t in dict.fromkeys(t for op in members for t in op.inputs):
+            constant = _constant(t.op)
+            if constant is not None and t not in moved:
+                known = moved.get(constant.outputs[0])
+                if known is None:
+                    copy = graph.copy_op(constant, (), (), graph.unique_name(constant.name))
+                    known = moved[constant.outputs[0]] = copy.outputs[0]
+                moved[t] = known
+        copies = copy_into(graph, members, moved)
+        ends = [_end(graph, i, moved[t]) for i, t in enumerate(outputs)]
+        emitter = Emitter(Blocks(graph, list(copies.values())), args, ends)
+        self.source, self._marks = emitter.out.finish()
+        names = emitter.out.names
+        exec(compile(self.source, FILE, "exec"), names)
+        assert not emitter.stateful, "a cluster is pure"
+        self.kernel = _as_kernel(names["step"], Run(None, ()), len(outputs))
+        self.kernel.culprit = functools.partial(culprit, file=FILE, marks=self._marks)  # type: ignore[attr-defined]
+        self.kernel.uses_blas = emitter.uses_blas  # type: ignore[attr-defined]
+
+
+def _as_kernel(step: Callable[..., Any], run: Run, n_outputs: int) -> Callable[..., Any]:
+    """`step`, which returns a tuple, as a kernel."""
+    if n_outputs == 1:
+        return lambda *args: step(run, *args)[0]
+    return functools.partial(step, run)
+
+
+def _argument(graph: Graph, i: int, t: Tensor) -> Operation:
+    attrs = {"T": t.dtype, "index": i, "of": known_as(t)}
+    op = graph.add_op("_Arg", f".arg.{i}", (), attrs)
+    op.outputs[0].shape, op.outputs[0].handle = t.shape, t.handle
+    return op
+
+
+def _end(graph: Graph, i: int, t: Tensor) -> Operation:
+    return graph.add_op("_Retval", f".ret.{i}", [t], {"T": t.dtype, "index": i})
+
+
+def show(clusters: Iterable[Cluster]) -> str:
+    """The members of clusters as text, a line for each."""
+    return "\n".join(" ".join(op.name for op in c.members) for c in clusters)
