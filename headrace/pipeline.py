@@ -18,6 +18,7 @@ from headrace.grad.differentiate import differentiate
 from headrace.ir.device import DeviceSpec
 from headrace.ir.editing import Editor, own_bodies
 from headrace.ir.function import FuncGraph, bodies
+from headrace.ir.infer import constant_value
 from headrace.lower import is_structured, lower
 from headrace.optimize.base import Context
 from headrace.optimize.pipeline import optimize, options_from
@@ -126,7 +127,9 @@ class CompiledStep:
     def _compile(self) -> Outcome:
         mine = self._prune()
         kept = _kept(mine, self._ends[2])
-        reasons = _make_structured(mine, kept)  # 3. primitives become structured
+        fed = [t for t in self._ends[0] if constant_value(t) is not None]
+        reasons = [f"'{t.name}' is fed, and shapes in the graph were inferred from the value it has there" for t in fed]
+        reasons = reasons or _make_structured(mine, kept)  # 3. primitives become structured
         reasons = reasons or blockers(mine.graph.operations)
         if not reasons:
             try:

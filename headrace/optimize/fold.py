@@ -155,7 +155,8 @@ def _has_shape(t: Tensor) -> bool:
 
 
 def _may_have_no_value(op: Operation) -> bool:
-    return op.opdef.stateful is not None and op.type != "_Arg"
+    reads = any(t.dtype.is_ref for t in op.inputs) and not all(t.dtype.is_ref for t in op.outputs)
+    return reads or (op.opdef.stateful is not None and op.type != "_Arg")
 
 
 def _evaluate(op: Operation, given: list[Any]) -> list[np.ndarray] | str:

@@ -121,6 +121,8 @@ def _params_read(graph: FuncGraph) -> set[int]:
 
 
 def _shrink_loop(edit: Editor, op: Operation, context: Context) -> bool:
+    if len(op.attrs["body"].results) != len(op.inputs):  # whoever runs it says that they do not fit
+        return False
     live = _live(edit, op)
     gone = [k for k in range(len(op.inputs)) if k not in live]
     if not gone:
