@@ -7,11 +7,16 @@ print(hr.explain(run))
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.optimize.base import Note
     from headrace.pipeline import CompiledStep
+
+
+SHOWN: Final = 8  # names of a list of operations that a text has
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,6 +29,8 @@ class Explanation:
       passes: the passes that changed something, in order, each once.
       notes: what they did, and what they left alone and why.
       source: the Python function that the step became; "" if none did.
+      clusters: of a step that is interpreted, the operations of each cluster, which is one node of the token machine.
+      apart: the others of such a step, (why they are nodes of their own, their names), constants left out.
     """
 
     engine: str
@@ -31,10 +38,18 @@ class Explanation:
     passes: tuple[str, ...]
     notes: tuple[Note, ...]
     source: str
+    clusters: tuple[tuple[str, ...], ...] = ()
+    apart: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __str__(self) -> str:
         out = [f"engine: {self.engine}"]
         out += [f"  not compiled: {r}" for r in self.reasons]
+        if self.engine == "interpret" and not self.reasons:
+            out.append("  not compiled: the session is to interpret")
+        if self.clusters or self.apart:
+            out.append(f"clusters: {len(self.clusters) or 'none'}")
+            out += [f"  {_brief(names)}" for names in self.clusters]
+            out += [f"  alone: {why}: {_brief(names)}" for why, names in self.apart]
         out.append(f"passes that changed something: {', '.join(self.passes) or 'none'}")
         for verb, fired in (("did", True), ("left alone", False)):
             out += [f"  {verb}: {n.rule}: {n.op}: {n.text}" for n in self.notes if n.fired is fired]
@@ -43,16 +58,33 @@ class Explanation:
         return "\n".join(out)
 
 
+def _brief(names: Sequence[str]) -> str:
+    """How many there are, and the first of them."""
+    more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{len(names)} operation{'s' * (len(names) > 1)}: {', '.join(names[:SHOWN])}{more}"
+
+
 def explanation(step: CompiledStep) -> Explanation:
     """What became of `step`."""
     outcome = step.outcome
     report, compiled = outcome.report, outcome.compiled
+    if compiled is None:
+        return Explanation(
+            "interpret",
+            outcome.reasons,
+            (),
+            (),
+            "",
+            tuple(tuple(op.name for op in c.members) for c in step.clusters),
+            tuple((why, tuple(op.name for op in ops)) for why, ops in step.apart.items()),
+        )
+    assert report is not None, "who compiles, optimizes"
     return Explanation(
-        "interpret" if compiled is None else "compiled",
-        outcome.reasons,
-        () if report is None else tuple(dict.fromkeys(name for name, _, changed in report.ran if changed)),
-        () if report is None else tuple(report.notes),
-        "" if compiled is None else compiled.source,
+        "compiled",
+        (),
+        tuple(dict.fromkeys(name for name, _, changed in report.ran if changed)),
+        tuple(report.notes),
+        compiled.source,
     )
 
 

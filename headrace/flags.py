@@ -87,6 +87,12 @@ OPTIMIZE: Final = _flag(
     "on",
     "Which passes run before a step is compiled: on (all), off (none), or all but some: -fold,-cse.",
 )
+DUMP: Final = _flag(
+    "DUMP",
+    str,
+    "",
+    "A folder: each step writes its graph there as text, after each stage that changed it, and the source it becomes.",
+)
 CALL_DEPTH: Final = _flag(
     "CALL_DEPTH",
     int,
@@ -128,5 +134,6 @@ def override(**values: Any) -> Iterator[None]:
 
 def describe() -> str:
     """A markdown table of all flags; `docs/flags.md` is made of it."""
-    rows = [f"| `HEADRACE_{f.name}` | `{f.default}` | {f.doc} |" for f in _FLAGS.values()]
+    defaults = {f.name: "not set" if f.default == "" else f"`{f.default}`" for f in _FLAGS.values()}
+    rows = [f"| `HEADRACE_{f.name}` | {defaults[f.name]} | {f.doc} |" for f in _FLAGS.values()]
     return "\n".join(["| variable | default | what it does |", "|---|---|---|", *rows])

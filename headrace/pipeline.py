@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 from headrace import flags
 from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers
-from headrace.compile.clusters import Cluster, contract
+from headrace.compile.clusters import Cluster, apart, contract, show
 from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.execute.plan import Plan, make_plan, may_be_heavy
 from headrace.grad.differentiate import differentiate
 from headrace.ir.device import DeviceSpec
+from headrace.ir.dumps import Dumps
 from headrace.ir.editing import Editor, own_bodies
 from headrace.ir.function import FuncGraph, bodies
 from headrace.ir.infer import constant_value
+from headrace.ir.naming import name_as_lowered
 from headrace.lower import is_structured, lower
 from headrace.optimize.base import Context
 from headrace.optimize.pipeline import optimize, options_from
@@ -67,6 +69,7 @@ class CompiledStep:
         self._clustered: Plan | None = None
         self._clusters: tuple[Cluster, ...] = ()
         self._outcome: Outcome | None = None
+        self._dumps = Dumps()
         self._lock = threading.Lock()
 
     @property
@@ -80,7 +83,7 @@ class CompiledStep:
     def plan(self) -> Plan:
         """The step for the token machine, each operation a node."""
         if self._plan is None:
-            self._plan = make_plan(*_primitive(self.pruned, _kept(self.pruned, self._ends[2])))
+            self._plan = make_plan(*self._primitive(self.pruned))
         return self._plan
 
     @property
@@ -89,8 +92,8 @@ class CompiledStep:
         if self._engine != "auto":
             return self.plan
         if self._clustered is None:
-            mine = self._prune()
-            self._clustered, self._clusters = _clustered(*_primitive(mine, _kept(mine, self._ends[2])))
+            self._clustered, self._clusters = _clustered(*self._primitive(self._prune()))
+            self._dumps.text("clusters.py", "\n".join(f"# {show([c])}\n{c.source}" for c in self._clusters))
         return self._clustered
 
     @property
@@ -98,6 +101,13 @@ class CompiledStep:
         """The clusters of `clustered`."""
         self.clustered  # noqa: B018 - which makes them
         return self._clusters
+
+    @property
+    def apart(self) -> Mapping[str, Sequence[Operation]]:
+        """The operations that are nodes of their own in `clustered`, by the reason; none if it makes no clusters."""
+        if self._engine != "auto":
+            return {}
+        return apart(dict.fromkeys(n.op for n in self.clustered.nodes), may_be_heavy)
 
     @property
     def outcome(self) -> Outcome:
@@ -122,23 +132,39 @@ class CompiledStep:
         pruned = prune(*self._ends)  # 1. what the step needs, its ends explicit
         _checkpoint(pruned.graph)
         _check_devices(pruned.graph.operations, self._devices)  # 2. every op has a device it may run on
+        if self._dumps.is_empty:  # what runs the step and what is compiled of it both begin here
+            self._dumps.graph("pruned", pruned.graph)
         return pruned
+
+    def _primitive(self, pruned: Pruned) -> tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]:
+        """The step as the token machine knows it: its operations, and those of the functions it calls."""
+        if not is_structured(pruned.graph.operations):
+            return pruned.graph.operations, {}
+        # conditionals, loops and calls become primitives
+        lowered = lower(pruned.graph, _kept(pruned, self._ends[2]), differentiate)
+        _checkpoint(lowered.graph)
+        self._dumps.graph("lowered", lowered.graph)
+        for name, ops in lowered.functions.items():
+            self._dumps.graph(f"lowered-{name}", ops[0].graph)
+        return lowered.ops, lowered.functions
 
     def _compile(self) -> Outcome:
         mine = self._prune()
         kept = _kept(mine, self._ends[2])
         fed = [t for t in self._ends[0] if constant_value(t) is not None]
         reasons = [f"'{t.name}' is fed, and shapes in the graph were inferred from the value it has there" for t in fed]
-        reasons = reasons or _make_structured(mine, kept)  # 3. primitives become structured
+        reasons = reasons or _make_structured(mine, kept, self._dumps)  # 3. primitives become structured
         reasons = reasons or blockers(mine.graph.operations)
         if not reasons:
             try:
-                report = _optimized(mine.graph, kept)  # 4. the same by less work
+                report = _optimized(mine.graph, kept, self._dumps)  # 4. the same by less work
                 compiled = compile_graph(mine.graph, mine.args, mine.retvals, report.kept, differentiate)  # 5.
             except RecursionError:
                 reasons = ["its conditionals, loops and calls are nested too deeply in one another"]
             else:
+                self._dumps.text("source.py", compiled.source)
                 return Outcome(compiled, (), report)
+        self._dumps.text("not-compiled.txt", "".join(f"# {line}\n" for r in reasons for line in r.splitlines()))
         if self._engine == "compiled":
             raise InvalidArgumentError("this step cannot be compiled: " + "; ".join(reasons))
         return Outcome(None, tuple(reasons), None)
@@ -187,7 +213,7 @@ def _kept(pruned: Pruned, targets: Sequence[Operation]) -> list[Operation]:
     return [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
 
 
-def _make_structured(pruned: Pruned, kept: Sequence[Operation]) -> list[str]:
+def _make_structured(pruned: Pruned, kept: Sequence[Operation], dumps: Dumps) -> list[str]:
     """Puts structured operations in the place of the primitives of a step; returns why it cannot."""
     graph = pruned.graph
     if not any(op.opdef.primitive not in ("", "ControlTrigger") for op in graph.operations):
@@ -197,28 +223,18 @@ def _make_structured(pruned: Pruned, kept: Sequence[Operation]) -> list[str]:
     except (OpError, GraphError) as e:
         return [f"not recovered: {e}"]
     Editor(graph, kept).sweep()
+    dumps.graph("recovered", graph)
     return []
 
 
-def _optimized(graph: Graph, kept: Sequence[Operation]) -> Context:
+def _optimized(graph: Graph, kept: Sequence[Operation], dumps: Dumps) -> Context:
     """The passes over a step's graph, and the graphs in it."""
     own_bodies(graph)
     check = _checkpoint if flags.VERIFY.value > 2 else None
-    context = optimize(graph, kept, options_from(flags.OPTIMIZE.value), check)
+    context = optimize(graph, kept, options_from(flags.OPTIMIZE.value), check, dumps.graph if dumps else None)
+    name_as_lowered(graph)
     _checkpoint(graph)
     return context
-
-
-def _primitive(
-    pruned: Pruned, kept: Sequence[Operation]
-) -> tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]:
-    """The step as the token machine knows it: its operations, and those of the functions it calls."""
-    ops: Sequence[Operation] = pruned.graph.operations
-    if not is_structured(ops):
-        return ops, {}
-    lowered = lower(pruned.graph, kept, differentiate)  # conditionals, loops and calls become primitives
-    _checkpoint(lowered.graph)
-    return lowered.ops, lowered.functions
 
 
 def _clustered(

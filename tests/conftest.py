@@ -1,14 +1,25 @@
 """What holds for every test: graphs are verified after each pass, and hypothesis is repeatable in CI."""
 
+from __future__ import annotations
+
+import gc
 import os
 
 # Read when headrace is imported, so set before any test module can do that.
 os.environ.setdefault("HEADRACE_VERIFY", "2")
 
 import hypothesis
+import pytest
 
 # No deadline: the first example of a test pays for imports, and a machine may be busy. The timeout of pytest bounds
 # the whole test.
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What collecting made stays to the end: it need not be looked through at every collection of garbage."""
+    del session
+    gc.collect()
+    gc.freeze()

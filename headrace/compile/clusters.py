@@ -119,13 +119,38 @@ def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> 
     return sorted(out, key=lambda g: g[0].id)
 
 
+def apart(ops: Iterable[Operation], is_heavy: Callable[[Operation], bool]) -> dict[str, list[Operation]]:
+    """Which of `ops`, whose clusters are made, are nodes of their own, by the reason.
+
+    Constants and the ends of a step are left out: there is nothing to be done for them.
+    """
+    few = f"fewer than {FEWEST} that compute something wait for the same and die together"
+    out: dict[str, list[Operation]] = {}
+    for op in ops:
+        if op.type not in ("_Cluster", "_Arg", "_Retval") and _constant(op) is None:
+            why = _why_not(op) or ("may be worth a thread of its own" if is_heavy(op) else few)
+            out.setdefault(why, []).append(op)
+    return out
+
+
 def _can_be_member(op: Operation) -> bool:
-    if op.opdef.primitive or not op.opdef.is_pure or _constant(op) is not None:
-        return False
-    if any(t.dtype.is_ref for t in (*op.inputs, *op.outputs)):
-        return False
+    return _constant(op) is None and not _why_not(op)
+
+
+def _why_not(op: Operation) -> str:
+    """Why `op`, whatever there is around it, is in no cluster; "" if it may be in one."""
+    if op.opdef.primitive:
+        return "a primitive of control flow"
+    if op.opdef.structured:
+        return "calls a function in a frame of its own"
     kernel = find_kernel(op)
-    return kernel is not None and kernel.form == "pure"
+    if kernel is None or kernel.form == "async":
+        return "may wait for something else"
+    if not op.opdef.is_pure or kernel.form != "pure":
+        return "has effects, or sees those of others"
+    if any(t.dtype.is_ref for t in (*op.inputs, *op.outputs)):
+        return "works on a reference"
+    return ""
 
 
 def _is_async(op: Operation) -> bool:

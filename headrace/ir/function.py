@@ -275,6 +275,20 @@ def recursive_functions(ops: Iterable[Operation]) -> frozenset[str]:
     while pending:
         name, graph = pending.pop()
         calls[name] = callees(graph.operations)
+    called: dict[str, set[str]] = {name: set() for name in calls}
+    for name, others in calls.items():
+        for other in others:
+            called[other].add(name)
+    # who calls nobody that is left, or is called by nobody, calls not itself; of most libraries nothing is left
+    for edges, back in ((calls, called), (called, calls)):
+        done = [name for name, others in edges.items() if not others]
+        while done:
+            name = done.pop()
+            for other in back.pop(name):
+                edges[other].discard(name)
+                if not edges[other]:
+                    done.append(other)
+            del edges[name]
     return frozenset(name for name in calls if _reaches(calls, name))
 
 

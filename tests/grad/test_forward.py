@@ -27,6 +27,10 @@ STEP = 1e-6
 MOST_CASES = 3  # of one op and dtype
 # Inputs by which there is no derivative, in reverse mode neither.
 UNDERIVED = {"Betainc": {0, 1}, "Polygamma": {0}, "Zeta": {0}}
+# Inputs that are compared with each other, so that moving one of them alone changes what the op does.
+UNDERIVED |= {"MaxPoolGradGrad": {0, 1}, "MaxPoolGradGradV2": {0, 1}}
+# Labels, the sum of which stays 1: only then is the derivative by the logits what TensorFlow takes it for.
+UNDERIVED |= {"SoftmaxCrossEntropyWithLogits": {1}}
 # Ops that say what the derivative is against the values; functions of a complex number that have none.
 AGAINST = {"StopGradient", "PreventGradient"}
 NOT_HOLOMORPHIC = {"EuclideanNorm", "Sign", "SquaredDifference"}

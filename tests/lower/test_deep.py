@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 import headrace as hr
@@ -57,7 +59,7 @@ def branch(name: str, pred: str, yes: str, no: str, x: str) -> str:
     )
 
 
-def run(functions: list[pb.FunctionDef], f: str, x: int) -> int:
+def run(functions: list[pb.FunctionDef], f: str, x: int, engine: str | None = None) -> int:
     graph = pb.GraphDef()
     graph.library.function.extend(functions)
     with hr.Graph() as g:
@@ -67,11 +69,22 @@ def run(functions: list[pb.FunctionDef], f: str, x: int) -> int:
         for k in ("Tin", "Tout"):
             node.attr[k].list.type.append(pb.DT_INT32)
         (out,) = hr.import_graph_def(graph, input_map={"start": start}, return_elements=["out:0"]) or [None]
-    with hr.Session(graph=g) as session:
+    with hr.Session(graph=g, engine=engine) as session:
         return int(session.run(out, timeout_ms=60_000))
 
 
 def add_one(name: str, then: str | None) -> pb.FunctionDef:
+    out = pb.FunctionDef()
+    out.CopyFrom(_add_one(then is not None))  # to parse it takes long
+    out.signature.name = name
+    if then is not None:
+        out.node_def[-1].attr["f"].func.name = then
+    return out
+
+
+@functools.cache
+def _add_one(calls: bool) -> pb.FunctionDef:
+    name, then = "f", "g" if calls else None
     body = number("one", 1) + binary("sum", "AddV2", "x", "one:output:0")
     return function(
         name, body + call("rest", then, "sum:z:0") if then else body, "rest:output:0" if then else "sum:z:0"
@@ -113,14 +126,14 @@ def test_a_chain_of_calls(n: int) -> None:
     assert run(functions, "f0", 5) == 5 + n
 
 
-def test_functions_that_would_be_huge_inlined() -> None:
+@pytest.mark.parametrize(("n", "engine"), [(16, "interpret"), (12, "compiled")])
+def test_functions_that_would_be_huge_inlined(n: int, engine: str) -> None:
     """Each calls the next one twice, so 2**16 additions: they are shared, not copied, beyond some number."""
-    n = 16
     functions = [
         function(f"f{i}", call("a", f"f{i + 1}", "x") + call("b", f"f{i + 1}", "a:output:0"), "b:output:0")
         for i in range(n)
     ]
-    assert run([*functions, add_one(f"f{n}", None)], "f0", 0) == 2**n
+    assert run([*functions, add_one(f"f{n}", None)], "f0", 0, engine) == 2**n
 
 
 def test_effects_of_functions_that_call_functions_twice() -> None:

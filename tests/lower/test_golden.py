@@ -22,6 +22,8 @@ from headrace.ir.text import to_text
 from headrace.lower import lower
 from headrace.prune import prune
 
+pytestmark = pytest.mark.one_engine
+
 
 def b() -> Any:
     return scopes.builder()

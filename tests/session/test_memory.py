@@ -36,7 +36,7 @@ def growth(work: Callable[[], Any], runs: int) -> int:
     for _ in range(100):
         work()
     with traced():
-        for _ in range(300):
+        for _ in range(200):
             work()
         gc.collect()
         before = tracemalloc.get_traced_memory()[0]
@@ -109,8 +109,8 @@ USES = (
 def test_memory_is_flat_over_many_runs(custom: None, use: str) -> None:
     s, work = working(custom)[use]
     with s:
-        held = growth(work, 300)
-        assert held < 20_000, f"{held} bytes more after 300 runs"
+        held = growth(work, 250)
+        assert held < 20_000, f"{held} bytes more after 250 runs"
         assert not s._active
         assert not s._partial
 
