@@ -38,7 +38,6 @@ from benchmarks.measure import in_turns
 from benchmarks.programs import Program
 from benchmarks.report import Row
 from headrace import flags
-from headrace.ir.opdef import op_registry
 
 MiB = 2**20
 MICROSECONDS = "µs"
@@ -118,6 +117,10 @@ WORKLOADS = (
     Workload(
         "build", "RNN 4x16, gradient: build and first result", _RNN, "first", MILLISECONDS, V1, {"TensorFlow": 0.5}
     ),
+    Workload(
+        "convnet", "convnet, gradient step", programs.convnet(32, 32, (32, 64, 64)), "callable", MILLISECONDS, PAIRS,
+        {"TensorFlow": 3.0},
+    ),
 )  # fmt: skip
 
 # LSTMs whose gradients' memory is measured: batch, time, hidden
@@ -159,16 +162,7 @@ def remembered(sizes: tuple[int, int, int], rounds: int, n_threads: int, who: Se
     return Row(title, "MiB", peaks.pop("headrace", []), facts, peaks, key="memory", aims=MEMORY_AIMS)
 
 
-def convnet() -> Row:
-    """The gradient step of a convolutional network, which waits for the operations: for now only why it is not run."""
-    if "Conv2D" in op_registry:
-        why = "not run: Conv2D is there now, but `convnet` is still to be written, in in_graphs.py and by_hand.py"
-    else:
-        why = "not run: headrace has no Conv2D yet"
-    return Row("convnet, gradient step", MILLISECONDS, [], why, key="convnet", aims={"TensorFlow": 3.0})
-
-
-KEYS = tuple(dict.fromkeys([*(w.key for w in WORKLOADS), "convnet", "memory"]))
+KEYS = tuple(dict.fromkeys([*(w.key for w in WORKLOADS), "memory"]))
 
 
 def measured(
@@ -178,8 +172,6 @@ def measured(
     for w in WORKLOADS:
         if w.key in only:
             yield timed(w, rounds, n_threads, who)
-    if "convnet" in only:
-        yield convnet()
     if "memory" in only:
         for sizes in MEMORY:
             yield remembered(sizes, memory_rounds, n_threads, who)

@@ -9,8 +9,9 @@ of the modules beside: `in_graphs` (headrace and TensorFlow, which differ in the
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -24,7 +25,8 @@ class Program:
       function: its name in the modules.
       trips: how many iterations it does in all.
       sizes: integers that the text needs; they are fixed when a graph is built or a function compiled.
-      arguments: arrays of float32 that it is called with; numbers of trips that are not fixed are of int32.
+      arguments: arrays of float32 that it is called with; numbers of trips that are not fixed, and of classes, are of
+        int32.
       by: the arguments it is differentiated by; none: its result is all that is wanted.
     """
 
@@ -107,6 +109,21 @@ def elementwise(n: int, rows: int) -> Program:
     new = _numbers()
     arguments = {"x": new(rows, rows, scale=0.5), "y": new(rows, rows)}
     return Program(f"{n} elementwise operations on {rows}x{rows}", "elementwise", 1, {"n": n}, arguments, ())
+
+
+def convnet(batch: int, side: int, channels: Sequence[int], classes: int = 10) -> Program:
+    """The loss of a network that tells square pictures apart: for each number of `channels` a convolution 3x3, a bias,
+    relu and a pooling that halves the sides, then a layer of all."""
+    new = _numbers()
+    weights = {}
+    for k, (before, after) in enumerate(itertools.pairwise((3, *channels))):
+        weights[f"filter{k}"] = new(3, 3, before, after, scale=math.sqrt(2 / (9 * before)))
+        weights[f"bias{k}"] = new(after, scale=0.1)
+    pixels = (side // 2 ** len(channels)) ** 2
+    weights |= {"w": new(pixels * channels[-1], classes), "b": new(classes, scale=0.1)}
+    data = {"images": new(batch, side, side, 3, scale=1.0), "labels": np.arange(batch, dtype=np.int32) % classes}
+    sizes = {"batch": batch, "layers": len(channels)}
+    return Program(f"convnet {batch}x{side}x{side}", "convnet", 1, sizes, data | weights, tuple(weights))
 
 
 def _numbers() -> Callable[..., np.ndarray]:

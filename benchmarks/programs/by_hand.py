@@ -182,3 +182,56 @@ def lstm_gradient(n: int, xs: Array, h: Array, c: Array, w: Array, b: Array) -> 
     np.matmul(xs.reshape(n * batch, inputs).T, rows, out=dw[:inputs])
     np.matmul(hs[:-1].reshape(n * batch, hidden).T, rows, out=dw[inputs:])
     return [np.sum(last * last), dw, rows.sum(0)]
+
+
+# *** a network ***
+
+
+def convnet_gradient(
+    batch: int, layers: int, images: Array, labels: Array, w: Array, b: Array, **weights: Array
+) -> list[Array]:
+    x, tape = images, []
+    for k in range(layers):
+        filters = weights[f"filter{k}"]
+        columns = _columns(x)
+        z = np.dot(columns, filters.reshape(-1, filters.shape[-1]))
+        z += weights[f"bias{k}"]
+        np.maximum(z, 0, out=z)
+        z = z.reshape(*x.shape[:3], -1)
+        rows = np.maximum(z[:, 0::2], z[:, 1::2])
+        x = np.maximum(rows[:, :, 0::2], rows[:, :, 1::2])
+        tape.append((columns, filters, z, x))
+    flat = x.reshape(batch, -1)
+    logits = np.dot(flat, w) + b
+    logits -= logits.max(1, keepdims=True)
+    powers = np.exp(logits)
+    sums = powers.sum(1)
+    own = np.arange(batch)
+    loss = np.mean(np.log(sums) - logits[own, labels])
+
+    d = powers / sums[:, None]
+    d[own, labels] -= 1
+    d /= batch
+    grads = [d.sum(0), np.dot(flat.T, d)]  # from the last to the first
+    dx = np.dot(d, w.T).reshape(x.shape)
+    for columns, filters, z, pooled in reversed(tape):
+        n, height, width, channels = z.shape
+        parts = z.reshape(n, height // 2, 2, width // 2, 2, channels)
+        taken = parts == pooled[:, :, None, :, None]
+        taken &= parts > 0  # where all are 0 there is more than one maximum, and no derivative
+        dz = (dx[:, :, None, :, None] * taken).reshape(z.shape)
+        rows = dz.reshape(-1, channels)
+        grads += rows.sum(0), np.dot(columns.T, rows).reshape(filters.shape)
+        if len(grads) < 2 * layers + 2:
+            turned = filters[::-1, ::-1].swapaxes(2, 3).reshape(-1, filters.shape[2])
+            dx = np.dot(_columns(dz), turned).reshape(*z.shape[:3], -1)
+    return [loss, *reversed(grads)]
+
+
+def _columns(x: Array) -> Array:
+    """The windows 3x3 around each pixel, as rows of a matrix."""
+    n, height, width, channels = x.shape
+    framed = np.zeros((n, height + 2, width + 2, channels), x.dtype)
+    framed[:, 1:-1, 1:-1] = x
+    windows = np.lib.stride_tricks.sliding_window_view(framed, (3, 3), (1, 2))
+    return windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, 9 * channels)

@@ -81,3 +81,15 @@ def elementwise(tf: Any, n: int, x: Any, y: Any) -> Any:
         y = tf.abs(y * x - 0.5)
         y = tf.minimum(y + x, 2.0) * 0.5
     return tf.reduce_sum(y)
+
+
+# *** a network ***
+
+
+def convnet(tf: Any, batch: int, layers: int, images: Any, labels: Any, w: Any, b: Any, **weights: Any) -> Any:
+    x = images
+    for k in range(layers):
+        x = tf.nn.bias_add(tf.nn.conv2d(x, weights[f"filter{k}"], 1, "SAME"), weights[f"bias{k}"])
+        x = tf.nn.max_pool2d(tf.nn.relu(x), 2, 2, "SAME")
+    logits = tf.matmul(tf.reshape(x, (batch, -1)), w) + b
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))

@@ -1,4 +1,4 @@
-"""Neural networks: activations, losses, normalization."""
+"""Neural networks: activations, losses, convolutions and pooling, normalization."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.build import arrays, gathering, math, random, reductions, scopes
+from headrace.build.convolution import avg_pool2d as avg_pool2d
+from headrace.build.convolution import conv2d as conv2d
+from headrace.build.convolution import conv2d_transpose as conv2d_transpose
+from headrace.build.convolution import max_pool2d as max_pool2d
 from headrace.build.linalg import l2_normalize as l2_normalize
 from headrace.build.math import log_sigmoid as log_sigmoid
 from headrace.build.math import sigmoid as sigmoid
@@ -91,6 +95,7 @@ def silu(features: Any, beta: Any = 1.0, name: str | None = None) -> Any:
 
 
 swish = silu
+avg_pool, max_pool = avg_pool2d, max_pool2d
 
 
 # *** probabilities and losses ***
@@ -99,18 +104,27 @@ swish = silu
 def _softmax(type: str, logits: Any, axis: int | None, name: str | None) -> Any:
     b = scopes.builder(logits)
     x = b.tensor(logits, None, "logits")
-    at = -1 if axis is None else axis
-    n = None if x.shape is None else len(x.shape)
-    if at == -1 or (n is not None and at == n - 1):
+    order = _exchanged(x, -1 if axis is None else axis)
+    if order is None:
         return b.make(type, (x,), {}, name)
-    if n is None:
-        raise ShapeError(f"softmax along axis {at} needs a tensor of known rank, got {x!r}; set its shape (set_shape)")
-    if not -n <= at < n:
-        raise ShapeError(f"axis {at} is not in [{-n}, {n}): {x!r} has {n} axes")
-    order = list(builtins.range(n))
-    order[at], order[-1] = order[-1], order[at]
     swapped = b.make(type, (arrays.transpose(x, order),), {})
     return arrays.transpose(swapped, order, name=name or "transpose")
+
+
+def _exchanged(x: Any, axis: int) -> list[int] | None:
+    """The order of axes in which `axis` and the last are exchanged; None if it is the last."""
+    n = None if x.shape is None else len(x.shape)
+    if axis == -1 or (n is not None and axis == n - 1):
+        return None
+    if n is None:
+        raise ShapeError(
+            f"softmax along axis {axis} needs a tensor of known rank, got {x!r}; set its shape (set_shape)"
+        )
+    if not -n <= axis < n:
+        raise ShapeError(f"axis {axis} is not in [{-n}, {n}): {x!r} has {n} axes")
+    order = list(builtins.range(n))
+    order[axis], order[-1] = order[-1], order[axis]
+    return order
 
 
 def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Any:
@@ -200,8 +214,34 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, 
     """
     with scopes.name_scope(name, "softmax_cross_entropy_with_logits", [logits, labels]):
         b, z, x = _labels_and_logits(labels, logits)
-        product = b.make("MulNoNan", (log_softmax(x, axis), z), {})
-        return b.make("Neg", (reductions.reduce_sum(product, axis),), {})
+        x, z = _axis_last(x, axis), _axis_last(z, axis)
+        loss, _ = b.make("SoftmaxCrossEntropyWithLogits", (_rows(b, x), _rows(b, z)), {})
+        return _like_rows(b, loss, x)
+
+
+def _axis_last(x: Any, axis: int) -> Any:
+    """`x` with an axis moved behind the others."""
+    if _exchanged(x, axis) is None:
+        return x
+    order = list(builtins.range(len(x.shape)))
+    order.append(order.pop(axis))
+    return arrays.transpose(x, order)
+
+
+def _rows(b: Any, x: Any) -> Any:
+    """`x` as a matrix, of which a row is along the last axis."""
+    if x.shape is not None and len(x.shape) == 2:
+        return x
+    n = None if not x.shape else x.shape[-1]
+    return arrays.reshape(x, (-1, n) if n is not None else arrays.concat([[-1], arrays.shape(x)[-1:]], 0))
+
+
+def _like_rows(b: Any, y: Any, x: Any) -> Any:
+    """`y`, which has an element for each row of `x`, in the shape of `x` without its last axis."""
+    if x.shape is not None and len(x.shape) == 2:
+        return y
+    is_known = x.shape and shapes.is_full(x.shape[:-1])
+    return arrays.reshape(y, np.array(x.shape[:-1], np.int32) if is_known else arrays.shape(x)[:-1])
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Any:
@@ -217,13 +257,12 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
     with scopes.name_scope(name, "SparseSoftmaxCrossEntropyWithLogits", [labels, logits]):
         b = scopes.builder(labels, logits)
         x, at = b.tensor(logits, None, "logits"), b.tensor(labels, None, "labels")
-        n = None if at.shape is None else len(at.shape)
-        if n is None:
-            raise ShapeError(f"the rank of 'labels' must be known, got {at!r}; set its shape (set_shape)")
-        if x.shape is not None and len(x.shape) != n + 1:
+        if x.shape is not None and at.shape is not None and len(x.shape) != len(at.shape) + 1:
             raise ShapeError(f"Rank mismatch: `logits` must have one more axis than `labels`, got {x!r} and {at!r}")
-        chosen = gathering.gather(log_softmax(x), arrays.expand_dims(at, -1), axis=n, batch_dims=n)
-        return b.make("Neg", (arrays.squeeze(chosen, [-1]),), {})
+        is_matrix = x.shape is not None and len(x.shape) == 2
+        flat = at if is_matrix else arrays.reshape(at, (-1,))
+        loss, _ = b.make("SparseSoftmaxCrossEntropyWithLogits", (_rows(b, x), flat), {})
+        return _like_rows(b, loss, x)
 
 
 def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Any:

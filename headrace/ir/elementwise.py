@@ -48,6 +48,23 @@ def composed(f: Callable[..., Any], attr: str = "T") -> KernelFactory:
     return factory
 
 
+def kept(condition: Any, x: Any, buffer: Any = None) -> Any:
+    """`x` where `condition` is true and 0 elsewhere, of arrays (or numpy scalars) of one shape; 0 also in place of NaN.
+
+    It is done by the bits of the elements: `np.where` takes one branch or the other at each of them, which is ten times
+    slower where processors cannot guess which.
+
+    Args:
+      condition: of bools.
+      x: of real numbers.
+      buffer: an array of integers of as many bytes as the elements of `x` that the result may be made in.
+    """
+    bits = f"i{x.itemsize}"
+    mask = np.negative(condition.view(np.int8), out=buffer, dtype=bits)  # all ones where true
+    mask &= x.view(bits)
+    return mask.view(x.dtype)
+
+
 def require_same_shape(a: Any, b: Any, op: str) -> None:
     """Raises `InvalidArgumentError` unless the two arrays have the same shape."""
     if a.shape != b.shape:

@@ -236,6 +236,9 @@ class Facts:
       total_for: that holds only for these dtypes `T` (integers cannot be divided by zero).
       checks: it is there to fail if its input is not as it should be, so it runs though only its output's shape may be
         wanted.
+      fresh: output 0 is an array made for it, which shares no memory with anything.
+      within: the least and the greatest that a real element of output 0 can be (NaN aside); None: it may be anything.
+      slope: it is the derivative of a function by the result, `op(y, dy) = dy * slope(b, y)`: makes that factor.
     """
 
     commutative: bool = False
@@ -251,6 +254,9 @@ class Facts:
     total: tuple[str, ...] | None = None
     total_for: frozenset[DType] | None = None
     checks: bool = False
+    fresh: bool = False
+    within: tuple[float, float] | None = None
+    slope: Callable[[Any, Any], Any] | None = None
 
 
 class NotDifferentiable:

@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.dtypes import FLOATING, REAL, DType, float32
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import alike, composed, each, require_same_shape, widened
+from headrace.ir.elementwise import alike, composed, each, kept, require_same_shape, widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import SYMMETRIC, Facts, case, flops_per_element, op, type_attr
 from headrace.ir.rules import same_as
@@ -124,13 +124,11 @@ def _checked(type: str, formula: Any) -> Any:
 
 
 def _relu_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    zero = attrs["T"].numpy.type(0)
-    return lambda g, x: xp.where(x > 0, g, zero)
+    return lambda g, x: kept(x > 0, g)
 
 
 def _relu6_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    zero = attrs["T"].numpy.type(0)
-    return lambda g, x: xp.where((x > 0) & (x < 6), g, zero)
+    return lambda g, x: kept((x > 0) & (x < 6), g)
 
 
 def _leaky_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:

@@ -42,7 +42,8 @@ def _transpose_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             )
         return x.transpose(perm.tolist())
 
-    return kernel
+    # of what is read very often it matters how it lies in memory
+    return (lambda x, perm: xp.ascontiguousarray(kernel(x, perm))) if attrs.get("_in_order") else kernel
 
 
 def _conjugate_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:

@@ -44,6 +44,7 @@ def _function(
     flops: float,
     doc: str,
     grad: Any,
+    within: tuple[float, float] | None = None,
 ) -> None:
     """Registers one function; its samples are in [low, high)."""
     op(
@@ -55,7 +56,7 @@ def _function(
         kernel=kernel if callable(kernel) else ufunc(kernel),
         grad=grad,
         jvp=SYMMETRIC,
-        facts=Facts(cost=flops_per_element(flops), total=()),
+        facts=Facts(cost=flops_per_element(flops), total=(), within=within),
         oracle=oracle,
         sample=unary(low, high),
         doc=doc,
@@ -99,9 +100,9 @@ _function("Log", INEXACT, "log", _python("log"), 0.1, 9, 8, "The natural logarit
 _function("Log1p", INEXACT, "log1p", _LOG1P, -0.9, 3, 10, "log(1 + x), precise for small x.",
           over(lambda b, n: b.AddV2(n.x, 1)))
 _function("Sin", INEXACT, "sin", _python("sin"), -3, 3, 8, "The sine.",
-          times(lambda b, n: b.Cos(n.x)))
+          times(lambda b, n: b.Cos(n.x)), (-1, 1))
 _function("Cos", INEXACT, "cos", _python("cos"), -3, 3, 8, "The cosine.",
-          times(lambda b, n: b.Neg(b.Sin(n.x))))
+          times(lambda b, n: b.Neg(b.Sin(n.x))), (-1, 1))
 _function("Tan", INEXACT, "tan", _python("tan"), -1.3, 1.3, 12, "The tangent.",
           times(lambda b, n: b.AddV2(b.Square(n.y), 1)))
 _function("Asin", INEXACT, "arcsin", _python("asin"), -0.9, 0.9, 12, "The arc sine.",
@@ -115,7 +116,7 @@ _function("Sinh", INEXACT, "sinh", _python("sinh"), -3, 3, 12, "The hyperbolic s
 _function("Cosh", INEXACT, "cosh", _python("cosh"), -3, 3, 12, "The hyperbolic cosine.",
           times(lambda b, n: b.Sinh(n.x)))
 _function("Tanh", INEXACT, "tanh", _python("tanh"), -3, 3, 12, "The hyperbolic tangent.",
-          lambda b, n, dy: [b.TanhGrad(conj(b, n.y), dy)])
+          lambda b, n, dy: [b.TanhGrad(conj(b, n.y), dy)], (-1, 1))
 _function("Asinh", INEXACT, "arcsinh", _python("asinh"), -3, 3, 14, "The inverse of the hyperbolic sine.",
           over(lambda b, n: b.Cosh(n.y)))
 _function("Acosh", INEXACT, "arccosh", _python("acosh"), 1.1, 3, 14, "The inverse of the hyperbolic cosine.",
@@ -124,7 +125,7 @@ _function("Atanh", INEXACT, "arctanh", _python("atanh"), -0.9, 0.9, 14, "The inv
           over(lambda b, n: b.Sub(1, b.Square(n.x))))
 _function("Sigmoid", INEXACT, composed(lambda xp, x: xp.reciprocal(xp.exp(-x) + 1)), _SIGMOID, -3, 3, 12,
           "1 / (1 + exp(-x)).",
-          lambda b, n, dy: [b.SigmoidGrad(conj(b, n.y), dy)])
+          lambda b, n, dy: [b.SigmoidGrad(conj(b, n.y), dy)], (0, 1))
 _function("Floor", FLOATING, "floor", each(math.floor), -3, 3, 1, "The greatest whole number not above x.",
           NOT_DIFFERENTIABLE)
 _function("Ceil", FLOATING, "ceil", each(math.ceil), -3, 3, 1, "The least whole number not below x.",
@@ -249,13 +250,15 @@ def _pairs(rng: np.random.Generator, dtype: DType) -> list[Any]:
 
 
 # fmt: off
-for _type, _formula, _conjugates, _grad in (
-    ("TanhGrad", lambda y, dy: dy * (1 - y * y), False, _tanh_grad),
-    ("SigmoidGrad", lambda y, dy: dy * y * (1 - y), False, _sigmoid_grad),
-    ("SqrtGrad", lambda y, dy: dy * 0.5 / y, True, _sqrt_grad),
-    ("RsqrtGrad", lambda y, dy: dy * -0.5 * (y * y * y), True, _rsqrt_grad),
-    ("ReciprocalGrad", lambda y, dy: -dy * y * y, True, _inverse_grad),
-    ("InvGrad", lambda y, dy: -dy * y * y, True, _inverse_grad),
+for _type, _formula, _conjugates, _grad, _slope in (
+    ("TanhGrad", lambda y, dy: dy * (1 - y * y), False, _tanh_grad,
+     lambda b, y: b.Sub(1, b.Square(y))),
+    ("SigmoidGrad", lambda y, dy: dy * y * (1 - y), False, _sigmoid_grad,
+     lambda b, y: b.Mul(y, b.Sub(1, y))),
+    ("SqrtGrad", lambda y, dy: dy * 0.5 / y, True, _sqrt_grad, None),
+    ("RsqrtGrad", lambda y, dy: dy * -0.5 * (y * y * y), True, _rsqrt_grad, None),
+    ("ReciprocalGrad", lambda y, dy: -dy * y * y, True, _inverse_grad, None),
+    ("InvGrad", lambda y, dy: -dy * y * y, True, _inverse_grad, None),
 ):
     op(
         _type,
@@ -266,7 +269,7 @@ for _type, _formula, _conjugates, _grad in (
         kernel=_of_result(_formula, _conjugates),
         grad=_grad,
         jvp=SYMMETRIC,
-        facts=Facts(cost=flops_per_element(4), total=()),
+        facts=Facts(cost=flops_per_element(4), total=(), slope=_slope),
         oracle=_conjugating(_formula) if _conjugates else each(_formula),
         sample=_pairs,
         doc=f"The gradient of {_type.removesuffix('Grad')}, whose result is `y`.",

@@ -348,7 +348,7 @@ PROGRAMS = [
 def test_gradients(p: Program, program: Callable[[Builder, Tensor, Tensor], Tensor], known: Any) -> None:
     x, y = (p.b.Placeholder(dtype=f64, shape=known) for _ in range(2))
     values = {x: np.array([0.5, -1.0, 2.0]), y: np.array([1.5, 0.7, -0.3])}
-    check_gradient(p, program(p.b, x, y), values, orders=3)
+    check_gradient(p, program(p.b, x, y), values, orders=2 if known is None else 3)
 
 
 def test_the_gradient_of_an_element_that_is_replaced_is_zero(p: Program) -> None:

@@ -46,6 +46,8 @@ DIFFERS = {
     "control_flow_v2_enabled": "always False, the names being TensorFlow 1's",
     "import_graph_def": "`op_dict` and `producer_op_list` have no effect",
     "py_function": "without gradients",
+    "nn.max_pool_v2": "of images alone, not of sequences or volumes",
+    "nn.avg_pool_v2": "of images alone, not of sequences or volumes",
     "assert_equal": "an error shows both tensors, not `data`",
 }
 

@@ -1,0 +1,225 @@
+"""Windows that slide over the axes of an array: the geometry that convolutions and pooling share.
+
+A window of `size` elements, `dilation` apart, starts at every `stride`-th element of an axis that is padded at both
+ends. `Axis` is one axis of known length; `taps` says, for each element of the window, where the arrays of all windows'
+elements lie in the array, so that kernels work on a few slices and not on many windows.
+
+What an operation's attributes say of all axes is a `Sliding`, in the order of the array's axes, whatever `data_format`
+that is. Source: TensorFlow's conventions of padding ("SAME", "VALID", "EXPLICIT") and of its shape functions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from headrace.errors import InvalidArgumentError, UnimplementedError
+
+if TYPE_CHECKING:
+    from headrace.shapes import Dim
+
+Slices: TypeAlias = tuple[slice, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis, and the windows over it.
+
+    Attributes:
+      length: elements of the input.
+      count: windows.
+      size, stride, dilation: of the windows.
+      before: elements of padding in front; negative: the first window starts so far behind the first element.
+    """
+
+    length: int
+    count: int
+    size: int
+    stride: int
+    dilation: int
+    before: int
+
+    @property
+    def reach(self) -> int:
+        """From the first element of a window to behind its last."""
+        return _reach(self.size, self.dilation)
+
+    @property
+    def extent(self) -> int:
+        """From the first element of the first window to behind the last element of the last."""
+        return (self.count - 1) * self.stride + self.reach
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the windows are the elements."""
+        return self.size == self.stride == 1 and self.count == self.length and not self.before
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether no window has elements of the padding."""
+        return self.before <= 0 and self.extent - self.before <= self.length
+
+    @property
+    def is_disjoint(self) -> bool:
+        """Whether no element is in two windows."""
+        return self.stride >= self.reach
+
+    def tap(self, k: int) -> tuple[slice, slice]:
+        """The windows whose element `k` is not of the padding, and these elements in the input."""
+        at = k * self.dilation - self.before
+        first = max(0, -(at // self.stride))
+        behind = min(self.count, (self.length - 1 - at) // self.stride + 1)
+        if behind <= first:
+            return slice(0), slice(0)
+        start = at + first * self.stride
+        return slice(first, behind), slice(start, start + (behind - first - 1) * self.stride + 1, self.stride)
+
+    def part(self, windows: slice) -> Axis:
+        """The axis with only these windows, a slice of step 1."""
+        first = windows.start or 0
+        return dataclasses.replace(self, count=windows.stop - first, before=self.before - first * self.stride)
+
+    def overlap(self) -> tuple[slice, slice]:
+        """Where the input lies in the `extent`, and what of the input that is."""
+        first = max(0, -self.before)
+        behind = max(first, min(self.length, self.extent - self.before))
+        return slice(first + self.before, behind + self.before), slice(first, behind)
+
+
+def _reach(size: int, dilation: int) -> int:
+    return (size - 1) * dilation + 1
+
+
+def taps(axes: Sequence[Axis]) -> Iterator[tuple[Slices, Slices]]:
+    """For each element of the windows, the first axis outermost: which windows have it, and these elements."""
+    for pairs in itertools.product(*([a.tap(k) for k in range(a.size)] for a in axes)):
+        yield tuple(w for w, _ in pairs), tuple(e for _, e in pairs)
+
+
+class Sliding(NamedTuple):
+    """What an operation's attributes say of its windows: for each axis of the array, batch and channels included.
+
+    Attributes:
+      strides, dilations: of the windows.
+      padding: "SAME", "VALID" or "EXPLICIT".
+      margins: the padding before and behind each axis, under "EXPLICIT"; none otherwise.
+      spatial: the axes that are neither batch nor channels.
+      channels: the axis of the channels.
+    """
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding: str
+    margins: tuple[tuple[int, int], ...]
+    spatial: tuple[int, ...]
+    channels: int
+
+    @property
+    def others(self) -> tuple[int, int]:
+        """The axes of batch and channels."""
+        return 0, self.channels
+
+    def dim(self, axis: int, length: Dim, size: Dim) -> Dim:
+        """How many windows of `size` elements there are along an axis of `length`, as far as both are known.
+
+        Raises:
+          ValueError: the axis is shorter than a window.
+        """
+        stride = self.strides[axis]
+        if length is None:
+            return None
+        if self.padding == "SAME":
+            return -(-length // stride)
+        if size is None:
+            return None
+        reach, padded = _reach(size, self.dilations[axis]), length + sum(self._margins(axis))
+        if padded < reach:
+            raise ValueError(f"Negative dimension size caused by subtracting {reach} from {padded}")
+        return (padded - reach) // stride + 1
+
+    def axis(self, axis: int, length: int, size: int) -> Axis:
+        """The windows along an axis, when all is known.
+
+        Raises:
+          InvalidArgumentError: the axis is shorter than a window by more than a stride (TensorFlow's kernels make no
+            output of less than that, though its shape functions refuse it).
+        """
+        stride, dilation = self.strides[axis], self.dilations[axis]
+        reach = _reach(size, dilation)
+        if self.padding == "SAME":
+            count = -(-length // stride)
+            return Axis(length, count, size, stride, dilation, max(0, (count - 1) * stride + reach - length) // 2)
+        before, behind = self._margins(axis)
+        room = length + before + behind - reach + stride
+        if room < 0:
+            raise InvalidArgumentError(
+                f"Computed output size would be negative: {math.trunc(room / stride)} "
+                f"[input_size: {length + before + behind}, effective_filter_size: {reach}, stride: {stride}]"
+            )
+        return Axis(length, room // stride, size, stride, dilation, before)
+
+    def _margins(self, axis: int) -> tuple[int, int]:
+        return self.margins[axis] if self.margins else (0, 0)
+
+
+def sliding(type: str, attrs: Mapping[str, Any]) -> Sliding:
+    """The windows of a convolution (where nothing is known of their size) or pooling with these attributes.
+
+    Args:
+      type: the op's, for errors.
+      attrs: `strides`, `padding`, `data_format`, and where there are such, `dilations`, `explicit_paddings`, `ksize`.
+
+    Raises:
+      ValueError: the attributes cannot be meant; as TensorFlow says it when a graph is built.
+    """
+    layout = attrs["data_format"]
+    margins = attrs.get("explicit_paddings", ())
+    return _sliding(type, attrs["strides"], attrs.get("dilations"), attrs["padding"], margins, layout)
+
+
+@functools.lru_cache(256)
+def _sliding(
+    type: str,
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...] | None,
+    padding: str,
+    margins: tuple[int, ...],
+    layout: str,
+) -> Sliding:
+    if layout == "NCHW_VECT_C":
+        raise UnimplementedError(f"{type} under data format {layout} is for quantized numbers on GPUs alone")
+    rank = len(layout)
+    if len(strides) != rank:
+        raise ValueError(
+            f"{type} on data format {layout} requires the stride attribute to contain {rank} values, "
+            f"but got: {len(strides)}"
+        )
+    if dilations is not None and len(dilations) != rank:
+        raise ValueError(f"{type} requires the dilation attribute to contain {rank} values, but got: {len(dilations)}")
+    if min(strides) < 1:
+        raise ValueError(f"Stride must be > 0, but got {min(strides)}")
+    if dilations is not None and min(dilations) < 1:
+        raise ValueError(f"Dilation rate must be >= 1, but got {min(dilations)}")
+    channels = layout.index("C")
+    if padding != "EXPLICIT":
+        if margins:
+            raise ValueError(
+                f"explicit_paddings attribute must be empty if the padding attribute is not EXPLICIT, got "
+                f"{list(margins)} and {padding}"
+            )
+    elif len(margins) != 2 * rank:
+        raise ValueError(f"explicit_paddings attribute must contain {2 * rank} values, but got: {len(margins)}")
+    elif min(margins) < 0:
+        raise ValueError(f"All elements of explicit_paddings must be nonnegative, got {list(margins)}")
+    pairs = tuple(zip(margins[::2], margins[1::2], strict=True))
+    if pairs and (any(pairs[0]) or any(pairs[channels])):
+        raise ValueError(
+            f"Nonzero explicit padding in the batch or depth dimensions is not supported: "
+            f"{list(margins)} under {layout}"
+        )
+    spatial = tuple(i for i in range(1, rank) if i != channels)
+    return Sliding(strides, dilations or (1,) * rank, padding, pairs, spatial, channels)

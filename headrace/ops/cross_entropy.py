@@ -1,0 +1,217 @@
+"""Cross entropies of predicted and true classes: SoftmaxCrossEntropyWithLogits and the form with labels as indices.
+
+Source: TensorFlow's ops of the same names. Each also gives the gradient of its loss by the logits, which is at hand
+when the loss is. Half precision is computed in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.dtypes import FLOATING, INDEX, DType, int32, int64
+from headrace.errors import InvalidArgumentError
+from headrace.ir.elementwise import HALF
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
+from headrace.ir.rules import unbroadcast
+from headrace.ir.samples import draw
+from headrace.ir.tangents import stretched
+from headrace.shapes import Shape, broadcast, merge_dim, show, with_rank
+
+
+def _parts(xp: Any, logits: Any) -> tuple[Any, Any, Any]:
+    """Of each row: the logits less the greatest, so that exp does not overflow, exp of that, and the sum of those."""
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True, initial=-np.inf)
+    powers = xp.exp(shifted)
+    return shifted, powers, xp.sum(powers, axis=-1, keepdims=True)
+
+
+def _centred(b: Any, p: Any, g: Any) -> Any:
+    """The derivative of Softmax, whose value is `p`, applied to `g`; it is its own transpose."""
+    return b.Mul(b.Sub(g, b.Sum(b.Mul(g, p), [-1], keep_dims=True)), p)
+
+
+def _is_zero(g: Any) -> bool:
+    """Whether nothing comes to `backprop`: as nearly always, for only the loss is used."""
+    return bool(g.op.type == "ZerosLike")
+
+
+# *** Labels as probabilities ***
+
+
+def _dense(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    t = attrs["T"]
+
+    def both(x: Any, z: Any) -> Any:
+        shifted, powers, sums = _parts(xp, x)
+        loss = xp.sum(z * (xp.log(sums) - shifted), axis=-1)
+        return loss, powers / sums - z
+
+    def kernel(x: Any, z: Any) -> Any:
+        if x.shape != z.shape:
+            try:
+                x, z = np.broadcast_arrays(x, z)
+            except ValueError:
+                raise InvalidArgumentError(
+                    f"logits and labels must be broadcastable: logits_size={show(x.shape)} labels_size={show(z.shape)}"
+                ) from None
+        if x.ndim != 2:
+            raise InvalidArgumentError(
+                "logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional, "
+                f"got {show(x.shape)}"
+            )
+        if t not in HALF:
+            loss, backprop = both(x, z)
+        else:
+            loss, backprop = both(x.astype(np.float32), z.astype(np.float32))
+        return loss.astype(t.numpy, copy=False), backprop.astype(t.numpy, copy=False)
+
+    return kernel
+
+
+def _dense_shape(c: Inference) -> Sequence[Shape]:
+    rows, classes = with_rank(broadcast(*c.shapes), 2)
+    return [(rows,), (rows, classes)]
+
+
+def _dense_grad(b: Any, n: Any, dloss: Any, g: Any) -> list[Any]:
+    dloss = b.ExpandDims(dloss, -1)
+    x = stretched(b, n.features, n.backprop)
+    by_logits, by_labels = b.Mul(dloss, n.backprop), b.Mul(dloss, b.Neg(b.LogSoftmax(x)))
+    if not _is_zero(g):
+        by_logits = b.AddV2(by_logits, _centred(b, b.Softmax(x), g))
+        by_labels = b.Sub(by_labels, g)
+    return unbroadcast(b, n.features, n.labels, by_logits, by_labels)
+
+
+def _dense_jvp(b: Any, n: Any, dx: Any, dz: Any) -> list[Any]:
+    x = stretched(b, n.features, n.backprop)
+    losses, backprops = [], []
+    if dx is not None:
+        losses.append(b.Sum(b.Mul(dx, n.backprop), [-1]))
+        backprops.append(_centred(b, b.Softmax(x), stretched(b, dx, n.backprop)))
+    if dz is not None:
+        losses.append(b.Neg(b.Sum(b.Mul(dz, b.LogSoftmax(x)), [-1])))
+        backprops.append(b.Neg(stretched(b, dz, n.backprop)))
+    return [terms[0] if len(terms) == 1 else b.AddV2(*terms) for terms in (losses, backprops)]
+
+
+def _dense_oracle(x: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    wide, weights = (a.astype(np.float64) for a in np.broadcast_arrays(x, z))
+    loss, backprop = np.zeros(len(wide), x.dtype), np.zeros(wide.shape, x.dtype)
+    for i, (row, label) in enumerate(zip(wide, weights, strict=True)):
+        top = max(row, default=0)
+        total = math.fsum(math.exp(v - top) for v in row)
+        loss[i] = math.fsum(p * (math.log(total) - (v - top)) for p, v in zip(label, row, strict=True))
+        backprop[i] = [math.exp(v - top) / total - p for p, v in zip(label, row, strict=True)]
+    return loss, backprop
+
+
+def _dense_cases(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    pairs = (((2, 3), (2, 3)), ((1, 4), (1, 4)), ((2, 3), (1, 3)), ((3, 1), (1, 2)), ((0, 3), (0, 3)), ((2, 0), (2, 0)))
+    out = []
+    for s, t in pairs:
+        weights = rng.uniform(0.1, 1, t)
+        out.append(case(draw(rng, dtype, s), (weights / weights.sum(-1, keepdims=True)).astype(dtype.numpy)))
+    return out
+
+
+op(
+    "SoftmaxCrossEntropyWithLogits",
+    "features: T, labels: T",
+    "loss: T, backprop: T",
+    {"T": FLOATING},
+    shape=_dense_shape,
+    kernel=_dense,
+    grad=_dense_grad,
+    jvp=_dense_jvp,
+    facts=Facts(cost=flops_per_input(20), total=()),
+    oracle=_dense_oracle,
+    sample=_dense_cases,
+    doc="-sum(labels * log(Softmax(features))) of each row, and its gradient by the features, which is "
+    "Softmax(features) - labels if the labels of each row are probabilities.",
+)
+
+
+# *** Labels as indices ***
+
+
+def _sparse(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    t = attrs["T"]
+
+    def kernel(x: Any, at: Any) -> Any:
+        if x.ndim != 2:
+            raise InvalidArgumentError(f"logits must be 2-D, but got shape {show(x.shape)}")
+        if at.ndim != 1 or len(at) != len(x):
+            raise InvalidArgumentError(
+                "logits and labels must have the same first dimension, "
+                f"got logits shape {show(x.shape)} and labels shape {show(at.shape)}"
+            )
+        classes = x.shape[1]
+        if not classes:
+            raise InvalidArgumentError(f"Must have at least one class, but got logits shape {show(x.shape)}")
+        wrong = (at < 0) | (at >= classes)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise InvalidArgumentError(
+                f"Received a label value of {at[row]} which is outside the valid range of [0, {classes}): label {row}"
+            )
+        shifted, powers, sums = _parts(xp, x.astype(np.float32) if t in HALF else x)
+        rows = np.arange(len(x))
+        loss = xp.log(sums[:, 0]) - shifted[rows, at]
+        powers /= sums
+        powers[rows, at] -= 1
+        return loss.astype(t.numpy, copy=False), powers.astype(t.numpy, copy=False)
+
+    return kernel
+
+
+def _sparse_shape(c: Inference) -> Sequence[Shape]:
+    rows, classes = with_rank(c.shapes[0], 2)
+    (labels,) = with_rank(c.shapes[1], 1)
+    rows = merge_dim(rows, labels)
+    return [(rows,), (rows, classes)]
+
+
+def _sparse_grad(b: Any, n: Any, dloss: Any, g: Any) -> list[Any]:
+    by_logits = b.Mul(b.ExpandDims(dloss, -1), n.backprop)
+    return [by_logits if _is_zero(g) else b.AddV2(by_logits, _centred(b, b.Softmax(n.features), g)), None]
+
+
+def _sparse_jvp(b: Any, n: Any, dx: Any, dlabels: Any) -> list[Any]:
+    return [b.Sum(b.Mul(dx, n.backprop), [-1]), _centred(b, b.Softmax(n.features), dx)]
+
+
+def _sparse_oracle(x: np.ndarray, at: np.ndarray, **attrs: Any) -> tuple[np.ndarray, np.ndarray]:
+    labels = np.zeros(x.shape, np.float64)
+    for i, k in enumerate(at):
+        labels[i, k] = 1
+    return _dense_oracle(x, labels)
+
+
+def _sparse_cases(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [
+        case(draw(rng, dtype, (rows, classes)), rng.integers(0, classes, rows).astype(index.numpy))
+        for rows, classes in ((2, 3), (4, 1), (0, 2))
+        for index in (int32, int64)
+    ]
+
+
+op(
+    "SparseSoftmaxCrossEntropyWithLogits",
+    "features: T, labels: Tlabels",
+    "loss: T, backprop: T",
+    {"T": FLOATING, "Tlabels": type_attr(INDEX, int64)},
+    shape=_sparse_shape,
+    kernel=_sparse,
+    grad=_sparse_grad,
+    jvp=_sparse_jvp,
+    facts=Facts(cost=flops_per_input(20)),
+    oracle=_sparse_oracle,
+    sample=_sparse_cases,
+    doc="-log(Softmax(features)) of each row's label, and its gradient by the features.",
+)
