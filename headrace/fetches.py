@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -23,10 +23,10 @@ def key_of(fetches: Any) -> Hashable:
     """A hashable stand-in for a fetch structure: equal for structures that mean the same."""
     if isinstance(fetches, (str, Tensor, Operation)):
         return fetches
+    if isinstance(fetches, (list, tuple)):
+        return (type(fetches), *[f if type(f) in _PLAIN else key_of(f) for f in fetches])
     if hasattr(type(fetches), "graph_element"):
         return fetches.graph_element  # type: ignore[no-any-return]
-    if isinstance(fetches, (list, tuple)):
-        return (type(fetches), *[f if type(f) is str else key_of(f) for f in fetches])
     if isinstance(fetches, Mapping):
         return (type(fetches), *[(k, key_of(v)) for k, v in fetches.items()])
     if dataclasses.is_dataclass(fetches) and not isinstance(fetches, type):
@@ -35,6 +35,9 @@ def key_of(fetches: Any) -> Hashable:
         f"cannot fetch {fetches!r} ({type(fetches).__name__}): a fetch is a tensor, an operation, the name of one, "
         "or a list, tuple, dict or dataclass of fetches"
     )
+
+
+_PLAIN: Final = frozenset({str, Tensor, Operation})
 
 
 class Fetches:
@@ -51,6 +54,10 @@ class Fetches:
         self.targets: list[Operation] = []
         self._at: dict[Tensor, int] = {}
         self.pack = self._resolve(graph, fetches)
+        if type(fetches) is list and all(type(f) in _PLAIN for f in fetches):
+            found = [_element(graph, f) for f in fetches]
+            if len(found) == len(self.tensors) and all(f is t for f, t in zip(found, self.tensors, strict=True)):
+                self.pack = list  # the values as they come
 
     def _resolve(self, graph: Graph, f: Any) -> Pack:
         if isinstance(f, (str, Tensor, Operation)) or hasattr(type(f), "graph_element"):
@@ -117,18 +124,23 @@ def feeder(t: Tensor) -> Callable[[Any], Any]:
     exact = shape if shapes.is_full(shape) else None
     scalar = want.type
     python = {"f": float, "i": int, "u": int, "b": bool}.get(want.kind)
+    one: Any = (
+        scalar(1) if want.kind in "fiu" else None
+    )  # 1 times a number of Python's takes a fourth of scalar(number)
+    make = scalar if one is None else one.__mul__
 
     def feed(value: Any) -> Any:
         kind = type(value)
-        if kind is scalar and rank == 0:
-            return value
+        if rank == 0:
+            if kind is scalar:
+                return value
+            if kind is python:
+                try:
+                    return make(value)
+                except OverflowError as e:
+                    raise FeedError(f"the value fed to '{t.name}' does not fit {dtype.name}: {e}") from None
         if kind is np.ndarray and value.dtype == want:
             array = value
-        elif kind is python and rank == 0:
-            try:
-                return scalar(value)
-            except OverflowError as e:
-                raise FeedError(f"the value fed to '{t.name}' does not fit {dtype.name}: {e}") from None
         else:
             array = _as_array(t, value, want)
         if array.shape != exact and not shapes.fits(array.shape, shape):

@@ -69,6 +69,13 @@ class _Call:
     pack: Callable[[Sequence[Any]], Any]
     fetch_names: list[str]
 
+    def feed(self, values: Sequence[Any]) -> list[Any]:
+        """The values of feeds as what flows."""
+        feeders = self.feeders
+        if len(feeders) == 1:  # it shows in steps that take a microsecond
+            return [feeders[0](values[0])]
+        return [f(v) for f, v in zip(feeders, values, strict=True)]
+
 
 class Session:
     """Runs a graph.
@@ -226,11 +233,17 @@ class Session:
             )
 
     def _run(self, call: _Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
-        fed = [f(v) for f, v in zip(call.feeders, values, strict=True)]
+        fed = call.feed(values)
         if options is _NO_OPTIONS or (options.listener is None and options.ready is None):
             compiled = call.step.compiled
             if compiled is not None:
-                return call.pack(self._run_compiled(compiled, fed, options, timeout_ms))
+                try:
+                    if compiled.is_plain and not compiled.uses_blas:  # nothing can wait, nothing is made for the run
+                        return call.pack(_as_own(list(compiled.run(None, fed))))
+                    return call.pack(_as_own(list(self._run_compiled(compiled, fed, options, timeout_ms))))
+                except BaseException as e:
+                    self._explain(e)
+                    raise
         step = self._step(options, timeout_ms)
         if options.listener is not None:
             options.listener(trace.StepStart(time.perf_counter_ns(), step.id))
@@ -257,24 +270,18 @@ class Session:
 
     def _run_compiled(
         self, compiled: Compiled, fed: Sequence[Any], options: RunOptions, timeout_ms: float | None
-    ) -> list[Any]:
+    ) -> tuple[Any, ...]:
+        if compiled.is_plain:
+            return self._call_compiled(compiled, None, fed)
+        step = self._step(options, timeout_ms)
         try:
-            if compiled.is_plain:
-                if not compiled.uses_blas:
-                    return _as_own(list(compiled.run(None, fed)))
-                return _as_own(list(self._call_compiled(compiled, None, fed)))
-            step = self._step(options, timeout_ms)
-            try:
-                self._active.add(step)
-                if self._closed:
-                    raise CancelledError("the session was closed before the run began")
-                return _as_own(list(self._call_compiled(compiled, step, fed)))
-            finally:
-                self._active.discard(step)
-                step.close()
-        except BaseException as e:
-            self._explain(e)
-            raise
+            self._active.add(step)
+            if self._closed:
+                raise CancelledError("the session was closed before the run began")
+            return self._call_compiled(compiled, step, fed)
+        finally:
+            self._active.discard(step)
+            step.close()
 
     def _call_compiled(self, compiled: Compiled, step: Step | None, fed: Sequence[Any]) -> tuple[Any, ...]:
         if compiled.uses_blas:
@@ -418,10 +425,12 @@ def _take(executor: Executor, i: int) -> Any:
 
 def _as_own(values: list[Any]) -> list[Any]:
     """`values`, of which nobody else has the list, as the user's own."""
+    if len(values) == 1 and isinstance(values[0], np.generic):
+        return values
     for i in range(len(values)):
         if not isinstance(values[i], np.generic):
             one = [values[i]]
-            values[i] = None
+            values[i] = None  # an array that nobody else has can be seen to be the user's alone
             values[i] = result(one)
     return values
 
