@@ -13,7 +13,7 @@ Python allows twenty loops in one another. What lies deeper, and functions that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -87,6 +87,9 @@ class Emitter(Writer):
     def block(self, block: Block, drop: bool = True) -> None:
         """Writes the items of a block. Its results stay; all else that it makes goes when nobody reads it any more."""
         found = block.items if self._checks else groups.units(block.items, self.formula_of)
+        if any(isinstance(unit, Group) for unit in found):  # items have moved
+            for t in block.results:
+                self.wanted.pop(t, None)
         self._units(found, set(block.results), self.retained(block.items) | set(block.results), set())
 
     def _units(self, units: Sequence[Unit], kept: Collection[Tensor], retained: set[Tensor], mine: set[Tensor]) -> None:
@@ -116,10 +119,20 @@ class Emitter(Writer):
             elif unit.kind:
                 self.structured(unit)
             else:
+                self.next = self._only_reader(unit, units[i + 1 : i + 2], last, i, kept)
                 self.kernel(unit, reusable)
             if not isinstance(unit, Group):
                 mine.update(unit.op.outputs[k] for k in unit.live)
             self.drop([t for t in dying if t in self.values])
+
+    def _only_reader(
+        self, item: Item, next: Sequence[Unit], last: Mapping[Tensor, int], i: int, kept: Collection[Tensor]
+    ) -> Operation | None:
+        """The operation behind `item`, number `i`, if it alone reads what that makes."""
+        if self._checks or item.live != (0,) or not next or isinstance(next[0], Group) or next[0].kind:
+            return None
+        t = item.op.outputs[0]
+        return next[0].op if last.get(t) == i + 1 and t not in kept else None
 
     # *** groups ***
 
@@ -234,7 +247,8 @@ class Emitter(Writer):
         op, out = item.op, self.out
         selector = self.values[op.inputs[0]]
         outputs = [op.outputs[k] for k in item.live]
-        names = [out.new("t") for _ in outputs]
+        old = {t for t in outputs if t in self.wanted}  # their names stand for something else until they are made
+        names = [self.name_for(t) for t in outputs]
         if item.kind == "If":
             other, then = item.blocks
             sides = [(f"if {self.truth(op.inputs[0], op)}:", then), ("else:", other)]
@@ -256,9 +270,12 @@ class Emitter(Writer):
             assert isinstance(graph, FuncGraph)
             for k in block.params:
                 self.alias(graph.params[k], op.inputs[item.offset + k], op)
+            for name, t, output in zip(names, block.results, outputs, strict=True):
+                mine = {p for p in graph.params if p in self.values and self.values[p].text == name}
+                if output not in old or _is_free(block, t, mine):
+                    self.wanted.setdefault(t, name)
             self.block(block)
-            for name, t in zip(names, block.results, strict=True):
-                out.line(f"{name} = {self.plain(t, op)}")
+            self._give(dict(zip(names, block.results, strict=True)), op)
             kinds = [self.values[t] for t in block.results]
             self._forget(block)
             self.converted.pop()
@@ -300,8 +317,11 @@ class Emitter(Writer):
                 self.values[p] = self.values[cond.params[k]] = Value(names[k], kind)
         self.converted.append({})
         stop = self._counted_header(item, names) if item.trips is not None else self._header(item)
+        for k, name in names.items():
+            if _is_free(inner, loop.results[k], {loop.params[k]}):
+                self.wanted.setdefault(loop.results[k], name)
         self.block(inner)
-        self._next(item, inner, names)
+        self._give({name: loop.results[k] for k, name in names.items()}, op)
         self._forget(inner)
         out.leave_loop()
         self.converted.pop()
@@ -350,7 +370,7 @@ class Emitter(Writer):
         number = out.new("i")
         is_short = stop.isdecimal() and first.isdecimal() and int(stop) - int(first) <= running.FIRST
         out.line(f"for {number} in {'range' if is_short else 'run.span'}({first}, {stop}):", op)
-        out.enter_loop(Loop(op, number, first))
+        out.enter_loop(Loop(op, number, first, trips.most))
         loop = item.blocks[1].graph
         assert isinstance(loop, FuncGraph)
         self.values[loop.params[item.counter]] = Value(number, INT, is_natural=first.isdecimal())
@@ -373,13 +393,12 @@ class Emitter(Writer):
         self.out.line(f"{name} = int({self.plain(t, op)})", op)
         return name
 
-    def _next(self, item: Item, inner: Block, names: Mapping[int, str]) -> None:
-        """Gives the loop variables the values of the next iteration."""
-        loop = inner.graph
-        assert isinstance(loop, FuncGraph)
+    def _give(self, names: Mapping[str, Tensor], op: Operation) -> None:
+        """Gives the names of loop variables, or of what a conditional makes, the values that they have next."""
         pairs = []
-        for k, name in names.items():
-            text = self.plain(loop.results[k], item.op)
+        for name, t in names.items():
+            self.wanted.pop(t, None)
+            text = self.plain(t, op)
             if text != name:
                 pairs.append((name, text))
         left = {name for name, _ in pairs}
@@ -456,3 +475,25 @@ class Emitter(Writer):
         kernel = op_registry.get("ToBool").kernel
         assert kernel is not None
         return f"{self.out.bind(kernel(np, {}), 'f')}({text})"
+
+
+def _is_free(block: Block, made: Tensor, old: Set[Tensor]) -> bool:
+    """Whether what stands for `old`, parameters of a block, may become `made` as soon as that is made.
+
+    Nobody reads one of them after that, and nothing that is still to be read is another name for one.
+    """
+    if sum(t is made for t in block.results) != 1 or any(t in old for t in block.results):
+        return False
+    at = next((i for i, item in enumerate(block.items) if made in item.op.outputs), None)
+    if at is None or block.items[at].kind not in ("", "If", "Case"):
+        return False
+    for i, item in enumerate(block.items):
+        if old.isdisjoint(item.reads):
+            continue
+        if i > at or item.kind == "Call" or (not item.kind and item.op.opdef.facts.forwards is not None):
+            return False
+        if item.kind == "While" and any(
+            t in old and k in item.live and k not in item.variables for k, t in enumerate(item.op.inputs)
+        ):
+            return False
+    return True

@@ -61,6 +61,8 @@ FEW: Final = 64
 LONG: Final = 4096
 MOST: Final = 1 << 16
 
+LONGEST: Final = 60  # characters of an expression that becomes part of another
+
 _NO_POSITIONAL_OUT: Final = frozenset({np.maximum, np.minimum})  # numpy deprecates it
 
 
@@ -71,6 +73,7 @@ class Writer(ListWriter):
       stateful: operations whose kernels are made for each run, in the order of `running.Run.kernels`.
       uses_blas: whether any kernel may call the BLAS library.
       targets: results of formulas that are written into arrays which are there already, and the names of these.
+      next: the operation that comes next, if it alone reads what is written now.
       whole: where arrays are done in slices (`groups`), how many of their last axes are not cut.
     """
 
@@ -79,6 +82,7 @@ class Writer(ListWriter):
         self.stateful: list[tuple[Operation, Kernel]] = []
         self.uses_blas = False
         self.targets: dict[Tensor, str] = {}
+        self.next: Operation | None = None
         self.whole: int | None = None
         self._formulas: dict[Operation, Apply | None] = {}
         self._rows: dict[tuple[bytes, str, tuple[int, ...]], np.ndarray] = {}
@@ -130,6 +134,8 @@ class Writer(ListWriter):
         return out
 
     def _only_copies(self, op: Operation) -> bool:
+        if op.opdef.facts.fresh and len(op.outputs) == 1:
+            return True
         return moves.keeps_nothing(op) and self._moved(op, ["x"] * len(op.inputs)) is not None
 
     def _moved(self, op: Operation, inputs: list[str]) -> list[str] | None:
@@ -201,11 +207,11 @@ class Writer(ListWriter):
         if not item.live:
             self.out.line(call, op, inputs)
         elif len(op.outputs) == 1:
-            self.assign(op, call, inputs)
+            self.assign(op, call, inputs, op.opdef.facts.fresh)
         else:
             names = []
             for i, t in enumerate(op.outputs):
-                names.append(self.out.new("t") if i in item.live else "_")
+                names.append(self.name_for(t) if i in item.live else "_")
                 if i in item.live:
                     self.own(t, Value(names[-1]))
             self.out.line(f"{', '.join(names)} = {call}", op, inputs)
@@ -221,7 +227,7 @@ class Writer(ListWriter):
         assert made is not None
         is_fresh = moves.keeps_nothing(op)
         for i in item.live:
-            name = self.out.new("t")
+            name = self.name_for(op.outputs[i])
             self.out.line(f"{name} = {made[i]}", op, tuple(texts))
             self.own(op.outputs[i], Value(name, is_fresh=is_fresh))
         return True
@@ -244,8 +250,8 @@ class Writer(ListWriter):
             if known is not None:
                 return known
             args = [text(a) for a in node.args]
-            operator, kinds = _OPERATORS.get(node.ufunc, ("", ""))
-            if operator and all(_kind(a, op) in kinds for a in node.args):
+            operator = _operator(node, op)
+            if operator:
                 out = operator.format(*args)
                 if node is not found and not operator.startswith("abs"):
                     out = f"({out})"
@@ -257,7 +263,22 @@ class Writer(ListWriter):
                 return name
             return out
 
-        self.assign(op, text(found), inputs)
+        out = text(found)
+        if self.next is not None and self._is_part(op, found, self.next) and len(out) < LONGEST:
+            self.values[op.outputs[0]] = Value(f"({out})")
+        else:
+            self.assign(op, out, inputs)
+
+    def _is_part(self, op: Operation, found: Apply, next: Operation) -> bool:
+        """Whether what a scalar operation makes may be written as a part of the expression of the one that alone reads
+        it: both are nothing but operators, which do not fail."""
+        reader = self.formula_of(next)
+        if reader is None or next.outputs[0].shape != () or not all(t.shape == () for t in next.inputs):
+            return False
+        reads: dict[int, int] = {}
+        _count_inputs(reader, reads, set())
+        at = [i for i, t in enumerate(next.inputs) if t is op.outputs[0]]
+        return len(at) == 1 and reads.get(at[0]) == 1 and _is_operators(found, op) and _is_operators(reader, next)
 
     def _array(self, op: Operation, found: Apply, reusable: Collection[Tensor]) -> None:
         """Ufuncs, into buffers where there are some."""
@@ -303,7 +324,7 @@ class Writer(ListWriter):
                 into = name if ufunc not in _NO_POSITIONAL_OUT else f"out={name}"
                 self.out.line(f"{f}({', '.join(args)}, {into})", op, inputs)
             else:
-                name = self.out.new("t")
+                name = self.name_for(op.outputs[0]) if node is found else self.out.new("t")
                 self.out.line(f"{name} = {f}({', '.join(args)})", op, inputs)
             done[id(node)] = name
             return name
@@ -381,6 +402,16 @@ def _row(shape: Sequence[int]) -> tuple[int, ...]:
         if n >= LONG:
             return tuple(shape[-k:])
     return tuple(shape)
+
+
+def _operator(node: Apply, op: Operation) -> str:
+    """The operator that is written for a ufunc of scalars; "" if the ufunc itself is called."""
+    operator, kinds = _OPERATORS.get(node.ufunc, ("", ""))
+    return operator if all(_kind(a, op) in kinds for a in node.args) else ""
+
+
+def _is_operators(node: Any, op: Operation) -> bool:
+    return not isinstance(node, Apply) or (bool(_operator(node, op)) and all(_is_operators(a, op) for a in node.args))
 
 
 def _count(node: Any, used: dict[int, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,7 @@ class ListWriter(Names):
 
     def assign(self, op: Operation, text: str, inputs: tuple[str, ...] = (), is_fresh: bool = False) -> None:
         """Names what output 0 of `op` is."""
-        name = self.out.new("t")
+        name = self.name_for(op.outputs[0])
         self.out.line(f"{name} = {text}", op, inputs)
         self.own(op.outputs[0], Value(name, is_fresh=is_fresh))
 
@@ -80,15 +81,25 @@ class ListWriter(Names):
         size: int | None = t.dtype.base.size
         for d in t.shape or (None,):
             size = size * d if size is not None and d is not None else None
+        if size is not None and self._most(op) * size <= limit:
+            return
         if size is None:
             test = f"len({this}) * {value}.nbytes > {limit}"
         else:
             test = f"len({this}) > {limit // (size or 1)}"
         self.out.line(f"if {test}: {within}({this}, {value}, {limit}, {self.out.bind(what, 'o')})", op, (this, value))
 
+    def _most(self, push: Operation) -> float:
+        """How many elements the list can have at most to which `push` pushes."""
+        loop, this = self.out.loop, push.inputs[0].op
+        if loop is None or loop.most is None or this.type != "_Arg" or this.graph is not loop.op.attrs["body"]:
+            return math.inf
+        is_new = loop.op.inputs[this.attrs["index"]].op.type == "EmptyTensorList"
+        return loop.most if is_new else math.inf
+
     def _pop(self, op: Operation, item: Item, kind: str) -> None:
         this = self.values[op.inputs[0]].text
-        name = self.out.new("t")
+        name = self.name_for(op.outputs[1])
         has_blanks = self.lists.has_blanks(op.inputs[0])
         blank = f"{self.out.bind(running.element, 'f')}([{this}.pop()], 0, {self._blank(op)})"
         self.out.line(f"{name} = {blank if has_blanks else this + '.pop()'}", op, (this,))

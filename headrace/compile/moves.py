@@ -115,7 +115,8 @@ def _transpose(op: Operation, inputs: Texts, out: Source) -> Texts | None:
     perm, x = constant_value(op.inputs[1]), op.inputs[0].shape
     if perm is None or x is None or sorted(perm.tolist()) != list(range(len(x))):
         return None
-    return [f"{inputs[0]}.transpose({', '.join(map(str, perm.tolist()))})"]
+    turned = f"{inputs[0]}.transpose({', '.join(map(str, perm.tolist()))})"
+    return [f"{out.bind(np.ascontiguousarray, 'k')}({turned})" if op.attrs.get("_in_order") else turned]
 
 
 def _sum(op: Operation, inputs: Texts, out: Source) -> Texts | None:

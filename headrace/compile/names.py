@@ -25,7 +25,7 @@ class Value:
     """What stands for a tensor in the source.
 
     Attributes:
-      text: a name.
+      text: a name; of a scalar that only the next line reads, an expression.
       kind: "" for what kernels know; `INT`, `LIST` or `ROWS`.
       is_natural: of an `INT`: it is not negative.
       is_fresh: an array that was made here for this tensor alone.
@@ -53,6 +53,8 @@ class Names:
       values: what stands for each tensor.
       lists: what stands for tensor lists.
       converted: for each open block, which Python ints have been made scalars of a dtype there.
+      wanted: names that results of open blocks had better have: of loop variables, of results of conditionals. What is
+        written into such a name at once need not be given it at the end of the block.
     """
 
     def __init__(self, blocks: Blocks) -> None:
@@ -60,10 +62,15 @@ class Names:
         self.values: dict[Tensor, Value] = {}
         self.lists = Lists(blocks)
         self.converted: list[dict[tuple[str, type], str]] = [{}]
+        self.wanted: dict[Tensor, str] = {}
         self._owned: dict[Tensor, str] = {}  # tensors that have a part in a name, which goes with the last of them
         self._shares: dict[str, int] = {}
 
     # *** names ***
+
+    def name_for(self, t: Tensor) -> str:
+        """The name of what is made for `t`: the one it had better have, or a new one."""
+        return self.wanted.pop(t, "") or self.out.new("t")
 
     def own(self, t: Tensor, value: Value) -> None:
         """`t` is `value`, whose name nothing else has."""

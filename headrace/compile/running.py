@@ -40,8 +40,9 @@ def quietly(f: Callable[..., Any], *args: Any) -> Any:
     numpy keeps its error state in a context variable. So each thread has a context of its own in which that is set
     once, and `f` runs in it. It must not call what users wrote, who would miss their own context variables.
     """
-    context: contextvars.Context | None = getattr(_mine, "context", None)
-    if context is None:
+    try:
+        context: contextvars.Context = _mine.context
+    except AttributeError:
         context = _mine.context = contextvars.Context()
         context.run(np.seterr, all="ignore")
     try:

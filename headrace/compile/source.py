@@ -17,11 +17,13 @@ class Loop:
       op: the operation it is made of.
       number: the name of the variable whose value tells the iteration.
       first: what that is in iteration 0: a number, or the name of a variable.
+      most: how often it goes round at most, if that is known.
     """
 
     op: Operation
     number: str
     first: str = "0"
+    most: int | None = None
 
     @property
     def name(self) -> str:
@@ -94,6 +96,12 @@ class Source:
     def depth(self) -> int:
         """How many loops are open in the innermost function."""
         return len(self._open[-1].loops)
+
+    @property
+    def loop(self) -> Loop | None:
+        """The innermost loop that is open in the innermost function."""
+        loops = self._open[-1].loops
+        return loops[0] if loops else None
 
     @property
     def indentation(self) -> int:
