@@ -19,10 +19,10 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from headrace import shapes
-from headrace.dtypes import OBJECT, int64
+from headrace.dtypes import int64
 from headrace.ir.infer import constant_value
 from headrace.optimize.loop_batching import batch, can_batch
-from headrace.optimize.loop_rows import as_vector, index_of
+from headrace.optimize.loop_rows import as_vector, index_of, popped_from, stacked
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
@@ -75,7 +75,7 @@ class Kept:
         if got is None:
             self._had[t] = False
             got = self._had[t] = shapes.is_full(t.shape) and (
-                self._popped(t) is not None or self._is_row(t) or self._is_computed(t)
+                popped_from(self.loop, t) is not None or self._is_row(t) or self._is_computed(t)
             )
         return got
 
@@ -88,35 +88,24 @@ class Kept:
     def _is_row(self, t: Tensor) -> bool:
         """Whether it is read row by row from a tensor, of which there are as many rows as iterations."""
         op, loop = t.op, self.loop
-        if op.type != "TensorListGetItem" or not loop.is_movable(op) or loop.trips is None or not loop.trips.is_exact:
+        if op.type != "TensorListGetItem" or not loop.is_movable(op) or loop.trips is None:
             return False
         k, at = loop.position(op.inputs[0]), index_of(loop, op.inputs[1])
         if k is None or not loop.is_constant(k) or at is None or self.count is None:
             return False
         maker = loop.op.inputs[k].op
-        if maker.type != "TensorListFromTensor" or t.dtype.base in OBJECT:
+        if maker.type != "TensorListFromTensor":
             return False
-        first = loop.trips.bounds[0].first
-        xs = maker.inputs[0]
-        is_whole = len(loop.trips.bounds) == 1 and _is_zero(first) and xs.shape is not None
-        return is_whole and xs.shape == (self.count, *(t.shape or ()))
-
-    def _popped(self, t: Tensor) -> int | None:
-        """If `t` is popped from a list with an element for each iteration, the number of that variable."""
-        op, loop = t.op, self.loop
-        if op.type != "TensorListPopBack" or t.index != 1 or not op.attrs.get("_accumulated"):
-            return None
-        k = loop.position(op.inputs[0])
-        if k is None or loop.body.results[k] is not op.outputs[0] or t.dtype.base in OBJECT:
-            return None
-        return k
+        assert t.shape is not None
+        is_whole = len(loop.trips.bounds) == 1 and constant_value(loop.trips.bounds[0].first) == 0
+        return bool(is_whole) and maker.inputs[0].shape == (self.count, *t.shape)
 
     def _is_computed(self, t: Tensor) -> bool:
         """Whether it can be computed behind the loop, and need not be in it."""
         op, loop = t.op, self.loop
         if op in self.computed:
             return True
-        if not loop.is_movable(op) or not op.inputs:
+        if not loop.is_movable(op):
             return False
         used = [r for x in op.outputs for r, _ in loop.inner.uses.get(x, ())]
         if any(x in loop.body.results for x in op.outputs) or not all(r in self.leaving for r in used):
@@ -124,7 +113,7 @@ class Kept:
         had = [self.is_had(x) for x in op.inputs]
         if not all(h or loop.is_invariant(x) for x, h in zip(op.inputs, had, strict=True)):
             return False
-        return all(shapes.is_full(x.shape) for x in op.outputs) and can_batch(op, had)
+        return can_batch(op, had)
 
     def _list_of(self, t: Tensor) -> Tensor | None:
         """The list of its values that the loop makes already."""
@@ -133,7 +122,7 @@ class Kept:
             return made
         body = self.loop.body
         for r, _ in self.loop.inner.uses.get(t, ()):
-            if r.type == "TensorListPushBack" and r.inputs[1] is t and r.outputs[0] in body.results:
+            if r.type == "TensorListPushBack" and r.outputs[0] in body.results:
                 k = body.results.index(r.outputs[0])
                 if r.inputs[0] is body.params[k] and self.loop.op.inputs[k].op.type == "EmptyTensorList":
                     return self.loop.op.outputs[k]
@@ -151,12 +140,11 @@ class Kept:
     def _make(self, t: Tensor) -> Values:
         loop, op = self.loop, t.op
         b = loop.before(op)
-        name = f"{loop.op.name}/{_last(t)}_values"
         if not self.is_had(t):
-            return Values(self._stacked(self.list(t), t, name), False)
-        k = self._popped(t)
+            return Values(stacked(loop, self.list(t), t), False)
+        k = popped_from(loop, t)
         if k is not None:
-            return Values(self._stacked(loop.op.inputs[k], t, name), True)
+            return Values(stacked(loop, loop.op.inputs[k], t), True)
         if self._is_row(t):
             at = index_of(loop, op.inputs[1])
             position = loop.position(op.inputs[0])
@@ -224,22 +212,6 @@ class Kept:
         self._lists[t] = got
         return got
 
-    def _stacked(self, values: Tensor, t: Tensor, name: str) -> Tensor:
-        n = self.count
-        b = self.loop.before(t.op)
-        out: Tensor = b.TensorListStack(
-            values, as_vector(t.shape), element_dtype=t.dtype.base, num_elements=-1 if n is None else n, name=name
-        )
-        assert t.shape is not None
-        out.shape = (n, *t.shape)
-        self.loop.note()
-        return out
-
 
 def _last(t: Tensor) -> str:
     return t.op.name.rpartition("/")[2].removeprefix("arg.")
-
-
-def _is_zero(t: Tensor) -> bool:
-    value = constant_value(t)
-    return value is not None and value.shape == () and bool(value == 0)

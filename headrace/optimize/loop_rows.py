@@ -9,19 +9,28 @@ finds those tensors of a body, and makes the tensors that they are rows of.
 
 A loop that counts upwards may read downwards (the gradient of one that reads upwards does): its index is `last - i`,
 where the condition is `i <= last`. So rows have a direction; what is made of rows of both directions is no row.
+
+What a loop pops from a list that another loop filled is known before it begins, too:
+
+    While(acc, d, ...)   body: acc, y = TensorListPopBack(acc); d * (1 - y * y) ...
+
+`1 - y * y` is computed from all elements of `acc` at once, and the loop pops from a list of that. These are the
+*popped* rows, a direction of their own. So are the values of a variable that becomes what is popped: those are the same
+elements, one iteration later, and first what it begins with.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from headrace import shapes
-from headrace.dtypes import OBJECT
+from headrace.dtypes import INDEX, OBJECT
 from headrace.ir import walk
 from headrace.ir.infer import constant_value
+from headrace.ir.opdef import CHEAP, PerElement
 from headrace.optimize.loop_batching import batch, can_batch
 
 if TYPE_CHECKING:
@@ -29,6 +38,9 @@ if TYPE_CHECKING:
     from headrace.ir.trips import Bound
     from headrace.optimize.loop_edits import Loop
     from headrace.shapes import Shape
+
+
+LARGE: Final = 1 << 14  # bytes of an element with which little is lost by doing it alone
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,32 +58,50 @@ class Index:
     bound: Bound
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Popped:
+    """Says that what an iteration reads is the last element, of those that none has read yet."""
+
+
 class Rows:
     """The tensors of a loop's body that are rows; see the module's text."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self.why = ""  # why there are none, if there could be
-        self._found: dict[Tensor, Index] = {}
+        self._found: dict[Tensor, Index | Popped] = {}
         self._made: dict[Tensor, Tensor] = {}
-        trips = loop.trips
-        if trips is None:
-            return
-        if not trips.is_exact:
+        self._work: dict[Tensor, float] = {}  # operations an element; only moving it about is none
+        self._products: set[Tensor] = set()  # those with a product of matrices in them
+        if loop.trips is not None and not loop.trips.is_exact:
             self.why = "the loop may end before its counter does"
-            return
+        for p, r in zip(loop.body.params, loop.body.results, strict=True):
+            if popped_from(loop, r) is not None and shapes.is_full(r.shape) and p.shape == r.shape:
+                self._found[p] = Popped()
         for op in walk.in_order(loop.body.operations):
             self._look_at(op)
 
     def __contains__(self, t: Tensor) -> bool:
         return t in self._found
 
-    def __getitem__(self, t: Tensor) -> Index:
+    def __getitem__(self, t: Tensor) -> Index | Popped:
         return self._found[t]
 
-    def index(self, t: Tensor) -> Index | None:
-        """If `t` numbers the iterations, how."""
-        return index_of(self.loop, t)
+    def pays(self, t: Tensor) -> bool:
+        """Whether it is worth while to compute `t`, a row, for all iterations at once.
+
+        Of what is popped: one product of many rows always is; other work on large elements has little overhead, and is
+        done faster where they still are in the cache. To put numbers into an array and take them out again costs as
+        much as one or two operations on them. And what is only moved about is not worth anything.
+        """
+        if not isinstance(self._found[t], Popped) or t in self._products:
+            return True
+        return self._work.get(t, 0) >= (CHEAP if t.shape == () else 1) and self.is_small(t)
+
+    def is_small(self, t: Tensor) -> bool:
+        """Whether what an operation on an element like `t` costs is above all that there is an operation."""
+        size = element_bytes(t)
+        return size is not None and size <= LARGE
 
     def source(self, t: Tensor) -> Tensor:
         """The tensor of the graph around whose rows `t` is; it is made if need be."""
@@ -80,6 +110,10 @@ class Rows:
             op = t.op
             if op.type == "TensorListGetItem":
                 made = [self._read(op)]
+            elif op.type == "TensorListPopBack":
+                made = [self._elements(op.outputs[1])] * 2
+            elif op.type == "_Arg":
+                made = [self._one_later(t)]
             else:
                 rows = [x in self._found for x in op.inputs]
                 inputs = [self.source(x) if r else self.loop.outside(x) for x, r in zip(op.inputs, rows, strict=True)]
@@ -99,15 +133,24 @@ class Rows:
             return
         if op.type == "TensorListGetItem":
             at = index_of(loop, op.inputs[1])
-            if at is not None and self._is_read_of_rows(op, at):
+            if at is not None and not self.why and self._is_read_of_rows(op, at):
                 self._found[op.outputs[0]] = at
             return
+        if op.type == "TensorListPopBack":
+            if popped_from(loop, op.outputs[1]) is not None and shapes.is_full(op.outputs[1].shape):
+                self._found[op.outputs[1]] = Popped()
+            return
         rows = [t in self._found for t in op.inputs]
-        if not any(rows) or not all(r or loop.is_invariant(t) for t, r in zip(op.inputs, rows, strict=True)):
+        if not all(r or loop.is_invariant(t) for t, r in zip(op.inputs, rows, strict=True)):
             return
         indices = [self._found[t] for t, r in zip(op.inputs, rows, strict=True) if r]
-        if len({(i.is_upward, i.tensor.dtype.base) for i in indices}) == 1 and can_batch(op, rows):
+        if len({_direction(i) for i in indices}) == 1 and can_batch(op, rows):
             self._found.update((t, indices[0]) for t in op.outputs)
+            cost = op.opdef.facts.cost
+            here = cost.flops if isinstance(cost, PerElement) else float(cost is not None)
+            self._work.update(dict.fromkeys(op.outputs, here + sum(self._work.get(t, 0) for t in set(op.inputs))))
+            if op.opdef.facts.blas or any(t in self._products for t in op.inputs):
+                self._products.update(op.outputs)
 
     def _is_read_of_rows(self, op: Operation, at: Index) -> bool:
         handle, _, shape = op.inputs
@@ -115,7 +158,7 @@ class Rows:
         if k is None or not self.loop.is_constant(k) or not self.loop.is_invariant(shape):
             return False
         maker = self.loop.op.inputs[k].op
-        if maker.type != "TensorListFromTensor" or op.outputs[0].dtype.base in OBJECT:
+        if maker.type != "TensorListFromTensor":
             return False
         xs = maker.inputs[0]
         return xs.shape is not None and xs.shape[1:] == op.outputs[0].shape and self._is_enough(op, xs, at)
@@ -135,12 +178,31 @@ class Rows:
             return False
         return True
 
+    def _elements(self, t: Tensor) -> Tensor:
+        """All elements of the list from which `t` is popped."""
+        k = popped_from(self.loop, t)
+        assert k is not None
+        return stacked(self.loop, self.loop.op.inputs[k], t)
+
+    def _one_later(self, p: Tensor) -> Tensor:
+        """All values of the parameter `p`: in each iteration it is what was popped in the one before."""
+        k = p.op.attrs["index"]
+        all = self._elements(self.loop.body.results[k])
+        b = self.loop.before(p.op)
+        name = f"{all.op.name}/later"
+        first = b.ExpandDims(self.loop.op.inputs[k], 0, name=f"{name}/first")
+        more = b.ConcatV2([all, first], 0, name=f"{name}/all")
+        one = np.ones(1, np.int32)
+        out: Tensor = b.StridedSlice(more, one, np.zeros(1, np.int32), one, end_mask=1, name=name)
+        return out
+
     def _read(self, op: Operation) -> Tensor:
         """The rows that `op` reads, from the first on to the last that the loop comes to."""
         k = self.loop.position(op.inputs[0])
         assert k is not None
         xs = self.loop.op.inputs[k].op.inputs[0]
         at = self._found[op.outputs[0]]
+        assert isinstance(at, Index)
         end = self._end(at, op)
         assert xs.shape is not None
         if isinstance(end, int):
@@ -172,6 +234,41 @@ def _dtype(end: int | Tensor) -> np.dtype:
     return np.dtype(np.int32) if isinstance(end, int) else end.dtype.base.numpy
 
 
+def _direction(at: Index | Popped) -> object:
+    return "popped" if isinstance(at, Popped) else (at.is_upward, at.tensor.dtype.base)
+
+
+def popped_from(loop: Loop, t: Tensor) -> int | None:
+    """If `t` is popped from a list with an element for each iteration, the number of that variable."""
+    op = t.op
+    if op.type != "TensorListPopBack" or not op.attrs.get("_accumulated"):
+        return None
+    k = loop.position(op.inputs[0])
+    if k is None or loop.body.results[k] is not op.outputs[0] or t.dtype.base in OBJECT:
+        return None
+    return k
+
+
+def stacked(loop: Loop, values: Tensor, t: Tensor) -> Tensor:
+    """The elements of the list `values`, one for each iteration, along a new first dimension; they are like `t`, of the
+    body, whose shape is known."""
+    n = None if loop.trips is None else loop.trips.count
+    assert t.shape is not None
+    if values.op.type == "TensorListFromTensor" and values.op.inputs[0].shape == (n, *t.shape):
+        rows: Tensor = values.op.inputs[0]
+        return rows
+    out: Tensor = loop.before(t.op).TensorListStack(
+        values,
+        as_vector(t.shape),
+        element_dtype=t.dtype.base,
+        num_elements=-1 if n is None else n,
+        name=f"{loop.op.name}/{t.op.name.rpartition('/')[2].removeprefix('arg.')}_values",
+    )
+    out.shape = (n, *t.shape)
+    loop.note()
+    return out
+
+
 def index_of(loop: Loop, t: Tensor) -> Index | None:
     """If `t`, a tensor of the body, is the number of a row that goes up or down by one each iteration, how."""
     trips = loop.trips
@@ -195,12 +292,12 @@ def _is_limit(loop: Loop, bound: Bound, t: Tensor) -> bool:
     if bound.position is not None:
         return loop.position(t) == bound.position
     mine, other = constant_value(t), constant_value(bound.limit)
-    return mine is not None and other is not None and mine.shape == () and bool(mine == other)
+    return mine is not None and bool(mine == other)
 
 
 def _uncast(t: Tensor) -> Tensor:
-    """`t` before a cast from one integer dtype to another."""
-    while t.op.type == "Cast" and t.op.attrs["SrcT"].is_integer and t.op.attrs["DstT"].is_integer:
+    """`t` before casts among the dtypes that number rows; in others a counter wraps around."""
+    while t.op.type == "Cast" and {t.op.attrs["SrcT"], t.op.attrs["DstT"]} <= INDEX:
         t = t.op.inputs[0]
     return t
 

@@ -14,6 +14,7 @@ from headrace.optimize.fold import Fold
 from headrace.optimize.identities import Identities
 from headrace.optimize.inline import Inline
 from headrace.optimize.loops import LOOP_PASSES
+from headrace.optimize.pieces import JoinPieces
 from headrace.optimize.prune import Prune
 from headrace.optimize.pushing import PushConstants
 
@@ -30,6 +31,7 @@ PASSES: Final[tuple[Pass | Repeat, ...]] = (
     _CLEAN_UP,
     *LOOP_PASSES,
     _CLEAN_UP,
+    JoinPieces(),
 )
 _DEFAULT: Final = Options()
 
@@ -89,7 +91,7 @@ def optimize(
         if check is not None:
             check(graph)
         if on_stage is not None:
-            on_stage(context.ran[-1][0], graph)
+            on_stage(context.ran[-1][0].partition(" ")[0], graph)  # after it may stand why it left the root alone
 
     run(PASSES, graph, context, after if check is not None or on_stage is not None else None)
     context.notes = list(dict.fromkeys(context.notes))

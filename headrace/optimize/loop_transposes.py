@@ -1,0 +1,71 @@
+"""A loop constant that a product turns around in each iteration is turned around once, before the loop.
+
+    While(d)   body: d @ wT               becomes        v = wT        While(d)   body: d @ v
+
+To the eye nothing is gained, a transpose is free; but how a matrix lies in memory matters. The library of matrix
+products takes up to twice as long for one that lies the wrong way around, if the other one has few rows. So the new
+matrix is laid out in order, which costs about as much as one of the products does. The last bits of floats may differ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headrace import shapes
+from headrace.ir import walk
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.loop_edits import Loop, loops_of, names
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+_FEW: Final = 4  # iterations that do not pay for the copy
+
+
+class TurnConstants(Pass):
+    """See the module's text."""
+
+    name = "loop_transposes"
+    grows = True
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        changed = False
+        for op in loops_of(graph):
+            if any(each.type == "MatMul" for each in op.attrs["body"].operations):
+                changed |= _turn(Loop(op, context), context)
+        return changed
+
+
+def _turn(loop: Loop, context: Context) -> bool:
+    n = loop.trips.most if loop.trips is not None else None
+    turned: list[Operation] = []
+    made: dict[Tensor, Tensor] = {}
+    for op in walk.in_order(loop.body.operations):
+        if op.type != "MatMul" or not op.attrs["transpose_b"] or not loop.is_movable(op):
+            continue
+        x, w = op.inputs
+        if loop.is_invariant(x) or not loop.is_invariant(w) or not shapes.is_full(w.shape) or 1 in (w.shape or ()):
+            continue
+        if n is not None and n <= _FEW:
+            context.refused("loop_transposes", op, f"it goes round {n} times at most")
+            continue
+        if w not in made:
+            name = f"{w.op.name.rpartition('/')[2].removeprefix('arg.')}_turned"
+            attrs = {"_in_order": True}
+            full_name = f"{loop.op.name}/{name}"
+            args = (loop.outside(w), np.array([1, 0], np.int32))
+            outside = loop.before(op).make("Transpose", args, attrs, full_name)
+            loop.note()
+            made[w] = loop.constant(outside, name)
+        attrs = {**op.attrs, "transpose_b": False}
+        product = loop.within(op).make("MatMul", (x, made[w]), attrs, op.name)
+        loop.note()
+        loop.inner.replace(op.outputs[0], product)
+        turned.append(op)
+    if not turned:
+        return False
+    loop.sweep()
+    context.fired("loop_transposes", loop.op, f"a constant factor turned around before the loop: {names(turned)}")
+    return True

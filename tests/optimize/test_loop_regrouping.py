@@ -1,0 +1,75 @@
+"""Factors that are known before a loop are multiplied first (sums: test_loops_text)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.optimize.loop_steps import PASSES, agree, transformed
+from tests.optimize.test_loop_popped import YS, popping
+
+_RULE = "loop_factors"
+
+
+def regrouped(text: str) -> list[str]:
+    """What was regrouped; a second time nothing is."""
+    got, context = transformed(text, [PASSES[_RULE]])
+    assert transformed(text, [PASSES[_RULE]] * 2)[0] == got
+    assert got != transformed(text, [])[0] or not context.notes
+    return [f"{n.op}: {n.text}" for n in context.notes]
+
+
+def test_the_slope_of_a_gate_goes_first() -> None:
+    text = popping("s = Sigmoid(y:1)\ndc = Mul(d, y:1)\ndy = SigmoidGrad(s, dc)")
+    assert regrouped(text) == [
+        "dy: a product with the slope of Sigmoid",
+        "dy_1: 3 of 4 factors are known before the loop, and multiplied first",
+    ]
+    got, _ = transformed(text, [PASSES[_RULE], PASSES["loop_fission"]])
+    body = got.partition("body of loop")[2]
+    assert body.count(" = Mul(") == 1, got
+    assert "Sigmoid(" not in body
+    agree(text, [PASSES[_RULE], PASSES["loop_fission"]], {"n": 4, "d": YS[0], "ys": YS}, ["loop:2"])
+
+
+@pytest.mark.parametrize("type", ["Tanh", "Sigmoid"])
+def test_a_slope_alone(type: str) -> None:
+    text = popping(f"dy = {type}Grad(y:1, d)")
+    assert regrouped(text) == [f"dy: a product with the slope of {type}"]
+    agree(text, [PASSES[_RULE]], {"n": 4, "d": YS[0], "ys": YS}, ["loop:2"])
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "dy = TanhGrad(d, y:1)",  # what is carried is the function's result
+        "t = Tanh(y:1)\nu = Tanh(t)\ndy = TanhGrad(t, u)",  # all of it is known before
+        "dy = SqrtGrad(y:1, d)",  # no slope that is bounded
+        "a = Mul(d, y:1)\nb = Mul(d, a)\ndy = AddV2(a, b)",  # read twice
+        "a = Mul(d, y:1)\ndy = Mul(a, d)",  # one known factor
+        "a = Mul(y:1, s)\ndy = Mul(d, a)",  # they are first already
+        "a = Mul(d, y:1)\ndy = Mul(a, s)",  # two that may be huge
+        "a = Mul(d, s)\ndy = Mul(a, s)",  # nothing popped
+    ],
+)
+def test_what_stays(work: str) -> None:
+    assert regrouped(popping(work, "s: float32[2,3]")) == []
+
+
+@pytest.mark.parametrize(("made", "is_small"), [("Tanh(y:1)", True), ("Exp(y:1)", False), ("Neg(y:1)", False)])
+def test_all_but_one_must_be_small(made: str, is_small: bool) -> None:
+    """1e30 * 1e30 * 1e-30 is 1e30, but there is no 1e30 * 1e30 in float32."""
+    text = popping(f"t = {made}\na = Mul(d, s)\ndy = Mul(a, t)", "s: float32[2,3]")
+    assert bool(regrouped(text)) is is_small
+    feeds = {"n": 1, "d": np.full((2, 3), 1e-30), "ys": YS, "s": np.full((2, 3), 1e30)}
+    agree(text, [PASSES[_RULE]], feeds, ["loop:2"])
+
+
+def test_not_in_half_precision() -> None:
+    text = popping("t = Tanh(y:1)\na = Mul(d, s)\ndy = Mul(a, t)", "s: float32[2,3]")
+    assert regrouped(text)
+    assert not regrouped(text.replace("float32", "float16"))
+
+
+def test_not_of_what_is_large() -> None:
+    assert not regrouped(popping("dy = TanhGrad(y:1, d)", shape="5000"))
