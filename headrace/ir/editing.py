@@ -64,6 +64,8 @@ def unneeded(graph: Graph, kept: Collection[Operation] = ()) -> list[Operation]:
 
 def _free_names(graph: Graph, f: FuncGraph) -> None:
     """Lets the copy of `f` have the names of its operations, where `graph` knows them as taken."""
+    if not f.shares_names:  # then those of that name that `graph` knows are its own
+        return
     for op in f.operations:
         graph._taken.pop(op.name.lower(), None)
         for inner in owned(op):
@@ -187,6 +189,24 @@ class Editor:
     def sweep(self) -> int:
         """Takes out what the roots do not need, parameters aside; returns how many operations that were."""
         gone = unneeded(self.graph, self.kept)
+        self.remove(gone)
+        return len(gone)
+
+    def let_go(self, ops: Iterable[Operation]) -> int:
+        """Takes out those of `ops` that nobody needs any more, and what was there for them alone; returns how many
+        that were. What a `sweep` of the whole graph would find, where it is known where to look."""
+        stay = set(self.roots())
+        gone: set[Operation] = set()
+        todo = list(ops)
+        while todo:
+            op = todo.pop()
+            if op in gone or op in stay or op.type == "_Arg":
+                continue
+            readers = [r for t in op.outputs for r, _ in self.uses.get(t, ())]
+            if all(r in gone for r in (*readers, *self.waits.get(op, ()))):
+                gone.add(op)
+                todo += [t.op for t in op.inputs]
+                todo += op.control_inputs
         self.remove(gone)
         return len(gone)
 

@@ -1,7 +1,7 @@
 """The contract of passes: what a pass is, what it may rely on, what it must keep, and how it tells what it did.
 
 A pass changes a graph that is private to one step, in place. `run` gives it the root graph and, innermost first, every
-graph that an operation owns; before the first and after each pass the graph is legal (`HEADRACE_VERIFY=2` makes sure,
+graph that an operation owns; before the first and after each pass the graph is legal (`HEADRACE_VERIFY=3` makes sure,
 and an error names the pass and those before it). A pass says truthfully whether it changed anything: a `Repeat` group
 goes round until none of its passes does, and no more often than its limit.
 

@@ -109,7 +109,8 @@ def _skip(op: Operation, walking: Rewriter) -> None:
     if has_effects([cond]):
         walking.context.refused("branches", op, "it does not go round, but its condition does something")
         return
-    waits = op.control_inputs or any(t.op.type == "Const" and t.op.control_inputs for t in op.inputs)
+    pairs = zip(op.outputs, op.inputs, strict=True)
+    waits = op.control_inputs or any(walking.is_read(t) and walking.loses(op, x) for t, x in pairs)
     if waits or op in walking.kept or walking.is_waited_for(op):
         walking.context.refused("branches", op, "it does not go round, but there is waiting for it, or by it")
         return

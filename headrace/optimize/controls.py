@@ -15,7 +15,7 @@ A call that computes again what its gradient needs keeps its edges: they say not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir.function import FuncGraph
@@ -53,11 +53,17 @@ class _Cleaning:
         self._instead: dict[Operation, tuple[Operation, ...] | None] = {}
 
     def run(self) -> bool:
+        """Cleans; returns whether there was anything to be cleaned."""
+        changed = self.reduce(self.ops)
+        readers = self.free_constants()  # now that hardly anybody waits for these themselves
+        self.reduce(readers)
+        return changed or bool(readers)
+
+    def reduce(self, ops: Iterable[Operation]) -> bool:
+        """Leaves out edges of `ops`; returns whether there were any to be left out."""
         changed = False
-        if any(op.type == "Const" and op.control_inputs for op in self.ops):
-            changed |= self.free_constants()
-        for op in self.ops:
-            if op.control_inputs and "_recompute" not in op.attrs:
+        for op in ops:
+            if "_recompute" not in op.attrs:
                 before = op.control_inputs
                 after = self.reduced(op)
                 if after != before:
@@ -67,8 +73,8 @@ class _Cleaning:
                     changed = True
         return changed
 
-    def free_constants(self) -> bool:
-        """Lets the readers of constants wait instead of these."""
+    def free_constants(self) -> list[Operation]:
+        """Lets the readers of constants wait instead of these; returns those readers."""
         graph = self.graph
         readers: dict[Operation, list[Operation]] = {}
         for op in self.ops:
@@ -80,8 +86,8 @@ class _Cleaning:
             held.update(t.op for t in graph.results)
             held.update(graph.control_results)
         for op in self.ops:
-            held.update(c for c in op.control_inputs if c.type == "Const")
-        changed = False
+            held.update(op.control_inputs)
+        found: dict[Operation, None] = {}
         for c, mine in readers.items():
             if c in held or len(mine) > _MOST_READERS or any(r.type == "_Retval" or r.opdef.structured for r in mine):
                 continue
@@ -89,8 +95,8 @@ class _Cleaning:
                 r.control_inputs = list(dict.fromkeys([*r.control_inputs, *c.control_inputs]))
             self.context.fired("controls", c, "does not wait; what reads it does")
             c.control_inputs = []
-            changed = True
-        return changed
+            found.update(dict.fromkeys(mine))
+        return list(found)
 
     def reduced(self, op: Operation) -> list[Operation]:
         """What `op` has to wait for by control edges."""
@@ -142,7 +148,7 @@ class _Cleaning:
         return list(dict.fromkeys([*(t.op for t in op.inputs), *op.control_inputs]))
 
     def implied(self, op: Operation, wanted: dict[Operation, None]) -> set[Operation]:
-        """Those of `wanted` that `op` comes after anyway."""
+        """What `op` comes after anyway, as far as one of `wanted` may be found there."""
         found: set[Operation] = set()
         first = min(self.at[c] for c in wanted)
         makers = dict.fromkeys(t.op for t in op.inputs)
@@ -151,13 +157,13 @@ class _Cleaning:
                 found.add(c)
         todo = [*makers, *wanted]
         seen = set(todo)
-        for each in todo:
-            if len(seen) > _SEARCH:
+        for looked_at, each in enumerate(todo):
+            if looked_at == _SEARCH:
                 break
             data = () if each.opdef.structured else [t.op for t in each.inputs]
             for is_control, before in ((False, data), (True, each.control_inputs)):
                 for p in before:
-                    if p in wanted and (is_control or not p.opdef.structured):
+                    if is_control or not p.opdef.structured:
                         found.add(p)
                     if p not in seen and self.at[p] >= first:
                         seen.add(p)

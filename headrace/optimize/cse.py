@@ -70,7 +70,7 @@ class MergeCommon(Pass):
 def _what(op: Operation) -> Hashable | None:
     """What `op` computes, its device aside: a key; None if it must be left alone."""
     facts = op.opdef.facts
-    if not is_plain(op) or facts.no_fold or not op.outputs:
+    if not is_plain(op) or facts.no_fold:
         return None
     if any(t.dtype.base is dtypes.variant for t in op.outputs):
         return None

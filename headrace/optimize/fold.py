@@ -64,8 +64,6 @@ class _Folding:
         if any(v is None for v in given):
             if not facts.shape_only or not all(_has_shape(t) for t in op.inputs):
                 return
-            if any(t.dtype.is_ref for t in op.inputs):  # it fails if the variable has no value
-                return
             given = [np.broadcast_to(np.zeros((), t.dtype.numpy), t.shape) for t in op.inputs]  # type: ignore[arg-type]
             waits = self._waits(op)
         else:
@@ -150,13 +148,13 @@ class _Folding:
 
 
 def _has_shape(t: Tensor) -> bool:
-    # what a list or a resource is is not told by the shape of its handle, and a reference may change its shape
+    # what a list or a resource is is not told by the shape of its handle; a reference may change its shape, or have no
+    # value, which is an error
     return shapes.is_full(t.shape) and t.dtype not in (dtypes.variant, dtypes.resource) and not t.dtype.is_ref
 
 
 def _may_have_no_value(op: Operation) -> bool:
-    reads = any(t.dtype.is_ref for t in op.inputs) and not all(t.dtype.is_ref for t in op.outputs)
-    return reads or (op.opdef.stateful is not None and op.type != "_Arg")
+    return any(t.dtype.is_ref for t in op.inputs) or (op.opdef.stateful is not None and op.type != "_Arg")
 
 
 def _evaluate(op: Operation, given: list[Any]) -> list[np.ndarray] | str:

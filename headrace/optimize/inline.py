@@ -35,7 +35,7 @@ class Inline(Pass):
         return primitives(graph)
 
     def call(self, graph: Graph, context: Context) -> bool:
-        calls = [op for op in graph.operations if op.opdef.structured and functions_of(op)]
+        calls = [op for op in graph.operations if op.opdef.structured]
         if not any(op.opdef.structured == "Call" or _names(op) for op in calls):
             return False
         recursive = recursive_functions(calls) if any(map(_names, calls)) else frozenset()
@@ -69,7 +69,7 @@ def _why_not(op: Operation, recursive: frozenset[str], made: int) -> str:
     for name in _names(op):
         if name in recursive:
             return f"{name!r} calls itself"
-    if op.opdef.structured == "Call" and op.attrs.get("_recompute"):
+    if op.attrs.get("_recompute"):
         return "it is to compute again what its gradient needs"
     try:
         graphs = [g for _, g in bodies(op)]

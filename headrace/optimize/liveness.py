@@ -78,7 +78,7 @@ class Parts:
             self.live.update(dict.fromkeys(range(self._offset)))
             for graph, needs in self._graphs:
                 ends = graph.results if graph is self.op.attrs.get("cond") else ()
-                self._add(needs.need(ends, graph.control_results))
+                self._add([i + self._offset for i in needs.need(ends, graph.control_results)])
         if k is not None:
             self._add([k] if self.op.opdef.structured == "While" else self._of_result(k))
         return [self.op.inputs[i] for i in list(self.live)[before:]]

@@ -104,13 +104,11 @@ def _sum(loop: Loop, k: int) -> _Sum | None:
     """Variable `k`, if the loop only adds to it."""
     p, r = loop.body.params[k], loop.body.results[k]
     add = r.op
-    if r is p or add.type not in ("AddV2", "Add", "AddN") or not loop.is_movable(add):
+    if add.type not in ("AddV2", "Add", "AddN") or not loop.is_movable(add):
         return None
-    if not (p.dtype.base.is_floating or p.dtype.base.is_complex) or r.shape != p.shape:
+    if not (p.dtype.base.is_floating or p.dtype.base.is_complex) or not loop.is_only_for_itself(k):
         return None
-    if not loop.is_only_for_itself(k):
-        return None
-    terms = [t for t in add.inputs if t is not p and _is_term(loop, t) and t.shape == p.shape]
+    terms = [t for t in add.inputs if _is_term(loop, t) and t.shape == p.shape]
     return _Sum(k, add, terms) if terms else None
 
 
@@ -125,11 +123,11 @@ def _is_term(loop: Loop, t: Tensor) -> bool:
 
 def _operands(op: Operation) -> list[Tensor]:
     """What the values are of which `op` makes a sum over rows; none if it makes none."""
-    if op.type == "MatMul" and all(t.shape is not None for t in op.inputs):
+    if op.type == "MatMul":
         return list(op.inputs)
-    if op.type == "Sum" and constant_value(op.inputs[1]) is not None and op.inputs[0].shape is not None:
+    if op.type == "Sum" and constant_value(op.inputs[1]) is not None:
         return [op.inputs[0]]
-    if op.type == "BiasAddGrad" and op.attrs["data_format"] == "NHWC" and op.inputs[0].shape is not None:
+    if op.type == "BiasAddGrad" and op.attrs["data_format"] == "NHWC":
         return [op.inputs[0]]
     return []
 
@@ -141,7 +139,7 @@ def _why_not(kept: Kept, t: Tensor, context: Context) -> str:
     pushed = list(dict.fromkeys(x for o in operands for x in kept.pushed(o)))
     if not all(shapes.is_full(o.shape) for o in operands) and not _joins(op, operands):
         return "the shape of what would have to be kept is not known"
-    if any(0 in (o.shape or ()) for o in operands):
+    if any(shapes.size(o.shape) == 0 for o in operands):
         return "there is nothing to add"
     n = kept.count
     if n is None:
@@ -155,24 +153,23 @@ def _why_not(kept: Kept, t: Tensor, context: Context) -> str:
             if size is not None and n * size > context.options.stack_bytes:
                 return f"{n} values of {size} bytes are more than {context.options.stack_bytes}"
     others = {x for each in kept.leaving if each is not op for o in _operands(each) for x in kept.pushed(o)}
-    sizes = [element_bytes(x) for x in pushed if x not in others]
+    total = sum(size for x in pushed if x not in others and (size := element_bytes(x)) is not None)
     made = element_bytes(t)
-    if sizes and None not in sizes and made is not None:
-        total = sum(s for s in sizes if s is not None)
-        if total > max(_SMALL, _GROWTH * made):
-            return f"{total} bytes would be kept in each iteration, to add up {made}"
+    assert made is not None
+    if total > max(_SMALL, _GROWTH * made):
+        return f"{total} bytes would be kept in each iteration, to add up {made}"
     return ""
 
 
 def _joins(op: Operation, operands: Sequence[Tensor]) -> bool:
     """Whether the values can be joined along their first dimension, over which `op` sums, without their number there
     being known."""
-    if any(o.shape is None or not o.shape or None in o.shape[1:] for o in operands):
+    if any(o.shape is None or None in o.shape[1:] for o in operands):
         return False
     if op.type == "MatMul":
         return bool(op.attrs["transpose_a"]) and not op.attrs["transpose_b"]
     if op.type == "Sum":
-        return 0 in _axes(op) and not op.attrs["keep_dims"]
+        return 0 in _axes(op)
     return True
 
 
@@ -233,7 +230,7 @@ def _total(loop: Loop, kept: Kept, t: Tensor) -> Tensor:
     elif op.type == "MatMul":
         x, y = (kept.values(o) for o in operands)
         # the smaller one is turned around where that is necessary
-        is_backward = (y if _size(x.tensor) <= _size(y.tensor) else x).is_backward
+        is_backward = (y if _size(operands[0]) <= _size(operands[1]) else x).is_backward
         flat = [
             _flat(loop, kept.turned(v, is_backward), turn)
             for v, turn in ((x, op.attrs["transpose_a"]), (y, not op.attrs["transpose_b"]))
@@ -247,13 +244,14 @@ def _total(loop: Loop, kept: Kept, t: Tensor) -> Tensor:
         if out.shape != t.shape:
             out = b.Reshape(out, np.array(t.shape, np.int32), name=f"{op.name}/shape")
     loop.note()
-    if out.shape != t.shape:
-        out.shape = t.shape
+    out.shape = t.shape
     return out
 
 
 def _size(t: Tensor) -> int:
-    return shapes.size((t.shape or (1,))[1:]) or 0
+    n = shapes.size(t.shape)
+    assert n is not None
+    return n
 
 
 def _flat(loop: Loop, values: Tensor, rows_first: bool) -> Tensor:

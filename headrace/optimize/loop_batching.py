@@ -78,7 +78,7 @@ def _arguments(op: Operation, inputs: Sequence[Tensor]) -> list[Any]:
 
 def _is_elementwise(op: Operation) -> bool:
     record = op.opdef
-    if not isinstance(record.facts.cost, PerElement) or any(a.is_list for a in record.ins) or len(op.outputs) != 1:
+    if not isinstance(record.facts.cost, PerElement):
         return False
     return len(record.ins) == 1 or record.shape is broadcast or record.shape is alike
 
@@ -87,7 +87,7 @@ def _lines_up(op: Operation, rows: Sequence[bool]) -> bool:
     """Whether the dimensions of the inputs lie over one another still when some have one more in front: those have all
     the dimensions of the result."""
     rank = _rank(op.outputs[0].shape)
-    if rank is None or any(r and _rank(t.shape) != rank for t, r in zip(op.inputs, rows, strict=True)):
+    if any(r and _rank(t.shape) != rank for t, r in zip(op.inputs, rows, strict=True)):
         return False
     return op.opdef.shape is not alike or all(rows)
 
@@ -128,7 +128,7 @@ def front_shape(b: Builder, op: Operation, x: Tensor, n: int, rest: Sequence[int
 
 def _only_first(op: Operation, rows: Sequence[bool]) -> bool:
     """The data have rows, and what says how they are treated has not."""
-    return rows[0] and not any(rows[1:]) and op.inputs[0].shape is not None
+    return not any(rows[1:])
 
 
 def _bias(op: Operation, rows: Sequence[bool]) -> bool:
@@ -189,7 +189,7 @@ def _reshape(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence
 _RULES: Final[Mapping[str, tuple[Test, Rule]]] = {
     "MatMul": (_one_product, _product),
     "BiasAdd": (_bias, lambda b, op, inputs, rows: _made(b, op, inputs)),
-    "ConcatV2": (lambda op, rows: all(rows[:-1]) and not rows[-1], _concat),
+    "ConcatV2": (lambda op, rows: all(rows[:-1]), _concat),
     "Split": (lambda op, rows: tuple(rows) == (False, True), _split),
     "SplitV": (_only_first, _split_v),
     "Slice": (_only_first, _slice),

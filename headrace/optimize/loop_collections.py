@@ -17,9 +17,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from headrace import dtypes, shapes
+from headrace.ir import walk
 from headrace.ir.infer import constant_value
 from headrace.optimize.base import Context, Pass
 from headrace.optimize.loop_batching import can_batch
@@ -92,7 +91,7 @@ def _move(loop: Loop, k: int, context: Context) -> bool:
         made = loop.before(found.put).AddN([op.inputs[k], made], name=f"{op.name}/collected")
     loop.note()
     loop.body.results[k] = loop.body.params[k]
-    made.handle = made.handle or before.handle
+    made.handle = before.handle
     if made.op.type == "TensorListFromTensor":
         _unstack(loop, before, tensor)
     loop.outer.replace(before, made)
@@ -106,45 +105,43 @@ def _list(loop: Loop, k: int) -> _List | None:
     """Variable `k`, if it is a list that the loop only puts values into."""
     p, r = loop.body.params[k], loop.body.results[k]
     op = r.op
-    if r is p or p.dtype.base is not dtypes.variant or not loop.is_movable(op) or not loop.is_only_for_itself(k):
+    if not loop.is_movable(op) or not loop.is_only_for_itself(k):
         return None
     holds = loop.op.outputs[k].handle
-    if holds is None or holds[0] in dtypes.OBJECT:  # lists of lists
+    if holds is None or holds[0] in dtypes.OBJECT:  # no list, or one of lists
         return None
-    if op.type == "TensorListPushBack" and op.inputs[0] is p:
+    if op.type == "TensorListPushBack":
         return _List(op.inputs[1], op, None, False)
-    adds = op.type == "AddN" and len(op.inputs) == 2
+    put, adds = op, op.type == "AddN"
     if adds:
-        (put,) = (t.op for t in op.inputs if t is not p)
+        others = [t.op for t in op.inputs if t is not p]
+        if len(others) != 1:
+            return None
+        put = others[0]
         if not loop.is_movable(put) or len(loop.inner.uses.get(put.outputs[0], ())) != 1:
             return None
-    else:
-        put = op
     if put.type != "TensorListSetItem" or put.attrs["resize_if_index_out_of_bounds"]:
         return None
     into = loop.position(put.inputs[0])
     index = index_of(loop, put.inputs[1])
     if into is None or index is None:
         return None
-    is_fresh = adds and loop.is_constant(into) and loop.op.inputs[into].op.type == "ZerosLike"
-    return _List(put.inputs[2], put, index, adds) if is_fresh or (not adds and into == k) else None
+    if adds and not (loop.is_constant(into) and loop.op.inputs[into].op.type == "ZerosLike"):
+        return None
+    return _List(put.inputs[2], put, index, adds)
 
 
 def _computed(loop: Loop, value: Tensor, leaving: set[Operation]) -> dict[Operation, None]:
     """The operations that are there for `value` alone, and can be done to all iterations at once."""
     found: dict[Operation, None] = {}
-    todo = [value]
-    while todo:
-        op = todo.pop().op
-        if op in found or not loop.is_movable(op) or not op.inputs or loop.position(op.outputs[0]) is not None:
-            continue
+    for op in reversed(walk.in_order(walk.reachable([value.op]))):
         readers = [r for t in op.outputs for r, _ in loop.inner.uses.get(t, ())]
-        rows = [not loop.is_invariant(t) for t in op.inputs]
         is_mine = all(r in found or r in leaving for r in readers)
         is_mine = is_mine and not any(t in loop.body.results for t in op.outputs)
-        if is_mine and can_batch(op, rows) and all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs)):
+        rows = [not loop.is_invariant(t) for t in op.inputs]
+        is_known = all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs))
+        if is_mine and is_known and loop.is_movable(op) and can_batch(op, rows):
             found[op] = None
-            todo += [t for t, r in zip(op.inputs, rows, strict=True) if r]
     return found
 
 
@@ -160,12 +157,13 @@ def _why_not(kept: Kept, found: _List, k: int, context: Context) -> str:
     if found.index is not None and not found.adds:
         size = constant_value(first.inputs[1]) if first.type == "TensorListReserve" else None
         low = constant_value(found.index.bound.first)
-        if n is None or size is None or low is None or low != 0 or size != n:
+        if n is None or size != n or low != 0:
             return "it is not known that every element of the list is set"
-    leaves = [t for op in kept.computed for t in op.inputs if not loop.is_invariant(t) and t.op not in kept.computed]
-    pushed = dict.fromkeys(x for t in (leaves or [value]) for x in kept.pushed(t))
-    sizes = [element_bytes(t) or 0 for t in pushed]
-    made = element_bytes(value) or 0
+    leaves = [t for op in kept.computed for t in op.inputs if not loop.is_invariant(t)]
+    pushed = dict.fromkeys(x for t in leaves for x in kept.pushed(t))
+    sizes = [n_bytes for t in pushed if (n_bytes := element_bytes(t)) is not None]
+    made = element_bytes(value)
+    assert made is not None
     if sum(sizes) > _GROWTH * made:
         return f"{sum(sizes)} bytes would be kept in each iteration, to make {made} of them"
     most = max([made, *sizes])
@@ -176,9 +174,9 @@ def _why_not(kept: Kept, found: _List, k: int, context: Context) -> str:
 
 def _unstack(loop: Loop, values: Tensor, rows: Tensor) -> None:
     """Who stacks the values, has the rows."""
-    n = rows.shape[0] if rows.shape is not None and shapes.is_full(rows.shape) else None
+    assert rows.shape is not None
     for reader, _ in list(loop.outer.uses.get(values, ())):
-        if n is not None and reader.type == "TensorListStack" and reader.attrs["num_elements"] in (-1, n):
+        if reader.type == "TensorListStack" and reader.attrs["num_elements"] in (-1, rows.shape[0]):
             stacked = reader.outputs[0]
             if shapes.compatible(stacked.shape, rows.shape):
                 loop.outer.replace(stacked, rows)
@@ -190,11 +188,12 @@ def _as_list(loop: Loop, k: int, found: _List, rows: Tensor) -> Tensor:
     name = f"{loop.op.name}/{found.put.name.rpartition('/')[2]}_collected"
     shape = as_vector(found.value.shape)
     out: Tensor
-    if found.index is None or not found.adds or _is_whole(loop, found, rows):
+    if not found.adds or _is_whole(loop, found, rows):
         out = b.TensorListFromTensor(rows, shape, name=name)
     else:
         into = loop.position(found.put.inputs[0])
         assert into is not None
+        assert found.index is not None
         first = loop.op.inputs[found.index.bound.counter] if found.index.is_upward else b.const(0)
         if first.dtype.base is not dtypes.int32:
             first = b.Cast(first, DstT=dtypes.int32)
@@ -213,10 +212,5 @@ def _is_whole(loop: Loop, found: _List, rows: Tensor) -> bool:
     n = rows.shape[0] if rows.shape is not None else None
     xs = like.inputs[0].shape if like.type == "TensorListFromTensor" else None
     assert found.index is not None
-    starts = not found.index.is_upward or _is_zero(found.index.bound.first)
-    return starts and n is not None and xs is not None and xs[0] == n
-
-
-def _is_zero(t: Tensor) -> bool:
-    value = constant_value(t)
-    return value is not None and bool(np.all(value == 0))
+    starts = not found.index.is_upward or constant_value(found.index.bound.first) == 0
+    return bool(starts) and n is not None and xs is not None and xs[0] == n

@@ -31,8 +31,7 @@ class CountLoops(Pass):
         changed = False
         for op in loops_of(graph):
             loop = Loop(op, context)
-            n = None if loop.trips is None else loop.trips.count
-            if n is None or loop.trips is None:
+            if loop.trips is None or (n := loop.trips.count) is None:
                 continue
             if op in tainted(graph):  # perhaps it runs for that alone, because somebody asks how often it went round
                 context.refused("loop_counts", op, "it changes something, or waits for what does")

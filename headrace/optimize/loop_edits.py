@@ -152,10 +152,12 @@ class Loop:
 
 
 def loops_of(graph: Graph) -> Iterator[Operation]:
-    """The Whiles of `graph` that own their graphs."""
+    """The Whiles of `graph` that own their graphs, if these fit: whoever runs others says that they do not."""
     for op in list(graph.operations):
         if op.opdef.structured == "While" and all(isinstance(op.attrs[f], FuncGraph) for f in ("cond", "body")):
-            yield op
+            loop: FuncGraph = op.attrs["body"]
+            if len(loop.params) == len(loop.results) == len(op.inputs) == len(op.attrs["cond"].params):
+                yield op
 
 
 def names(ops: Iterator[Operation] | list[Operation], most: int = 4) -> str:

@@ -87,9 +87,9 @@ def _hoist_body(op: Operation, context: Context) -> bool:
 
 
 def _reads(loop: Loop, op: Operation) -> bool:
-    """Whether `op` reads a resource, and nothing else says when."""
+    """Whether `op`, of a loop that writes nothing, reads a resource, and nothing else says when."""
     facts = op.opdef.facts
-    if facts.effect != "resource" or facts.writes or facts.waits or op.opdef.async_ is not None:
+    if facts.effect != "resource" or facts.waits:
         return False
     return not op.control_inputs and not loop.inner.waits.get(op) and loop.is_free(op)
 

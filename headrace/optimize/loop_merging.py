@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from headrace.ir import walk
 from headrace.ir.copying import copy_into
 from headrace.ir.infer import constant_value
-from headrace.ir.order import effects
 from headrace.ir.trips import trips
 from headrace.optimize.base import Context, Pass
 from headrace.optimize.loop_edits import Loop, loops_of
@@ -62,7 +61,7 @@ def _merge_two(graph: Graph, context: Context) -> bool:
 def _bound(op: Operation) -> Bound | None:
     """The one thing that ends the loop `op`, if there is one and it has no effects."""
     found = trips(op)
-    if found is None or not found.is_exact or len(found.bounds) != 1 or op.control_inputs or effects(op):
+    if found is None or not found.is_exact or len(found.bounds) != 1 or op.control_inputs:
         return None
     graphs = op.attrs["cond"], op.attrs["body"]
     if any(not (each.opdef.is_pure or each.type == "_Arg") for g in graphs for each in g.operations):
@@ -83,7 +82,7 @@ def _same(x: Tensor, y: Tensor) -> bool:
     if x is y:
         return True
     a, b = constant_value(x), constant_value(y)
-    return a is not None and b is not None and a.dtype == b.dtype and bool(a == b)
+    return a is not None and bool(a == b)  # what is not known is equal to no number
 
 
 def _merge(first: Operation, second: Operation, context: Context) -> None:

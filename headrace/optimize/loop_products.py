@@ -13,8 +13,9 @@ The slices of `w`, a loop constant, are made before the loop.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.ir import walk
 from headrace.ir.infer import constant_value
@@ -36,7 +37,8 @@ class SplitProducts(Pass):
     def call(self, graph: Graph, context: Context) -> bool:
         changed = False
         for op in loops_of(graph):
-            if any(each.type == "MatMul" for each in op.attrs["body"].operations):
+            # to look at a loop costs more than to see that there is nothing to look for
+            if any(each.type == "MatMul" for each in op.attrs["body"].operations):  # mutate: no
                 changed |= _Products(op, context).split()
         return changed
 
@@ -49,8 +51,11 @@ class _Products:
         self.context = context
         self._slices: dict[tuple[Tensor, int, int, int], Tensor] = {}
 
+    @functools.cached_property
+    def rows(self) -> Rows:
+        return Rows(self.loop)
+
     def split(self) -> bool:
-        rows: Rows | None = None
         changed = False
         for op in walk.in_order(self.loop.body.operations):
             if op.type != "MatMul" or not self.loop.is_movable(op) or not self._has_fixed_factor(op):
@@ -59,8 +64,7 @@ class _Products:
             if self._narrow(op):
                 changed = True
             elif joined.type == "ConcatV2" and not op.attrs["transpose_a"]:
-                rows = rows or Rows(self.loop)
-                changed |= self._split_joined(op, joined, rows)
+                changed |= self._split_joined(op, joined)
         if changed:
             self.loop.sweep()
         return changed
@@ -68,7 +72,7 @@ class _Products:
     def _has_fixed_factor(self, op: Operation) -> bool:
         w = op.inputs[1]
         k = self.loop.position(w)
-        return k is not None and self.loop.is_constant(k) and w.shape is not None and len(w.shape) == 2
+        return k is not None and self.loop.is_constant(k) and w.shape is not None
 
     def _refused(self, op: Operation, why: str) -> bool:
         self.context.refused("loop_products", op, why)
@@ -88,18 +92,18 @@ class _Products:
             got = self._slices[key] = self.loop.constant(sliced, name)
         return got
 
-    def _split_joined(self, op: Operation, joined: Operation, rows: Rows) -> bool:
+    def _split_joined(self, op: Operation, joined: Operation) -> bool:
         parts, axis = joined.inputs[:-1], constant_value(joined.inputs[-1])
         w = op.inputs[1]
         if axis is None or int(axis) not in (1, -1):
             return False
-        known = [t in rows or self.loop.is_invariant(t) for t in parts]
+        known = [t in self.rows or self.loop.is_invariant(t) for t in parts]
         if all(known) or not any(known):
             return self._refused(op, "all its parts are carried" if not any(known) else "no part of it is carried")
         inner = 1 if op.attrs["transpose_b"] else 0
         sizes = [None if t.shape is None else t.shape[1] for t in parts]
         assert w.shape is not None
-        if None in sizes or w.shape[inner] != sum(s for s in sizes if s is not None):
+        if None in (*sizes, w.shape[inner]):
             return self._refused(op, "how wide its parts are is not known")
         b = self.loop.within(op)
         products, at = [], 0
@@ -123,30 +127,28 @@ class _Products:
     def _narrow(self, op: Operation) -> bool:
         """Where a product is cut into columns: what nobody wants is not computed, what is only collected apart."""
         loop, y = self.loop, op.outputs[0]
-        uses = loop.inner.uses.get(y, [])
-        cuts = list(dict.fromkeys(r for r, _ in uses))
-        if not cuts or y in loop.body.results or not all(r.type in ("Split", "SplitV") for r in cuts):
+        cuts = list(dict.fromkeys(r for r, _ in loop.inner.uses.get(y, [])))
+        if len(cuts) != 1 or y in loop.body.results or not loop.is_movable(cuts[0]):
             return False
-        pieces = [_columns(r, y) for r in cuts]
-        if len(cuts) > 1 or not pieces[0] or not loop.is_movable(cuts[0]):
-            return False
+        pieces = _columns(cuts[0], y)
         wanted = [t for t in cuts[0].outputs if loop.inner.is_used(t)]
-        collected = [t for t in wanted if self._is_collected(t)]
-        if not wanted or (len(wanted) == len(pieces[0]) and not collected) or len(collected) == len(pieces[0]):
+        if not pieces or not wanted:
             return False
+        if len(wanted) == len(pieces) and len({self._is_collected(t) for t in wanted}) == 1:
+            return False  # all of it is for the same
         outer = 0 if op.attrs["transpose_b"] else 1
         b = loop.within(op)
         at = 0
         made: list[tuple[Tensor, Tensor]] = []
-        for t, size in zip(cuts[0].outputs, pieces[0], strict=True):
+        for t, size in zip(cuts[0].outputs, pieces, strict=True):
             if t in wanted:
                 made.append((t, _product(b, op, op.inputs[0], self._part(op.inputs[1], outer, at, size, op))))
             at += size
         loop.note()
         for old, new in made:
             loop.inner.replace(old, new)
-        gone = len(pieces[0]) - len(wanted)
-        what = f"{gone} of {len(pieces[0])} pieces wanted by nobody" if gone else "one piece apart, which is collected"
+        gone = len(pieces) - len(wanted)
+        what = f"{gone} of {len(pieces)} pieces wanted by nobody" if gone else "one piece apart, which is collected"
         self.context.fired("loop_products", op, what)
         return True
 
@@ -156,7 +158,8 @@ class _Products:
         return len(uses) == 1 and t not in self.loop.body.results and uses[0][0].type in _COLLECTS
 
 
-_COLLECTS = ("TensorListPushBack", "TensorListSetItem")
+_COLLECTS: Final = ("TensorListPushBack", "TensorListSetItem")
+_AXIS: Final = {"Split": 0, "SplitV": 2}  # which input says it
 
 
 def _runs(flags: Sequence[bool]) -> list[tuple[tuple[int, int], bool]]:
@@ -171,15 +174,18 @@ def _runs(flags: Sequence[bool]) -> list[tuple[tuple[int, int], bool]]:
 
 
 def _product(b: Builder, op: Operation, x: Tensor, w: Tensor) -> Tensor:
-    out: Tensor = b.MatMul(x, w, transpose_b=op.attrs["transpose_b"], name=op.name)
+    turned = {name: op.attrs[name] for name in ("transpose_a", "transpose_b")}
+    out: Tensor = b.MatMul(x, w, **turned, name=op.name)
     return out
 
 
 def _columns(cut: Operation, y: Tensor) -> list[int] | None:
-    """How wide the pieces are into which `cut` cuts the columns of `y`, if that is what it does."""
-    which = 0 if cut.type == "Split" else 2
-    axis = constant_value(cut.inputs[which])
-    if axis is None or int(axis) not in (1, -1) or cut.inputs[1 if cut.type == "Split" else 0] is not y:
+    """How wide the pieces are into which `cut`, which reads `y`, cuts its columns, if that is what it does."""
+    if cut.type not in _AXIS:
         return None
-    sizes = [None if t.shape is None else t.shape[1] for t in cut.outputs]
-    return None if None in sizes else [int(s) for s in sizes if s is not None]
+    axis = constant_value(cut.inputs[_AXIS[cut.type]])
+    if axis is None or int(axis) not in (1, -1):
+        return None
+    sizes = [t.shape[1] or 0 for t in cut.outputs if t.shape is not None]
+    assert y.shape is not None
+    return sizes if sum(sizes) == y.shape[1] else None  # else there are some that are not known

@@ -35,7 +35,7 @@ def _merge(loop: Loop, context: Context) -> bool:
     moving = [k for k in range(len(op.inputs)) if not loop.is_constant(k)]
     for n, k in enumerate(moving):
         for j in moving[:n]:
-            if loop.is_constant(j) or loop.is_constant(k) or not _are_equal(loop, j, k):
+            if not _are_equal(loop, j, k):
                 continue
             p, twin, out = loop.body.params[k], loop.body.params[j], op.outputs[k]
             first, second = loop.cond.params[j], loop.cond.params[k]
@@ -63,15 +63,14 @@ def _are_equal(loop: Loop, j: int, k: int) -> bool:
         return True
     if not (loop.is_movable(a.op) and loop.is_movable(b.op) and _alike(a.op, b.op)):
         return False
-    return all(x is y or (x is p and y is q) or _same(x, y) for x, y in zip(a.op.inputs, b.op.inputs, strict=True))
+    return all((x is p and y is q) or _same(x, y) for x, y in zip(a.op.inputs, b.op.inputs, strict=True))
 
 
 def _alike(x: Operation, y: Operation) -> bool:
     """Whether two operations do the same to what they are given."""
-    if x.type != y.type or x.device != y.device or len(x.inputs) != len(y.inputs):
+    if x.type != y.type or x.device != y.device:
         return False
-    mine, other = ({k: v for k, v in op.attrs.items() if k in op.opdef.attrs} for op in (x, y))
-    return mine.keys() == other.keys() and all(equal(v, other[k]) for k, v in mine.items())
+    return all(equal(x.attrs[k], y.attrs[k]) for k in x.opdef.attrs)
 
 
 def _same(x: Tensor, y: Tensor) -> bool:
@@ -80,7 +79,7 @@ def _same(x: Tensor, y: Tensor) -> bool:
         return True
     a, b = constant_value(x), constant_value(y)
     if a is not None and b is not None:
-        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
     if x.op.type == "EmptyTensorList" and _alike(x.op, y.op) and not (x.op.control_inputs or y.op.control_inputs):
         return all(_same(s, t) for s, t in zip(x.op.inputs, y.op.inputs, strict=True))
     return False

@@ -40,19 +40,23 @@ def _prune(graph: Graph, context: Context) -> bool:
     if not structured and not unneeded(graph, kept):
         return False
     edit = Editor(graph, kept)
-    swept = edit.sweep()
-    if swept and isinstance(graph, FuncGraph):
-        _forget_captures(graph)
-    changed = bool(swept)
-    structured = [op for op in structured if op.name in graph] if swept else structured
+    changed = bool(edit.sweep())
+    structured = [op for op in structured if op.name in graph]
     if structured and not primitives(graph):
         # those that read before those that are read, so that what the former no longer read the latter need not make
         shrunk = False
         for op in _readers_first(structured):
-            shrunk |= _shrink(edit, op, context)
+            if graph.find(op.name) is not op:
+                continue
+            before = [t.op for t in op.inputs]
+            if _shrink(edit, op, context):
+                shrunk = True
+                edit.let_go(dict.fromkeys(before))  # so that what is no longer read is seen to be that
         if shrunk:
             changed = True
             edit.sweep()
+    if isinstance(graph, FuncGraph):
+        _forget_captures(graph)
     return changed
 
 
@@ -76,7 +80,7 @@ def _shrink(edit: Editor, op: Operation, context: Context) -> bool:
         return _shrink_loop(edit, op, context)
     changed = False
     unread = [k for k, t in enumerate(op.outputs) if not edit.is_used(t)]
-    if unread and _is_waited_for(edit, op):
+    if _is_waited_for(edit, op):
         wanted = set().union(*(_with_effects(g, unread) for g in graphs))
         if wanted:
             context.refused("prune", op, f"who waits for it wants {_some(len(wanted), 'result')} that nobody reads")

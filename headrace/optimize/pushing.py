@@ -16,7 +16,7 @@ from headrace.ir.function import FuncGraph, owned
 from headrace.ir.infer import forget
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.reading import const, in_order, owns_graphs, primitives
+from headrace.optimize.reading import const, owns_graphs, primitives
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -45,7 +45,7 @@ def _push_into(op: Operation, context: Context) -> bool:
     is_loop = op.opdef.structured == "While"
     pushed = []
     for k, t in enumerate(op.inputs[offset:]):
-        if t.op.type != "Const" or const(t) is None or t.op.control_inputs:
+        if const(t) is None or t.op.control_inputs:
             continue
         if is_loop and not is_constant(op.attrs["body"], k):
             continue
@@ -70,13 +70,7 @@ def _clone(graph: FuncGraph, k: int, t: Tensor, with_results: bool) -> bool:
         op.inputs[i] = new
     if is_result:
         graph.results = [new if r is param else r for r in graph.results]
-    for op in _first(graph, new.op):
+    arrange(graph, [new.op, *(op for op in graph.operations if op is not new.op)])
+    for op in graph.operations:
         forget(op)
     return True
-
-
-def _first(graph: FuncGraph, op: Operation) -> list[Operation]:
-    """Makes `op`, which is new, the first of `graph`; returns all, in order."""
-    ops = in_order(graph) if op.id == 0 else [op, *(o for o in graph.operations if o is not op)]
-    arrange(graph, ops)
-    return list(in_order(graph))

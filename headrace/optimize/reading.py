@@ -63,9 +63,7 @@ def const(t: Tensor) -> np.ndarray | None:
 
 def is_silent(op: Operation) -> bool:
     """Whether nobody can tell if `op` ran, but by its outputs: it has no effect and cannot fail."""
-    if op.type in ("Const", "_Arg"):
-        return True
-    return is_plain(op) and (is_total(op) or not (op.inputs or op.outputs))
+    return op.type in ("Const", "_Arg", "NoOp") or (is_plain(op) and is_total(op))
 
 
 def has_effect(op: Operation) -> bool:
@@ -73,13 +71,10 @@ def has_effect(op: Operation) -> bool:
 
     What only reads a variable has none: nobody can tell whether it ran.
     """
-    record = op.opdef
-    if record.structured:
+    if op.opdef.structured:
         return has_effects(g for _, g in bodies(op))
-    facts = record.facts
-    if record.async_ is not None or facts.waits or facts.checks:
-        return True
-    return bool(facts.effect) and (facts.writes or facts.effect != "resource")
+    facts = op.opdef.facts
+    return facts.writes or facts.waits or facts.checks
 
 
 def has_effects(graphs: Iterable[FuncGraph]) -> bool:

@@ -64,18 +64,11 @@ class Rewriter:
             self._order.append(op)
 
     def _update(self, op: Operation) -> None:
-        moved, news = self._moved, False
-        for i, t in enumerate(op.inputs):
-            new = moved.get(t)
-            if new is not None:
-                op.inputs[i] = new
-                news = news or new.op.type == "Const" or new.shape != t.shape
-                t = new
-            news = news or t in self._news
-        if op.control_inputs and any(c in self._instead for c in op.control_inputs):
+        moved = self._moved
+        op.inputs[:] = [moved.get(t, t) for t in op.inputs]
+        if op.control_inputs:
             op.control_inputs = self._instead_of(op.control_inputs)
-        if news and not op.opdef.structured:
-            self._infer_again(op)
+        self._look_again(op)
 
     def _instead_of(self, ops: Sequence[Operation]) -> list[Operation]:
         out: dict[Operation, None] = {}
@@ -83,20 +76,22 @@ class Rewriter:
             out.update(dict.fromkeys(self._instead.get(c, (c,))))
         return list(out)
 
-    def _infer_again(self, op: Operation) -> None:
-        """Finds out whether more is known of what `op` gives, now that more is of what it reads."""
+    def _look_again(self, op: Operation) -> None:
+        """Finds out whether more is known of what `op` gives, if more is of what it reads."""
+        if self._news.isdisjoint(op.inputs):
+            return
         forget(op)
         self._news.update(op.outputs)
         if all(shapes.is_full(t.shape) for t in op.outputs):
             return
-        before = [(t.shape, t.handle) for t in op.outputs]
+        before = [t.shape for t in op.outputs]
         try:
             infer_shapes(op)
-            after = [shapes.merge(s, t.shape) for (s, _), t in zip(before, op.outputs, strict=True)]
+            after = [shapes.merge(s, t.shape) for s, t in zip(before, op.outputs, strict=True)]
         except (ShapeError, ValueError):  # it will say so itself when it runs
-            after = [s for s, _ in before]
-        for t, shape, (_, handle) in zip(op.outputs, after, before, strict=True):
-            t.shape, t.handle = shape, handle or t.handle
+            after = before
+        for t, shape in zip(op.outputs, after, strict=True):
+            t.shape = shape
 
     # *** changing ***
 
@@ -107,8 +102,7 @@ class Rewriter:
 
     def insert(self, op: Operation) -> None:
         """Takes in an operation that was appended to the graph: it stands before the one that is looked at."""
-        if not op.opdef.structured and any(t in self._news for t in op.inputs):
-            self._infer_again(op)
+        self._look_again(op)
         self._order.append(op)
         self._is_new_order = self.changed = True
 
@@ -150,7 +144,9 @@ class Rewriter:
     def move(self, old: Tensor, new: Tensor) -> None:
         """Whoever reads `old`, further on, reads `new`."""
         self._moved[old] = new
-        if old.shape != new.shape and new.op.type != "_Arg":
+        if new.op.type == "Const" or new.shape != old.shape:
+            self._news.add(new)
+        if new.op.type != "_Arg":
             with contextlib.suppress(ValueError):  # else whoever reads it fails in any case
                 new.shape = shapes.merge(new.shape, old.shape)
         if new.handle is None:
@@ -166,7 +162,7 @@ class Rewriter:
 
     def loses(self, op: Operation, x: Tensor) -> Operation | None:
         """What would perhaps no longer run, though somebody might notice, if who reads `op` read `x` instead, which it
-        is made of; None: nothing."""
+        is made of; None: nothing. It looks through what reads `x` itself, not further."""
         todo = [t for t in op.inputs if t is not x]
         for t in todo:
             if t.op.type == "Const":

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.ir import walk
+from headrace.ir import naming, walk
 from headrace.ir.function import FuncGraph, owned
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def splice(walking: Rewriter, op: Operation, graph: FuncGraph, args: Sequence[Te
     for each in walk.in_order(needed):
         inputs = [moved[t] for t in each.inputs]
         controls = list(dict.fromkeys(copies[c] for c in each.control_inputs))
-        if before and each.type != "Const" and gated.isdisjoint(walk.predecessors(each)):
-            controls = list(dict.fromkeys([*controls, *before]))
-        if before and each.type != "Const":
+        if each.type != "Const":
+            if gated.isdisjoint(walk.predecessors(each)):
+                controls = list(dict.fromkeys([*controls, *before]))
             gated.add(each)
         copy = outer.copy_op(each, inputs, controls, _free(outer, prefix + each.name))
         _adopt(copy, prefix)
@@ -82,17 +82,5 @@ def _adopt(op: Operation, prefix: str) -> None:
     """Lets the graphs that `op` owns, a copy that takes the place of its original, lie in the graph of `op`."""
     for f in owned(op):
         f.outer = op.graph
-        if prefix and f.shares_names:
-            _rename(f, prefix)
-
-
-def _rename(graph: FuncGraph, prefix: str) -> None:
-    """Puts `prefix` before the names of all operations of `graph`, and of those inside that share names with it."""
-    ops = list(graph.operations)
-    for op in ops:
-        for f in owned(op):
-            if f.shares_names:
-                _rename(f, prefix)
-        op.name = prefix + op.name
-    graph._by_name.clear()
-    graph._by_name.update((op.name, op) for op in ops)
+        if f.shares_names:
+            naming.prefix(f, prefix)

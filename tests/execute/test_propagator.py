@@ -23,6 +23,8 @@ from headrace.prune import prune
 from tests.execute.loops import Loop, counting, dead
 from tests.execute.machine import DEAD, Machine, SeededReady
 
+pytestmark = pytest.mark.one_engine
+
 SEEDS = (None, *range(20))
 
 

@@ -292,6 +292,7 @@ def test_many_random_programs(case: tuple[Block, list[int]]) -> None:
     _check_program(*case, range(8))
 
 
+@pytest.mark.one_engine
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(PROGRAMS)
 def test_random_programs_on_the_bare_machine(case: tuple[Block, list[int]]) -> None:

@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,8 +21,11 @@ from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
 from headrace.lower import lower
 from headrace.optimize.base import Context, Options, Pass, Repeat, run
+from headrace.optimize.loops import LOOP_PASSES
 from headrace.prune import prune
 from headrace.resources.manager import ResourceManager
+
+PASSES: dict[str, Pass] = {p.name: p for p in LOOP_PASSES}
 
 
 @dataclasses.dataclass
@@ -88,14 +91,14 @@ def optimize(
     return Optimized(pruned.graph, kept, context, changed)
 
 
-def transformed(text: str, passes: Sequence[Pass], **options: Any) -> tuple[str, Context]:
-    """The text of a graph after `passes`, and their report.
+def transformed(text: str, passes: Sequence[Pass], kept: Sequence[str] = (), **options: Any) -> tuple[str, Context]:
+    """The text of a graph after `passes`, and their report; `kept` are the step's targets.
 
     Of each line there is what a reader of a loop cares for: no constants, attributes, dtypes, shapes; of a loop its
     inputs, of its body the parameters' names, of its condition nothing.
     """
     graph = from_text(textwrap.dedent(text))
-    context = Context(Options(**options))
+    context = Context(Options(**options), [graph.get_operation_by_name(n) for n in kept])
     run(passes, graph, context, verify)
     again = from_text(to_text(graph))
     verify(again)
@@ -108,6 +111,97 @@ def transformed(text: str, passes: Sequence[Pass], **options: Any) -> tuple[str,
         if line.strip() == "}":
             skipped = False
     return "\n".join(out) + "\n", context
+
+
+def check(rule: str, before: str, after: str, fired: list[str], refused: list[str] | None = None) -> None:
+    """What one pass makes of a graph and says about it; a second time it finds nothing more."""
+    got, context = transformed(before, [PASSES[rule]])
+    assert got == after.lstrip("\n")
+    assert [f"{n.op}: {n.text}" for n in context.notes if n.fired] == fired
+    assert [f"{n.op}: {n.text}" for n in context.notes if not n.fired] == (refused or [])
+    got, context = transformed(before, [PASSES[rule], PASSES[rule]])
+    assert got == after.lstrip("\n")
+    off, context = transformed(before, [PASSES[rule]], off=frozenset({rule}))
+    assert off == transformed(before, [])[0]
+    assert not context.notes
+
+
+def untouched(rule: str, before: str, *why: str, **options: Any) -> None:
+    """That a pass leaves a graph as it is, and says why."""
+    got, context = transformed(before, [PASSES[rule]], **options)
+    assert got == transformed(before, [])[0]
+    assert [n.text for n in context.notes] == list(why)
+
+
+def loop_text(
+    variables: str,
+    inputs: str,
+    results: str,
+    body: str,
+    *,
+    cond: str = "less = Less(i, n)",
+    before: str = "",
+    behind: str = "",
+    name: str = "loop",
+    type: str = "StatelessWhile",
+) -> str:
+    """The text of a loop `name`, whose body and condition have the constants `zero`, `one`, `two` and `five` too.
+
+    Args:
+      variables: the parameters, as in the text of a graph.
+      inputs, results: what they are first, and next.
+      body, cond: lines; the condition's last one makes what it returns.
+      before, behind: lines around it.
+      name, type: of the loop.
+    """
+    dtypes = ", ".join(re.findall(r": (\w+)(?:\[|<)", variables))
+    graphs = []
+    for role, lines, ends in ("cond", cond, cond.splitlines()[-1].split("=")[0].strip()), ("body", body, results):
+        used = [f"{n} = {_numbers[n]}\n" for n in _numbers if re.search(rf"\b{n}\b", f"{lines} {ends}")]
+        head = f'graph "{name}_{role}" of {name}, {role} ({variables}) -> ({ends})'
+        graphs.append(f"{head} {{\n{''.join(used)}{lines}\n}}")
+    made = f'{name} = {type}[T=({dtypes}), cond=@"{name}_cond", body=@"{name}_body"]({inputs})'
+    return "\n".join([before, made, *graphs, behind])
+
+
+def loop_of(variables: str, body: str, *, before: str = "", **more: str) -> str:
+    """The text of a loop with variables given line by line: `name: type = first -> next`.
+
+    Without `next` it is a loop constant; without `first` it begins with a placeholder of its name and type.
+    """
+    pattern = r"(\w+): ((\w+).*?)(?: = (\S+))?(?: -> (\S+))?$"
+    found = [v for line in variables.splitlines() if (v := re.match(pattern, line.strip()))]
+    assert len(found) == len(variables.split("\n")) - variables.split("\n").count(""), variables
+    made = ["zero = Const[value=int32[]{0}, dtype=int32]", "one = Const[value=int32[]{1}, dtype=int32]"]
+    made += [f"{v[1]} = Placeholder[dtype={v[3]}, shape={v[2].removeprefix(v[3])}]" for v in found if v[4] is None]
+    return loop_text(
+        ", ".join(f"{v[1]}: {v[2]}" for v in found),
+        ", ".join(v[4] or v[1] for v in found),
+        ", ".join(v[5] or v[1] for v in found),
+        body,
+        before="\n".join(made) + "\n" + before,
+        **more,
+    )
+
+
+_numbers: Final = {
+    n: f"Const[value=int32[]{{{i}}}, dtype=int32]" for n, i in (("zero", 0), ("one", 1), ("two", 2), ("five", 5))
+}
+
+
+def agree(
+    text: str, passes: Iterable[Pass], feeds: dict[str, Any], fetches: Sequence[str], **options: Any
+) -> Optimized:
+    """Raises unless the graph that `text` describes gives the same with `passes` as without; what they made of it."""
+    found = []
+    for each in (), tuple(passes):
+        graph = from_text(textwrap.dedent(text))
+        fed = [graph.get_tensor_by_name(f"{n}:0") for n in feeds]
+        fetched = [graph.get_tensor_by_name(n if ":" in n else f"{n}:0") for n in fetches]
+        found.append(optimize(fed, fetched, each, options=Options(**options)))
+        given = [np.asarray(v, t.dtype.numpy) for v, t in zip(feeds.values(), fed, strict=True)]
+    close(found[1].run(given), found[0].run(given), 1e-6)
+    return found[1]
 
 
 def _short(line: str) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
 import dataclasses
 import importlib.abc
@@ -33,6 +34,7 @@ import headrace.session  # noqa: F401 - before a process is copied
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "headrace" / "optimize"
+TESTS = ROOT / "tests" / "optimize"
 TIMEOUT = 60.0  # seconds for the tests of one mutant
 LEFT_OUT = {"__init__", "base", "loops"}  # nothing in them is a rule
 
@@ -96,12 +98,14 @@ def _places(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, int | Non
                 yield node, "ifs", k, None
     for node in ast.walk(tree):
         for field, value in ast.iter_fields(node):
-            for k, each in enumerate(value) if isinstance(value, list) else ((None, value),):
+            items: list[tuple[int | None, object]]
+            items = list(enumerate(value)) if isinstance(value, list) else [(None, value)]
+            for at, each in items:
                 if isinstance(each, ast.BoolOp):
                     for part in range(len(each.values)):
-                        yield node, field, k, part
+                        yield node, field, at, part
                 elif isinstance(each, ast.Compare) and id(each) not in asked and not isinstance(node, ast.BoolOp):
-                    yield node, field, k, None
+                    yield node, field, at, None
 
 
 def _is_typing(test: ast.expr) -> bool:
@@ -142,30 +146,48 @@ class _Spoiled(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def begin(mutant: Mutant, quick: bool) -> int:
     """Begins to run the tests on `mutant`, in a copy of this process; returns its id.
 
-    What takes long to import is there already; what passes consist of is imported anew.
+    What takes long to import is there already; what passes and tests consist of is imported anew. The tests of the
+    module come first, by themselves: the others are not even collected if one of these fails.
     """
     pid = os.fork()
     if pid:
         return pid
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
+    _be_silent()
     for name in list(sys.modules):
-        if name.startswith("headrace.optimize") or name == mutant.module:
+        if name.startswith(("headrace.optimize", "tests")) or name == mutant.module:
             del sys.modules[name]
+            package, _, last = name.rpartition(".")
+            if package in sys.modules:
+                vars(sys.modules[package]).pop(last, None)  # `from package import last` asks there first
     sys.meta_path.insert(0, _Spoiled(mutant))
-    folder = ROOT / "tests" / "optimize"
-    own = folder / f"test_{mutant.path.stem}.py"
-    tests = [str(own)] if own.exists() else []
-    others = [p for p in sorted(folder.glob("test_*.py")) if p != own]
+    own = TESTS / f"test_{mutant.path.stem}.py"
+    others = [p for p in sorted(TESTS.glob("test_*.py")) if p != own]
     if quick:  # those of its kind: of loops, or not
         others = [p for p in others if "random" not in p.stem and ("loop" in p.stem) == ("loop" in mutant.path.stem)]
-    tests += map(str, others)
+    code = 0
     try:
-        code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+        for tests in ([own] if own.exists() else [], others):
+            code = code or (_pytest("-x", *map(str, tests)) if tests else 0)
     except BaseException:  # a mutant that cannot even be imported is noticed
         code = 1
     os._exit(code)
+
+
+def warm_up() -> None:
+    """Imports all that tests import, so that copies of this process need not."""
+    with open(os.devnull, "w") as null, contextlib.redirect_stdout(null):
+        if _pytest("--collect-only", str(TESTS)):
+            raise SystemExit(f"the tests in {TESTS.relative_to(ROOT)} cannot be collected")
+
+
+def _pytest(*args: str) -> int:
+    return int(pytest.main(["-q", "-p", "no:cacheprovider", *args]))
+
+
+def _be_silent() -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
 
 
 def main() -> int:
@@ -182,6 +204,7 @@ def main() -> int:
     if args.list:
         print(*todo, sep="\n")
         return 0
+    warm_up()
     as_it_is = Mutant(todo[0].path, 0, "nothing", (ROOT / todo[0].path).read_text(encoding="utf-8"))
     if os.waitstatus_to_exitcode(os.waitpid(begin(as_it_is, args.quick), 0)[1]):
         raise SystemExit("tests fail as it is, without any mutant; make them pass first")

@@ -214,6 +214,18 @@ def test_a_condition_of_which_one_part_is_known():
     unchanged(Branches(), text.replace("LogicalAnd", "LogicalOr"))
 
 
+def test_a_part_that_is_known_says_nothing_of_the_shape():
+    text = LOOP.replace("{STEP}", "{2}").replace("{I}", "{4}").replace("-> (go)", "-> (most)")
+    text = text.replace("a: float32[]", "a: float32[2]").replace("float32, shape=[]", "float32, shape=[2]")
+    both = """f = Less(a, a)
+      go = Less(i, n)
+      both = LogicalAnd(f, go)
+      k = Size(both)
+      one = Const[value=int32[]{1}, dtype=int32]
+      most = Less(one, k)"""  # true: there are two
+    unchanged(Branches(), text.replace("go = Less(i, n)", both))
+
+
 def test_a_condition_that_fails_is_left_to_fail():
     text = LOOP.replace("{STEP}", "{2}").replace("{I}", "{0}").replace("Less(i, n)", "Less(m, n)")
     unchanged(Branches(), text.replace("      go =", "      m = FloorDiv(n, i)\n      go ="))
@@ -238,13 +250,17 @@ def test_a_predicate_that_waits():
     text = IF.replace(TRUE, "w = NoOp\n    p = Const[value=bool[]{true}, dtype=bool] ^w")
     after, _ = apply(Branches(), text)
     assert "s = Tanh[T=float32](x) ^w" in after
-    loop = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
-    unchanged(
-        Branches(),
-        loop.replace(
-            "i = Const[value=int32[]{4}, dtype=int32]", "v = NoOp\n    i = Const[value=int32[]{4}, dtype=int32] ^v"
-        ),
-    )
+
+
+def test_what_would_no_longer_run_without_the_loop():
+    text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
+    waits = text.replace("    i = Const", "    v = NoOp\n    i = Const").replace("int32]\n    w", "int32] ^v\n    w")
+    context = unchanged(Branches(), waits)
+    assert "there is waiting for it, or by it" in context.notes[0].text
+    assert "While" not in apply(Branches(), waits.replace("    z = Neg(w:1)\n", ""))[0]  # who reads i waits for v
+    check = text.replace("    w =", '    u = CheckNumerics[message="m"](x)\n    w =').replace("](i, x)", "](i, u)")
+    unchanged(Branches(), check)  # y may be read for want of a better sign that u is all right
+    assert "While" not in apply(Branches(), check.replace("    y = Neg(w:0)\n", ""))[0]
 
 
 def test_that_the_predicate_is_known_is_a_change_by_itself():

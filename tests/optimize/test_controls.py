@@ -15,8 +15,9 @@ HEAD = """
 
 
 def check(before, after):
-    got, _ = apply(Controls(), HEAD + before)
+    got, context = apply(Controls(), HEAD + before)
     same(got, HEAD + after)
+    return [n.text for n in context.notes]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,20 @@ def test_what_says_nothing(before, after):
 )
 def test_what_says_something(text):
     unchanged(Controls(), HEAD + text)
+
+
+def test_the_report():
+    assert check("y = Neg(x) ^n ^a ^b", "y = Neg(x) ^b") == ["waits for b instead of n, a, b"]
+    assert check("y = Neg(x) ^n", "y = Neg(x)") == ["waits for nothing instead of n"]
+    c = "c = Const[value=float32[]{1.0}, dtype=float32]"
+    assert check(f"{c} ^b\ny = Neg(c)", f"{c}\ny = Neg(c) ^b") == ["does not wait; what reads it does"]
+
+
+def test_a_constant_that_is_read_and_waited_for():
+    d = "d = Const[value=float32[]{1.0}, dtype=float32]"
+    check(f"{d} ^b\ny = Neg(d) ^b\nz = Neg(x) ^d", f"{d}\ny = Neg(d) ^b\nz = Neg(x) ^b")
+    again = CALL.replace("Tout=(float32, float32)]", "Tout=(float32, float32), _recompute=true]")
+    unchanged(Controls(), f"{HEAD}{d} ^b\ny = Neg(d){again.replace('^a', '^d')}")  # it keeps its edges
 
 
 def test_many_edges_do_not_come_in_the_place_of_one():
@@ -129,6 +144,18 @@ def test_a_search_has_an_end():
     )
     unchanged(Controls(), HEAD + long + "y = Neg(k100) ^a")
     check(long + "y = Neg(k20) ^a", long + "y = Neg(k20)")
+
+
+def test_a_search_looks_at_nothing_twice_and_not_further_back_than_need_be():
+    # each reads the one before twice; and there is much that comes before `a`
+    twice = 'k0 = CheckNumerics[message="m"](x) ^a\n' + "".join(f"k{i + 1} = AddV2(k{i}, k{i})\n" for i in range(20))
+    check(twice + "y = Neg(k20) ^a", twice + "y = Neg(k20)")
+    early = HEAD.replace(
+        "    a =", "    l0 = Neg(x)\n" + "".join(f"l{i + 1} = Neg(l{i})\n" for i in range(60)) + "    a ="
+    )
+    late = 'k0 = CheckNumerics[message="m"](x) ^a\n' + "".join(f"k{i + 1} = Neg(k{i})\n" for i in range(50))
+    after, _ = apply(Controls(), f"{early}{late}y = AddV2(l60, k50) ^a")
+    same(after, f"{early}{late}y = AddV2(l60, k50)")
 
 
 def test_what_a_result_says_further_on():

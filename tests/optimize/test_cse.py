@@ -64,6 +64,7 @@ def test_constants_of_other_dtypes_or_colocation():
         ("Tanh(x)", "Tanh(x) ^y"),
         ("Tanh(x) ^x", "Tanh(x) ^y"),
         ("Tanh(x)", 'Tanh[_class=("loc:@x")](x)'),
+        ("Tanh[_mark=(0.0, 1.0)](x)", "Tanh[_mark=(-0.0, 1.0)](x)"),
         ("Fill(s, z)", "Fill(s, o)"),
         ("RandomUniform[dtype=float32](s)", "RandomUniform[dtype=float32](s)"),
         ("FakeParam[dtype=float32, shape=[2]]", "FakeParam[dtype=float32, shape=[2]]"),
@@ -96,6 +97,10 @@ def test_another_device():
     context = unchanged(MergeCommon(), f'{XY}a = Tanh(x)\nb = Tanh(x) @"/device:CPU:1"')
     assert [(n.op, n.fired) for n in context.notes] == [("b", False)]
     assert context.notes[0].text == "'a' is the same but asks for 'no device'"
+    context = unchanged(MergeCommon(), f'{XY}a = Tanh(x) @"/device:CPU:1"\nb = Tanh(x)')
+    assert context.notes[0].text == "'a' is the same but asks for '/device:CPU:1'"
+    one = "Const[value=float32[]{1.0}, dtype=float32]"  # a constant on each device is nothing to speak of
+    assert unchanged(MergeCommon(), f'a = {one}\nb = {one} @"/device:CPU:1"').notes == []
 
 
 def test_a_target_stays_but_others_may_become_it():
@@ -134,11 +139,20 @@ TWICE = """
 
 
 def test_what_is_given_twice_is_read_by_one_parameter():
-    after, _ = apply(MergeCommon(), TWICE)
+    after, context = apply(MergeCommon(), TWICE)
+    assert [n.text for n in context.notes] == ["reads 2 parameters that were others under another name"]
     same(after, TWICE.replace("Sub(a, b)", "Sub(a, a)").replace("-> (b)", "-> (a)"))
     after, _ = apply((MergeCommon(), Prune()), TWICE)
     assert "If[Tcond=bool, Tin=(float32), Tout=(float32), " in after
-    unchanged(MergeCommon(), TWICE.replace("(p, x, x)", "(p, x, u)").replace("c = If", "u = Neg(x)\n    c = If"))
+    other = TWICE.replace("(p, x, x)", "(p, x, u)").replace("c = If", "u = Neg(x)\n    c = If")
+    assert unchanged(MergeCommon(), other).notes == []
+    unread = TWICE.replace("Sub(a, b)", "Neg(a)").replace("-> (b)", "-> (a)")
+    assert unchanged(MergeCommon(), unread).notes == []
+
+
+def test_what_only_waits():
+    after, _ = apply(MergeCommon(), f"{XY}a = NoOp ^x\nb = NoOp ^x\nc = NoOp ^y\nz = Neg(x) ^a ^b ^c")
+    same(after, f"{XY}a = NoOp ^x\nc = NoOp ^y\nz = Neg(x) ^a ^c")
 
 
 LOOP = """

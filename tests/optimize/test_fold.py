@@ -221,6 +221,9 @@ def test_the_shape_of_a_variable_that_is_read_waits_for_that():
     v = "v = VarHandleOp[dtype=float32, shape=[3]]\nr = ReadVariableOp[dtype=float32](v) : float32[3]\n"
     after, _ = apply(Fold(), f"{v}n = Shape(r)")
     assert "n = Const[value=int32[1]{3}, dtype=int32] ^r" in after
+    v = "v = VariableV2[shape=[3], dtype=float32]\nr = Neg(v)\n"
+    after, _ = apply(Fold(), f"{v}n = Shape(r)")
+    assert "n = Const[value=int32[1]{3}, dtype=int32] ^r" in after
 
 
 def test_the_shape_of_what_is_to_be_fed_waits_for_that():

@@ -316,3 +316,12 @@ def test_what_a_call_hands_on_does_not_wait_for_it():
     """
     after, _ = apply(Identities(), text)
     same(after, text.replace("Neg(c)", "Neg(a)"))
+
+
+def test_a_first_reshape_of_a_reference_stays():
+    # which is read when it runs, and not again when the second does
+    shapes = const("s", "int32", "24", "1") + const("t", "int32", "4, 6", "2")
+    unchanged(
+        Identities(),
+        f"v = VariableV2[shape=[8,3], dtype=float32]\n{shapes}y = Reshape(v, s)\nz = Reshape(y, t)\nk = Rank(y)",
+    )

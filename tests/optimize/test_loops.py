@@ -253,7 +253,8 @@ def test_a_variable_that_a_loop_only_reads_is_read_once() -> None:
             moved = optimize(feeds, fetches, passes, rounds=3)
             found.append(moved.run(values[:2], resources))
         close(found[1], found[0], 1e-12)
-        assert bool(moved.fired("loop_fission")) is (n > 0)
+        products = [text for text in moved.fired("loop_fission") if "MatMul" in text]
+        assert bool(products) is (n > 0)
 
 
 def test_an_error_of_a_body_that_does_not_run_is_none() -> None:

@@ -4,32 +4,7 @@
 
 from __future__ import annotations
 
-from headrace.optimize.base import Pass
-from headrace.optimize.loops import LOOP_PASSES
-from tests.optimize.loop_steps import transformed
-
-PASSES: dict[str, Pass] = {p.name: p for p in LOOP_PASSES}
-
-
-def check(rule: str, before: str, after: str, fired: list[str], refused: list[str] | None = None) -> None:
-    """What one pass makes of a graph and says about it; a second time it finds nothing more."""
-    got, context = transformed(before, [PASSES[rule]])
-    assert got == after.lstrip("\n")
-    assert [f"{n.op}: {n.text}" for n in context.notes if n.fired] == fired
-    assert [f"{n.op}: {n.text}" for n in context.notes if not n.fired] == (refused or [])
-    got, context = transformed(before, [PASSES[rule], PASSES[rule]])
-    assert got == after.lstrip("\n")
-    off, context = transformed(before, [PASSES[rule]], off=frozenset({rule}))
-    assert off == transformed(before, [])[0]
-    assert not context.notes
-
-
-def untouched(rule: str, before: str, *why: str, **options: int) -> None:
-    """That a pass leaves a graph as it is, and says why."""
-    got, context = transformed(before, [PASSES[rule]], **options)
-    assert got == transformed(before, [])[0]
-    assert [n.text for n in context.notes] == list(why)
-
+from tests.optimize.loop_steps import PASSES, check, transformed, untouched
 
 _ROWS = """
 zero = Const[value=int32[]{0}, dtype=int32]

@@ -5,6 +5,7 @@ import pytest
 import headrace as hr
 from headrace.errors import GraphError
 from headrace.ir.editing import own_bodies
+from headrace.ir.function import owned
 from headrace.ir.graph import Graph
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
@@ -78,6 +79,23 @@ def test_dumps():
     assert [name for name, _ in stages] == ["fold", "identities", "cse", "prune"]
     assert "s = Const" in stages[0][1]
     assert stages[-1][1] == to_text(g)
+
+
+def test_the_graph_is_checked_after_each_change():
+    g, checked = from_text(TEXT), []
+    context = optimize(g, check=checked.append)
+    assert checked == [g] * sum(changed for _, _, changed in context.ran)
+
+
+def test_of_what_it_was_made_a_step_knows_nothing_more():
+    with hr.Graph():
+        x, y = hr.placeholder(hr.float32, (2,)), hr.placeholder(hr.float32, (2,))
+        z = hr.cond(hr.placeholder(hr.bool, ()), lambda: x * y, lambda: x + y)
+    step = prune([x, y], [z], []).graph
+    own_bodies(step)
+    optimize(step)
+    (branches,) = [owned(op) for op in step.operations if op.opdef.structured]
+    assert [(f.captures, f.originals) for f in branches] == [({}, {})] * 2
 
 
 def test_targets_of_which_others_are_made():

@@ -2,12 +2,14 @@
 
 import pytest
 
-from headrace.errors import GraphError
-from headrace.ir import shrinking
-from headrace.ir.editing import Editor
-from headrace.ir.text import from_text, to_text
+import headrace as hr
+from headrace.ir.copying import copied
+from headrace.ir.editing import own_bodies
+from headrace.ir.function import owned
 from headrace.ir.verify import verify
+from headrace.optimize.base import Context, run
 from headrace.optimize.prune import Prune
+from headrace.prune import prune as pruned
 from tests.optimize.running import apply, same, unchanged
 
 
@@ -238,38 +240,6 @@ def test_inside_out_and_outside_in():
     assert "float32" not in after.replace("_Arg[T=float32", "").replace("x = [T=", "").split("\n", 2)[2]
 
 
-# *** ir.shrinking ***
-
-
-def test_that_what_is_read_cannot_be_taken_away():
-    g = from_text(IF.replace(":K", ":1"))
-    c, edit = g.get_operation_by_name("c"), Editor(g)
-    with pytest.raises(GraphError, match="output 1 of 'c' cannot be taken away: it is read"):
-        shrinking.remove_results(edit, c, [1])
-    with pytest.raises(GraphError, match=r"parameter 'a' of .* cannot be taken away: 's' reads it"):
-        shrinking.remove_inputs(edit, c, [1])
-    g = from_text(LOOP.replace(":R", ":0"))
-    w, edit = g.get_operation_by_name("w"), Editor(g)
-    with pytest.raises(GraphError, match="cannot be taken away: 'ff' reads it"):
-        shrinking.remove_variables(edit, w, [1])
-    g = from_text(CALL)
-    with pytest.raises(GraphError, match="that is to be taken away is one of its results"):
-        shrinking.remove_inputs(Editor(g), g.get_operation_by_name("c"), [0])
-
-
-def test_shrinking_by_hand():
-    g = from_text(CALL)
-    c, edit = g.get_operation_by_name("c"), Editor(g)
-    kept = c.outputs[1]
-    shrinking.remove_results(edit, c, [0])
-    shrinking.remove_inputs(edit, c, [0])
-    verify(g)
-    assert c.outputs == (kept,)
-    assert kept.index == 0
-    assert "_Retval[T=float32, index=0](c)" in to_text(g)
-    assert edit.uses[c.inputs[0]] == [(c, 0)]
-
-
 SAYS = IF.replace(":K", ":1").replace("s = Tanh(a)", "s = Print[U=(float32)](a, a)")
 
 
@@ -311,3 +281,27 @@ def test_beside_primitives_only_what_is_not_needed_goes():
     after, _ = apply(Prune(), text)
     assert "dead" not in after
     assert "Tout=(float32, float32)" in after
+
+
+def test_graphs_know_what_they_captured_of_what_is_left():
+    # else no copy could be made of them
+    with hr.Graph():
+        p, x, u = hr.placeholder(hr.bool, ()), hr.placeholder(hr.int32, (), "x"), hr.placeholder(hr.int32, (), "u")
+        three, four = hr.constant(3), hr.constant(4)
+        y = hr.cond(p, lambda: (hr.negative(x), x * three, u * four), lambda: (x, x, x))
+        z = hr.while_loop(lambda i, a: i < 9, lambda i, a: (i + three, a * four + u), (0, x))
+    step = pruned([p, x, u], [y[1], z[0]], []).graph
+    own_bodies(step)
+    assert run((Prune(),), step, Context(), verify)
+    captured = {}
+    for graph in (f for op in step.operations for f in owned(op)):
+        captured[graph.role] = [t.op.name for t in graph.captures]
+        for t in (*graph.captures.values(), *graph.originals.values()):
+            assert t.op in graph.operations
+        assert graph.captures.keys() == copied(graph, step).captures.keys()
+    assert captured == {
+        "the true branch of 'cond'": ["x", "Const"],
+        "the false branch of 'cond'": ["x"],
+        "the condition of loop 'while'": [],
+        "the body of loop 'while'": ["Const"],
+    }

@@ -71,3 +71,22 @@ def test_not_into_functions_of_the_library():
         c = PartitionedCall[f=&"f", Tin=(float32), Tout=(float32)](two)
         """,
     )
+
+
+def test_into_a_condition_that_is_a_constant():
+    text = """
+    p = Const[value=bool[]{true}, dtype=bool]
+    w = While[cond=@"c", body=@"b", T=(bool)](p)
+    graph "c" of w, cond (q: bool[]) -> (q) {
+    }
+    graph "b" of w, body (q: bool[]) -> (q) {
+    }
+    """
+    after, _ = apply(PushConstants(), text)
+    clone = "      p = Const[value=bool[]{true}, dtype=bool]\n"
+    same(after, text.replace("cond (q: bool[]) -> (q) {\n", "cond (q: bool[]) -> (p) {\n" + clone))
+
+
+def test_what_has_no_value_here_stays_outside():
+    bad = 'Const[value=bad("it is broken", base64"AA=="), dtype=float32] : float32[]'
+    unchanged(PushConstants(), IF.replace("Const[value=float32[]{2.0}, dtype=float32]", bad))

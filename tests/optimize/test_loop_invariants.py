@@ -1,0 +1,230 @@
+"""Work that is the same in all iterations is done once, if that changes nothing else."""
+
+# ruff: noqa: E501 - a line of a graph is a line
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.ir.text import from_text, to_text
+from headrace.optimize.base import Context, run
+from tests.optimize.loop_steps import PASSES, agree, loop_of, transformed, untouched
+
+_RULE = "loop_invariants"
+_VARIABLES = """
+i: int32[] = zero -> i1
+n: int32[]
+h: float32[2,2] -> h1
+w: float32[2,2]
+"""
+_FIVE = "less = Less(i, five)"  # the loop is known to go round
+
+
+def loop(body: str, more: str = "", **rest: str) -> str:
+    """A loop with these lines in its body, and these variables besides."""
+    body = "i1 = AddV2(i, one)\n" + body.replace(" | ", "\n")
+    return loop_of(_VARIABLES + more.replace(" | ", "\n"), body, **rest)
+
+
+def moved(text: str) -> tuple[list[str], list[str]]:
+    """What was done once, and why something was not; a second time nothing is."""
+    got, context = transformed(text, [PASSES[_RULE]])
+    assert transformed(text, [PASSES[_RULE]] * 2)[0] == got
+    return [n.text.partition(": ")[2] for n in context.notes if n.fired], [n.text for n in context.notes if not n.fired]
+
+
+def unmoved(body: str, more: str = "", **rest: str) -> None:
+    untouched(_RULE, loop(body, more, **rest))
+
+
+# *** which operations of the body ***
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "cond", "names"),
+    [
+        ("v = Neg(w) | h1 = AddV2(h, v)", "", "less = Less(i, n)", "v"),
+        ("v = Neg(w) | u = Tanh(v) | h1 = AddV2(h, u)", "", "less = Less(i, n)", "v, u"),
+        ("m = FloorMod(n, n) | f = Cast[SrcT=int32, DstT=float32](m) | h1 = AddV2(h, f)", "", _FIVE, "m, f"),
+        ("v = Neg(w) | h1 = Tanh(h)", "s: float32[2,2] -> v", "less = Less(i, n)", "v"),
+    ],
+)
+def test_what_moves(body: str, more: str, cond: str, names: str) -> None:
+    text = loop(body, more, cond=cond)
+    assert moved(text) == ([names], [])
+    feeds = {"n": 3, "h": [[0.1, 0.2], [0.3, 0.4]], "w": [[1.0, -1.0], [0.5, 2.0]]}
+    if more:
+        feeds["s"] = feeds["h"]
+    agree(text, [PASSES[_RULE]], feeds, ["loop:2", *(["loop:4"] if more else [])])
+
+
+@pytest.mark.parametrize(
+    ("body", "cond"),
+    [
+        ("v = Neg(w) ^i1 | h1 = AddV2(h, v)", _FIVE),
+        ("v = AddV2(w, h) | h1 = AddV2(h, v)", _FIVE),
+        ("h1 = Tanh(h)", _FIVE),
+    ],
+)
+def test_what_stays(body: str, cond: str) -> None:
+    unmoved(body, cond=cond)
+
+
+def test_what_owns_graphs_stays() -> None:
+    body = """p = Less(n, n)
+c = If[Tcond=bool, Tin=(float32), Tout=(float32), then_branch=@"t", else_branch=@"e"](p, w)
+graph "t" of c, then_branch (a: float32[2,2]) -> (b) {
+  b = Neg(a)
+}
+graph "e" of c, else_branch (a: float32[2,2]) -> (a) {
+}
+h1 = AddV2(h, c)"""
+    assert moved(loop(body, cond=_FIVE)) == (["p"], [])
+
+
+# *** what is large ***
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "names"),
+    [
+        ("v = BroadcastTo(s, size) | k1 = AddV2(k, v) | h1 = Neg(h)", "s: float32[] | k: float32[20,20] -> k1", "v"),
+        ("v = Neg(l) | k1 = AddV2(k, v) | h1 = Neg(h)", "l: float32[300,300] | k: float32[300,300] -> k1", "v"),
+        ("v = BroadcastTo(s, large) | u = Sum(v, both) | g = AddV2(h, u) | h1 = Neg(g)", "s: float32[]", "v, u"),
+        ("v = Neg(l) | k1 = AddV2(k, v) | h1 = Neg(h)", "l: float32[?,?] | k: float32[?,?] -> k1", "v"),
+        ("v = Pack[N=2](l, l) | u = Neg(v) | k1 = AddV2(k, u) | h1 = Neg(h)", "l: float32[?] | k: float32[?,?] -> k1", "v, u"),
+        ("v = Neg(l) | h1 = Neg(h)", "l: float32[?] | k: float32[?] -> v", "v"),
+    ],
+)  # fmt: skip
+def test_what_is_small_enough(body: str, more: str, names: str) -> None:
+    assert moved(loop(_CONSTANTS + body, more, cond=_FIVE)) == ([names], [])
+
+
+_CONSTANTS = "size = Const[value=int32[2]{20, 20}, dtype=int32] | large = Const[value=int32[2]{300, 300}, dtype=int32] | both = Const[value=int32[2]{0, 1}, dtype=int32] | "
+_STRETCHED = "its result is much larger than what it is made of"
+
+
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [
+        ("v = BroadcastTo(s, large) | k1 = AddV2(k, v) | h1 = Neg(h)", "s: float32[] | k: float32[300,300] -> k1"),
+        ("v = BroadcastTo(s, large) | h1 = Neg(h)", "s: float32[] | k: float32[300,300] -> v"),
+        ("v = Reshape(l, large) | k1 = AddV2(k, v) | h1 = Neg(h)", "l: float32[?,?] | k: float32[300,300] -> k1"),
+        ("v = BroadcastTo(s, d) | k1 = AddV2(k, v) | h1 = Neg(h)", "s: float32[] | d: int32[2] | k: float32[?,?] -> k1"),
+        ("v = Reshape(l, d) | k1 = AddV2(k, v) | h1 = Neg(h)", "l: float32[?] | d: int32[?] | k: float32<unknown> -> k1"),
+    ],
+)  # fmt: skip
+def test_what_is_stretched_stays(body: str, more: str) -> None:
+    done, why = moved(loop(_CONSTANTS + body, more, cond=_FIVE))
+    assert (done, why) == ([], [_STRETCHED])
+
+
+# *** variables that are only read ***
+
+_READ = "x = ReadVariableOp[dtype=float32](v) | h1 = AddV2(h, x)"
+_V = "v: resource[] holds float32[2,2] = var"
+_VAR = "var = VarHandleOp[dtype=float32, shape=[2,2]]\nc = NoOp"
+
+
+def reading(body: str, more: str = _V, before: str = _VAR, **rest: str) -> str:
+    return loop(body, more, before=before, cond=_FIVE, type="While", **rest)
+
+
+def test_a_variable_is_read_once() -> None:
+    text = reading(_READ).replace("var)", "var) ^c")
+    got, context = transformed(text, [PASSES[_RULE]])
+    assert [n.text for n in context.notes] == ["computed once, before the loop: x"]
+    assert "x = ReadVariableOp(var) ^c" in got
+    more = text.replace("h1 = AddV2(h, x)", "a = Neg(w)\nah = AddV2(h, a)\nh1 = AddV2(ah, x)")
+    got, _ = transformed(more, [PASSES[_RULE]])
+    assert "\na = Neg(w)\nx = ReadVariableOp(var) ^c\n" in got
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = ReadVariableOp[dtype=float32](v) ^i1 | h1 = AddV2(h, x)",
+        "x = ReadVariableOp[dtype=float32](v) | y = Neg(i1) ^x | h1 = AddV2(h, x)",
+        _READ + " | a = AssignVariableOp(v, h)",
+    ],
+)
+def test_a_variable_that_is_read_at_its_time(body: str) -> None:
+    untouched(_RULE, reading(body))
+
+
+def test_what_runs_in_any_case_is_read_at_its_time() -> None:
+    graph = from_text(reading(_READ))
+    body = graph.get_operation_by_name("loop").attrs["body"]
+    body.control_results = [body.get_operation_by_name("x")]
+    before = to_text(graph)
+    assert not run([PASSES[_RULE]], graph, Context())
+    assert to_text(graph) == before
+
+
+def test_what_others_change_meanwhile_is_read_each_time() -> None:
+    queue = "var = FIFOQueueV2[component_types=(float32)]\nc = NoOp"
+    body = "s = QueueSizeV2(v) | f = Cast[SrcT=int32, DstT=float32](s) | h1 = AddV2(h, f)"
+    untouched(_RULE, reading(body, "v: resource[] = var", queue))
+
+
+# *** the condition ***
+
+_BODY = "h1 = Tanh(h)"
+_P = "p: bool[] | q: bool[]"
+
+
+@pytest.mark.parametrize(
+    ("cond", "names"),
+    [
+        ("most = FloorDiv(n, two) | less = Less(i, most)", "most"),
+        ("half = FloorDiv(n, two) | most = FloorDiv(half, two) | less = Less(i, most)", "half, most"),
+        ("most = FloorDiv(n, two) | below = AddV2(i, most) | less = Less(below, most)", "most"),
+        ("most = FloorDiv(n, two) | unread = Neg(n) | less = Less(i, most)", "unread, most"),
+    ],
+)
+def test_what_the_condition_computes(cond: str, names: str) -> None:
+    text = loop(_BODY, cond=cond.replace(" | ", "\n"))
+    assert moved(text) == ([names], [])
+    after = agree(text, [PASSES[_RULE]], {"n": 9, "h": [[0.1, 0.2], [0.3, 0.4]], "w": [[0.0] * 2] * 2}, ["loop:2"])
+    graph = after.graph
+    assert sum(op.type == "Const" and op.attrs["value"] == 2 for op in graph.operations) == (", two" in cond)
+    assert sum(op.type == "FloorDiv" for op in graph.operations) == cond.count("FloorDiv")
+    assert not any(op.type == "FloorDiv" for op in graph.get_operation_by_name("loop").attrs["cond"].operations)
+
+
+def test_a_condition_that_never_changes() -> None:
+    text = loop(_BODY, _P, cond="r = LogicalAnd(p, q)")
+    assert moved(text) == (["r"], [])
+    feeds = {"p": True, "q": False, "h": [[0.1, 0.2], [0.3, 0.4]], "w": [[0.0] * 2] * 2, "n": 1}
+    agree(text, [PASSES[_RULE]], feeds, ["loop:2"])
+
+
+@pytest.mark.parametrize(
+    "cond",
+    [
+        "less = Less(i, n)",
+        "most = FloorDiv(n, two) ^i | less = Less(i, most)",
+        "most = FloorDiv(n, two) | less = Less(i, most) ^most",
+        "most = FloorDiv(n, two) | less = Less(i, n)",  # nobody wants it
+    ],
+)
+def test_what_the_condition_keeps(cond: str) -> None:
+    unmoved(_BODY, cond=cond.replace(" | ", "\n"))
+
+
+def test_a_random_number_of_the_condition_is_drawn_each_time() -> None:
+    cond = "size = ExpandDims(zero, zero)\nr = RandomUniformInt(size, n, n)\nmost = Sum(r, zero)\nless = Less(i, most)"
+    assert moved(loop(_BODY, cond=cond)) == (["size"], [])
+
+
+def test_what_stands_with_others_stays() -> None:
+    graph = from_text(loop(_BODY, cond="most = FloorDiv(n, two)\nless = Less(i, most)"))
+    cond = graph.get_operation_by_name("loop").attrs["cond"]
+    cond.get_operation_by_name("most").attrs["_class"] = (b"loc:@less",)
+    assert not run([PASSES[_RULE]], graph, Context())
+
+
+def test_a_name_that_is_taken_outside() -> None:
+    text = loop("v = Neg(w) | h1 = AddV2(h, v)", before="v = Exp(w)", behind="end = AddV2(loop:2, v)")
+    feeds = {"n": 3, "h": [[0.1, 0.2], [0.3, 0.4]], "w": [[1.0, -1.0], [0.5, 2.0]]}
+    assert agree(text, [PASSES[_RULE]], feeds, ["end"]).fired()
