@@ -34,6 +34,7 @@ from headrace.optimize.base import Context, Pass
 from headrace.optimize.loop_edits import Loop, loops_of, names
 from headrace.optimize.loop_kept import Kept
 from headrace.optimize.loop_rows import element_bytes
+from headrace.optimize.reading import is_zeros
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -199,23 +200,13 @@ def _behind(loop: Loop, kept: Kept, s: _Sum) -> None:
         parts.append(before)
     else:
         loop.body.results[k] = p
-        if not _is_nothing(op.inputs[k]):
+        if not is_zeros(op.inputs[k]):
             parts.append(op.inputs[k])
     total = parts[0] if len(parts) == 1 else b.AddN(parts[::-1], name=f"{op.name}/{p.op.name.removeprefix('arg.')}")
     loop.note()
     loop.outer.replace(before, total)
     if rest:
         loop.outer.set_input(total.op, 0, before)
-
-
-def _is_nothing(t: Tensor) -> bool:
-    """Whether it is known to be zeros."""
-    if t.op.type == "ZerosLike":
-        return True
-    if t.op.type == "Fill":
-        t = t.op.inputs[1]
-    value = constant_value(t)
-    return value is not None and not value.any()
 
 
 def _total(loop: Loop, kept: Kept, t: Tensor) -> Tensor:

@@ -16,16 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from headrace import shapes
 from headrace.ir import growing
 from headrace.ir.builder import Builder
 from headrace.ir.function import owned
-from headrace.ir.infer import constant_value
 from headrace.optimize.base import Context, Pass
 from headrace.optimize.loop_edits import Loop, loops_of
-from headrace.optimize.reading import owns_graphs
+from headrace.optimize.reading import is_zeros, owns_graphs
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -107,19 +104,3 @@ def _params(loop: Loop, choice: Operation, t: Tensor) -> list[Tensor]:
     params = growing.add_input(choice, t)
     loop.inner.uses.setdefault(t, []).append((choice, len(choice.inputs) - 1))
     return params
-
-
-def is_zeros(t: Tensor, may_be_negative: bool = True) -> bool:
-    """Whether `t` is known to be zeros; without `may_be_negative`, none of them -0.0."""
-    if t.op.type == "ZerosLike":
-        return True
-    if t.op.type == "Fill":
-        t = t.op.inputs[1]
-    value = constant_value(t)
-    if value is None or value.dtype.kind not in "biufc" or value.any():
-        return False
-    return (
-        may_be_negative
-        or value.dtype.kind in "biu"
-        or not (np.signbit(value.real).any() or np.signbit(value.imag).any())
-    )

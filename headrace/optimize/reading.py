@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace.ir import walk
 from headrace.ir.function import bodies, functions_of, owned
+from headrace.ir.infer import constant_value
 from headrace.ir.total import is_total
 
 if TYPE_CHECKING:
@@ -59,6 +60,18 @@ def const(t: Tensor) -> np.ndarray | None:
         return None
     value = t.op.attrs["value"]
     return value if isinstance(value, np.ndarray) else None
+
+
+def is_zeros(t: Tensor, may_be_negative: bool = True) -> bool:
+    """Whether `t` is known to be zeros; without `may_be_negative`, none of them -0.0."""
+    if t.op.type == "ZerosLike":
+        return True
+    if t.op.type == "Fill":
+        t = t.op.inputs[1]
+    value = constant_value(t)
+    if value is None or value.any():
+        return False
+    return may_be_negative or not (np.signbit(value.real) | np.signbit(value.imag)).any()
 
 
 def is_silent(op: Operation) -> bool:

@@ -65,6 +65,10 @@ def test_few_iterations_do_not_pay() -> None:
     untouched(_RULE, text, "it goes round 2 times at most")
 
 
+def test_for_a_single_row_it_is_as_well_either_way() -> None:
+    untouched(_RULE, loop().replace("float32[2,3]", "float32[1,3]"))
+
+
 def test_a_vector_lies_in_order_anyway() -> None:
     untouched(_RULE, loop("a = MatMul[transpose_b=true](h, w)\nh1 = AddV2(h, a)", "1,3"))
 
