@@ -15,7 +15,7 @@ from headrace.dtypes import FLOATING, REAL, DType, float32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.elementwise import alike, composed, each, kept, require_same_shape, widened
 from headrace.ir.infer import Inference
-from headrace.ir.opdef import SYMMETRIC, Facts, case, flops_per_element, op, type_attr
+from headrace.ir.opdef import SYMMETRIC, Facts, case, flops_per_element, flops_per_input, op, type_attr
 from headrace.ir.rules import same_as
 from headrace.ir.samples import draw, unary
 from headrace.shapes import Shape, with_rank_at_least
@@ -279,7 +279,7 @@ for _type, _result, _formula, _grad, _jvp, _oracle, _doc in (
         kernel=composed(_formula),
         grad=_grad,
         jvp=_jvp,
-        facts=Facts(cost=flops_per_element(12), total=()),
+        facts=Facts(cost=flops_per_input(12), total=()),
         oracle=_oracle,
         sample=unary(shapes=((3,), (2, 3), (2, 1, 4), (0, 2), (2, 0))),
         doc=_doc,

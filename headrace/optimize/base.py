@@ -99,10 +99,12 @@ class Pass(abc.ABC):
     Attributes:
       name: its switch.
       grows: whether it may leave more operations than it found.
+      is_exact: whether results stay the same to the bit; else floats may be added or multiplied in another order.
     """
 
     name: ClassVar[str]
     grows: ClassVar[bool] = False
+    is_exact: ClassVar[bool] = True
 
     @abc.abstractmethod
     def call(self, graph: Graph, context: Context) -> bool:

@@ -48,6 +48,7 @@ class FissionBackward(Pass):
     """See the module's text."""
 
     name = _RULE
+    is_exact = False
     grows = True
 
     def call(self, graph: Graph, context: Context) -> bool:

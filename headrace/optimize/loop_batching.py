@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from headrace import shapes
 from headrace.ir.elementwise import alike
 from headrace.ir.infer import constant_value
 from headrace.ir.opdef import PerElement
@@ -100,9 +101,11 @@ def _rank(shape: Shape) -> int | None:
 
 
 def _one_product(op: Operation, rows: Sequence[bool]) -> bool:
-    x, y = op.inputs[0].shape, op.outputs[0].shape  # of how many columns must be known, to find the rows again
-    known = x is not None and y is not None and bool(x[1]) and y[1] is not None
-    return known and tuple(rows) == (True, False) and not op.attrs["transpose_a"]
+    x, y = op.inputs[0].shape, op.outputs[0].shape
+    assert x is not None  # or it could fail
+    assert y is not None
+    is_known = bool(x[1]) and y[1] is not None  # of how many columns they are, to find the rows again
+    return is_known and tuple(rows) == (True, False) and not op.attrs["transpose_a"]
 
 
 def _product(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
@@ -116,8 +119,9 @@ def _product(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence
 
 def front_shape(b: Builder, op: Operation, x: Tensor, n: int, rest: Sequence[int | None]) -> Any:
     """The first `n` dimensions of `x`, then `rest`, as an operation takes a shape: known numbers where there are."""
-    dims = [*(x.shape or ())[:n], *rest]
-    if x.shape is not None and None not in dims:
+    assert x.shape is not None
+    dims = [*x.shape[:n], *rest]
+    if None not in dims:
         return np.array(dims, np.int32)
     front = b.StridedSlice(b.Shape(x, name=f"{op.name}/all"), [0], [n], [1], name=f"{op.name}/front")
     return b.ConcatV2([front, np.array(rest, np.int32)], 0, name=f"{op.name}/shape") if rest else front
@@ -129,6 +133,10 @@ def front_shape(b: Builder, op: Operation, x: Tensor, n: int, rest: Sequence[int
 def _only_first(op: Operation, rows: Sequence[bool]) -> bool:
     """The data have rows, and what says how they are treated has not."""
     return not any(rows[1:])
+
+
+def _as_it_is(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
+    return _made(b, op, inputs)
 
 
 def _bias(op: Operation, rows: Sequence[bool]) -> bool:
@@ -177,8 +185,7 @@ def _reduce(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[
 
 
 def _is_known_reshape(op: Operation, rows: Sequence[bool]) -> bool:
-    out = op.outputs[0].shape
-    return _only_first(op, rows) and out is not None and None not in out
+    return _only_first(op, rows) and shapes.is_full(op.outputs[0].shape)
 
 
 def _reshape(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
@@ -188,7 +195,7 @@ def _reshape(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence
 
 _RULES: Final[Mapping[str, tuple[Test, Rule]]] = {
     "MatMul": (_one_product, _product),
-    "BiasAdd": (_bias, lambda b, op, inputs, rows: _made(b, op, inputs)),
+    "BiasAdd": (_bias, _as_it_is),
     "ConcatV2": (lambda op, rows: all(rows[:-1]), _concat),
     "Split": (lambda op, rows: tuple(rows) == (False, True), _split),
     "SplitV": (_only_first, _split_v),
@@ -197,5 +204,6 @@ _RULES: Final[Mapping[str, tuple[Test, Rule]]] = {
     "Reshape": (_is_known_reshape, _reshape),
     "ExpandDims": (_is_known_reshape, _reshape),
     "Squeeze": (_is_known_reshape, _reshape),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), (_only_first, _as_it_is)),  # along the last dimension
     **dict.fromkeys(("Sum", "Mean", "Max", "Min", "Prod"), (_only_first, _reduce)),
 }

@@ -39,7 +39,8 @@ class AddInBranches(Pass):
     def call(self, graph: Graph, context: Context) -> bool:
         changed = False
         for op in loops_of(graph):
-            if any(each.opdef.structured in ("If", "Case") for each in op.attrs["body"].operations):
+            # mostly there is none, and to look is cheaper than to make an editor
+            if any(each.opdef.structured in ("If", "Case") for each in op.attrs["body"].operations):  # mutate: no
                 loop = Loop(op, context)
                 for k in range(len(loop.body.params)):
                     changed |= _move(loop, k, context)
@@ -62,7 +63,7 @@ def _move(loop: Loop, k: int, context: Context) -> bool:
     total = loop.body.params[k]
     for g, p, is_nothing in zip(branches, _params(loop, choice, total), empty, strict=True):
         end = g.results[made.index]
-        b = Builder(g, device=add.device, source=add.source or choice.source)
+        b = Builder(g, device=add.device, source=add.source)
         g.results[made.index] = p if is_nothing else b.AddV2(p, end, name=add.name)
     loop.inner.replace(add.outputs[0], made)
     loop.sweep()
@@ -72,8 +73,7 @@ def _move(loop: Loop, k: int, context: Context) -> bool:
 
 def _added(loop: Loop, k: int) -> tuple[Operation, Tensor] | None:
     """If variable `k` becomes itself and something that a conditional makes for that alone: the sum, and the latter."""
-    total, next = loop.body.params[k], loop.body.results[k]
-    add = next.op
+    total, add = loop.body.params[k], loop.body.results[k].op
     if add.type not in ("AddV2", "Add", "AddN") or len(add.inputs) != 2 or not loop.is_movable(add):
         return None
     others = [t for t in add.inputs if t is not total]
@@ -84,7 +84,7 @@ def _added(loop: Loop, k: int) -> tuple[Operation, Tensor] | None:
         return None
     if len(loop.inner.uses.get(made, ())) != 1 or made in loop.body.results or made.op.device != add.device:
         return None
-    if not shapes.is_full(total.shape) or not total.shape == made.shape == next.shape:
+    if not shapes.is_full(total.shape) or total.shape != made.shape:
         return None
     return add, made
 

@@ -37,6 +37,7 @@ class CollectBehind(Pass):
     """See the module's text."""
 
     name = _RULE
+    is_exact = False
     grows = True
 
     def call(self, graph: Graph, context: Context) -> bool:

@@ -26,6 +26,7 @@ class CountLoops(Pass):
     """See the module's text."""
 
     name = "loop_counts"
+    grows = True  # the number
 
     def call(self, graph: Graph, context: Context) -> bool:
         changed = False

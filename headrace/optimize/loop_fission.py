@@ -34,6 +34,7 @@ class FissionForward(Pass):
     """See the module's text."""
 
     name = "loop_fission"
+    is_exact = False
     grows = True
 
     def call(self, graph: Graph, context: Context) -> bool:
@@ -71,7 +72,8 @@ def _move(op: Operation, context: Context) -> bool:
             limit = context.options.stack_bytes
             context.refused("loop_fission", t.op, f"{n} rows of {size} bytes are more than {limit}")
             continue
-        if n is None and not isinstance(rows[t], Popped) and (t.shape is None or None in t.shape[1:]):
+        assert t.shape is not None  # of what is a row the rank is known
+        if n is None and not isinstance(rows[t], Popped) and None in t.shape[1:]:
             context.refused("loop_fission", t.op, "neither how many rows nor how large they are is known")
             continue
         _read_instead(loop, rows, t)

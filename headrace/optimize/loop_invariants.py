@@ -40,6 +40,7 @@ class HoistInvariants(Pass):
     """See the module's text."""
 
     name = "loop_invariants"
+    grows = True  # parameters, and constants on both sides
 
     def call(self, graph: Graph, context: Context) -> bool:
         changed = False

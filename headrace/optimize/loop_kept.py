@@ -88,7 +88,7 @@ class Kept:
     def _is_row(self, t: Tensor) -> bool:
         """Whether it is read row by row from a tensor, of which there are as many rows as iterations."""
         op, loop = t.op, self.loop
-        if op.type != "TensorListGetItem" or not loop.is_movable(op) or loop.trips is None:
+        if op.type != "TensorListGetItem" or not loop.is_movable(op):
             return False
         k, at = loop.position(op.inputs[0]), index_of(loop, op.inputs[1])
         if k is None or not loop.is_constant(k) or at is None or self.count is None:
@@ -97,6 +97,7 @@ class Kept:
         if maker.type != "TensorListFromTensor":
             return False
         assert t.shape is not None
+        assert loop.trips is not None  # or there would be no index
         is_whole = len(loop.trips.bounds) == 1 and constant_value(loop.trips.bounds[0].first) == 0
         return bool(is_whole) and maker.inputs[0].shape == (self.count, *t.shape)
 

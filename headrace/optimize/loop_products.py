@@ -32,6 +32,7 @@ class SplitProducts(Pass):
     """See the module's text."""
 
     name = "loop_products"
+    is_exact = False
     grows = True
 
     def call(self, graph: Graph, context: Context) -> bool:

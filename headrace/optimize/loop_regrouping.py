@@ -35,6 +35,7 @@ class _Regroup(Pass):
     """
 
     grows = True
+    is_exact = False
     type: ClassVar[str]
     what: ClassVar[str]
 
@@ -43,7 +44,8 @@ class _Regroup(Pass):
         for op in loops_of(graph):
             loop = Loop(op, context)
             changed |= self._prepare(loop, context)
-            if sum(each.type == self.type for each in loop.body.operations) < 2:
+            # of fewer than two nothing can be regrouped; to know that first saves work
+            if sum(each.type == self.type for each in loop.body.operations) < 2:  # mutate: no
                 continue
             rows = Rows(loop)
             for each in walk.in_order(loop.body.operations):

@@ -291,8 +291,7 @@ def index_of(loop: Loop, t: Tensor) -> Index | None:
 def _is_limit(loop: Loop, bound: Bound, t: Tensor) -> bool:
     if bound.position is not None:
         return loop.position(t) == bound.position
-    mine, other = constant_value(t), constant_value(bound.limit)
-    return mine is not None and bool(mine == other)
+    return bool(constant_value(t) == constant_value(bound.limit))  # the latter is known, or there would be no bound
 
 
 def _uncast(t: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace import shapes
 from headrace.ir import walk
 from headrace.optimize.base import Context, Pass
 from headrace.optimize.loop_edits import Loop, loops_of, names
@@ -29,12 +28,14 @@ class TurnConstants(Pass):
     """See the module's text."""
 
     name = "loop_transposes"
+    is_exact = False
     grows = True
 
     def call(self, graph: Graph, context: Context) -> bool:
         changed = False
         for op in loops_of(graph):
-            if any(each.type == "MatMul" for each in op.attrs["body"].operations):
+            # mostly there is none, and to look is cheaper than to make an editor
+            if any(each.type == "MatMul" for each in op.attrs["body"].operations):  # mutate: no
                 changed |= _turn(Loop(op, context), context)
         return changed
 
@@ -49,7 +50,9 @@ def _turn(loop: Loop, context: Context) -> bool:
         x, w = op.inputs
         if x.shape is not None and x.shape[0] == 1:
             continue
-        if loop.is_invariant(x) or not loop.is_invariant(w) or not shapes.is_full(w.shape) or 1 in (w.shape or ()):
+        if loop.is_invariant(x) or not loop.is_invariant(w):
+            continue
+        if w.shape is None or {None, 1} & set(w.shape):  # a vector lies in order either way
             continue
         if n is not None and n <= _FEW:
             context.refused("loop_transposes", op, f"it goes round {n} times at most")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace import shapes
 from headrace.ir.builder import Builder
 from headrace.ir.editing import Editor
-from headrace.ir.infer import constant_value
 from headrace.ir.opdef import PerElement
 from headrace.ir.total import is_total
 from headrace.optimize.base import Context, Pass
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
 LARGE: Final = 1 << 14  # bytes of a whole whose pieces are done one by one
 
-# what cuts a tensor into pieces along one axis: the positions of the tensor and of the axis among its inputs
-_CUTS: Final = {"Split": (1, 0), "SplitV": (0, 2)}
+# what cuts a tensor into pieces along one axis: the position of the tensor among its inputs
+_CUTS: Final = {"Split": 1, "SplitV": 0}
 
 
 class JoinPieces(Pass):
@@ -37,7 +36,7 @@ class JoinPieces(Pass):
     grows = True
 
     def call(self, graph: Graph, context: Context) -> bool:
-        cuts = [op for op in graph.operations if op.type in _CUTS and op.opdef.is_pure and not op.control_inputs]
+        cuts = [op for op in graph.operations if op.type in _CUTS and not op.control_inputs]
         if not cuts:
             return False
         edit = Editor(graph, context.kept_of(graph))
@@ -52,43 +51,42 @@ class JoinPieces(Pass):
 
 def _alike(edit: Editor, cut: Operation) -> list[list[Operation]]:
     """What is done to the pieces that `cut` makes, the same to several of them."""
-    found: dict[tuple[str, str, str], list[Operation]] = {}
+    found: dict[tuple[str, str], list[Operation]] = {}
     for t in cut.outputs:
         uses = edit.uses.get(t, [])
         if len(uses) != 1:
             continue
         op = uses[0][0]
-        is_free = op.opdef.is_pure and not op.control_inputs and not edit.waits.get(op) and "_class" not in op.attrs
+        is_free = not op.control_inputs and not edit.waits.get(op) and "_class" not in op.attrs
         if is_free and op not in edit.kept and _is_function(op) and op.device == cut.device:
-            found.setdefault((op.type, repr(sorted(op.attrs.items(), key=str)), op.device), []).append(op)
+            found.setdefault((op.type, repr(sorted(op.attrs.items(), key=str))), []).append(op)
     return [ops for ops in found.values() if len(ops) > 1]
 
 
 def _is_function(op: Operation) -> bool:
-    """Whether `op` is a function of one number, done to each element."""
+    """Whether `op` is a function of one number, done to each element, whatever that is."""
     record = op.opdef
-    has_work = isinstance(record.facts.cost, PerElement) and len(op.inputs) == len(op.outputs) == 1
-    return has_work and op.outputs[0].shape == op.inputs[0].shape and is_total(op)
+    return isinstance(record.facts.cost, PerElement) and [a.is_list for a in record.ins] == [False] and is_total(op)
 
 
 def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: Context) -> bool:
-    data, at = _CUTS[cut.type]
-    whole, axis = cut.inputs[data], constant_value(cut.inputs[at])
-    size = shapes.size(whole.shape) if shapes.is_full(whole.shape) else None
-    if size is None or axis is None:
+    data = _CUTS[cut.type]
+    whole = cut.inputs[data]
+    size = shapes.size(whole.shape)
+    if size is None:
         return False
     if size * whole.dtype.base.size > LARGE:
         context.refused("pieces", same[0], f"the whole has {size * whole.dtype.base.size} bytes, more than {LARGE}")
         return False
-    known = [shapes.size(t.shape) for op in same for t in op.inputs]
-    if 2 * sum(n or 0 for n in known) < size:
-        context.refused("pieces", same[0], "most of the whole would be computed for nothing")
+    wanted = sum(shapes.size(op.outputs[0].shape) or 0 for op in same)
+    if 2 * wanted < size:
+        context.refused("pieces", same[0], "less than half of the whole is known to be wanted")
         return False
     first = same[0]
-    b = Builder(edit.graph, device=first.device, source=first.source or cut.source)
+    b = Builder(edit.graph, device=first.device, source=first.source)
     count = len(edit.graph)
     done = b.make(first.type, (whole,), dict(first.attrs), first.name)
-    pieces: Any = b.make(cut.type, _with(cut, data, done), dict(cut.attrs), cut.name)
+    pieces: Any = b.make(cut.type, _with(cut, data, done), {**cut.attrs, "T": done.dtype.base}, cut.name)
     edit.note(edit.graph.operations[count:])
     for op in same:
         piece: Tensor = pieces[op.inputs[0].index]

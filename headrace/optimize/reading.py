@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headrace.dtypes import OBJECT
 from headrace.ir import walk
 from headrace.ir.function import bodies, functions_of, owned
 from headrace.ir.infer import constant_value
@@ -69,7 +70,7 @@ def is_zeros(t: Tensor, may_be_negative: bool = True) -> bool:
     if t.op.type == "Fill":
         t = t.op.inputs[1]
     value = constant_value(t)
-    if value is None or value.any():
+    if value is None or t.dtype.base in OBJECT or value.any():
         return False
     return may_be_negative or not (np.signbit(value.real) | np.signbit(value.imag)).any()
 

@@ -26,6 +26,7 @@ turn = Const[value=int32[2]{-1, 0}, dtype=int32]
 turn3 = Const[value=int32[3]{2, 0, 1}, dtype=int32]
 none = Const[value=int32[0]{}, dtype=int32]
 six = Const[value=int32[1]{6}, dtype=int32]
+xsix = Const[value=int32[1]{6}, dtype=int32]
 three = Const[value=int32[2]{3, -1}, dtype=int32]
 """
 _N = 3  # rows
@@ -87,6 +88,7 @@ def drawn(t: Tensor, more: tuple[int, ...] = ()) -> np.ndarray:
         "y = Max(x, zero); x: float32[2,3]",
         "y = Min(x, ends); x: float32[2,3]",
         "y = Prod(x, minus); x: float32[2,3]",
+        "y = LogSoftmax(x); x: float32[2,3]",
     ],
 )
 def test_all_rows_at_once(case: str) -> None:
@@ -140,6 +142,7 @@ def test_all_rows_at_once(case: str) -> None:
         "y = Sum(x, zero); x: float32<unknown>",
         "y = Reshape(x, s); x: float32[2,3]; s: int32[2]",
         "y = Reshape(x, three); x: float32<unknown>",
+        "y = Reshape(x, xsix); x: float32[2,3]",
         "y = Reshape(x, three); x: float32[?,3]",
         "y = ExpandDims(x, one); x: float32[?,3]",
         "y = Squeeze(x); x: float32<unknown>",

@@ -104,6 +104,7 @@ def test_the_sum_may_be_read_in_the_branches_already() -> None:
         branching(body="more = Sub(total, c)"),
         branching(body="more = AddV2(h, c)"),  # no running sum
         branching(body="more = AddN[N=3](total, c, h)"),
+        branching(body="more = AddN[N=3](total, total, c)"),
         branching(body="more = AddV2(total, total)"),
         branching(body="more = AddV2(total, h1)"),  # not of a conditional
         branching(body="more = AddV2(total, c) ^h1"),
@@ -113,6 +114,19 @@ def test_the_sum_may_be_read_in_the_branches_already() -> None:
             variables="total: float32[2] = none -> more\nh: float32[2] -> k1",
         ),
         branching(variables="total: float32[?] = none -> more\nh: float32[2] -> h1"),  # it may be stretched
+        branching(none="Const[value=float32[1]{0}, dtype=float32]").replace("total: float32[2]", "total: float32[?]")
+        .replace("h: float32[2]", "h: float32[?]").replace("x: float32[2]", "x: float32[?]")
+        .replace(_ZEROS, "z = ZerosLike(x)"),  # equal as far as is known
+        branching(
+            variables="total: float32[2,2] = none -> more\nh: float32[2] -> h1",
+            none="Const[value=float32[2,2]{0, 0, 0, 0}, dtype=float32]",
+        ),  # stretched
+        branching(body=f"""\
+d = PartitionedCall[f=@"f", Tin=(float32), Tout=(float32)](h)
+graph "f" of d, f (x: float32[2]) -> (z) {{
+{_ZEROS}
+}}
+more = AddV2(total, d)"""),
         branching(body='more = AddV2(total, c) @"/cpu:1"'),
     ],
 )  # fmt: skip
@@ -130,6 +144,16 @@ def test_a_sum_that_may_be_minus_zero_stays(none: str) -> None:
     if "Identity" in none:
         text = text.replace("none = Identity(h)", "").replace(", none, h)", ", h, h)")
     untouched(_RULE, text, "it is not known that the sum begins with 0")
+
+
+@pytest.mark.parametrize("role", ["then_branch", "else_branch"])
+def test_what_names_a_function_of_the_library_stays(role: str) -> None:
+    """Others may call that."""
+    zeros = _ZEROS.replace("z = ", "a = ")
+    text = branching() if role == "then_branch" else branching(then=zeros, other="z = Neg(x)")
+    head, tail = text.split(f'graph "{role[0]}" of c, {role} ')
+    block, rest = tail.split("\n}\n", 1)
+    untouched(_RULE, f'function "{role[0]}" {block}\n}}\n' + head.replace(f"{role}=@", f"{role}=&") + rest)
 
 
 def test_integers_begin_with_anything() -> None:

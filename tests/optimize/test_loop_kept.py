@@ -158,6 +158,12 @@ def test_what_is_popped(step: str, more: str, names: set[str]) -> None:
     assert kept(loop(step, more))[1] == names
 
 
+def test_what_is_put_into_a_list_is_no_list_of_the_values() -> None:
+    put = "TensorListSetItem[element_dtype=float32, resize_if_index_out_of_bounds=true](places, two, e)"
+    step = f"{_READ}set = {put} | {_SUM}"
+    assert kept(loop(step, "places: variant[] holds float32[2,3] = empty -> set"))[1] == {"e"}
+
+
 def test_rows_of_which_it_is_not_known_how_many_there_are() -> None:
     more = _AX + "|items: variant[] holds float32[2,4] = unknown"
     step = _POP + "t = MatMul[transpose_a=true](pop:1, e) | t1 = AddV2(s, t) | " + _READ + _SUM

@@ -80,10 +80,12 @@ def test_what_is_popped() -> None:
     body = "p2 = TensorListPopBack[element_dtype=string, _accumulated=true](words, none) | w2 = Neg(pop:1) | "
     body += "more = TensorListPushBack[element_dtype=float32](items, w2) | "
     body += "p3 = TensorListPopBack[element_dtype=float32, _accumulated=true](more, shape)"
-    loop = made(body, "words: variant[] holds string[] = words -> p2:0")
+    body += " | v1 = Neg[_accumulated=true](v)"
+    loop = made(body, "words: variant[] holds string[] = words -> p2:0\nv: float32[2] -> v1")
     pops = {op.name: op for op in loop.body.operations if op.type == "TensorListPopBack"}
     assert [popped_from(loop, pops[name].outputs[1]) for name in ("pop", "p2", "p3")] == [3, None, None]
-    assert popped_from(loop, loop.body.get_operation_by_name("w2").outputs[0]) is None
+    for name in "w2", "v1":
+        assert popped_from(loop, loop.body.get_operation_by_name(name).outputs[0]) is None
     rows = Rows(loop)
     assert isinstance(rows[pops["pop"].outputs[1]], Popped)
     assert pops["p2"].outputs[1] not in rows

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from tests.optimize.loop_steps import PASSES, agree, check, loop_of, untouched
+from tests.optimize.loop_steps import PASSES, agree, check, loop_of, transformed, untouched
 
 _RULE = "loop_transposes"
 
@@ -63,6 +63,17 @@ def test_what_stays(work: str, w: str, more: str) -> None:
 def test_few_iterations_do_not_pay() -> None:
     text = loop(cond="two")
     untouched(_RULE, text, "it goes round 2 times at most")
+
+
+def test_five_iterations_do() -> None:
+    _, context = transformed(loop(cond="five"), [PASSES[_RULE]])
+    assert [n.fired for n in context.notes] == [True]
+
+
+def test_what_is_carried_may_have_any_shape_and_what_is_turned_may_not() -> None:
+    _, context = transformed(loop().replace("float32[2,3]", "float32<unknown>"), [PASSES[_RULE]])
+    assert [n.fired for n in context.notes] == [True]
+    untouched(_RULE, loop().replace("float32[3,3]", "float32<unknown>"))
 
 
 def test_for_a_single_row_it_is_as_well_either_way() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from headrace.errors import GraphError
+from headrace.ir.opdef import PerElement, op_registry
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
 from headrace.optimize.base import Context, Options, run
@@ -69,10 +72,45 @@ b = Exp(s:2)
         ("a = AddV2(s, s)\nb = AddV2(s:1, s:1)", ("a", "b")),  # of two arguments
         ("e = Const[value=int32[1]{4}, dtype=int32]\na = Reshape(s, e)\nb = Reshape(s:1, e)", ("a", "b")),
         ('a = Exp(s) @"/cpu:1"\nb = Exp(s:1)', ("a", "b")),
+        ('a = Exp(s) @"/cpu:1"\nb = Exp(s:1) @"/cpu:1"', ("a", "b")),  # not where it is cut
+        ('a = Exp[_class=("loc:@x")](s)\nb = Exp[_class=("loc:@x")](s:1)', ("a", "b")),
+        ("a = AddV2(s, s:2)\nb = AddV2(s:1, s:3)", ("a", "b")),
+        ("a = AddN[N=1](s)\nb = AddN[N=1](s:1)", ("a", "b")),
+        ("a = Softmax(s)\nb = Softmax(s:1)", ("a", "b")),  # over the elements of a piece
+        ('a = CheckNumerics[message="m"](s)\nb = CheckNumerics[message="m"](s:1)', ("a", "b")),  # s:2 may be infinite
+        ("u = Unpack[num=2](x)\na = Exp(u)\nb = Exp(u:1)", ("a", "b")),  # no pieces along an axis that remains
     ],
 )
 def test_what_stays(work: str, results: tuple[str, ...]) -> None:
     assert joined(f"{SPLIT}{work}\n{ends(*results)}", kept=("c",) if "c = " in work else ())[1] == []
+
+
+def test_a_cut_that_waits_stays() -> None:
+    text = SPLIT.replace("(axis, x)", "(axis, x) ^c") + "c = NoOp()\na = Exp(s)\nb = Exp(s:1)\n"
+    assert joined(text + ends("a", "b"))[1] == []
+
+
+@pytest.mark.parametrize("type", ["float32", "bool", "int32", "complex64"])
+def test_all_that_is_done_to_each_element(type: str) -> None:
+    """What the pass takes for a function of one number is one."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-2, 2, (2, 8)) * 0.75
+    done = 0
+    for name in op_registry:
+        record = op_registry.get(name)
+        facts, attrs = record.facts, "[DstT=float32]" if name == "Cast" else ""
+        if [a.is_list for a in record.ins] != [False] or not isinstance(facts.cost, PerElement) or facts.total is None:
+            continue
+        text = SPLIT.replace("float32", type) + f"a = {name}{attrs}(s)\nb = {name}{attrs}(s:1)\n"
+        try:
+            from_text(text)
+        except GraphError:
+            continue  # not of that type
+        assert joined(text + ends("a", "b"))[1] == [f"s: {name} of 2 of 4 pieces at once"]
+        with np.errstate(all="ignore"):
+            agree(text, [JoinPieces()], {"x": x}, ["a", "b"])
+        done += 1
+    assert done
 
 
 def test_a_target_stays_itself() -> None:
@@ -90,10 +128,24 @@ def test_large_ones_are_done_one_by_one() -> None:
 
 def test_most_of_it_must_be_wanted() -> None:
     text = SPLIT.replace("=4]", "=8]") + "a = Exp(s)\nb = Exp(s:1)\nc = Exp(s:2)\n"
-    assert joined(text + ends("a", "b", "c"))[1] == ["a: most of the whole would be computed for nothing"]
+    assert joined(text + ends("a", "b", "c"))[1] == ["a: less than half of the whole is known to be wanted"]
     assert joined(text + "d = Exp(s:3)\n" + ends("a", "b", "c", "d"))[1] == ["s: Exp of 4 of 8 pieces at once"]
 
 
 def test_of_a_shape_that_is_not_known() -> None:
     text = SPLIT.replace("[2,8]", "[?,8]") + "a = Exp(s)\nb = Exp(s:1)\n" + ends("a", "b")
     assert joined(text)[1] == []
+
+
+@pytest.mark.parametrize("cut", ["Split[num_split=2](axis, x)", "SplitV[num_split=2](x, sizes, zero)"])
+def test_pieces_whose_sizes_are_not_known(cut: str) -> None:
+    text = f"""\
+x = Placeholder[dtype=float32, shape=[2,8]]
+axis = Placeholder[dtype=int32, shape=[]]
+sizes = Placeholder[dtype=int32, shape=[2]]
+zero = Const[value=int32[]{{0}}, dtype=int32]
+s = {cut}
+a = Exp(s)
+b = Exp(s:1)
+"""
+    assert joined(text + ends("a", "b"))[1] == ["a: less than half of the whole is known to be wanted"]

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.ir.opdef import op_registry
 from headrace.ir.text import from_text
-from headrace.optimize.reading import has_effect, is_silent, tainted
+from headrace.optimize.reading import has_effect, is_silent, is_zeros, tainted
 
 OPS = """
     x = Placeholder[dtype=float32, shape=[2]]
@@ -87,3 +87,43 @@ def test_functions_that_call_themselves():
     assert not has_effect(from_text(silent).get_operation_by_name("c"))
     checks = text.replace("      b = ", '      k = CheckNumerics[message="m"](a)\n      b = ')
     assert has_effect(from_text(checks).get_operation_by_name("c"))
+
+
+@pytest.mark.parametrize(
+    ("made", "is_nothing", "is_positive"),
+    [
+        ("ZerosLike(x)", True, True),
+        ("Fill(n, zero)", True, True),
+        ("Fill(n, minus)", True, False),
+        ("Fill(n, one)", False, False),
+        ("Fill(n, y)", False, False),
+        ("OnesLike(x)", False, False),
+        ("Neg(x)", False, False),
+        ("Const[value=float32[2]{0, 0}, dtype=float32]", True, True),
+        ("Const[value=float32[2]{0, -0.0}, dtype=float32]", True, False),
+        ("Const[value=float32[2]{0, 1}, dtype=float32]", False, False),
+        ("Const[value=int32[2]{0, 0}, dtype=int32]", True, True),
+        ("Const[value=bool[]{false}, dtype=bool]", True, True),
+        ('Const[value=string[1]{""}, dtype=string]', False, False),
+        ("Const[value=bfloat16[2]{0, 0}, dtype=bfloat16]", True, True),
+        ("Const[value=bfloat16[2]{0, -0.0}, dtype=bfloat16]", True, False),
+        ("Complex(zero, zero)", True, True),
+        ("Complex(minus, zero)", True, False),
+        ("Complex(zero, minus)", True, False),
+    ],
+)
+def test_zeros(made, is_nothing, is_positive):
+    g = from_text(
+        f"""
+        x = Placeholder[dtype=float32, shape=[2]]
+        y = Placeholder[dtype=float32, shape=[]]
+        n = Placeholder[dtype=int32, shape=[1]]
+        zero = Const[value=float32[]{{0}}, dtype=float32]
+        minus = Const[value=float32[]{{-0.0}}, dtype=float32]
+        one = Const[value=float32[]{{1}}, dtype=float32]
+        z = {made}
+        """
+    )
+    t = g.get_tensor_by_name("z:0")
+    assert is_zeros(t) is is_nothing
+    assert is_zeros(t, may_be_negative=False) is is_positive
