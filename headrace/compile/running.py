@@ -4,6 +4,9 @@ is too rare or too long to be written out at each place.
 **Looking up.** A compiled loop would otherwise not notice that its session is closed, or its time is over. So it goes
 round over an iterator: numbers of iterations, in stretches, and between two stretches the run is looked at. Stretches
 double as long as they take less than `STRETCH` seconds. In a stretch an iteration costs the next number of a range.
+
+A short loop within another one may begin a thousand times; to set up stretches costs more than its iterations do. So
+loops of so few iterations that, together with those before them, they need no look, are mere ranges.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 FIRST: Final = 16  # iterations before the first look
 STRETCH: Final = 0.02  # seconds between two looks that are not too many
+SHORT: Final = 512  # iterations of short loops after which there is a look in any case
 
 START: Final = range(FIRST)
 chain: Final = itertools.chain
@@ -71,12 +75,15 @@ class Run:
       step: what they know of it; its `cancelled` and `time_left` are looked at.
     """
 
-    __slots__ = ("held", "kernels", "step")
+    __slots__ = ("_at_once", "_left", "_looked", "held", "kernels", "step")
 
     def __init__(self, step: Step | None, kernels: Sequence[Callable[..., Any]]) -> None:
         self.step: Any = step
         self.kernels = kernels
         self.held: dict[int, int] = {}
+        self._left = 0  # iterations that short loops may go round until the next look
+        self._at_once = FIRST  # how many that is after a look
+        self._looked = 0.0  # when the last one was
 
     def look(self) -> None:
         """Raises if the step was cancelled or is past its deadline."""
@@ -96,7 +103,15 @@ class Run:
     def span(self, first: Any, stop: Any) -> Iterator[int] | range:
         """The numbers from `first` up to `stop`, as Python ints."""
         first, stop = int(first), int(stop)
-        if stop - first <= FIRST:
+        n = stop - first
+        if self._left < n <= SHORT:
+            self.look()
+            now = time.monotonic()
+            is_soon = now - self._looked < STRETCH
+            self._at_once = min(2 * self._at_once, SHORT) if is_soon else max(self._at_once // 2, FIRST)
+            self._left, self._looked = self._at_once, now
+        if n <= self._left:
+            self._left -= max(n, 0)
             return range(first, stop)
         return chain(range(first, first + FIRST), chain.from_iterable(self._stretches(first + FIRST, stop)))
 
