@@ -86,7 +86,9 @@ def _check(block: Block, start: dict[str, Any], stateful: bool, parallel: int, s
         ready = SeededReady(seed + order, last=late)
         options = hr.RunOptions(ready=None if is_compiled else ready, timeout_in_ms=30_000)
         optimize = "off" if order == orders else "on"
-        with flags.override(OPTIMIZE=optimize, VERIFY=3), hr.Session(graph=g, engine="auto") as sess:
+        # checks of values stand between the lines of compiled code, which then are not joined
+        verify = 0 if is_compiled and (seed + order) % 2 else 3
+        with flags.override(OPTIMIZE=optimize, VERIFY=verify), hr.Session(graph=g, engine="auto") as sess:
             if stateful:
                 sess.run([v.initializer for v in build.variables.values()])
                 sess.run(build.fill)
