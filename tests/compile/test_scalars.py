@@ -113,11 +113,12 @@ DIVISIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 def test_integer_division_by_zero_is_an_error(dtype: str, division: str) -> None:
     with hr.Graph():
         x, y = scalars(dtype, "x", "y")
-        try:
-            out = DIVISIONS[division](x, y)
-            kernels = run(out, {x: 7, y: 2})
-        except Exception:
-            pytest.skip("TensorFlow has no such kernel")
+        if division == "truncatemod" and dtype not in ("int32", "int64"):  # TensorFlow has no such kernel
+            with pytest.raises(hr.errors.GraphError, match="attribute 'T' of TruncateMod must be type in"):
+                DIVISIONS[division](x, y)
+            return
+        out = DIVISIONS[division](x, y)
+        kernels = run(out, {x: 7, y: 2})
         same(kernels, run(out, {x: 7, y: 2}, "interpret"))
         errors = [failure(out, {x: 7, y: 0}, engine) for engine in ("compiled", "interpret")]
         assert [type(e) for e in errors] == [InternalError if "truncate" in division else InvalidArgumentError] * 2

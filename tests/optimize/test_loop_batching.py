@@ -37,7 +37,7 @@ def made(line: str, *inputs: str) -> tuple[Graph, Operation, list[bool]]:
     lines = [
         f"{n} = Placeholder[dtype={d}, shape={s}]"
         for n, d, s in (re.match(r"(\w+): (\w+)(.*)", i).groups() for i in inputs)
-    ]  # type: ignore[union-attr]
+    ]
     graph = from_text(_CONSTANTS + "\n".join(lines) + f"\n{line}")
     op = graph.get_operation_by_name(line.split(" ")[0])
     return graph, op, [t.op.name.startswith("x") for t in op.inputs]
