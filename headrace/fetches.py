@@ -54,10 +54,9 @@ class Fetches:
         self.targets: list[Operation] = []
         self._at: dict[Tensor, int] = {}
         self.pack = self._resolve(graph, fetches)
-        if type(fetches) is list and all(type(f) in _PLAIN for f in fetches):
-            found = [_element(graph, f) for f in fetches]
-            if len(found) == len(self.tensors) and all(f is t for f, t in zip(found, self.tensors, strict=True)):
-                self.pack = list  # the values as they come
+        is_flat = type(fetches) is list and all(type(f) in _PLAIN for f in fetches)
+        if is_flat and len(fetches) == len(self.tensors):  # each of them is a tensor, and none is there twice
+            self.pack = list  # the values as they come
 
     def _resolve(self, graph: Graph, f: Any) -> Pack:
         if isinstance(f, (str, Tensor, Operation)) or hasattr(type(f), "graph_element"):
@@ -124,10 +123,8 @@ def feeder(t: Tensor) -> Callable[[Any], Any]:
     exact = shape if shapes.is_full(shape) else None
     scalar = want.type
     python = {"f": float, "i": int, "u": int, "b": bool}.get(want.kind)
-    one: Any = (
-        scalar(1) if want.kind in "fiu" else None
-    )  # 1 times a number of Python's takes a fourth of scalar(number)
-    make = scalar if one is None else one.__mul__
+    # 1 times a number of Python's takes a fourth of the time that scalar(number) takes
+    make: Callable[[Any], Any] = scalar(1).__mul__ if want.kind in "fiu" else scalar
 
     def feed(value: Any) -> Any:
         kind = type(value)

@@ -84,7 +84,7 @@ class Emitter(Writer):
 
     # *** blocks ***
 
-    def block(self, block: Block, drop: bool = True) -> None:
+    def block(self, block: Block) -> None:
         """Writes the items of a block. Its results stay; all else that it makes goes when nobody reads it any more."""
         found = block.items if self._checks else groups.units(block.items, self.formula_of)
         if any(isinstance(unit, Group) for unit in found):  # items have moved

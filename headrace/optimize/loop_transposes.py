@@ -4,8 +4,8 @@
 
 To the eye nothing is gained, a transpose is free; but how a matrix lies in memory matters. The library of matrix
 products takes 1.5 times as long for one that lies the wrong way around if the other has 2 or 4 rows, 1.3 if 8, 1.1 if
-64; for a single row it is as well as the other. So the new matrix is laid out in order, which costs about as much as
-one of the products does. The last bits of floats may differ.
+64; for a single row it is as well as the other. So the new matrix is laid out in order, which costs as much as one
+product with 8 rows does if it is 16x64, as two if 64x256, and as seven if 256x1024. The last bits of floats may differ.
 """
 
 from __future__ import annotations
