@@ -110,8 +110,7 @@ def max_pool2d(
       >>> hr.nn.max_pool2d(image, 2, 2, "VALID").numpy().ravel().tolist()
       [5.0, 7.0, 13.0, 15.0]
     """
-    attrs = sliding(strides, padding, data_format) | {"ksize": _for_each_axis("ksize", ksize, _layout(data_format))}
-    return scopes.builder(input).make("MaxPool", (input,), attrs, name)
+    return _pool("MaxPool", input, ksize, strides, padding, data_format, name)
 
 
 def avg_pool2d(
@@ -138,8 +137,14 @@ def avg_pool2d(
       >>> hr.nn.avg_pool2d(image, 2, 2, "VALID").numpy().ravel().tolist()
       [2.5, 4.5, 10.5, 12.5]
     """
+    return _pool("AvgPool", input, ksize, strides, padding, data_format, name)
+
+
+def _pool(
+    type: str, input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None, name: str | None
+) -> Any:
     attrs = sliding(strides, padding, data_format) | {"ksize": _for_each_axis("ksize", ksize, _layout(data_format))}
-    return scopes.builder(input).make("AvgPool", (input,), attrs, name)
+    return scopes.builder(input).make(type, (input,), attrs, name)
 
 
 def sliding(strides: Any, padding: Any, data_format: str | None, dilations: Any = None) -> dict[str, Any]:

@@ -21,14 +21,13 @@ from headrace.compile.blocks import Blocks
 from headrace.compile.emit import Emitter
 from headrace.compile.recursion import room_for
 from headrace.compile.running import Run, quietly
+from headrace.compile.source import FILE
 from headrace.ir.kernel import KernelContext
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
     from headrace.ir.graph import Graph, Operation
     from headrace.ir.kernel import Step
-
-FILE = "<compiled step>"
 
 
 class Compiled:
@@ -43,10 +42,9 @@ class Compiled:
     __slots__ = ("_calls_itself", "_function", "_marks", "_stateful", "is_plain", "source", "uses_blas")
 
     def __init__(self, emitter: Emitter) -> None:
-        self.source, self._marks = emitter.out.finish()
-        names = emitter.out.names
-        exec(compile(self.source, FILE, "exec"), names)
-        self._function: Callable[..., tuple[Any, ...]] = names["step"]
+        code = emitter.out.finish("step")
+        self.source, self._marks = code.text, code.marks
+        self._function: Callable[..., tuple[Any, ...]] = code.function
         self._stateful = emitter.stateful
         self._calls_itself = emitter.calls_itself
         self.uses_blas = emitter.uses_blas

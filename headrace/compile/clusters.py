@@ -22,16 +22,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 
-from headrace.compile import FILE
-from headrace.compile.blame import culprit
+from headrace.compile.blame import Culprit, culprit
 from headrace.compile.blocks import Blocks
 from headrace.compile.emit import Emitter
 from headrace.compile.fates import Fate, fates
 from headrace.compile.running import Run
+from headrace.compile.source import FILE
 from headrace.ir import frames, walk
 from headrace.ir.copying import copy_into
 from headrace.ir.editing import Editor, arrange
@@ -187,11 +187,11 @@ def _contract(edit: Editor, members: Sequence[Operation]) -> Cluster:
     outputs = [
         t for op in members for t in op.outputs if any(reader not in inside for reader, _ in edit.uses.get(t, ()))
     ]
-    compute = _Compute(members, inputs, outputs)
+    compute = _compute(members, inputs, outputs)
     attrs = {
         "Tin": tuple(t.dtype for t in inputs),
         "Tout": tuple(t.dtype for t in outputs),
-        "_compute": compute.kernel,
+        "_compute": compute,
         "_of": tuple(t.name for t in outputs),
     }
     name = graph.unique_name(f"{members[-1].name}/cluster")
@@ -210,43 +210,47 @@ def _contract(edit: Editor, members: Sequence[Operation]) -> Cluster:
     return Cluster(tuple(members), op, compute.source)
 
 
-class _Compute:
-    """The function that computes the members of a cluster.
+class _Kernel(Protocol):
+    """The function that computes the members of a cluster, as kernels are called.
 
-    Args:
-      members: they, each after what it waits for.
-      inputs: the tensors it takes.
-      outputs: those it gives.
+    It is a plain function with attributes, since a call of an object with a `__call__` takes longer.
 
     Attributes:
       source: its text.
-      kernel: it, as kernels are called. It knows which operation an error came from (`culprit`), and whether it
-        may call the BLAS library (`uses_blas`).
+      culprit: tells which of the members raised an error; None if it came from elsewhere.
+      uses_blas: whether it may call the BLAS library.
     """
 
-    def __init__(self, members: Sequence[Operation], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-        graph = Graph()
-        moved: dict[Tensor, Tensor] = {}
-        args = [_argument(graph, i, t) for i, t in enumerate(inputs)]
-        moved.update((t, a.outputs[0]) for t, a in zip(inputs, args, strict=True))
-        for t in dict.fromkeys(t for op in members for t in op.inputs):
-            constant = _constant(t.op)
-            if constant is not None and t not in moved:
-                known = moved.get(constant.outputs[0])
-                if known is None:
-                    copy = graph.copy_op(constant, (), (), graph.unique_name(constant.name))
-                    known = moved[constant.outputs[0]] = copy.outputs[0]
-                moved[t] = known
-        copies = copy_into(graph, members, moved)
-        ends = [_end(graph, i, moved[t]) for i, t in enumerate(outputs)]
-        emitter = Emitter(Blocks(graph, list(copies.values())), args, ends)
-        self.source, self._marks = emitter.out.finish()
-        names = emitter.out.names
-        exec(compile(self.source, FILE, "exec"), names)
-        assert not emitter.stateful, "a cluster is pure"
-        self.kernel = _as_kernel(names["step"], Run(None, ()), len(outputs))
-        self.kernel.culprit = functools.partial(culprit, file=FILE, marks=self._marks)  # type: ignore[attr-defined]
-        self.kernel.uses_blas = emitter.uses_blas  # type: ignore[attr-defined]
+    source: str
+    culprit: Callable[[Exception], Culprit | None]
+    uses_blas: bool
+
+    def __call__(self, *args: Any) -> Any: ...
+
+
+def _compute(members: Sequence[Operation], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> _Kernel:
+    """The function of `inputs` that computes `members`, each after what it waits for, and gives `outputs`."""
+    graph = Graph()
+    moved: dict[Tensor, Tensor] = {}
+    args = [_argument(graph, i, t) for i, t in enumerate(inputs)]
+    moved.update((t, a.outputs[0]) for t, a in zip(inputs, args, strict=True))
+    for t in dict.fromkeys(t for op in members for t in op.inputs):
+        constant = _constant(t.op)
+        if constant is not None and t not in moved:
+            known = moved.get(constant.outputs[0])
+            if known is None:
+                copy = graph.copy_op(constant, (), (), graph.unique_name(constant.name))
+                known = moved[constant.outputs[0]] = copy.outputs[0]
+            moved[t] = known
+    copies = copy_into(graph, members, moved)
+    ends = [_end(graph, i, moved[t]) for i, t in enumerate(outputs)]
+    emitter = Emitter(Blocks(graph, list(copies.values())), args, ends)
+    assert not emitter.stateful, "a cluster is pure"
+    code = emitter.out.finish("step")
+    kernel = cast(_Kernel, _as_kernel(code.function, Run(None, ()), len(outputs)))
+    kernel.source, kernel.uses_blas = code.text, emitter.uses_blas
+    kernel.culprit = functools.partial(culprit, file=FILE, marks=code.marks)
+    return kernel
 
 
 def _as_kernel(step: Callable[..., Any], run: Run, n_outputs: int) -> Callable[..., Any]:

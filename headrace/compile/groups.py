@@ -123,9 +123,12 @@ def units(items: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
 
 def _group(run: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
     """`run` as a group, if that pays."""
-    if sum(_steps(formula_of(item.op)) for item in run) < STEPS:
+    formulas = [formula_of(item.op) for item in run]
+    if sum(map(_steps, formulas)) < STEPS:
         return run
-    shape: tuple[int, ...] = run[0].op.outputs[0].shape  # type: ignore[assignment]
+    assert formulas[0] is not None  # or it could not have joined
+    shape = formulas[0].shape
+    assert shape is not None
     axis = next(k for k, d in enumerate(shape) if d > 1)
     made = {item.op.outputs[0] for item in run}
     reach = {t: i for i, item in enumerate(run) for t in item.reads if t not in made}

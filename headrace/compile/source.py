@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
+
+FILE: Final = "<compiled step>"  # the file that tracebacks name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,6 +48,21 @@ class Mark:
     op: Operation | None
     loops: tuple[Loop, ...]
     inputs: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Code:
+    """What was written, compiled.
+
+    Attributes:
+      text: the source.
+      marks: what each of its lines stands for (line 1 first).
+      function: the function that was asked for.
+    """
+
+    text: str
+    marks: list[Mark]
+    function: Callable[..., Any]
 
 
 class Source:
@@ -130,10 +148,12 @@ class Source:
         """Ends it."""
         self._done += self._open.pop().lines
 
-    def finish(self) -> tuple[str, list[Mark]]:
-        """The text, and the mark of each line (line 1 first)."""
+    def finish(self, name: str) -> Code:
+        """Compiles what is written, of which the function `name` is wanted. Nothing can be added then."""
         lines = [*self._done, *self._open[0].lines]
-        return "\n".join(text for text, _ in lines) + "\n", [mark for _, mark in lines]
+        text = "\n".join(line for line, _ in lines) + "\n"
+        exec(compile(text, FILE, "exec"), self.names)
+        return Code(text, [mark for _, mark in lines], self.names[name])
 
 
 class _Function:

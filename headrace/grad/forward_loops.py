@@ -39,6 +39,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.copying import copied, copy_into
 from headrace.ir.counting import counting
 from headrace.ir.function import FuncGraph, bodies, owned, recursive_functions
+from headrace.ir.naming import base_name
 from headrace.ir.opdef import Func
 from headrace.ir.order import is_constant
 
@@ -261,7 +262,7 @@ def _inside(b: Builder, graph: FuncGraph, op: Operation) -> Builder:
 
 def _named(x: Tensor) -> str:
     """What the parameter for the tangent of the parameter `x` is called."""
-    return x.op.name.rpartition("/")[2].removeprefix("arg.") + "_tangent"
+    return f"{base_name(x)}_tangent"
 
 
 def _the(t: Tensor | None) -> Tensor:

@@ -22,7 +22,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
-from headrace.lower.lowering import Done, Made, Place, Values, base_name, prefix_for, used_params
+from headrace.ir.naming import base_name
+from headrace.lower.lowering import Done, Made, Place, Values, prefix_for, used_params
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph

@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING
 from headrace.errors import InvalidArgumentError
 from headrace.ir.counting import counting
 from headrace.ir.function import FuncGraph
+from headrace.ir.naming import base_name
 from headrace.ir.order import ANY, EVERYTHING, Key, effects_in, is_constant, is_resource
 from headrace.lower.calls import check_ends, inline
 from headrace.lower.conditionals import as_predicate
-from headrace.lower.lowering import Loop, Made, Place, Values, base_name, prefix_for, used_params
+from headrace.lower.lowering import Loop, Made, Place, Values, prefix_for, used_params
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor

@@ -34,6 +34,7 @@ from headrace.errors import GraphError
 from headrace.ir import frames, walk
 from headrace.ir.function import FuncGraph, body
 from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.naming import base_name
 from headrace.ir.opdef import Func
 
 if TYPE_CHECKING:
@@ -327,13 +328,15 @@ class Lowering:
         """
         if not is_gated:
             controls = self._gate(place, inputs, controls)
+        # a list goes round where values are pushed to it and popped, wherever the loop was asked to be
+        is_list = any(t.dtype is dtypes.variant for t in inputs)
         op = self.graph.add_op(
             type,
             self.graph.unique_name(name),
             inputs,
             attrs,
             controls,
-            like.device if like is not None else "",
+            like.device if like is not None and not is_list else "",
             like.source if like is not None else source,
             unchecked_back_edges=type == "Merge",
         )
@@ -463,11 +466,6 @@ def _calling(op: Operation, f: Func, graph: FuncGraph) -> FuncGraph:
     out.control_results = [call] if graph.control_results else []
     out.is_ordered = graph.is_ordered
     return out
-
-
-def base_name(t: Tensor) -> str:
-    """The last part of the name of what makes `t`; of a parameter, of what it stands for."""
-    return t.op.name.rpartition("/")[2].removeprefix("arg.")
 
 
 def prefix_for(place: Place, op: Operation, graph: FuncGraph, part: str = "") -> str:

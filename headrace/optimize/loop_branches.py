@@ -38,12 +38,10 @@ class AddInBranches(Pass):
 
     def call(self, graph: Graph, context: Context) -> bool:
         changed = False
-        for op in loops_of(graph):
-            # mostly there is none, and to look is cheaper than to make an editor
-            if any(each.opdef.structured in ("If", "Case") for each in op.attrs["body"].operations):  # mutate: no
-                loop = Loop(op, context)
-                for k in range(len(loop.body.params)):
-                    changed |= _move(loop, k, context)
+        for op in loops_of(graph, having=lambda op: op.opdef.structured in ("If", "Case")):  # mutate: no
+            loop = Loop(op, context)
+            for k in range(len(loop.body.params)):
+                changed |= _move(loop, k, context)
         return changed
 
 

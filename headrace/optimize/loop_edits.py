@@ -9,7 +9,7 @@ is known of the variables, makes operations on either side, and gives the loop m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from headrace.ir import growing
@@ -151,12 +151,19 @@ class Loop:
             growing.set_result(self.op, k, value)
 
 
-def loops_of(graph: Graph) -> Iterator[Operation]:
-    """The Whiles of `graph` that own their graphs, if these fit: whoever runs others says that they do not."""
+def loops_of(graph: Graph, having: Callable[[Operation], bool] | None = None) -> Iterator[Operation]:
+    """The Whiles of `graph` that own their graphs, if these fit: whoever runs others says that they do not.
+
+    Args:
+      having: only those with an operation in the body of which it is true. To see that there is none costs less than
+        to make a `Loop`.
+    """
     for op in list(graph.operations):
         if op.opdef.structured == "While" and all(isinstance(op.attrs[f], FuncGraph) for f in ("cond", "body")):
             loop: FuncGraph = op.attrs["body"]
-            if len(loop.params) == len(loop.results) == len(op.inputs) == len(op.attrs["cond"].params):
+            if len(loop.params) == len(loop.results) == len(op.inputs) == len(op.attrs["cond"].params) and (
+                having is None or any(map(having, loop.operations))  # mutate: no
+            ):
                 yield op
 
 

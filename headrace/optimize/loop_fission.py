@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.ir import walk
+from headrace.ir.naming import base_name
 from headrace.optimize.base import Context, Pass
 from headrace.optimize.loop_edits import Loop, loops_of, names
 from headrace.optimize.loop_rows import Popped, Rows, as_vector, element_bytes
@@ -73,6 +74,7 @@ def _move(op: Operation, context: Context) -> bool:
             context.refused("loop_fission", t.op, f"{n} rows of {size} bytes are more than {limit}")
             continue
         assert t.shape is not None  # of what is a row the rank is known
+        # The first dimension of a row is mostly the batch; if it is not known, then of what is read it is not either.
         if n is None and not isinstance(rows[t], Popped) and None in t.shape[1:]:
             context.refused("loop_fission", t.op, "neither how many rows nor how large they are is known")
             continue
@@ -88,7 +90,7 @@ def _move(op: Operation, context: Context) -> bool:
 def _read_instead(loop: Loop, rows: Rows, t: Tensor) -> None:
     """Has the loop read `t`, a row, instead of computing it."""
     at = rows[t]
-    short = t.op.name.rpartition("/")[2]
+    short = base_name(t)
     source = rows.source(t)
     items = loop.before(t.op).TensorListFromTensor(source, as_vector(t.shape), name=f"{loop.op.name}/{short}_rows")
     loop.note()

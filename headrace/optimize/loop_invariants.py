@@ -23,6 +23,7 @@ from headrace import shapes
 from headrace.ir import walk
 from headrace.ir.copying import copy_into
 from headrace.ir.editing import Editor
+from headrace.ir.naming import base_name
 from headrace.ir.order import effects
 from headrace.ir.total import is_total
 from headrace.optimize.base import Context, Pass
@@ -81,7 +82,7 @@ def _hoist_body(op: Operation, context: Context) -> bool:
     for each in found:
         for t in each.outputs:
             if any(r not in found for r, _ in loop.inner.uses.get(t, ())) or t in loop.body.results:
-                loop.inner.replace(t, loop.constant(moved[t], each.name.rpartition("/")[2]))
+                loop.inner.replace(t, loop.constant(moved[t], base_name(t)))
     loop.sweep()
     context.fired("loop_invariants", op, f"computed once, before the loop: {names(list(found))}")
     return True
@@ -128,7 +129,7 @@ def _hoist_condition(op: Operation, context: Context) -> bool:
     copy_into(op.graph, list(found), moved)
     loop.note()
     for t, readers in ends.items():
-        param = loop.constant(moved[t], t.op.name.rpartition("/")[2])
+        param = loop.constant(moved[t], base_name(t))
         twin = cond.params[param.op.attrs["index"]]
         for r, i in readers:
             r.inputs[i] = twin

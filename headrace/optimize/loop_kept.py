@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from headrace import shapes
 from headrace.dtypes import int64
 from headrace.ir.infer import constant_value
+from headrace.ir.naming import base_name
 from headrace.optimize.loop_batching import batch, can_batch
 from headrace.optimize.loop_rows import as_vector, index_of, popped_from, stacked
 
@@ -186,7 +187,7 @@ class Kept:
             as_vector(t.shape),
             none,
             element_dtype=t.dtype.base,
-            name=f"{self.loop.op.name}/{_last(t)}_values",
+            name=f"{self.loop.op.name}/{base_name(t)}_values",
         )
         assert t.shape is not None
         out.shape = (None, *t.shape[1:])
@@ -199,7 +200,7 @@ class Kept:
         got = self._list_of(t)
         if got is None:
             loop = self.loop
-            name = f"{_last(t)}_kept"
+            name = f"{base_name(t)}_kept"
             dtype = t.dtype.base
             first = loop.before(t.op).EmptyTensorList(
                 as_vector(t.shape), -1, element_dtype=dtype, name=f"{loop.op.name}/{name}"
@@ -212,7 +213,3 @@ class Kept:
             got.handle = first.handle
         self._lists[t] = got
         return got
-
-
-def _last(t: Tensor) -> str:
-    return t.op.name.rpartition("/")[2].removeprefix("arg.")

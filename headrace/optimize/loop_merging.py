@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.ir import walk
 from headrace.ir.copying import copy_into
 from headrace.ir.infer import constant_value
+from headrace.ir.naming import base_name
 from headrace.ir.trips import trips
 from headrace.optimize.base import Context, Pass
 from headrace.optimize.loop_edits import Loop, loops_of
@@ -92,7 +93,7 @@ def _merge(first: Operation, second: Operation, context: Context) -> None:
     moved: dict[Tensor, Tensor] = {}
     at = len(first.inputs)
     for init, param in zip(second.inputs, other.params, strict=True):
-        mine, _ = loop.variable(init, param.op.name.rpartition("/")[2])
+        mine, _ = loop.variable(init, base_name(param))
         twin = loop.cond.params[mine.op.attrs["index"]]
         for p in (mine, twin):
             p.shape, p.handle, p.op.attrs["shape"] = param.shape, param.handle, param.shape

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.ir import walk
 from headrace.ir.infer import constant_value
+from headrace.ir.naming import base_name
 from headrace.optimize.base import Context, Pass
 from headrace.optimize.loop_edits import Loop, loops_of
 from headrace.optimize.loop_rows import Rows
@@ -37,10 +38,8 @@ class SplitProducts(Pass):
 
     def call(self, graph: Graph, context: Context) -> bool:
         changed = False
-        for op in loops_of(graph):
-            # to look at a loop costs more than to see that there is nothing to look for
-            if any(each.type == "MatMul" for each in op.attrs["body"].operations):  # mutate: no
-                changed |= _Products(op, context).split()
+        for op in loops_of(graph, having=lambda op: op.type == "MatMul"):  # mutate: no
+            changed |= _Products(op, context).split()
         return changed
 
 
@@ -86,7 +85,7 @@ class _Products:
         if got is None:
             at, sizes = ([begin, 0], [size, -1]) if axis == 0 else ([0, begin], [-1, size])
             k = self.loop.position(w)
-            name = w.op.name.rpartition("/")[2].removeprefix("arg.") + "_part"
+            name = f"{base_name(w)}_part"
             sliced = self.loop.before(like).Slice(self.loop.outside(w), at, sizes, name=f"{self.loop.op.name}/{name}")
             assert k is not None
             self.loop.note()

@@ -30,6 +30,7 @@ from headrace import shapes
 from headrace.dtypes import INDEX, OBJECT
 from headrace.ir import walk
 from headrace.ir.infer import constant_value
+from headrace.ir.naming import base_name
 from headrace.ir.opdef import CHEAP, PerElement
 from headrace.optimize.loop_batching import batch, can_batch
 
@@ -109,17 +110,17 @@ class Rows:
         if got is None:
             op = t.op
             if op.type == "TensorListGetItem":
-                made = [self._read(op)]
+                self._made[t] = self._read(op)
             elif op.type == "TensorListPopBack":
-                made = [self._elements(op.outputs[1])] * 2
+                self._made[t] = self._elements(t)
             elif op.type == "_Arg":
-                made = [self._one_later(t)]
+                self._made[t] = self._one_later(t)
             else:
                 rows = [x in self._found for x in op.inputs]
                 inputs = [self.source(x) if r else self.loop.outside(x) for x, r in zip(op.inputs, rows, strict=True)]
-                made = list(batch(self.loop.before(op), op, inputs, rows))
+                made = batch(self.loop.before(op), op, inputs, rows)
+                self._made.update(zip(op.outputs, made, strict=True))
             self.loop.note()
-            self._made.update(zip(op.outputs, made, strict=True))
             got = self._made[t]
         return got
 
@@ -262,7 +263,7 @@ def stacked(loop: Loop, values: Tensor, t: Tensor) -> Tensor:
         as_vector(t.shape),
         element_dtype=t.dtype.base,
         num_elements=-1 if n is None else n,
-        name=f"{loop.op.name}/{t.op.name.rpartition('/')[2].removeprefix('arg.')}_values",
+        name=f"{loop.op.name}/{base_name(t)}_values",
     )
     out.shape = (n, *t.shape)
     loop.note()

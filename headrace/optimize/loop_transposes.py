@@ -3,25 +3,28 @@
     While(d)   body: d @ wT               becomes        v = wT        While(d)   body: d @ v
 
 To the eye nothing is gained, a transpose is free; but how a matrix lies in memory matters. The library of matrix
-products takes 1.5 times as long for one that lies the wrong way around if the other has 2 or 4 rows, 1.3 if 8, 1.1 if
-64; for a single row it is as well as the other. So the new matrix is laid out in order, which costs as much as one
-product with 8 rows does if it is 16x64, as two if 64x256, and as seven if 256x1024. The last bits of floats may differ.
+products takes 1.3 to 1.5 times as long for one that lies the wrong way around if the other has 2 or 4 rows, 1.25 if 8,
+1.2 if 16, 1.06 if 64; for a single row it is as well as the other. (That is in float32; in float64 it is 1.2 for 16x64,
+and for large matrices nothing that can be told.) So the new matrix is laid out in order, which costs as much as one
+product with 8 rows does if it is 16x64, as three if 64x256, and as eight if 256x1024. The last bits of floats may
+differ.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headrace import shapes
 from headrace.ir import walk
+from headrace.ir.naming import base_name
 from headrace.optimize.base import Context, Pass
 from headrace.optimize.loop_edits import Loop, loops_of, names
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
-
-_FEW: Final = 4  # iterations that do not pay for the copy
 
 
 class TurnConstants(Pass):
@@ -33,10 +36,8 @@ class TurnConstants(Pass):
 
     def call(self, graph: Graph, context: Context) -> bool:
         changed = False
-        for op in loops_of(graph):
-            # mostly there is none, and to look is cheaper than to make an editor
-            if any(each.type == "MatMul" for each in op.attrs["body"].operations):  # mutate: no
-                changed |= _turn(Loop(op, context), context)
+        for op in loops_of(graph, having=lambda op: op.type == "MatMul"):  # mutate: no
+            changed |= _turn(Loop(op, context), context)
         return changed
 
 
@@ -54,11 +55,11 @@ def _turn(loop: Loop, context: Context) -> bool:
             continue
         if w.shape is None or {None, 1} & set(w.shape):  # a vector lies in order either way
             continue
-        if n is not None and n <= _FEW:
+        if n is not None and n <= _few(shapes.size(w.shape) or 0):
             context.refused("loop_transposes", op, f"it goes round {n} times at most")
             continue
         if w not in made:
-            name = f"{w.op.name.rpartition('/')[2].removeprefix('arg.')}_turned"
+            name = f"{base_name(w)}_turned"
             attrs = {"_in_order": True}
             full_name = f"{loop.op.name}/{name}"
             args = (loop.outside(w), np.array([1, 0], np.int32))
@@ -75,3 +76,13 @@ def _turn(loop: Loop, context: Context) -> bool:
     loop.sweep()
     context.fired("loop_transposes", loop.op, f"a constant factor turned around before the loop: {names(turned)}")
     return True
+
+
+def _few(size: int) -> int:
+    """How many iterations do not pay for the copy of a matrix with `size` elements.
+
+    Measured in float32, with 2 to 16 rows, it is paid for after 3 to 6 iterations if the matrix is 16x16 to 64x64, 7 to
+    14 if 64x256, 12 to 20 if 256x256, 18 to 28 if 256x1024, and 40 to 63 if 1024x1024. (Powers of two are the worst:
+    there the copy misses the cache at each step. Of 1000x1000 it is paid for after 16.)
+    """
+    return max(6, math.isqrt(size) // 16)

@@ -180,6 +180,14 @@ def test_rows_of_which_little_is_known() -> None:
     assert same(loop("k1 = Neg(k) | " + step, more, "less = Less(i, five)", before)).fired() == fired("u")
 
 
+def test_neither_how_many_rows_nor_the_batch_is_known() -> None:
+    step = "free = Const[value=int32[2]{-1, 4}, dtype=int32] | " + _X.replace("shape)", "free)") + _STEP
+    before = "bs = Placeholder[dtype=float32, shape=[5,?,4]]\nfree = Const[value=int32[2]{-1, 4}, dtype=int32]\n"
+    before += "batches = TensorListFromTensor(bs, free)"
+    more = "items: variant[] holds float32[?,4] = batches|h: float32[5,3] -> h1"
+    assert same(loop(step, more, _N, before)).fired() == fired("xw")
+
+
 @pytest.mark.parametrize(
     ("step", "more", "cond"),
     [

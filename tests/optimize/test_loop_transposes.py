@@ -11,12 +11,20 @@ from tests.optimize.loop_steps import PASSES, agree, check, loop_of, transformed
 _RULE = "loop_transposes"
 
 
-def loop(work: str = "h1 = MatMul[transpose_b=true](h, w)", w: str = "3,3", more: str = "", cond: str = "n") -> str:
+def loop(
+    work: str = "h1 = MatMul[transpose_b=true](h, w)", w: str = "3,3", more: str = "", cond: str = "less = Less(i, n)"
+) -> str:
     return loop_of(
         f"i: int32[] = zero -> next\nn: int32[]\nh: float32[2,3] -> h1\nw: float32[{w}]\n{more}",
         f"next = AddV2(i, one)\n{work}",
-        cond=f"less = Less(i, {cond})",
+        cond=cond,
     )
+
+
+def counted(n: int, size: int) -> str:
+    """One that goes round `n` times, with a square matrix."""
+    text = loop(cond=f"most = Const[value=int32[]{{{n}}}, dtype=int32]\nless = Less(i, most)")
+    return text.replace("[2,3]", f"[2,{size}]").replace("[3,3]", f"[{size},{size}]")
 
 
 def test_once() -> None:
@@ -60,13 +68,14 @@ def test_what_stays(work: str, w: str, more: str) -> None:
     untouched(_RULE, text.replace("h: float32[2,3]", "h: float32[2,?]") if "?" in w else text)
 
 
-def test_few_iterations_do_not_pay() -> None:
-    text = loop(cond="two")
-    untouched(_RULE, text, "it goes round 2 times at most")
+@pytest.mark.parametrize(("n", "size"), [(2, 3), (6, 3), (16, 256), (64, 1024)])
+def test_few_iterations_do_not_pay(n: int, size: int) -> None:
+    untouched(_RULE, counted(n, size), f"it goes round {n} times at most")
 
 
-def test_five_iterations_do() -> None:
-    _, context = transformed(loop(cond="five"), [PASSES[_RULE]])
+@pytest.mark.parametrize(("n", "size"), [(7, 3), (17, 256), (65, 1024)])
+def test_many_do(n: int, size: int) -> None:
+    _, context = transformed(counted(n, size), [PASSES[_RULE]])
     assert [n.fired for n in context.notes] == [True]
 
 
