@@ -66,20 +66,23 @@ details: venv ## measure everything else; ARGS='--only overhead'
 
 # --- tests ----------------------------------------------------------------------------------------------------------
 
+# A process for each core, but not for each of many: the tests are so many that four have enough to do.
+WORKERS ?= -n auto --maxprocesses 4
+
 .PHONY: test
 test: venv ## the tests; ARGS='-k loop' is handed to pytest
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 .PHONY: nightly
 nightly: venv ## the tests with the slow ones
-	$(BIN)/python -m pytest -m "slow or not slow" $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) -m "slow or not slow" $(ARGS)
 
 # What runs steps. (tests/compile and tests/optimize compare the engines themselves.)
 STEPS = $(addprefix tests/,behaviour build corpus execute grad lower ops recover session train v1 test_demo.py)
 
 .PHONY: interpreter
 interpreter: venv ## the tests that run steps, all of them interpreted
-	HEADRACE_ENGINE=interpret $(BIN)/python -m pytest -m "not slow and not one_engine" $(STEPS) $(ARGS)
+	HEADRACE_ENGINE=interpret $(BIN)/python -m pytest $(WORKERS) -m "not slow and not one_engine" $(STEPS) $(ARGS)
 
 .PHONY: mutate
 mutate: venv ## flip the conditions of the passes one by one: the tests must notice; ARGS='fold --jobs 2'

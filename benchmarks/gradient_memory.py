@@ -28,24 +28,24 @@ from benchmarks.programs import Program, in_graphs
 from headrace.resources.tensor_list import TensorList
 
 
-def gradient_memory(trips: int = 50) -> list[Result]:
+def gradient_memory(trips: int = 50, calls: int = 5) -> list[Result]:
     """Bytes that an iteration of an RNN and of an LSTM keeps; three figures for each that should be the same."""
     results = []
     # large batches and small matrices: how many gradients of a matrix there are at once differs from run to run
     for batch, hidden in ((4, 16), (256, 64)):
         state = batch * hidden * 4
         two = programs.rnn(batch, hidden, trips), programs.rnn(batch, hidden, 2 * trips)
-        results += _kept(*two, state, 0, "h")
+        results += _kept(*two, state, 0, "h", calls)
     for batch, hidden in ((8, 64), (128, 64)):
         state = batch * hidden * 4
         two = programs.lstm(batch, trips, hidden), programs.lstm(batch, 2 * trips, hidden)
-        results += _kept(*two, 7 * state, state, "h, c, tanh(c) and four gates")
+        results += _kept(*two, 7 * state, state, "h, c, tanh(c) and four gates", calls)
     return results
 
 
-def _kept(program: Program, longer: Program, by_hand: int, read: int, what: str) -> list[Result]:
+def _kept(program: Program, longer: Program, by_hand: int, read: int, what: str, calls: int) -> list[Result]:
     kept = kept_bytes(longer) / longer.trips
-    needed = (peak(run_of(longer), 5) - peak(run_of(program), 5)) / (longer.trips - program.trips)
+    needed = (peak(run_of(longer), calls) - peak(run_of(program), calls)) / (longer.trips - program.trips)
     unit = "bytes an iteration"
     in_lists = f"{kept / by_hand:.3g} times the {by_hand} by hand ({what})"
     in_all = f"{needed / (by_hand + read):.3g} times those by hand" + (" and the input" if read else "")
