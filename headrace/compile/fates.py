@@ -129,6 +129,8 @@ class _Pass:
             "NextIteration": self._own,
             "Exit": self._exit,
             "ControlTrigger": self._trigger,
+            "Send": self._plain,
+            "Recv": self._own,  # it waits for another device, and is dead if what that sends is
         }
         for op in order:
             frame = tree.of(op)

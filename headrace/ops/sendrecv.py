@@ -1,0 +1,50 @@
+"""What crosses from one device to another: `_Send` and `_Recv`, and the same for an edge that only orders.
+
+They stand where the partitioner cut an edge (`partition/`). Like the other primitives they have no kernel: the token
+machine executes them (`execute/plan`, SEND and RECV), for a Send fires dead or alive and ships its token either way,
+and what comes out of a Recv may be dead though nothing it waited for was. The token of one firing is known by the
+edge, `tensor_name`, and the tag of the firing. Source: TensorFlow's ops `_Send` and `_Recv`; there an edge that only
+orders carries a dummy tensor.
+"""
+
+from __future__ import annotations
+
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, op, shape_attr, string_attr, type_attr
+from headrace.ir.rules import nothing
+
+_EDGE = {"tensor_name": string_attr(), "send_device": string_attr(), "recv_device": string_attr()}
+
+op(
+    "_Send",
+    "tensor: T",
+    attrs={"T": type_attr(), **_EDGE},
+    shape=nothing,
+    primitive="Send",
+    grad=NOT_DIFFERENTIABLE,
+    doc="Ships `tensor`, or that it is dead, to the device `recv_device`.",
+)
+op(
+    "_Recv",
+    outs="tensor: tensor_type",
+    attrs={"tensor_type": type_attr(), "shape": shape_attr(None), **_EDGE},
+    shape=lambda c: [c.attrs["shape"]],
+    primitive="Recv",
+    grad=NOT_DIFFERENTIABLE,
+    doc="What the `_Send` of the same edge shipped, dead or alive, in the same iteration.",
+)
+op(
+    "_ControlSend",
+    attrs=_EDGE,
+    shape=nothing,
+    primitive="Send",
+    grad=NOT_DIFFERENTIABLE,
+    doc="Tells the device `recv_device` that its control inputs are done, and whether one was dead.",
+)
+op(
+    "_ControlRecv",
+    attrs=_EDGE,
+    shape=nothing,
+    primitive="Recv",
+    grad=NOT_DIFFERENTIABLE,
+    doc="Is done, and dead or alive, when the `_ControlSend` of the same edge is.",
+)

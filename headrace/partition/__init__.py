@@ -1,0 +1,141 @@
+"""Partition: from one graph whose operations stand on several devices to one graph for each device.
+
+    parts = partition(ops, of)
+    parts["/job:localhost/replica:0/task:0/device:CPU:1"].ops
+
+A device runs its part as if there were nothing else: its own token machine, its own ready queue, its own iterations of
+each loop. Where an edge of the graph led from one device to another, the one part has a `_Send` and the other a
+`_Recv` of the same name (`edges`), and that is all that joins them: no device asks another what to do next. For
+ordinary operations and conditionals this is enough, since a Send ships deadness as it ships a value. For a loop it is
+not: a device that has a piece of the body must know how many iterations there are. Each such device gets a small loop
+of its own that counts along with the others (`control_loops`, which begins with why it is right).
+
+Some operations stand on several devices at once, because that is cheaper than to send what they make (`copies`):
+small constants, and the Enters of loop constants. And a device need not begin to wait for a value long before it has
+a use for it (`scheduling`).
+
+Source: the partitioning of "Dynamic Control Flow in Large-Scale Machine Learning" (Yu et al., EuroSys 2018), as in
+TensorFlow's `graph_partition`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from headrace.ir import frames, walk
+from headrace.partition import check
+from headrace.partition.control_loops import ControlLoops, devices_of_frames
+from headrace.partition.copies import Buffers, standing
+from headrace.partition.edges import Edges
+from headrace.partition.scheduling import hold_back
+from headrace.partition.site import Site, labels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headrace.ir.graph import Graph, Operation
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """What one device runs.
+
+    Attributes:
+      device: its full name.
+      graph: a primitive graph of its own. Copies keep the names, attributes, shapes and source lines of the operations
+        that they are copies of, and request the device that they are on. (What stands on a device beside its place,
+        see `partition.copies`, has that in its name.)
+      ops: what to run: all of the graph.
+    """
+
+    device: str
+    graph: Graph
+    ops: list[Operation]
+
+
+def partition(
+    ops: Sequence[Operation],
+    of: Mapping[Operation, str],
+    *,
+    bfloat16: bool = False,
+    costs: Mapping[Operation, float] | None = None,
+) -> dict[str, Part]:
+    """Cuts a graph into one for each device.
+
+    Args:
+      ops: the operations of a primitive graph, in any order; what they read and wait for is among them. They are not
+        changed.
+      of: for each of them the full name of the device it stands on.
+      bfloat16: whether float32 values cross from device to device as bfloat16: half the bytes, 8 of the 24 bits of the
+        mantissa.
+      costs: how long firings take, in seconds, as far as it is known. With it, Recvs are held back until they are
+        needed (`partition.scheduling`); without, they begin to wait at once.
+
+    Returns:
+      The part of each device that something stands on, in the order in which the devices first occur in `ops`.
+
+    Raises:
+      InvalidArgumentError: what cannot leave its device, a resource or a reference, is used on another one; a loop that
+        stands on several devices has no LoopCond, or two; frames do not fit together (`ir.frames`).
+      GraphError: there is a cycle that is no loop.
+      HeadraceInternalError: `of` lacks an operation, or separates an Enter or NextIteration from its Merge.
+
+    Example:
+      >>> from headrace.ir.text import from_text, to_text
+      >>> g = from_text("x = Placeholder[dtype=float32]\\ny = Square(x)")
+      >>> cpu = "/job:localhost/replica:0/task:0/device:CPU:"
+      >>> parts = partition(g.operations, {g.find("x"): cpu + "0", g.find("y"): cpu + "1"})
+      >>> [[op.name for op in part.ops] for part in parts.values()]
+      [['x', 'x/to_CPU_1'], ['x/from_CPU_0', 'y']]
+    """
+    tree = frames.derive(ops)
+    order = walk.toposort(ops)
+    check.colocation(ops, of)
+    where = standing(order, of)
+    check.handles(order, where)
+    spread = devices_of_frames(tree, where)
+    check.loop_conds(spread, where)
+
+    names = labels(dict.fromkeys(of[op] for op in ops))
+    sites = {
+        device: Site(device, label, [op for op in order if device in where[op]]) for device, label in names.items()
+    }
+    sites = {device: site for device, site in sites.items() if site.originals}
+    loops = ControlLoops(sites, spread)
+    edges = Edges(sites, tree, of, where, loops, bfloat16)
+    buffers = Buffers()
+    for op in order:
+        for device in where[op]:
+            _copy(op, sites[device], device != of[op], edges, buffers)
+    for op in order:
+        for i, t in enumerate(op.inputs):
+            if walk.is_back_edge(t.op, op):
+                for device in where[op]:
+                    site = sites[device]
+                    site.graph.set_back_edge(site.ops[op], i, site.tensors[t])
+    loops.close(edges.tensor)
+    if costs is not None:
+        hold_back(list(sites.values()), costs)
+    return {d: Part(d, site.graph, list(site.graph.operations)) for d, site in sites.items()}
+
+
+def _copy(op: Operation, site: Site, is_extra: bool, edges: Edges, buffers: Buffers) -> None:
+    """Puts a copy of `op` into the part of `site`, and what it takes to have its inputs there."""
+    wants = op.opdef.input_dtypes(op.attrs)
+    inputs = [
+        None
+        if walk.is_back_edge(t.op, op)
+        else edges.value(op, i, site)
+        if t.dtype.is_ref and not wants[i].is_ref and t not in site.tensors
+        else edges.tensor(t, site)
+        for i, t in enumerate(op.inputs)
+    ]
+    controls = list(dict.fromkeys(edges.control(c, site) for c in op.control_inputs))
+    name = site.graph.unique_name(f"{op.name}/on_{site.label}") if is_extra else op.name
+    copy = site.graph.copy_op(op, inputs, controls, name)
+    copy.device = site.device
+    copy.attrs = buffers.attrs_on(op, site.device)
+    site.ops[op] = copy
+    for old, new in zip(op.outputs, copy.outputs, strict=True):
+        site.tensors[old] = new

@@ -1,0 +1,153 @@
+"""Edges that are cut: a Send on the one device, a Recv on the other.
+
+**One for a tensor and a device.** However many operations of a device read a tensor that is made elsewhere, it crosses
+once: all read one Recv. Its name (`tensor_name`) says which tensor it is and where it goes; with the tag of the
+iteration, this is what the two find each other by.
+
+**In which frame.** Both stand in the frame that the tensor is in: a Send is there because it reads the tensor. (What
+comes out of an Exit is in the frame around the loop.) A Recv has no input that could tell; a control edge from the
+control loop of its device does (`control_loops`). In the root frame it needs none.
+
+**Deadness.** A Send fires dead or alive and ships which it is, and a Recv puts out what it gets. So a conditional is
+cut like anything else: a branch's operation on another device gets the dead token of its Switch by wire and is dead.
+
+**Control edges** cross too: a `_ControlSend` waits for the operation, and who waited for the operation waits for the
+`_ControlRecv`. Where a tensor of the operation goes to the same device anyway, its Recv mostly says as much: that the
+operation is done, and whether it was dead. Not so of a Switch, of which an output may be dead while it is alive, or
+of any other operation with two outputs or none; nor of a call, which gives its results before it is done.
+
+**References.** A reference to a variable does not cross. Who wants no reference but the value, as most operations do,
+gets it: an Identity reads it where the variable is.
+
+**bfloat16.** A float32 tensor may cross with the upper half of its bits. It is cast before the Send, once for all
+devices that it goes to, and cast back after each Recv.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace import dtypes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.ir.builder import Builder
+    from headrace.ir.frames import FrameTree
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.partition.control_loops import ControlLoops
+    from headrace.partition.copies import Where
+    from headrace.partition.site import Site
+
+
+class Edges:
+    """Makes the ends of cut edges as they are asked for.
+
+    Args:
+      sites: the parts.
+      tree: the frames of the whole graph.
+      of: the device that each operation was placed on.
+      where: the devices that each stands on.
+      loops: the control loops, open.
+      bfloat16: whether float32 crosses as bfloat16.
+    """
+
+    def __init__(
+        self,
+        sites: Mapping[str, Site],
+        tree: FrameTree,
+        of: Mapping[Operation, str],
+        where: Where,
+        loops: ControlLoops,
+        bfloat16: bool,
+    ) -> None:
+        self._sites = sites
+        self._tree = tree
+        self._of = of
+        self._loops = loops
+        self._bfloat16 = bfloat16
+        self._narrow: dict[Tensor, Tensor] = {}
+        self._done: dict[tuple[Operation, str], Operation] = {}
+        read = [(t, d) for op in where for d in where[op] for t in op.inputs] + loops.predicates()
+        self._crossing = {(t.op, d) for t, d in read if d not in where[t.op]}
+
+    def tensor(self, t: Tensor, site: Site) -> Tensor:
+        """What stands for `t`, a tensor of the whole graph, in the part of `site`; its copy is made already."""
+        found = site.tensors.get(t)
+        if found is None:
+            found = site.tensors[t] = self._receive(t, site)
+        return found
+
+    def control(self, op: Operation, site: Site) -> Operation:
+        """What to wait for in the part of `site` instead of `op`."""
+        found = site.ops.get(op) or self._done.get((op, site.device))
+        if found is None:
+            if (op, site.device) in self._crossing and _tells_all(op):
+                found = self.tensor(op.outputs[0], site).op
+            else:
+                found = self._receive_control(op, site)
+            self._done[op, site.device] = found
+        return found
+
+    def _receive(self, t: Tensor, site: Site) -> Tensor:
+        op = t.op
+        home = self._sites[self._of[op]]
+        sent = home.tensors[t]
+        is_narrow = self._bfloat16 and t.dtype is dtypes.float32
+        if is_narrow:
+            if t not in self._narrow:
+                b = home.builder(op.source)
+                self._narrow[t] = b.Cast(sent, DstT=dtypes.bfloat16, name=f"{_stem(t)}/to_bfloat16")
+            sent = self._narrow[t]
+        got = self._cross(sent, t, t.name, _stem(t), site)
+        if is_narrow:
+            got = site.builder(op.source).Cast(got, DstT=dtypes.float32, name=f"{_stem(t)}/from_bfloat16")
+        got.handle = t.handle
+        return got
+
+    def _cross(self, sent: Tensor, t: Tensor, what: str, stem: str, site: Site) -> Tensor:
+        """`sent`, which is the tensor `t` of the whole graph or stands for it where that is made, in another part."""
+        home = self._sites[self._of[t.op]]
+        edge = _edge(what, home, site)
+        home.builder(t.op.source).make("_Send", (sent,), edge, f"{stem}/to_{site.label}")
+        attrs = {"tensor_type": sent.dtype, "shape": t.shape, "_of": (t.name,), **edge}
+        out: Tensor = self._recv_builder(t.op, site).make("_Recv", (), attrs, f"{stem}/from_{home.label}")
+        return out
+
+    def value(self, reader: Operation, i: int, site: Site) -> Tensor:
+        """What stands for input `i` of `reader` in the part of `site`: a reference elsewhere, whose value it takes.
+
+        It is read where it is, when what `reader` waits for is done.
+        """
+        t = reader.inputs[i]
+        home = self._sites[self._of[t.op]]
+        after = [self.control(c, home) for c in reader.control_inputs]
+        name = f"{reader.name}/read_{i}"
+        read = home.builder(reader.source, after).Identity(home.tensors[t], name=name)
+        return self._cross(read, t, f"{t.name} for {reader.name}", name, site)
+
+    def _receive_control(self, op: Operation, site: Site) -> Operation:
+        home = self._sites[self._of[op]]
+        edge = _edge(f"^{op.name}", home, site)
+        home.builder(op.source, [home.ops[op]]).make("_ControlSend", (), edge, f"{op.name}/done_to_{site.label}")
+        out: Operation = self._recv_builder(op, site).make(
+            "_ControlRecv", (), edge, f"{op.name}/done_from_{home.label}"
+        )
+        return out
+
+    def _recv_builder(self, op: Operation, site: Site) -> Builder:
+        gate = self._loops.gate(self._tree.outputs_of(op), site.device)
+        return site.builder(op.source, [] if gate is None else [gate])
+
+
+def _tells_all(op: Operation) -> bool:
+    """Whether who has the outputs of `op` knows that it is done, and whether it was dead."""
+    return len(op.outputs) == 1 and not op.opdef.primitive and not op.opdef.structured
+
+
+def _stem(t: Tensor) -> str:
+    return f"{t.op.name}/{t.index}" if t.index else t.op.name
+
+
+def _edge(what: str, home: Site, site: Site) -> dict[str, str]:
+    return {"tensor_name": f"{what} -> {site.label}", "send_device": home.device, "recv_device": site.device}

@@ -1,0 +1,58 @@
+"""A part in the making: the graph of one device, and what stands in it for the tensors and operations of the whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.ir.builder import Builder
+from headrace.ir.device import DeviceSpec
+from headrace.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.source import Source
+
+
+class Site:
+    """A part in the making.
+
+    Args:
+      device: its device.
+      label: what the device is called in names of operations.
+      originals: the operations of the whole graph that will have a copy in it. Their names are kept free.
+
+    Attributes:
+      graph: its graph.
+      ops: operation of the whole graph → its copy.
+      tensors: tensor of the whole graph → what stands for it here: an output of a copy, or of a Recv.
+    """
+
+    def __init__(self, device: str, label: str, originals: Sequence[Operation]) -> None:
+        self.device = device
+        self.label = label
+        self.originals = originals
+        self.graph = Graph()
+        self.ops: dict[Operation, Operation] = {}
+        self.tensors: dict[Tensor, Tensor] = {}
+        if originals:
+            whole, mine = originals[0].graph, self.graph
+            mine.outer, mine.functions, mine.library = whole.outer, whole.functions, whole.library
+            mine.gradient_functions = whole.gradient_functions
+        for op in originals:
+            self.graph.unique_name(op.name)
+
+    def builder(self, source: Source | None, after: Iterable[Operation] = ()) -> Builder:
+        """Makes operations of this part that have no original."""
+        return Builder(self.graph, device=self.device, control_inputs=tuple(after), source=source)
+
+
+def labels(devices: Iterable[str]) -> dict[str, str]:
+    """A short name for each device, fit for names of operations: "CPU_1", or "worker_0_2_CPU_1" if processes differ."""
+    specs = {d: DeviceSpec.from_string(d) for d in devices}
+    alone = len({(s.job, s.replica, s.task) for s in specs.values()}) == 1
+    return {
+        d: f"{s.type}_{s.index}" if alone else f"{s.job}_{s.replica}_{s.task}_{s.type}_{s.index}"
+        for d, s in specs.items()
+    }
