@@ -1,0 +1,229 @@
+"""Which devices each operation may stand on.
+
+Four things have a say, in this order. The *kernels*: a device must have one for each operation of a group (`bonds` says
+what is one). A *first* placement: where a variable is, it stays. The *requests*: each operation's own device string,
+any part of which may be open. And, if the placement is soft, *mercy*: a request that cannot be met is met in part, the
+type of device rather than its number, or not at all.
+
+**Who touches state does not choose.** With `v` on one device and `v.read()` written under another one's scope, the user
+wants the value there, not an error. So the request of an operation that is given a handle counts only as far as it fits
+with that of who made the handle, soft or not. So it is with the Enter and the NextIteration of a loop variable, which
+nobody thinks of when writing one: they go with its Merge. Source: TensorFlow's placer, whose rules, error class and
+first words are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from headrace import dtypes
+from headrace.errors import InvalidArgumentError, UnimplementedError
+from headrace.ir import kernel
+from headrace.ir.device import DeviceSpec
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
+    from headrace.place.cluster import Cluster
+    from headrace.place.groups import Bonds, Group, Groups
+
+_LISTED: Final = 20  # of the operations of a group, in an error
+_SOFTEN: Final = "Set allow_soft_placement to run it on a device that is there."
+
+
+class Constraints:
+    """Finds the devices of the groups of `bonds`.
+
+    Args:
+      bonds: what must stand together.
+      cluster: the devices there are.
+      soft: whether a request that cannot be met is relaxed; else it is an error.
+      first: placements that are fixed.
+      bodies: the operations of functions that are called in frames of their own, and the function of each.
+
+    Attributes:
+      reasons: why an operation is not where it asks to be.
+    """
+
+    def __init__(
+        self,
+        bonds: Bonds,
+        cluster: Cluster,
+        soft: bool,
+        first: Mapping[Operation, str],
+        bodies: Mapping[Operation, str],
+    ) -> None:
+        self._bonds = bonds
+        self._soft = soft
+        self._first = first
+        self._bodies = bodies
+        self._devices = {name: DeviceSpec.from_string(name) for name in cluster.names}
+        self._types = list(dict.fromkeys(d.type for d in cluster.devices))
+        self.reasons: dict[Operation, str] = {}
+
+    def solve(self) -> Groups:
+        """The groups, each with the devices that it may stand on.
+
+        Raises:
+          InvalidArgumentError: there is none for some group.
+          UnimplementedError: no device has a kernel for some operation.
+        """
+        groups = self._bonds.groups
+        for group in groups:
+            group.devices = self._solve(group)
+        return groups
+
+    def _solve(self, group: Group) -> frozenset[str]:
+        devices = frozenset(self._devices)
+        for op in group.ops:
+            devices &= self._able(op)
+        if not devices:
+            raise self._impossible(group, group.ops[0], "no device has a kernel for each of them")
+        devices, who = self._fixed(group, devices)
+        asking = sorted((op for op in group.ops if op.device), key=lambda op: (_yields(op), op.id))
+        for op in asking:
+            met = self._narrowed(group, op, devices, who)
+            if met != devices:
+                devices, who = met, op
+        return devices
+
+    def _able(self, op: Operation) -> frozenset[str]:
+        """The devices that have a kernel for `op`."""
+        if op.opdef.primitive or op.opdef.structured or op.type in ("_Arg", "_Retval"):
+            return frozenset(self._devices)
+        types = [t for t in self._types if kernel.find_kernel(op, t) is not None]
+        if not types:
+            raise UnimplementedError(
+                f"Cannot assign a device for operation {op.name}: no kernel computes '{op.type}' (operation "
+                f"{op.name!r}{_made(op)}) on {' or '.join(self._types)}",
+                op.name,
+                op,
+            )
+        return frozenset(name for name, spec in self._devices.items() if spec.type in types)
+
+    def _fixed(self, group: Group, devices: frozenset[str]) -> tuple[frozenset[str], Operation | None]:
+        """`devices`, or the one that the group has had before, and the operation that it is known by."""
+        who: Operation | None = None
+        for op in group.ops:
+            place = self._first.get(op)
+            if place is None:
+                continue
+            if place not in self._devices:
+                raise InvalidArgumentError(
+                    f"Cannot assign a device for operation {op.name}: it has been on {place!r}, which is not there; "
+                    f"there is {', '.join(self._devices)}",
+                    op.name,
+                    op,
+                )
+            if place not in devices:
+                why = f"'{op.name}' has been on {place!r}" + (
+                    f", '{who.name}' on another device" if who is not None else ", which has no kernels for all of them"
+                )
+                raise self._impossible(group, op, why, who)
+            devices, who = frozenset((place,)), op
+        return devices, who
+
+    def _narrowed(self, group: Group, op: Operation, devices: frozenset[str], who: Operation | None) -> frozenset[str]:
+        """Those of `devices` that `op` asks for. `who` is the operation whose request there was before, if any."""
+        asked = DeviceSpec.from_string(op.device)
+        met = self._matching(asked) & devices
+        if met:
+            return met
+        there = self._matching(asked)
+        able = there & self._able(op)
+        if who is not None and able and _yields(op):
+            self.reasons[op] = (
+                f"it asks for {op.device!r}, but stands with '{who.name}' ({self._wanted(who)}): "
+                + "; ".join(self._bonds.reasons(op, who))
+            )
+            return devices
+        if able and who is not None and who in self._bodies and op in self._bodies:
+            raise self._conflict(group, op, who)
+        if not self._soft:
+            if not there:
+                raise InvalidArgumentError(
+                    f"Cannot assign a device for operation {op.name}: it asks for {op.device!r}{_made(op)}, and this "
+                    f"session has {self._there()}. {_SOFTEN}",
+                    op.name,
+                    op,
+                )
+            if not able:
+                raise InvalidArgumentError(
+                    f"Cannot assign a device for operation {op.name}: it asks for {op.device!r}{_made(op)}, where no "
+                    f"kernel computes '{op.type}'; it can run on {', '.join(sorted(self._able(op)))}. {_SOFTEN}",
+                    op.name,
+                    op,
+                )
+            if who is not None:
+                raise self._conflict(group, op, who)
+            raise self._impossible(group, op, f"'{op.name}' asks for a device that has no kernels for all of them")
+        why = "is not there" if not there else f"has no kernel for '{op.type}'" if not able else ""
+        why = why or (f"does not suit '{who.name}'" if who is not None else "does not suit all that it stands with")
+        of_type = DeviceSpec(asked.job, asked.replica, asked.task, asked.type)
+        for kept in (of_type, DeviceSpec(type=asked.type), DeviceSpec(asked.job, asked.replica, asked.task)):
+            met = self._matching(kept) & devices
+            if met and kept != DeviceSpec():
+                self.reasons[op] = f"it asks for {op.device!r}, which {why}; of that, {str(kept)!r} could be had"
+                return met
+        self.reasons[op] = f"it asks for {op.device!r}, which {why}; nothing of that could be had"
+        return devices
+
+    def _matching(self, asked: DeviceSpec) -> frozenset[str]:
+        return frozenset(name for name, spec in self._devices.items() if asked.matches(spec))
+
+    def _there(self) -> str:
+        """The devices in short."""
+        counts = Counter(spec.type for spec in self._devices.values())
+        return ", ".join(f"{n} x {t}" for t, n in counts.items())
+
+    def _wanted(self, op: Operation) -> str:
+        """Where `op` has to stand, in words."""
+        place = self._first.get(op)
+        return (
+            f"has been on {place!r}"
+            if place is not None
+            else f"asks for {op.device!r}"
+            if op.device
+            else "asks for none"
+        )
+
+    def _conflict(self, group: Group, op: Operation, who: Operation) -> InvalidArgumentError:
+        if op in self._bodies and who in self._bodies:
+            why = f"the body of the function '{self._bodies[op]}' stands on one device, and requests several"
+            return self._impossible(group, op, why, who)
+        why = f"'{who.name}' {self._wanted(who)}, '{op.name}' for {op.device!r}"
+        return self._impossible(group, op, why, who)
+
+    def _impossible(
+        self, group: Group, op: Operation, why: str, other: Operation | None = None
+    ) -> InvalidArgumentError:
+        """The error for a group that no device suits: what is in it, what each wants, and why they are together."""
+        telling = [o for o in group.ops if o.device or o in self._first or len(self._able(o)) < len(self._devices)]
+        lines = [
+            f"  '{o.name}' ({o.type}{_made(o)}) {self._wanted(o)}; it can run on {', '.join(sorted(self._able(o)))}"
+            for o in sorted(telling, key=lambda o: (o not in (op, other), o.id))[:_LISTED]
+        ]
+        if len(lines) < len(group.ops):
+            lines.append(f"  and {len(group.ops) - len(lines)} more")
+        together = self._bonds.reasons(op, other) if other is not None else []
+        if together:
+            lines.append("They stand together because " + "; ".join(together) + ".")
+        return InvalidArgumentError(
+            f"Cannot assign a device for operation {op.name}: {len(group.ops)} operations must stand on one device, "
+            f"and none suits them all: {why}.\n" + "\n".join(lines),
+            op.name,
+            op,
+        )
+
+
+def _yields(op: Operation) -> bool:
+    """Whether the request of `op` counts only as far as it suits the others: it works on state that another has made,
+    or goes round in a loop with a Merge."""
+    if op.opdef.primitive in ("Enter", "NextIteration"):
+        return True
+    return any(d is dtypes.resource or d.is_ref for d in op.opdef.input_dtypes(op.attrs))
+
+
+def _made(op: Operation) -> str:
+    return f", made at {op.source}" if op.source is not None else ""

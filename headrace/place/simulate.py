@@ -1,0 +1,410 @@
+"""How long a step takes as it is placed: the step run on paper.
+
+This is the token machine (`execute.frames`) with durations in the place of values. A token arrives, an operation that
+has all of its tokens becomes ready, its device works on it for as long as the cost model says, and its tokens go on: at
+once on the same device, over a link to another one. Loops are unrolled to the number of trips that is expected, with
+no more iterations open at once than `parallel_iterations` allows; so the overlap of iterations, across devices too, is
+in the prediction, and so is what stands in its way.
+
+**A device** does one thing at a time, in the order in which things became ready. The small things, which its executor
+does itself, are not held up by a large one, which keeps a thread of its own busy meanwhile: so a device has two lanes.
+**A link** from one device to another carries one token at a time; the latency is not part of that, the next token may
+follow. Work and transfers overlap.
+
+**Branches.** Which side of a conditional is taken is not known beforehand. Both are counted, which is the most that it
+can take. Measured costs do better: an operation that was dead in some of its firings costs that much less.
+
+It takes time in proportion to the operations that fire, some 200,000 a second.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace.ir import frames
+from headrace.place.costs import Costs, is_free, size
+
+if TYPE_CHECKING:
+    from headrace.ir.frames import Frame
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.place.cluster import Cluster
+
+SMALL: Final = 1e-4  # seconds; what takes longer has a thread of its own
+_COLUMNS: Final = 72  # of a picture
+_LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Span:
+    """An operation at work: on which device, from when to when, in seconds since the step began."""
+
+    device: str
+    op: str
+    start: float
+    end: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Simulation:
+    """A predicted step. Printed, it is a picture with a row for each device.
+
+    Attributes:
+      makespan: how long the step takes, in seconds.
+      timeline: what works when, in the order of the beginnings.
+      busy: device → the seconds that it works.
+      sent: (from, to) → how many tokens cross.
+    """
+
+    makespan: float
+    timeline: tuple[Span, ...]
+    busy: Mapping[str, float]
+    sent: Mapping[tuple[str, str], int]
+
+    def __str__(self) -> str:
+        totals: dict[str, float] = {}
+        for s in self.timeline:
+            totals[s.op] = totals.get(s.op, 0.0) + s.end - s.start
+        named = sorted((op for op in totals if totals[op] >= self.makespan / 100), key=lambda op: -totals[op])
+        letters = dict(zip(named, _LETTERS, strict=False))
+        lines = [f"{_seconds(self.makespan)} in all; a column is {_seconds(self.makespan / _COLUMNS)}"]
+        for device, busy in self.busy.items():
+            cells: list[dict[str, float]] = [{} for _ in range(_COLUMNS)]
+            for s in self.timeline:
+                if s.device == device:
+                    _fill(cells, letters.get(s.op, "+"), s.start, s.end, self.makespan / _COLUMNS)
+            row = "".join(max(c, key=lambda k: c[k]) if c else "." for c in cells)
+            share = busy / self.makespan if self.makespan else 0.0
+            lines.append(f"{row}  {device}, at work {share:.0%}")
+        lines += [f"{letter}  {_seconds(totals[op])}  {op}" for op, letter in letters.items()]
+        lines += [f"{n} tokens from {a} to {b}" for (a, b), n in self.sent.items()]
+        return "\n".join(lines)
+
+
+def simulate_step(
+    ops: Sequence[Operation],
+    of: Mapping[Operation, str],
+    cluster: Cluster,
+    costs: Costs | None = None,
+    trips: Mapping[str, float] | None = None,
+) -> Simulation:
+    """How long `ops` take, placed as `of` says.
+
+    Args:
+      ops: of a primitive graph, not yet partitioned.
+      of: the device of each.
+      cluster: the devices and links.
+      costs: measured costs; None: estimates alone.
+      trips: frame → how often its loop goes round; what is not in it is taken from `costs`.
+
+    Raises:
+      InvalidArgumentError: the frames of the graph do not fit together.
+    """
+    return _Simulator(ops, of, cluster, costs or Costs(), trips or {}).run()
+
+
+class _Round:
+    """One iteration of one entry of a frame.
+
+    Attributes:
+      waiting: for operations that have some of their tokens, how many are missing.
+      active: how many operations, tokens under way and inner loops there are in it.
+    """
+
+    __slots__ = ("active", "entry", "number", "waiting")
+
+    def __init__(self, entry: _Entry, number: int) -> None:
+        self.entry = entry
+        self.number = number
+        self.waiting: dict[Operation, int] = {}
+        self.active = 0
+
+
+class _Entry:
+    """A loop that has been entered, or the root.
+
+    Attributes:
+      outside: the iteration around it.
+      trips: how often it goes round.
+      limit: how many iterations may be open.
+      rounds: the open iterations, the oldest first.
+      opened: how many have been opened.
+      held: tokens for the next iteration, which may not be opened yet.
+      constants: who gets a loop constant that has arrived.
+      missing: how many Enters have not arrived.
+    """
+
+    __slots__ = ("constants", "frame", "held", "limit", "missing", "opened", "outside", "rounds", "trips")
+
+    def __init__(self, frame: Frame, outside: _Round | None, trips: int, missing: int) -> None:
+        self.frame = frame
+        self.outside = outside
+        self.trips = trips
+        self.limit = frame.parallel_iterations
+        self.rounds: list[_Round] = []
+        self.opened = 0
+        self.held: list[Operation] = []
+        self.constants: list[Operation] = []
+        self.missing = missing
+
+
+class _Lane:
+    """A thread of a device: what it works on next, and whether it works now."""
+
+    __slots__ = ("is_busy", "queue")
+
+    def __init__(self) -> None:
+        self.queue: list[tuple[float, int, Operation, _Round]] = []
+        self.is_busy = False
+
+
+class _Simulator:
+    def __init__(
+        self,
+        ops: Sequence[Operation],
+        of: Mapping[Operation, str],
+        cluster: Cluster,
+        costs: Costs,
+        trips: Mapping[str, float],
+    ) -> None:
+        self._of = of
+        self._cluster = cluster
+        self._tree = tree = frames.derive(ops)
+        inside = set(ops)
+        models = {d.name: d for d in cluster.devices}
+        self._seconds = {op: costs.seconds(op, models[of[op]]) for op in ops}
+        self._ops = ops
+        self._trips = {f: round(trips.get(f.name, n)) for f, n in costs.trips_of(tree).items()}
+        self._enters = {f: sum(e in inside for e in f.enters) for f in tree.frames}
+        loop_merges = {e.merge for f in tree.frames for e in f.back_edges}
+        self._wants: dict[Operation, int] = {}
+        # (output or None, reader): an edge each, several from one tensor to one reader being one
+        self._readers: dict[Operation, dict[tuple[Tensor | None, Operation], None]] = {op: {} for op in ops}
+        for op in ops:
+            edges = {(t, t.op) for t in op.inputs if t.op in inside}
+            waits = {c for c in op.control_inputs if c in inside}
+            for t, maker in edges:
+                self._readers[maker][t, op] = None
+            for c in waits:
+                self._readers[c][None, op] = None
+            self._wants[op] = (1 if op in loop_merges else len(edges)) + len(waits)
+        self._ending = {op for op in ops if op.opdef.primitive == "Switch" and self._ends_loop(op)}
+        self._now = 0.0
+        self._count = 0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._lanes = {(name, large): _Lane() for name in models for large in (False, True)}
+        self._link_free: dict[tuple[str, str], float] = {}
+        self._entries: dict[tuple[Frame, _Round], _Entry] = {}
+        self._timeline: list[Span] = []
+        self._sent: dict[tuple[str, str], int] = {}
+
+    def _ends_loop(self, switch: Operation) -> bool:
+        frame = self._tree.of(switch)
+        pred = switch.inputs[1]
+        while pred.op.opdef.facts.forwards == 0 and pred.op.type != "LoopCond":
+            pred = pred.op.inputs[0]
+        if frame.loop_cond is not None:
+            return pred.op.type == "LoopCond"
+        return any(r.opdef.primitive == "Exit" for _, r in self._readers[switch])
+
+    def run(self) -> Simulation:
+        root = _Entry(self._tree.root, None, 1, 0)
+        first = self._open(root)
+        for op in self._ops:
+            if not self._wants[op]:
+                self._ready(op, first)
+        while self._events or self._push_on():
+            self._now, _, happen = heapq.heappop(self._events)
+            happen()
+        busy = {d.name: 0.0 for d in self._cluster.devices}
+        for s in self._timeline:
+            busy[s.device] += s.end - s.start
+        return Simulation(self._now, tuple(sorted(self._timeline, key=lambda s: s.start)), busy, self._sent)
+
+    # *** operations ***
+
+    def _token(self, op: Operation, at: _Round) -> None:
+        """One of the tokens that `op` waits for is there."""
+        left = at.waiting.get(op, self._wants[op]) - 1
+        at.waiting[op] = left
+        if not left:
+            self._ready(op, at)
+
+    def _ready(self, op: Operation, at: _Round) -> None:
+        at.active += 1
+        seconds = self._seconds[op]
+        if not seconds:
+            self._at(self._now, lambda: self._done(op, at))
+            return
+        lane = self._lanes[self._of[op], seconds > SMALL]
+        self._count += 1
+        heapq.heappush(lane.queue, (self._now, self._count, op, at))
+        if not lane.is_busy:
+            self._start(lane)
+
+    def _start(self, lane: _Lane) -> None:
+        _, _, op, at = heapq.heappop(lane.queue)
+        lane.is_busy = True
+        end = self._now + self._seconds[op]
+        self._timeline.append(Span(self._of[op], op.name, self._now, end))
+
+        def finished() -> None:
+            lane.is_busy = False
+            self._done(op, at)
+            if lane.queue and not lane.is_busy:
+                self._start(lane)
+
+        self._at(end, finished)
+
+    def _at(self, time: float, happen: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (time, self._count, happen))
+
+    def _done(self, op: Operation, at: _Round) -> None:
+        """Sends the tokens of `op` on its way."""
+        primitive = op.opdef.primitive
+        entry = at.entry
+        readers: Iterable[tuple[Tensor | None, Operation]] = self._readers[op]
+        if op in self._ending:
+            side = 0 if at.number >= entry.trips else 1
+            readers = [(t, r) for t, r in readers if t is None or t.index == side]
+        here = self._of[op]
+        by_device: dict[str, list[tuple[Tensor | None, Operation]]] = {}
+        for t, r in readers:
+            by_device.setdefault(self._of[r], []).append((t, r))
+        if primitive == "NextIteration" and entry.outside is not None:
+            self._go_round(entry, [r for _, r in by_device.get(here, ())], at)
+            self._left(at)
+            return
+        into = at
+        if primitive == "Enter":
+            into = self._entered(op, at)
+        elif primitive == "Exit" and entry.outside is not None:
+            into = entry.outside
+        is_constant = primitive == "Enter" and bool(op.attrs["is_constant"])
+        for device, edges in by_device.items():
+            if device == here or is_free(op):
+                self._deliver(edges, into, is_constant)
+            else:
+                self._send(edges, here, device, into, is_constant)
+        if primitive == "Enter":
+            self._left(into)
+        self._left(at)
+
+    def _send(
+        self, edges: Sequence[tuple[Tensor | None, Operation]], here: str, device: str, into: _Round, is_constant: bool
+    ) -> None:
+        """Puts on the link what has to cross from `here` to `device`: each tensor once."""
+        tensors: dict[Tensor | None, list[tuple[Tensor | None, Operation]]] = {}
+        for t, r in edges:
+            tensors.setdefault(t, []).append((t, r))
+        link = self._cluster.between(here, device)
+        for t, some in tensors.items():
+            begin = max(self._now, self._link_free.get((here, device), 0.0))
+            over = begin + (0.0 if t is None else size(t)) / link.bandwidth
+            self._link_free[here, device] = over
+            self._sent[here, device] = self._sent.get((here, device), 0) + 1
+            into.active += 1
+
+            def arrived(some: Sequence[tuple[Tensor | None, Operation]] = some) -> None:
+                self._deliver(some, into, is_constant)
+                self._left(into)
+
+            self._at(over + link.latency, arrived)
+
+    def _deliver(self, edges: Iterable[tuple[Tensor | None, Operation]], into: _Round, is_constant: bool) -> None:
+        if not is_constant:
+            for _, r in edges:
+                self._token(r, into)
+            return
+        readers = [r for _, r in edges]
+        into.entry.constants += readers
+        for each in list(into.entry.rounds):
+            for r in readers:
+                self._token(r, each)
+
+    # *** frames ***
+
+    def _entered(self, enter: Operation, outside: _Round) -> _Round:
+        """The iteration that `enter` leads into: the first, which is held open until its caller has `_left` it."""
+        frame = self._tree.entered_by(enter)
+        entry = self._entries.get((frame, outside))
+        if entry is None:
+            entry = self._entries[frame, outside] = _Entry(frame, outside, self._trips[frame], self._enters[frame])
+            outside.active += 1
+            self._open(entry)
+        entry.missing -= 1
+        first = entry.rounds[0]  # none is freed while an Enter is missing
+        first.active += 1
+        return first
+
+    def _open(self, entry: _Entry) -> _Round:
+        new = _Round(entry, entry.opened)
+        entry.opened += 1
+        entry.rounds.append(new)
+        for op in entry.constants:
+            self._token(op, new)
+        return new
+
+    def _go_round(self, entry: _Entry, readers: Sequence[Operation], at: _Round) -> None:
+        """Tokens from the iteration `at` to the next."""
+        if entry.opened > at.number + 1:
+            into = entry.rounds[at.number + 1 - entry.rounds[0].number]
+            for r in readers:
+                self._token(r, into)
+        elif len(entry.rounds) < entry.limit:
+            into = self._open(entry)
+            for r in readers:
+                self._token(r, into)
+        else:
+            entry.held += readers
+
+    def _left(self, at: _Round) -> None:
+        """Something in the iteration `at` is over; if that was the last, and it is the oldest, it is freed."""
+        at.active -= 1
+        if not at.active:
+            self._free(at.entry)
+
+    def _free(self, entry: _Entry) -> None:
+        while entry.rounds and not entry.rounds[0].active and entry.missing <= 0 and entry.outside is not None:
+            entry.rounds.pop(0)
+            if entry.held:
+                held, entry.held = entry.held, []
+                into = self._open(entry)
+                for r in held:
+                    self._token(r, into)
+            elif not entry.rounds:
+                self._entries.pop((entry.frame, entry.outside), None)
+                self._left(entry.outside)
+                return
+
+    def _push_on(self) -> bool:
+        """Nothing is under way: ends iterations that wait for what does not come. Whether there was one."""
+        for entry in list(self._entries.values()):
+            if entry.held:
+                entry.missing = 0
+                entry.rounds[0].active = 0
+                self._free(entry)
+                if self._events:
+                    return True
+        return False
+
+
+def _fill(cells: list[dict[str, float]], letter: str, start: float, end: float, width: float) -> None:
+    """Adds to each cell how much of it lies between `start` and `end`."""
+    if not width:
+        return
+    for k in range(max(0, int(start / width)), min(len(cells) - 1, int(end / width)) + 1):
+        part = min(end, (k + 1) * width) - max(start, k * width)
+        if part > 0:
+            cells[k][letter] = cells[k].get(letter, 0.0) + part
+
+
+def _seconds(x: float) -> str:
+    """A time in a unit that suits it."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if x * factor >= 1:
+            return f"{x * factor:.3g} {unit}"
+    return f"{x * 1e6:.3g} us"
