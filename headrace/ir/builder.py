@@ -113,14 +113,15 @@ class Builder(OpCalls):
             raise NotFoundError(f"Op type not registered '{type}': {e}") from None
         where = self.source or source.here()
         graph = self.graph
+        name = name or type.lstrip("_")  # an op of our own: no name may begin so
         try:
-            inputs, complete, full = self._bind(record, args, attrs, name or type, where)
+            inputs, complete, full = self._bind(record, args, attrs, name, where)
             if self.colocate or self.gradients:
                 self._mark(type, complete)
             controls: Sequence[Operation] = self.control_inputs
             if controls:
                 controls = [c for c in map(graph.capture_control, controls) if c is not None]
-            op = graph.add_checked(record, full or self._reserve(name or type), inputs, complete, controls)
+            op = graph.add_checked(record, full or self._reserve(name), inputs, complete, controls)
         except GraphError as e:
             if where is not None and not isinstance(e, ShapeError):
                 e.add_note(f"while making {type} at {where}")

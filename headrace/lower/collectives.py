@@ -1,0 +1,280 @@
+"""Collectives between devices: what each participant does on its device, and what it sends to which other.
+
+On several devices a collective (`ops/collective.py`) cannot stay the one operation that it is: all inputs would go to
+one device, and all outputs from there. It becomes operations of which each belongs to a *participant* and stands where
+that one's tensor is. Nothing here sends anything: an operation of one participant reads what another made, and the
+partitioner cuts that edge as it cuts all others. Two ways, for two things that a step may have too little of:
+
+**A tree, for small tensors.** What counts is how many times something has to wait for something to arrive. With eight
+participants (arrows are sums; then the same way back):
+
+    0 ◄─ 1    2 ◄─ 3    4 ◄─ 5    6 ◄─ 7
+    0 ◄────── 2         4 ◄────── 6
+    0 ◄──────────────── 4
+
+After log2(N) messages in a row participant 0 has the sum, after as many more everybody has. But 0 has received the
+whole tensor log2(N) times, and sent it as often.
+
+**A ring, for large ones.** What counts is how many bytes go into and out of the busiest device. Each tensor is cut into
+N chunks. Chunk c sets out from participant c + 1, goes round to c + 2, c + 3, ..., and to it is added what each has
+there; when it comes to participant c, it has been to all. All chunks are on the way at once, so every device receives
+from its left neighbour and sends to its right one all the time. Now each participant has one chunk of the sum, and the
+chunks go round once more, unchanged, until everybody has all. In all each device has sent 2 (N - 1) / N times the
+tensor's size, however many there are; but 2 (N - 1) messages follow one another.
+
+The first half of the ring is a reduce-scatter, the second an all-gather, and that is how those two are done. A
+broadcast cuts the tensor at the root, gives each participant one chunk, and goes on like an all-gather.
+
+**What stays the same.** All participants get the same bits, in every run: what decides about the order of additions is
+the graph, not who comes first. A tree adds as the kernel does on one device. A ring adds each chunk in an order of its
+own, x[c+1] + x[c+2] + ... + x[c], so sums of floats may differ from those of one device in the last bits; integers,
+maxima and minima do not.
+
+**Frames and deadness.** All operations made here have inputs, and these come from those of the collective. So they are
+in its frame, once an iteration, and where it would have been dead they are. Constants would need more care
+(`lowering`), which is why what cuts and joins are operations of our own that have none.
+
+Source: the ring is that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
+(2009); the broadcast that of van de Geijn; the tree is the binomial tree of MPI's implementations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from headrace import dtypes, shapes
+from headrace.ir import walk
+from headrace.ir.builder import Builder
+from headrace.ir.device import DeviceSpec
+from headrace.ir.editing import Editor
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.shapes import Shape
+
+# From so many bytes on a ring. To hand a tensor over costs some 50 µs whatever its size, and memory copies a few
+# bytes a nanosecond (so do good networks): at this size the bytes begin to cost as much as the handing over.
+RING_BYTES: Final = 1 << 16
+
+_REDUCTIONS: Final[Mapping[str, str]] = {"sum": "AddV2", "prod": "Mul", "max": "Maximum", "min": "Minimum"}
+
+# What puts something in the place of the outputs of a collective, given its participants and their inputs.
+_Way: TypeAlias = "Callable[[Operation, Sequence[Builder], Sequence[Tensor]], Sequence[Tensor]]"
+
+_FORWARDING: Final = frozenset({"Enter", "Exit", "Switch", "Merge", "NextIteration"})
+
+
+def expand_collectives(ops: Sequence[Operation]) -> Sequence[Operation]:
+    """Puts in the place of each collective what its participants do; see the module's text.
+
+    A collective whose participants are all known to be on one device stays as it is, on that device.
+
+    The part of participant i is done on the device that the collective's attribute `devices` says; else on the one
+    that is requested for what makes input i (or, if that only hands a value on, for what makes that); else on the one
+    requested for the collective; else it is colocated with what makes input i. Outputs of a broadcast have no inputs of
+    their own; without `devices` they are left to the placer.
+
+    Args:
+      ops: of a primitive graph that nobody else has, all that is to be run of it; not bodies of functions that are
+        called in frames of their own, for these stand on one device each. The graph is changed.
+
+    Returns:
+      All that is to be run now.
+    """
+    found = [op for op in walk.in_order(ops) if op.type in _WAYS]
+    if not found:
+        return ops
+    ops = list(ops)  # which may be the graph's own
+    edit = Editor(ops[0].graph)
+    parts: dict[Operation, Sequence[Operation]] = {}
+    renamed: dict[str, str] = {}
+    for op in found:
+        since = len(edit.graph)
+        outputs = _expanded(op)
+        if outputs is None:
+            continue
+        made = list(edit.graph.operations[since:])
+        edit.note(made)
+        was_read = [edit.replace(old, new) for old, new in zip(op.outputs, outputs, strict=True)]
+        ends = [t.op for t in outputs]
+        waiting = list(edit.waits.get(op, ()))
+        for w in waiting:
+            edit.set_controls(w, [e for c in w.control_inputs for e in (ends if c is op else [c])])
+        edit.remove([op])
+        if any(was_read) and not waiting:
+            edit.let_go(end for end, is_read in zip(ends, was_read, strict=True) if not is_read)
+        parts[op] = [part for part in made if edit.graph.find(part.name) is part]
+        renamed[f"loc:@{op.name}"] = f"loc:@{ends[was_read.index(True) if any(was_read) else 0].name}"
+    out = [part for op in ops for part in parts.get(op, (op,))]
+    for op in out:
+        beside = op.attrs.get("_class", ())
+        if not renamed.keys().isdisjoint(beside):
+            op.attrs = {**op.attrs, "_class": tuple(renamed.get(name, name) for name in beside)}
+    return out
+
+
+def _expanded(op: Operation) -> Sequence[Tensor] | None:
+    """What takes the place of the outputs of a collective; None if it stays."""
+    devices = op.attrs["devices"] or ("",) * len(op.outputs)
+    at = [
+        _place(op, t, device, f"{op.name}/{i}/")
+        for i, (device, t) in enumerate(zip(devices, _handed_in(op), strict=True))
+    ]
+    if all(b.device == at[0].device for b in at) and DeviceSpec.from_string(at[0].device).index is not None:
+        op.device = at[0].device
+        return None
+    xs = list(op.inputs)
+    if op.control_inputs:
+        entries = at if op.type != "_Broadcast" else [_root(op, xs[0])]
+        xs = [b.after(*op.control_inputs).Identity(x) for b, x in zip(entries, xs, strict=True)]
+    if len(at) == 1:
+        return [at[0].Identity(*xs)]
+    return _WAYS[op.type](op, at, xs)
+
+
+def _handed_in(op: Operation) -> Sequence[Tensor | None]:
+    """For each participant the tensor that it hands in."""
+    return op.inputs if op.type != "_Broadcast" else [None] * len(op.outputs)
+
+
+def _root(op: Operation, x: Tensor) -> Builder:
+    """What makes operations beside `x`, the tensor that a broadcast is of."""
+    return _place(op, x, "", f"{op.name}/root/")
+
+
+def _place(op: Operation, t: Tensor | None, device: str, scope: str) -> Builder:
+    """What makes operations of the participant of a collective that hands in `t`, or that asks for `device`."""
+    b = Builder(op.graph, scope, source=op.source)
+    device = device or (requested_device(t) if t is not None else "") or op.device
+    if device or t is None:
+        return b.on(DeviceSpec.from_string(device).to_string())
+    return dataclasses.replace(b, colocate=(t.op.name,))
+
+
+def requested_device(t: Tensor) -> str:
+    """The device requested for the operation that makes the value of `t`, beyond those that only hand it on; "" if none
+    is."""
+    seen: set[Operation] = set()
+    while t.op not in seen:
+        op = t.op
+        seen.add(op)
+        forwards = op.opdef.facts.forwards
+        if op.device or not op.inputs or (forwards is None and op.opdef.primitive not in _FORWARDING):
+            return op.device
+        t = op.inputs[forwards or 0]
+    return ""
+
+
+def _is_large(t: Tensor) -> bool:
+    n = shapes.size(t.shape)
+    return n is not None and t.dtype.base not in dtypes.OBJECT and n * t.dtype.size >= RING_BYTES
+
+
+def _many(made: Any) -> list[Tensor]:
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def _cut(b: Builder, x: Tensor, n: int, flat: bool) -> list[Tensor]:
+    return _many(b.make("_Cut", (x,), {"N": n, "flat": flat}))
+
+
+def _join(b: Builder, parts: Sequence[Tensor], shape: Shape) -> Tensor:
+    out: Tensor = b.make("_Join", (list(parts),), {"shape": shape})
+    return out
+
+
+# *** trees ***
+
+
+def _collected(at: Sequence[Builder], xs: Sequence[Tensor], type: str) -> Tensor:
+    """What an op of two arguments makes of all of `xs`, at participant 0."""
+    found, step = list(xs), 1
+    while step < len(found):
+        for i in range(0, len(found) - step, 2 * step):
+            found[i] = at[i].make(type, (found[i], found[i + step]), {})
+        step *= 2
+    return found[0]
+
+
+def _spread(at: Sequence[Builder], x: Tensor) -> list[Tensor]:
+    """`x`, which is at participant 0, at each."""
+    out = [x]
+    for i in range(1, len(at)):
+        out.append(at[i].Identity(out[i & (i - 1)]))  # from whom it received in `_collected`
+    return out
+
+
+# *** rings ***
+
+
+def _reduced_round(at: Sequence[Builder], rows: Sequence[Sequence[Tensor]], type: str) -> list[Tensor]:
+    """Chunk c of all participants put together, at participant c; `rows[i]` are the chunks of participant i."""
+    n = len(at)
+    out = []
+    for c in range(n):
+        x = rows[(c + 1) % n][c]
+        for i in range(c + 2, c + n + 1):
+            x = at[i % n].make(type, (x, rows[i % n][c]), {})
+        out.append(x)
+    return out
+
+
+def _gathered_round(at: Sequence[Builder], chunks: Sequence[Tensor]) -> list[list[Tensor]]:
+    """All chunks at each participant; chunk c is at participant c."""
+    n = len(at)
+    rows: list[dict[int, Tensor]] = [{} for _ in at]
+    for c, x in enumerate(chunks):
+        rows[c][c] = x
+        for i in range(c + 1, c + n):
+            x = rows[i % n][c] = at[i % n].Identity(x)
+    return [[row[c] for c in range(n)] for row in rows]
+
+
+# *** the collectives ***
+
+
+def _all_reduce(op: Operation, at: Sequence[Builder], xs: Sequence[Tensor]) -> Sequence[Tensor]:
+    type = _REDUCTIONS[op.attrs["reduction"]]
+    shape = op.outputs[0].shape
+    if not _is_large(op.outputs[0]):
+        return _spread(at, _collected(at, xs, type))
+    chunks = _reduced_round(at, [_cut(b, x, len(at), True) for b, x in zip(at, xs, strict=True)], type)
+    return [_join(b, row, shape) for b, row in zip(at, _gathered_round(at, chunks), strict=True)]
+
+
+def _broadcast(op: Operation, at: Sequence[Builder], xs: Sequence[Tensor]) -> Sequence[Tensor]:
+    (x,) = xs
+    root = _root(op, x)
+    if not all(b.device for b in at):
+        return [b.Identity(x) for b in at]  # nobody knows which way is the shortest
+    far = [b for b in at if b.device != root.device]
+    if _is_large(x) and len(far) > 1:
+        chunks = [b.Identity(c) for b, c in zip(far, _cut(root, x, len(far), True), strict=True)]
+        there = [_join(b, row, x.shape) for b, row in zip(far, _gathered_round(far, chunks), strict=True)]
+    else:
+        there = _spread([root, *far], x)[1:]
+    arrived = iter(there)
+    return [next(arrived) if b.device != root.device else b.Identity(x) for b in at]
+
+
+def _all_gather(op: Operation, at: Sequence[Builder], xs: Sequence[Tensor]) -> Sequence[Tensor]:
+    if not _is_large(op.outputs[0]):
+        return _spread(at, _join(at[0], xs, None))
+    return [_join(b, row, None) for b, row in zip(at, _gathered_round(at, xs), strict=True)]
+
+
+def _reduce_scatter(op: Operation, at: Sequence[Builder], xs: Sequence[Tensor]) -> Sequence[Tensor]:
+    if not _is_large(op.inputs[0]):
+        rows = _cut(at[0], _collected(at, xs, "AddV2"), len(at), False)
+        return [b.Identity(row) for b, row in zip(at, rows, strict=True)]
+    return _reduced_round(at, [_cut(b, x, len(at), False) for b, x in zip(at, xs, strict=True)], "AddV2")
+
+
+_WAYS: Final[Mapping[str, _Way]] = {
+    "_AllReduce": _all_reduce,
+    "_Broadcast": _broadcast,
+    "_AllGather": _all_gather,
+    "_ReduceScatter": _reduce_scatter,
+}
