@@ -47,16 +47,16 @@ def here(who: str, sizes: Sequence[int], n_threads: int) -> dict[str, float] | N
         return None
     small.call()
     program = programs.lstm(*sizes)
-    before = _begin()
+    before = begin()
     prepared = contenders.prepare(who, program, "callable", n_threads)
     assert prepared is not None
     built = resident_bytes() - before
     for _ in range(RUNS):
         prepared.call()
-    return {"built": built, "peak": _most() - before}
+    return {"built": built, "peak": most() - before}
 
 
-def _begin() -> int:
+def begin() -> int:
     """What is resident now; from here on the most is counted anew, where the system can do that (Linux).
 
     What has been freed, but is kept by the C library for later, is given back before: it would be used without a trace.
@@ -69,11 +69,11 @@ def _begin() -> int:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as f:
             f.write("5")
     except OSError:
-        return _most()
+        return most()
     return resident_bytes()
 
 
-def _most() -> int:
+def most() -> int:
     """The most bytes that have been resident."""
     try:
         with open("/proc/self/status", encoding="ascii") as f:

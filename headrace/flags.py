@@ -107,6 +107,12 @@ ACCUMULATOR_LIMIT: Final = _flag(
     0,
     "Bytes that the gradient of a loop may keep of one value; 0: three quarters of the machine's memory.",
 )
+SPILL_FOLDER: Final = _flag(
+    "SPILL_FOLDER",
+    str,
+    "",
+    "A folder on a disk, for what sessions with a memory limit swap; empty: where the system has temporary files.",
+)
 
 
 def accumulator_limit() -> int:

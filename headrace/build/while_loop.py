@@ -55,10 +55,12 @@ def while_loop(
       maximum_iterations: an integer scalar: the loop ends after so many iterations even if `cond` still holds.
       name: what the loop and its scope are called; "while" if None.
       back_prop: False says that no gradient is to go through the loop (attribute `_back_prop`).
-      swap_memory: True says that what the gradient needs may be kept in a slower memory (attribute `_swap_memory`).
-      save: what a gradient of the loop keeps: "all" that it needs of every iteration, `hr.recompute(...)` (the loop
-        variables now and then, from which it computes the rest again), or "auto", which is the latter if the former
-        is expected to exceed the memory limit (flag ACCUMULATOR_LIMIT).
+      swap_memory: True says that what the gradient needs may go to a slower memory and come back: it does where it
+        would exceed the session's memory limit (`Session(memory_limit=...)`). (Attribute `_swap_memory`.)
+      save: what a gradient of the loop keeps: "all" that it needs of every iteration; `hr.recompute(...)`: the loop
+        variables now and then, from which it computes the rest again; or "auto": what is cheap to compute is computed
+        again, the rest is kept, and swapped if the session has a memory limit that it would exceed; but if it is
+        expected to exceed the flag ACCUMULATOR_LIMIT, it is as with `hr.recompute("sqrt")`.
       return_same_structure: False gives the result of a single variable as itself, not as a list of one.
 
     Returns:
@@ -95,7 +97,7 @@ def while_loop(
             attrs: dict[str, Any] = {"parallel_iterations": int(parallel_iterations)}
             if not back_prop:
                 attrs["_back_prop"] = False
-            if swap_memory:
+            if swap_memory or save == "auto":
                 attrs["_swap_memory"] = True
             loop = _Loop(scopes.builder(), scope, cond, body, variables)
             results = loop.make(shape_invariants, is_single, maximum_iterations, attrs, save)

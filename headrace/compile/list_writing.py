@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
 
 
+MEMORY: Final = "run.step.memory"  # the account of the device; there is one where operations have `_counted`
+
+
 class ListWriter(Names):
     """Writes pushes, pops and their like."""
 
@@ -57,8 +60,13 @@ class ListWriter(Names):
 
     def _push(self, op: Operation, item: Item, kind: str) -> None:
         this, value = self.values[op.inputs[0]].text, self._element(op.inputs[1], op)
-        self.out.line(f"{this}.append({value})", op, (this, value))
-        self._limit(op, this, value)
+        if "_counted" not in op.attrs:
+            self.out.line(f"{this}.append({value})", op, (this, value))
+            self._limit(op, this, value)
+        else:
+            what = self.out.bind(op.attrs["_accumulates"], "o")
+            saved = f"{MEMORY}.save({value}, {what}, {'_swap' in op.attrs})"
+            self.out.line(f"{this}.append({saved})", op, (this, value))
         if item.live:
             self.share(op.outputs[0], op.inputs[0], op)
 
@@ -100,9 +108,10 @@ class ListWriter(Names):
     def _pop(self, op: Operation, item: Item, kind: str) -> None:
         this = self.values[op.inputs[0]].text
         name = self.name_for(op.outputs[1])
-        has_blanks = self.lists.has_blanks(op.inputs[0])
-        blank = f"{self.out.bind(running.element, 'f')}([{this}.pop()], 0, {self._blank(op)})"
-        self.out.line(f"{name} = {blank if has_blanks else this + '.pop()'}", op, (this,))
+        pop = f"{MEMORY}.pop({this})" if self.lists.is_counted(op.inputs[0]) else f"{this}.pop()"
+        if self.lists.has_blanks(op.inputs[0]):
+            pop = f"{self.out.bind(running.element, 'f')}([{pop}], 0, {self._blank(op)})"
+        self.out.line(f"{name} = {pop}", op, (this,))
         inner = self.lists.kind(op.outputs[1])
         self.own(op.outputs[1], Value(name, inner))
         if 0 in item.live:
@@ -122,7 +131,10 @@ class ListWriter(Names):
             self.assign(op, f"{this}[{text}]", (this, text))
         else:
             blank = self._blank(op) if self.lists.has_blanks(op.inputs[0]) else "None"
-            self.assign(op, f"{self.out.bind(running.element, 'f')}({this}, {text}, {blank})", (this, text))
+            element = f"{self.out.bind(running.element, 'f')}({this}, {text}, {blank})"
+            if self.lists.is_counted(op.inputs[0]):
+                element = f"{MEMORY}.get({element})"
+            self.assign(op, element, (this, text))
 
     def _set(self, op: Operation, item: Item, kind: str) -> None:
         this, index = self.values[op.inputs[0]].text, self.values[op.inputs[1]]

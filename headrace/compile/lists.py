@@ -49,6 +49,7 @@ class Lists:
         self._rows: set[Tensor] = set()  # made of the rows of a tensor
         self._grown: set[Tensor] = set()  # that something changes, or that began as a list
         self._blank: set[Tensor] = set()  # with elements that are not there yet
+        self._counted: set[Tensor] = set()  # with elements that count as memory of the device
         for op in blocks.root.graph.operations:
             if op.type == "_Arg":  # what comes from outside is what kernels know
                 self._spoil(op.outputs[0])
@@ -65,6 +66,7 @@ class Lists:
         self._rows = {self._find(t) for t in self._rows}
         self._grown = {self._find(t) for t in self._grown}
         self._blank = {self._find(t) for t in self._blank}
+        self._counted = {self._find(t) for t in self._counted}
 
     def kind(self, t: Tensor) -> str:
         """`LIST`, `ROWS`, or `KERNEL`: the value that kernels know."""
@@ -78,6 +80,11 @@ class Lists:
     def has_blanks(self, t: Tensor) -> bool:
         """Whether a list may have elements that are not there yet."""
         return self._find(t) in self._blank
+
+    def is_counted(self, t: Tensor) -> bool:
+        """Whether what is in a list, or in the lists in it, counts as memory of the device (`resources.memory`)."""
+        c = self._find(t)
+        return c in self._counted or (c in self._elements and self.is_counted(self._elements[c]))
 
     # *** classes ***
 
@@ -183,6 +190,8 @@ class Lists:
         out = op.outputs[0]
         self._join(this, out)
         self._grown.add(this)
+        if "_counted" in op.attrs:
+            self._counted.add(this)
         if op.attrs["element_dtype"] is not dtypes.variant:
             return
         if op.type == "TensorListPushBack":

@@ -59,12 +59,14 @@ class EagerStep:
       id: 0, which no step of a session has.
       session: the resources that ops find by name.
       tag: "".
+      memory: None: nothing is counted.
     """
 
     __slots__ = ("session",)
 
     id = 0
     tag = ""
+    memory = None
 
     def __init__(self, session: ResourceManager) -> None:
         self.session = session

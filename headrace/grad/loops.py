@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,6 +54,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Tensor
 from headrace.ir.infer import constant_value
+from headrace.ir.naming import base_name
 from headrace.ir.order import counts, effects, is_constant
 from headrace.ir.slices import IndexedSlices
 
@@ -91,7 +92,7 @@ class GradBody(GradGraph):
         self.variables: list[_Variable] = []
         self.builder = GradBuilder(self, scope, source=op.source)
         zero = Builder(outer, scope, source=op.source).const(0, last.dtype.base, "count")
-        self.count = self.add_variable(zero, f"{_last(op.outputs[0])}_count", ())
+        self.count = self.add_variable(zero, f"{base_name(op.outputs[0])}_count", ())
         self.count.next = self.builder.AddV2(self.count.param, 1, name="count")
         self._index: Tensor | None = None
         self._invariant: dict[Tensor, bool] = {}
@@ -265,6 +266,8 @@ class GradBody(GradGraph):
         inputs = [of[p].init if p in of else outside[p] for p in self.params]
         type = "While" if tracing.is_stateful(self) else "StatelessWhile"
         attrs = {"cond": cond, "body": self, "parallel_iterations": self.op.attrs.get("parallel_iterations", 10)}
+        if self.op.attrs.get("_swap_memory"):
+            attrs["_swap_memory"] = True
         return tracing.operation_of(b.after(*self.outer_controls).make(type, (inputs,), attrs, "While"))
 
 
@@ -298,16 +301,15 @@ def accumulator(op: Operation, t: Tensor) -> Tensor:
             if first.type == "EmptyTensorList":
                 return op.outputs[k]
     dtype = t.dtype.base
-    b = Builder(op.graph, source=t.op.source)
-    first = b.EmptyTensorList(_vector(t.shape), -1, element_dtype=dtype, name=f"{op.name}/{_last(t)}_acc")
-    param, out = growing.add_variable(op, first, f"{_last(t)}_acc")
+    b = Builder(op.graph, source=t.op.source, device=t.op.device)  # what is kept stays where it is made
+    first = b.EmptyTensorList(_vector(t.shape), -1, element_dtype=dtype, name=f"{op.name}/{base_name(t)}_acc")
+    param, out = growing.add_variable(op, first, f"{base_name(t)}_acc")
     where = f" ({t.op.source})" if t.op.source is not None else ""
-    pushed = Builder(graph, source=t.op.source).make(
-        "TensorListPushBack",
-        (param, t),
-        {"_accumulates": f"'{t.name}' of loop '{op.name}'{where}"},
-        f"{t.op.name}/push",
-    )
+    attrs: dict[str, Any] = {"_accumulates": f"'{t.name}' of loop '{op.name}'{where}"}
+    if op.attrs.get("_swap_memory"):
+        attrs["_swap"] = True
+    at = dataclasses.replace(b, graph=graph)
+    pushed = at.make("TensorListPushBack", (param, t), attrs, f"{t.op.name}/push")
     growing.set_result(op, len(graph.params) - 1, pushed)
     return out
 
@@ -325,13 +327,9 @@ def held(op: Operation, t: Tensor) -> Tensor:
         if r is t and op.inputs[k].op.type == "FakeParam":
             return op.outputs[k]
     nothing = Builder(op.graph, source=t.op.source).FakeParam(dtype=t.dtype.base, shape=t.shape, name=f"{op.name}/none")
-    _, out = growing.add_variable(op, nothing, f"{_last(t)}_held")
+    _, out = growing.add_variable(op, nothing, f"{base_name(t)}_held")
     growing.set_result(op, len(graph.params) - 1, t)
     return out
-
-
-def _last(t: Tensor) -> str:
-    return t.op.name.rpartition("/")[2].removeprefix("arg.")
 
 
 def grad_loop(
@@ -357,7 +355,7 @@ def grad_loop(
     for k in moving:
         p, dy = forward.params[k], dys[k]
         init = zeros_for(b, op.outputs[k]) if dy is None else dense(b, dy)
-        carried[k] = body.add_variable(init, f"{_last(p)}_grad", gradient_shape(p), p.handle)
+        carried[k] = body.add_variable(init, f"{base_name(p)}_grad", gradient_shape(p), p.handle)
     ys = [forward.results[k] for k in moving]
     found = backward(at, ys, [carried[k].param for k in moving], [forward.params[k] for k in active])
     collected: dict[int, list[_Variable]] = {}
@@ -383,7 +381,7 @@ def grad_loop(
 
 def _collect(b: Builder, body: GradBody, op: Operation, k: int, dy: Gradient | None, part: Gradient) -> list[_Variable]:
     """The variables in which the gradient of a loop constant comes together: a sum, or lists of slices."""
-    at, p, name = body.builder, body.forward.params[k], _last(body.forward.params[k])
+    at, p, name = body.builder, body.forward.params[k], base_name(body.forward.params[k])
     if isinstance(part, IndexedSlices):
         lists = []
         for what, t in (("values", part.values), ("indices", part.indices)):

@@ -24,7 +24,6 @@ from headrace.ir.opdef import op_registry
 from headrace.registry import Registry
 
 if TYPE_CHECKING:
-    from headrace.dtypes import DType
     from headrace.ir.graph import Operation
     from headrace.ir.opdef import KernelFactory
 
@@ -37,6 +36,7 @@ class Step(Protocol):
     id: int
     session: Any  # resources.manager.ResourceManager of the session
     locate: Callable[[], str] | None  # finds out the tag, where no token machine knows it
+    memory: Any  # resources.memory.StepMemory: the account of the device; None if that has no limit
 
     @property
     def resources(self) -> Any:
@@ -76,7 +76,7 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Override:
-    constraints: Mapping[str, frozenset[DType]]
+    constraints: Mapping[str, frozenset[Any]]
     kernel: Kernel
 
 
@@ -84,10 +84,10 @@ _overrides: Registry[list[_Override]] = Registry("kernel override")
 
 
 def override(
-    op: str, device: str, constraints: Mapping[str, frozenset[DType]] | None = None, form: str = "pure"
+    op: str, device: str, constraints: Mapping[str, frozenset[Any]] | None = None, form: str = "pure"
 ) -> Callable[[KernelFactory], KernelFactory]:
-    """Decorates a factory that replaces the kernel of `op` on `device` where the type attributes are in
-    `constraints`."""
+    """Decorates a factory that replaces the kernel of `op` on `device` where the attributes (mostly those that are
+    dtypes) are in `constraints`."""
 
     def register(factory: KernelFactory) -> KernelFactory:
         key = f"{op}@{device}"

@@ -37,7 +37,7 @@ from headrace.ir.slices import handed_on
 from headrace.ir.tangents import passed
 from headrace.resources.manager import Handle, resource_of
 from headrace.resources.values import shape_of
-from headrace.resources.variable import Ref, Variable
+from headrace.resources.variable import CountedVariable, Ref, Variable
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -63,9 +63,14 @@ def _full(shape: Shape) -> tuple[int, ...]:
 
 def _named_variable(ctx: KernelContext, attrs: Mapping[str, Any], shape: Shape) -> Variable:
     name = attrs["shared_name"] or ctx.node
-    found: Variable = ctx.step.session.lookup_or_create(
-        attrs["container"], Variable, name, lambda: Variable(name, attrs["dtype"], shape)
-    )
+
+    def make() -> Variable:
+        use = ctx.step.memory
+        if use is None:
+            return Variable(name, attrs["dtype"], shape)
+        return CountedVariable(name, attrs["dtype"], shape, use.memory)
+
+    found: Variable = ctx.step.session.lookup_or_create(attrs["container"], Variable, name, make)
     return found
 
 

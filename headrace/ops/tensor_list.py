@@ -15,6 +15,7 @@ from headrace import dtypes, flags, shapes
 from headrace.dtypes import INDEX
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.infer import Inference
+from headrace.ir.kernel import CPU, override
 from headrace.ir.lists import (
     ELEMENT,
     SHAPED,
@@ -38,6 +39,7 @@ from headrace.shapes import Shape
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Tensor
+    from headrace.ir.kernel import KernelContext
     from headrace.ir.opdef import GradNode
 
 Attrs = Mapping[str, Any]
@@ -120,6 +122,20 @@ def _push(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
         return after
 
     return counted
+
+
+def _push_saved(ctx: KernelContext, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
+    """The push of an accumulator on a device with a memory limit."""
+    dtype, what, may_swap = attrs["element_dtype"], attrs["_accumulates"], "_swap" in attrs
+
+    def kernel(handle: Any, tensor: Any) -> TensorList:
+        use = ctx.step.memory
+        return list_of(handle, dtype).push(tensor if use is None else use.save(tensor, what, may_swap))
+
+    return kernel
+
+
+override("TensorListPushBack", CPU, {"_counted": frozenset({True})}, form="stateful")(_push_saved)
 
 
 def _push_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:

@@ -77,3 +77,36 @@ def check_rows(tensor: np.ndarray, element_shape: Shape) -> None:
 def show(array: np.ndarray) -> str:
     """The shape of an array as text."""
     return shapes.show(array.shape)
+
+
+def pieces(tensor: np.ndarray, lengths: np.ndarray, element_shape: Shape) -> list[np.ndarray]:
+    """Consecutive pieces of `tensor`, `lengths[k]` rows each.
+
+    Raises:
+      InvalidArgumentError: the lengths do not add up to the rows, or the pieces do not fit `element_shape`.
+    """
+    if element_shape == ():
+        raise InvalidArgumentError("TensorListSplit requires element_shape to be at least of rank 1, but saw: []")
+    check_vector(tensor)
+    if lengths.ndim != 1:
+        raise InvalidArgumentError(f"Expected lengths to be a vector, received shape: {show(lengths)}")
+    if not shapes.compatible(tensor.shape[1:], None if element_shape is None else element_shape[1:]):
+        raise InvalidArgumentError(
+            f"tensor shape {show(tensor)} is not compatible with element_shape {shapes.show(element_shape)}"
+        )
+    out = []
+    start = 0
+    for length in lengths.tolist():
+        if length < 0:
+            raise InvalidArgumentError(f"Invalid value in lengths: {length}; a length must not be negative")
+        end = start + length
+        if end > len(tensor):
+            raise InvalidArgumentError(
+                f"Attempting to slice [{start}, {end}] from tensor with length {len(tensor)}: "
+                "the lengths add up to more than that"
+            )
+        out.append(tensor[start:end])
+        start = end
+    if start != len(tensor):
+        raise InvalidArgumentError(f"Unused values in tensor. Length of tensor: {len(tensor)} Values used: {start}")
+    return out

@@ -17,7 +17,8 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.resources import values
-from headrace.resources.element_shapes import check_rows, check_vector, if_full, merge, show
+from headrace.resources.element_shapes import check_rows, check_vector, if_full, merge, pieces, show
+from headrace.resources.memory import Saved, ahead
 from headrace.resources.persistent import BLANK as UNINITIALIZED
 from headrace.resources.persistent import Vector
 from headrace.resources.values import numpy_dtype_of, shape_of
@@ -126,31 +127,7 @@ class TensorList:
         Raises:
           InvalidArgumentError: the lengths do not add up to the rows, or the pieces do not fit `element_shape`.
         """
-        if element_shape == ():
-            raise InvalidArgumentError("TensorListSplit requires element_shape to be at least of rank 1, but saw: []")
-        check_vector(tensor)
-        if lengths.ndim != 1:
-            raise InvalidArgumentError(f"Expected lengths to be a vector, received shape: {show(lengths)}")
-        if not shapes.compatible(tensor.shape[1:], None if element_shape is None else element_shape[1:]):
-            raise InvalidArgumentError(
-                f"tensor shape {show(tensor)} is not compatible with element_shape {shapes.show(element_shape)}"
-            )
-        pieces = []
-        start = 0
-        for length in lengths.tolist():
-            if length < 0:
-                raise InvalidArgumentError(f"Invalid value in lengths: {length}; a length must not be negative")
-            end = start + length
-            if end > len(tensor):
-                raise InvalidArgumentError(
-                    f"Attempting to slice [{start}, {end}] from tensor with length {len(tensor)}: "
-                    "the lengths add up to more than that"
-                )
-            pieces.append(tensor[start:end])
-            start = end
-        if start != len(tensor):
-            raise InvalidArgumentError(f"Unused values in tensor. Length of tensor: {len(tensor)} Values used: {start}")
-        return cls(element_dtype, element_shape, Vector.of(pieces))
+        return cls(element_dtype, element_shape, Vector.of(pieces(tensor, lengths, element_shape)))
 
     # *** reading ***
 
@@ -172,6 +149,9 @@ class TensorList:
         if not 0 <= index < n:
             raise InvalidArgumentError(f"Trying to access element {index} in a list with {n} elements.")
         item = self._items[index]
+        if type(item) is Saved:
+            ahead(self._items, index + 1, 1)
+            return item.value()
         if item is not UNINITIALIZED:
             return item
         shape = self._merged(element_shape)
@@ -189,6 +169,12 @@ class TensorList:
         if not self._items:
             raise InvalidArgumentError("Trying to pop from an empty list.")
         rest, item = self._items.pop()
+        if type(item) is Saved:
+            ahead(rest, len(rest) - 1, -1)
+            item = item.value()
+        elif type(item) is TensorList and rest and type(rest[len(rest) - 1]) is TensorList:
+            inner = rest[len(rest) - 1]._items
+            ahead(inner, len(inner) - 1, -1)
         if item is not UNINITIALIZED:
             return self._with(rest, self._initialized - 1), item
         zeros = self._zeros(len(rest), self._merged(element_shape))
@@ -271,7 +257,7 @@ class TensorList:
             if item is UNINITIALIZED:
                 length = self._length_of(i, first, leading_dims)
                 items[i] = values.zeros(self.element_dtype, (length, *row))
-        lengths = np.array([len(item) for item in items], np.int64)
+        lengths = np.array([item.shape[0] for item in items], np.int64)
         return values.concat(items, self.element_dtype, row), lengths
 
     # *** changing: each gives a new list ***

@@ -7,16 +7,17 @@ and what was read stays what it was.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace import shapes
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
-from headrace.resources.values import numpy_dtype_of, shape_of
+from headrace.resources.values import nbytes_of, numpy_dtype_of, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.dtypes import DType
+    from headrace.resources.memory import Memory
     from headrace.resources.values import Value
     from headrace.shapes import Shape
 
@@ -106,6 +107,40 @@ class Variable:
     def __repr__(self) -> str:
         state = "" if self.is_initialized else ", uninitialized"
         return f"Variable({self.name!r}, {self.dtype.name}{shapes.show(self.shape)}{state})"
+
+
+class CountedVariable(Variable):
+    """A variable on a device with a memory limit: what it holds is counted, and refused before it is too much.
+
+    Args:
+      name, dtype, shape: see `Variable`.
+      memory: the device's.
+
+    Raises (`assign` and `update`):
+      ResourceExhaustedError: there is no room for the new value; the variable keeps the one it has.
+    """
+
+    __slots__ = ("_counted", "_memory")
+
+    def __init__(self, name: str, dtype: DType, shape: Shape, memory: Memory) -> None:
+        self._memory = memory
+        self._counted = 0
+        super().__init__(name, dtype, shape)
+
+    @property
+    def _value(self) -> Value | None:  # type: ignore[override]
+        return _stored.__get__(self)
+
+    @_value.setter
+    def _value(self, value: Value | None) -> None:
+        n = 0 if value is None else nbytes_of(value)
+        if n != self._counted:
+            self._memory.change(f"variable '{self.name}'", self._counted, n)
+            self._counted = n
+        _stored.__set__(self, value)
+
+
+_stored: Final[Any] = Variable.__dict__["_value"]
 
 
 class Ref:

@@ -1,0 +1,618 @@
+"""What a device holds, in bytes, and what happens when that is to be more than it may be.
+
+A `Memory` counts what lasts: the values that loops keep for their gradients, and variables. (What an operation makes
+and the next one uses up is not counted.) Whoever is about to hold something says so before, and it either fits, or
+there is an error that says what is held and what can be done: a step fails, not the process by running out.
+
+**Swapping.** The values that a loop keeps are pushed by its forward loop and popped by its backward loop, the last one
+first. So what was kept first is needed last. Where a loop may swap, its oldest values go to a spill file (`spill`) as
+soon as memory is nearly full, and they come back ahead of use. Both is done by one thread, the *copy stream*, while the
+loop goes on:
+
+    resident ──(room is needed)──► leaving ──(written)──► away ──(soon to be popped)──► coming ──(read)──► resident
+                                                            ▲                                                 │
+                                                            └────(room is needed: it is in the file still)────┘
+
+A quarter of the memory is left free for that: writing begins when three quarters are full, and who pushes a value
+waits only when all of it is full and nothing has been written yet. In the backward loop values come back into the
+memory that pops make free.
+
+**What stands for a value.** A list holds a `Saved` for each value, which has its dtype and shape, and gives the array
+when it is asked to (`value`). Lists are values themselves, so an element may be in several, and be read often; it is in
+the file, or in memory, or in both, as long as there is a `Saved`, and its places are free when that goes.
+
+Each `Memory` has one lock. A `Saved` may go at any time, in the middle of anything (the garbage collector decides), so
+it takes no lock but leaves a note, which is read before anything is counted.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import flags, trace
+from headrace.errors import DataLossError, DeadlineExceededError, ResourceExhaustedError
+from headrace.resources.spill import SMALLEST, Layout, Slot, SpillFile
+from headrace.resources.values import nbytes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.resources.values import Value
+
+AHEAD: Final = 8  # so many elements of a list are brought back before they are asked for
+PATIENCE: Final = 0.05  # seconds between two looks whether the step was cancelled, while it waits for a copy
+NOTES: Final = 256  # notes of values that have gone, after which somebody reads them
+
+RESIDENT, LEAVING, AWAY, COMING, GONE = "resident", "leaving", "away", "coming", "gone"
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Holder:
+    """What memory is held for: all values of one tensor in one loop, or a variable.
+
+    Attributes:
+      name: what messages call it.
+      swaps: whether the loop may swap; None: it is no loop.
+      count, bytes: what is in memory.
+    """
+
+    name: str
+    swaps: bool | None = None
+    count: int = 0
+    bytes: int = 0
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Record:
+    """What a memory knows of one value.
+
+    Attributes:
+      use: the step that keeps it.
+      holder: what it is counted for.
+      nbytes: what it takes.
+      value: the array, if it is in memory.
+      layout: how it lies there; None if it is never written.
+      state: see the module's text; GONE: nobody knows it any more.
+      slot: where it is in the file, once it is there.
+      buffer: where it is read to.
+      is_read: while it is coming: somebody reads it now.
+      is_dropped: its `Saved` has gone.
+    """
+
+    use: StepMemory
+    holder: Holder
+    nbytes: int
+    value: Value
+    layout: Layout | None
+    state: str = RESIDENT
+    slot: Slot | None = None
+    buffer: np.ndarray | None = None
+    is_read: bool = False
+    is_dropped: bool = False
+
+
+class Saved:
+    """A value that is kept for a gradient, wherever it is now; see the module's text.
+
+    Attributes:
+      dtype, shape, nbytes: of the value.
+    """
+
+    __slots__ = ("_record", "dtype", "nbytes", "shape")
+
+    def __init__(self, record: _Record) -> None:
+        value = record.value
+        self._record = record
+        self.dtype: np.dtype = value.dtype
+        self.shape: tuple[int, ...] = value.shape
+        self.nbytes: int = value.nbytes
+
+    def value(self) -> Value:
+        """The value; waits if it has to be read.
+
+        Raises:
+          ResourceExhaustedError: there is no room for it.
+          OSError: it cannot be read.
+          Whatever its step was cancelled with.
+        """
+        record = self._record
+        memory = record.use.memory
+        if record.layout is not None:
+            memory.note(record)
+        value = record.value
+        return memory.bring(record) if value is None else value
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it is in the file alone, and nobody has wanted it yet."""
+        return self._record.state == AWAY
+
+    def want(self) -> bool:
+        """It will be asked for soon: brings it back meanwhile. False if there is no room."""
+        record = self._record
+        return record.state == RESIDENT or record.use.memory.want(record)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.value(), dtype=dtype, copy=copy)
+
+    def __add__(self, other: Any) -> Any:
+        return self.value() + other
+
+    def __del__(self) -> None:
+        record = self._record
+        record.is_dropped = True
+        record.value = None
+        record.use.memory.note(record)
+
+    def __repr__(self) -> str:
+        return f"Saved({self.dtype}{list(self.shape)}, {self._record.state})"
+
+
+def ahead(items: Any, at: int, step: int) -> None:
+    """A few elements of `items` (a list or `Vector`) will be asked for soon: from number `at` on (1), or back (-1).
+
+    As long as half of them are there, the others need not come yet: several are read in one go.
+    """
+    n, half = len(items), at + AHEAD // 2 * step
+    if 0 <= half < n and type(items[half]) is Saved and not items[half].is_away:
+        return
+    for i in range(at, at + AHEAD * step, step):
+        if not 0 <= i < n:
+            break
+        item = items[i]
+        if type(item) is Saved and not item.want():
+            break
+
+
+class Memory:
+    """The account of one device; see the module's text. Thread safe.
+
+    Args:
+      device: its name, for messages and events.
+      limit: the bytes that it may hold; None: any number.
+      submit: puts work into the device's copy stream, where it is done in order, beside everything else; None: nothing
+        is swapped.
+
+    Attributes:
+      bytes_out, bytes_in: how much has been written to the spill file, and read from it.
+
+    Example:
+      >>> from headrace.resources.memory import Memory
+      >>> memory = Memory("/device:CPU:0", 1000)
+      >>> memory.change("variable 'v'", 0, 600)
+      >>> memory.change("variable 'w'", 0, 600)
+      Traceback (most recent call last):
+      headrace.errors.ResourceExhaustedError: /device:CPU:0 would exceed its memory limit of 1,000 bytes: ...
+    """
+
+    def __init__(
+        self, device: str, limit: int | None, submit: Callable[[Callable[[], object]], object] | None = None
+    ) -> None:
+        self._submit = submit
+        self.device = device
+        self.limit = limit
+        self._soft = 0 if limit is None else limit - limit // 4  # beyond that the oldest values leave
+        self._held = self._peak = self._leaving = self._coming = 0
+        self._holders: dict[str, Holder] = {}
+        self._changed = threading.Condition(threading.Lock())
+        self._resident: collections.OrderedDict[_Record, None] = collections.OrderedDict()  # may leave; the first first
+        self._notes: collections.deque[_Record] = collections.deque()
+        self._file: SpillFile | None = None
+        self._failure: OSError | None = None
+        self._to_read: collections.deque[_Record] = collections.deque()
+        self._to_write: collections.deque[_Record] = collections.deque()
+        self._is_going = False  # work is in the stream
+        self.bytes_out = self.bytes_in = 0
+
+    # *** what it tells ***
+
+    @property
+    def held(self) -> int:
+        """The bytes that are held now."""
+        with self._changed:
+            self._settle()
+            return self._held
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that were held."""
+        return self._peak
+
+    @property
+    def spilled(self) -> int:
+        """The bytes of the spill file that are in use."""
+        with self._changed:
+            self._settle()
+            return 0 if self._file is None else self._file.used
+
+    # *** what lasts, and never leaves ***
+
+    def change(self, what: str, before: int, after: int) -> None:
+        """`after` bytes are about to be held for `what`, in the place of `before`.
+
+        Raises:
+          ResourceExhaustedError: that would be more than the limit.
+        """
+        with self._changed:
+            if after > before:
+                self._make_room(after - before, what, None, None)
+            if before:
+                self._lose(self._holder(what, None), before)
+            if after:
+                self._gain(self._holder(what, None), after)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Gives the space of the file back; what is in it is lost. May be called twice."""
+        with self._changed:
+            if self._file is not None:
+                self._file.close()
+
+    # *** values that loops keep ***
+
+    def save(self, use: StepMemory, value: Value, what: str, may_swap: bool) -> Saved:
+        """See `StepMemory.save`."""
+        layout = Layout.of(value) if may_swap and self._submit is not None else None
+        n = nbytes_of(value) if layout is None else layout.span
+        with self._changed:
+            self._make_room(n, what, may_swap, use)
+            record = _Record(use, self._holder(what, may_swap), n, value, layout)
+            self._gain(record.holder, n)
+            if layout is not None:
+                self._resident[record] = None
+        return Saved(record)
+
+    def note(self, record: _Record) -> None:
+        """Something happened to a value: it has been read, or nobody knows it any more. Takes no lock that is taken."""
+        self._notes.append(record)
+        if len(self._notes) > NOTES and self._changed.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._changed.release()
+
+    def want(self, record: _Record) -> bool:
+        """See `Saved.want`."""
+        with self._changed:
+            self._settle()
+            if record.state == LEAVING:
+                self._stay(record)
+            elif record.state == AWAY:
+                if self.limit is not None and self._held + record.nbytes > self._soft:
+                    return False
+                self._begin(record)
+                self._to_read.append(record)
+                self._go()
+        return True
+
+    def bring(self, record: _Record) -> Value:
+        """See `Saved.value`."""
+        while True:
+            with self._changed:
+                if record.state == AWAY:
+                    self._make_room(record.nbytes, record.holder.name, True, record.use)
+                    if record.state == AWAY:  # nobody else was faster, while this one waited for room
+                        self._begin(record)
+                if record.value is not None:
+                    return record.value
+                if record.is_read:
+                    self._wait(record.use)
+                    continue
+                record.is_read = True  # it may be on its way, but in a queue still
+            try:
+                return self._read(record)
+            except OSError as e:
+                record.use.look()
+                raise DataLossError(f"{record.holder.name} was swapped, and cannot be read again: {e}") from e
+
+    # *** the account; all that follows is done by who has the lock ***
+
+    def _holder(self, what: str, swaps: bool | None) -> Holder:
+        found = self._holders.get(what)
+        if found is None:
+            found = self._holders[what] = Holder(what, swaps)
+        return found
+
+    def _gain(self, holder: Holder, n: int) -> None:
+        holder.count += 1
+        holder.bytes += n
+        self._held += n
+        self._peak = max(self._peak, self._held)
+
+    def _lose(self, holder: Holder, n: int) -> None:
+        holder.count -= 1
+        holder.bytes -= n
+        self._held -= n
+        if not holder.count:
+            del self._holders[holder.name]
+
+    def _make_room(self, n: int, what: str, swaps: bool | None, use: StepMemory | None) -> None:
+        """Lets values leave until there is room for `n` bytes, and waits for that if need be.
+
+        Raises:
+          ResourceExhaustedError: there will not be room.
+        """
+        self._settle()
+        while self.limit is not None:
+            if self._failure is not None:
+                error, self._failure = self._failure, None
+                raise self._exhausted(n, what, swaps, error) from error
+            if n <= self.limit:
+                self._let_go(self._held - self._leaving + n - self._soft)
+            if self._held + n <= self.limit:
+                break
+            if not (self._leaving or self._coming) or n > self.limit:
+                raise self._exhausted(n, what, swaps)
+            self._wait(use)
+
+    def _wait(self, use: StepMemory | None) -> None:
+        self._changed.wait(PATIENCE)
+        if use is not None:
+            use.look()
+        self._settle()
+
+    def _let_go(self, excess: int) -> None:
+        """If `excess` bytes are too many, lets the values that are needed last leave until that many are on their way.
+
+        And some more: copies that are made in one go disturb others less than as many that are made one by one.
+        """
+        if excess > 0 and self.limit is not None:
+            excess += self.limit // 16
+        while excess > 0 and self._resident:
+            record, _ = self._resident.popitem(last=False)
+            excess -= record.nbytes
+            if record.slot is None:
+                record.state = LEAVING
+                self._leaving += record.nbytes
+                self._to_write.append(record)
+                self._go()
+            else:  # it is in the file since it left before
+                self._put_away(record)
+
+    def _put_away(self, record: _Record) -> None:
+        record.state, record.value = AWAY, None
+        self._lose(record.holder, record.nbytes)
+
+    def _go(self) -> None:
+        """Something is to be copied. To put each copy into the stream by itself would cost more than most copies do."""
+        if not self._is_going:
+            assert self._submit is not None
+            self._is_going = True
+            self._submit(self._copy)
+
+    def _stay(self, record: _Record) -> None:
+        """`record`, which was to leave, need not."""
+        record.state = RESIDENT
+        self._leaving -= record.nbytes
+        self._resident[record] = None
+
+    def _begin(self, record: _Record) -> None:
+        """`record`, for which there is room, is going to be read.
+
+        The array is made here, not by the thread that reads: C libraries keep memory apart for each thread.
+        """
+        assert record.layout is not None
+        record.buffer = np.empty(record.layout.span, np.uint8)
+        record.state, record.is_read = COMING, False
+        record.holder = self._holder(record.holder.name, record.holder.swaps)  # the one it had may have nothing left
+        self._gain(record.holder, record.nbytes)
+        self._coming += record.nbytes
+
+    def _settle(self) -> None:
+        """Reads the notes."""
+        notes = self._notes
+        while notes:
+            record = notes.popleft()
+            if record.is_dropped:
+                self._forget(record)
+            elif record in self._resident:  # it was read, and is in a list still: it is needed after all others
+                self._resident.move_to_end(record, last=False)
+
+    def _forget(self, record: _Record) -> None:
+        state, record.state = record.state, GONE
+        if state == GONE:
+            return
+        if state != AWAY:
+            self._lose(record.holder, record.nbytes)
+        if state == LEAVING:
+            self._leaving -= record.nbytes
+        elif state == COMING:
+            self._coming -= record.nbytes
+        self._resident.pop(record, None)
+        record.value = None
+        if record.slot is not None:
+            assert self._file is not None
+            self._file.free(record.slot)
+
+    # *** copies; done without the lock ***
+
+    def _copy(self) -> None:
+        """Copies until nothing is left to be copied."""
+        try:
+            while (found := self._next()) is not None:
+                record, is_read = found
+                if not is_read:
+                    self._write(record)
+                    continue
+                with contextlib.suppress(OSError):  # who asks for it will try again, and be told
+                    self._read(record)
+        except BaseException:  # of a listener: others wait for what comes after it
+            with self._changed:
+                self._is_going = False
+                self._go()
+            raise
+
+    def _next(self) -> tuple[_Record, bool] | None:
+        """What is to be copied next, and whether to read it: that goes first, somebody may wait for it."""
+        with self._changed:
+            while self._to_read:
+                record = self._to_read.popleft()
+                if record.state == COMING and not record.is_read:  # else who wanted it could not wait, or it has gone
+                    record.is_read = True
+                    return record, True
+            while self._to_write:
+                record = self._to_write.popleft()
+                if record.state == LEAVING and not record.is_dropped:  # else it stays, or is not needed any more
+                    return record, False
+            self._is_going = False
+            return None
+
+    def _write(self, record: _Record) -> None:
+        """Writes `record`, which is `LEAVING`."""
+        value, layout, slot = record.value, record.layout, None
+        if value is None or layout is None:
+            return  # it has gone
+        began = time.perf_counter_ns()
+        try:
+            with self._changed:
+                if self._file is None:
+                    self._file = SpillFile(flags.SPILL_FOLDER.value)
+                file = self._file
+                slot = file.reserve(layout.span)
+            file.write(slot, layout, value)
+        except OSError as e:
+            with self._changed:
+                self._failure = e
+                if slot is not None:
+                    file.free(slot)
+                if record.state == LEAVING:
+                    self._stay(record)
+                self._changed.notify_all()
+            return
+        del value
+        with self._changed:
+            self.bytes_out += layout.span
+            if record.state == LEAVING:
+                record.slot = slot
+                self._leaving -= record.nbytes
+                self._put_away(record)
+            elif record.state == RESIDENT:
+                record.slot = slot
+            else:
+                file.free(slot)
+            self._changed.notify_all()
+        self._tell(record, "out", began)
+
+    def _read(self, record: _Record) -> Value:
+        """Reads `record`, which is `COMING`."""
+        file, slot, layout, buffer = self._file, record.slot, record.layout, record.buffer
+        if file is None or slot is None or layout is None or buffer is None:
+            return None  # it has gone
+        began = time.perf_counter_ns()
+        try:
+            file.read(slot, layout, buffer)
+        except OSError:
+            with self._changed:
+                if record.state == COMING:
+                    self._coming -= record.nbytes
+                    self._put_away(record)
+                record.buffer = None
+                self._changed.notify_all()
+            raise
+        value = layout.array(buffer)
+        with self._changed:
+            self.bytes_in += layout.span
+            if record.state == COMING:
+                self._coming -= record.nbytes
+                record.state = RESIDENT
+                record.value = None if record.is_dropped else value
+                self._resident[record] = None
+            record.buffer = None
+            self._changed.notify_all()
+        self._tell(record, "in", began)
+        return value
+
+    def _tell(self, record: _Record, way: str, began: int) -> None:
+        use = record.use
+        if use.listener is not None:
+            end, name = time.perf_counter_ns(), f"swap {way}: {record.holder.name}"
+            use.listener(trace.StreamSpan(began, end, use.step_id, self.device, "copy", name, record.nbytes))
+
+    # *** refusing ***
+
+    def _exhausted(
+        self, n: int, what: str, swaps: bool | None, failed: OSError | None = None
+    ) -> ResourceExhaustedError:
+        largest = sorted(self._holders.values(), key=lambda h: -h.bytes)
+        held = [f"{h.bytes:,} for {h.name}" + (f" ({h.count:,} values)" if h.count > 1 else "") for h in largest[:5]]
+        more = f"; and {len(largest) - 5} more" if len(largest) > 5 else ""
+        now = f"{self._held:,} bytes are held: {'; '.join(held)}{more}" if held else "nothing is held"
+        cures = ["let the loop keep less (while_loop(..., save=hr.recompute('sqrt')))"]
+        cures.append("raise the limit (hr.Session(memory_limit=...))")
+        why = ""
+        if failed is not None:
+            why = f"What leaves memory cannot be written to the spill file: {failed}. "
+            cures.insert(0, "let HEADRACE_SPILL_FOLDER name a folder with more room")
+        elif swaps is False or any(h.swaps is False for h in largest):
+            cures.insert(0, "let the loop swap (while_loop(..., swap_memory=True))")
+        elif swaps is not None:
+            why = f"All that can be swapped is; arrays of less than {SMALLEST:,} bytes never are. "
+        advice = ", or ".join(cures)
+        return ResourceExhaustedError(
+            f"{self.device} would exceed its memory limit of {self.limit:,} bytes: {what} asks for {n:,} bytes, and "
+            f"{now}. {why}{advice[0].upper()}{advice[1:]}"
+        )
+
+
+class StepMemory:
+    """A memory as one step uses it.
+
+    Args:
+      memory: the device's.
+      step: the step (`id`, `cancelled`, `time_left`), or None.
+      listener: receives `trace.StreamSpan`s, or None.
+    """
+
+    __slots__ = ("listener", "memory", "step", "step_id")
+
+    def __init__(self, memory: Memory, step: Any = None, listener: trace.Listener | None = None) -> None:
+        self.memory = memory
+        self.step = step
+        self.step_id: int = 0 if step is None else step.id
+        self.listener = listener
+
+    def save(self, value: Value, what: str, may_swap: bool) -> Any:
+        """What a list holds in the place of `value`, which a loop keeps for its gradient.
+
+        Args:
+          value: an array or numpy scalar; anything else is returned as it is.
+          what: the tensor and loop, for messages.
+          may_swap: whether it may be swapped.
+
+        Raises:
+          ResourceExhaustedError: there is no room.
+          Whatever the step was cancelled with, while it waited for room.
+        """
+        return self.memory.save(self, value, what, may_swap) if isinstance(value, (np.ndarray, np.generic)) else value
+
+    def pop(self, items: list[Any]) -> Any:
+        """Takes the last element of `items`, elements of a list or lists of these; those before it are wanted soon."""
+        item = items.pop()
+        if type(item) is Saved:
+            ahead(items, len(items) - 1, -1)
+            return item.value()
+        if type(item) is list and items and type(items[-1]) is list:
+            ahead(items[-1], len(items[-1]) - 1, -1)
+        return item
+
+    def get(self, item: Any) -> Any:
+        """What the element `item` of a list stands for."""
+        return item.value() if type(item) is Saved else item
+
+    def look(self) -> None:
+        """Raises if the step was cancelled or is past its deadline."""
+        step = self.step
+        if step is None:
+            return
+        if step.cancelled is not None:
+            raise step.cancelled
+        left = step.time_left()
+        if left is not None and left <= 0:
+            raise DeadlineExceededError(f"Timed out: step {step.id} ran past its time limit while it waited for a copy")

@@ -1,0 +1,155 @@
+"""A spill file: where arrays go that there is no room for in memory.
+
+It has no name: it is unlinked as soon as it is open, so that nothing of it stays whatever ends the process. Only bytes
+are in it. What array they are (`Layout`) is kept in memory, so nothing that is read from the file is interpreted.
+Arrays are written from where they lie and read into fresh ones, by system calls which let other threads run meanwhile;
+the file is never mapped, which would count as memory of the process.
+
+**The same array comes back**, not one that is merely equal: its dimensions lie in the same order, with the same gaps
+between them. The libraries that add and multiply take other ways through other layouts, and the last bits differ then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import errno
+import functools
+import math
+import os
+import tempfile
+import weakref
+from typing import Final
+
+import numpy as np
+
+PAGE: Final = 4096  # slots are multiples of this
+SMALLEST: Final = PAGE  # bytes of an array that is worth a system call
+MOST_GAPS: Final = 4  # an array may lie in a stretch of memory of so many times its size
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """How an array lies in memory.
+
+    Attributes:
+      shape, dtype, strides: as numpy knows them.
+      first: where its first element lies, in bytes from the lowest one.
+      span: bytes from the lowest to the highest.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    strides: tuple[int, ...]
+    first: int
+    span: int
+
+    @classmethod
+    def of(cls, value: object) -> Layout | None:
+        """The layout of `value`; None if it is not worth writing, or no plain array."""
+        if not isinstance(value, np.ndarray) or value.nbytes < SMALLEST or value.dtype.hasobject:
+            return None
+        return _layout(value.shape, value.dtype, value.strides)
+
+    def array(self, buffer: np.ndarray) -> np.ndarray:
+        """The array of this layout that lies in `buffer`, of `span` bytes."""
+        return np.ndarray(self.shape, self.dtype, buffer, self.first, self.strides)
+
+    def bytes_of(self, value: np.ndarray) -> memoryview:
+        """The memory in which `value`, of this layout, lies. It must be held as long as this is used."""
+        if value.flags.c_contiguous:
+            return value.reshape(-1).view(np.uint8).data
+        address = value.__array_interface__["data"][0] - self.first
+        return memoryview((ctypes.c_char * self.span).from_address(address))
+
+
+@functools.lru_cache(256)  # loops keep values of a few kinds, many of each
+def _layout(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> Layout | None:
+    if any(n > 1 and not step for n, step in zip(shape, strides, strict=True)):
+        return None  # it repeats itself without memory of its own
+    steps = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
+    first = -sum(s for s in steps if s < 0)
+    span = first + sum(s for s in steps if s > 0) + dtype.itemsize
+    return None if span > MOST_GAPS * math.prod(shape) * dtype.itemsize else Layout(shape, dtype, strides, first, span)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    """A place in the file."""
+
+    offset: int
+    size: int
+
+
+class SpillFile:
+    """See the module's text. Any thread may `write` and `read`; who calls `reserve` and `free` must hold a lock.
+
+    Args:
+      folder: where it is; "": where the system has temporary files.
+
+    Attributes:
+      used: bytes in slots that are not free.
+
+    Raises:
+      OSError: no file can be made there.
+    """
+
+    def __init__(self, folder: str = "") -> None:
+        self._file = tempfile.TemporaryFile(buffering=0, prefix="headrace-", dir=folder or None)  # noqa: SIM115
+        self.close = weakref.finalize(self, self._file.close)  # gives the disk its space back; may be called twice
+        self.used = 0
+        self._end = 0
+        self._free: dict[int, list[int]] = {}  # offsets of free slots, by size
+
+    @property
+    def size(self) -> int:
+        """How far the file reaches, in bytes."""
+        return self._end
+
+    def reserve(self, n: int) -> Slot:
+        """A slot for `n` bytes."""
+        size = math.ceil(n / PAGE) * PAGE
+        free = self._free.get(size)
+        if free:
+            offset = free.pop()
+        else:
+            offset, self._end = self._end, self._end + size
+        self.used += size
+        return Slot(offset, size)
+
+    def free(self, slot: Slot) -> None:
+        """Lets `slot` be reserved again."""
+        self.used -= slot.size
+        if self.used:
+            self._free.setdefault(slot.size, []).append(slot.offset)
+        else:
+            self._free.clear()
+            self._end = 0
+
+    def write(self, slot: Slot, layout: Layout, value: np.ndarray) -> None:
+        """Writes `value`, of `layout`.
+
+        Raises:
+          OSError: the disk is full, or fails.
+        """
+        data, done, fd = layout.bytes_of(value), 0, self._number()
+        while done < layout.span:
+            done += os.pwrite(fd, data[done:], slot.offset + done)
+
+    def read(self, slot: Slot, layout: Layout, buffer: np.ndarray) -> None:
+        """Reads what was written with `layout` into `buffer`, of `layout.span` bytes.
+
+        Raises:
+          OSError: the disk fails.
+        """
+        data, done, fd = buffer.data, 0, self._number()
+        while done < layout.span:
+            n = os.preadv(fd, [data[done:]], slot.offset + done)
+            if not n:
+                raise OSError(errno.EIO, "the spill file has been cut short")
+            done += n
+
+    def _number(self) -> int:
+        if self._file.closed:
+            raise OSError(errno.EBADF, "the spill file is closed")
+        return self._file.fileno()
