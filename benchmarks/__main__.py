@@ -17,7 +17,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import headrace as hr
-from benchmarks import building, gradient_memory, gradient_size, gradients, interpreter, startup
+from benchmarks import (
+    building,
+    devices,
+    gradient_memory,
+    gradient_size,
+    gradients,
+    interpreter,
+    placement,
+    startup,
+    swap,
+)
 from benchmarks.measure import Result, table
 
 BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
@@ -34,6 +44,9 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "third_derivative": gradient_size.third_derivative,
     "gradient_memory": gradient_memory.gradient_memory,
     "recomputation": gradient_memory.recomputation,
+    "swap": swap.swap,
+    "devices": devices.devices,
+    "placement": placement.placement,
 }
 
 

@@ -22,6 +22,9 @@ from headrace.build.arrays import (
     newaxis, one_hot, ones, ones_like, pad, parallel_stack, rank, reshape, reverse, reverse_sequence, roll, shape,
     shape_n, size, split, squeeze, stack, tile, transpose, unstack, zeros, zeros_like
 )
+from headrace.build.collectives import (
+    all_gather, all_max, all_min, all_prod, all_sum, broadcast, reduce_scatter
+)
 from headrace.build.cond import case, cond, switch_case
 from headrace.build.debugging import (
     Assert, Print, assert_all_finite, assert_equal, assert_greater, assert_greater_equal, assert_less,
@@ -85,7 +88,9 @@ from headrace.grad.transforms import grad, jvp, value_and_grad, vjp
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.slices import IndexedSlices
 from headrace.explain import explain
+from headrace.place import Cluster, Costs, DeviceModel, Link
 from headrace.session import RunOptions, Session
+from headrace.simulate import simulate
 
 scopes.outside.builder = EagerBuilder()
 scopes.outside.session = Session
@@ -93,15 +98,18 @@ scopes.outside.session = Session
 __version__ = "0.1.0"
 
 __all__ = [
-    "Assert", "DType", "EagerTensor", "FIFOQueue", "Function", "Graph", "IndexedSlices", "Operation",
-    "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase", "RandomShuffleQueue", "RegisterGradient",
+    "Assert", "Cluster", "Costs", "DType", "DeviceModel", "EagerTensor", "FIFOQueue", "Function", "Graph",
+    "IndexedSlices", "Link", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase",
+    "RandomShuffleQueue", "RegisterGradient",
     "RunOptions", "Session", "Tensor", "TensorArray", "TensorSpec", "Variable", "__version__", "abs",
-    "accumulate_n", "acos", "acosh", "add", "add_n", "adjoint", "angle", "argmax", "argmin", "as_dtype", "asin",
+    "accumulate_n", "acos", "acosh", "add", "add_n", "adjoint", "all_gather", "all_max", "all_min",
+    "all_prod", "all_sum", "angle", "argmax", "argmin", "as_dtype", "asin",
     "asinh", "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal", "assert_less",
     "assert_less_equal", "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive",
     "assert_none_equal", "assert_positive", "assert_rank", "assert_rank_at_least", "atan", "atan2", "atanh",
     "band_part", "betainc", "bfloat16", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool",
-    "boolean_mask", "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "case", "cast", "ceil",
+    "boolean_mask", "broadcast", "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "case",
+    "cast", "ceil",
     "check_gradients", "check_numerics", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "colocate_with",
     "complex", "complex128", "complex64", "concat", "cond", "conj", "constant", "constant_value",
     "control_dependencies", "convert_to_tensor", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum",
@@ -119,12 +127,13 @@ __all__ = [
     "placeholder", "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "py_func",
     "py_function", "random", "range", "rank", "raw_ops", "real", "reciprocal", "reciprocal_no_nan", "recompute",
     "recompute_grad", "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max",
-    "reduce_mean", "reduce_min", "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "repeat",
+    "reduce_mean", "reduce_min", "reduce_prod", "reduce_scatter", "reduce_std", "reduce_sum",
+    "reduce_variance", "repeat",
     "reshape", "resource", "reverse", "reverse_sequence", "right_shift", "rint", "roll", "round", "rsqrt",
     "saturate_cast", "scan", "scatter_nd", "searchsorted", "segment_max", "segment_mean", "segment_min",
     "segment_prod", "segment_sum", "sequence_mask", "set_diag", "setdiff1d", "shape", "shape_n", "sigmoid",
-    "sign", "sin", "sinh", "size", "slice", "special", "split", "sqrt", "square", "squared_difference", "squeeze",
-    "stack", "stop_gradient", "strided_slice", "string", "strings", "subtract", "switch_case", "tan", "tanh",
+    "sign", "simulate", "sin", "sinh", "size", "slice", "special", "split", "sqrt", "square", "squared_difference",
+    "squeeze", "stack", "stop_gradient", "strided_slice", "string", "strings", "subtract", "switch_case", "tan", "tanh",
     "tensor_diag", "tensor_diag_part", "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min",
     "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "tensordot", "tile", "top_k", "trace", "transpose",
     "truediv", "truncatediv", "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique",

@@ -31,6 +31,8 @@ class Explanation:
       source: the Python function that the step became; "" if none did.
       clusters: of a step that is interpreted, the operations of each cluster, which is one node of the token machine.
       apart: the others of such a step, (why they are nodes of their own, their names), constants left out.
+      devices: of a step over several devices, each device and the operations on it, in the primitive form.
+      moved: operations that are not on the device that they ask for, and why.
     """
 
     engine: str
@@ -40,12 +42,16 @@ class Explanation:
     source: str
     clusters: tuple[tuple[str, ...], ...] = ()
     apart: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    devices: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    moved: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         out = [f"engine: {self.engine}"]
         out += [f"  not compiled: {r}" for r in self.reasons]
         if self.engine == "interpret" and not self.reasons:
             out.append("  not compiled: the session is to interpret")
+        out += [f"{device}: {_brief(names)}" for device, names in self.devices]
+        out += [f"  {name}: {why}" for name, why in self.moved]
         if self.clusters or self.apart:
             out.append(f"clusters: {len(self.clusters) or 'none'}")
             out += [f"  {_brief(names)}" for names in self.clusters]
@@ -77,6 +83,7 @@ def explanation(step: CompiledStep) -> Explanation:
             "",
             tuple(tuple(op.name for op in c.members) for c in step.clusters),
             tuple((why, tuple(op.name for op in ops)) for why, ops in step.apart.items()),
+            *_placed(step),
         )
     assert report is not None, "who compiles, optimizes"
     return Explanation(
@@ -86,6 +93,17 @@ def explanation(step: CompiledStep) -> Explanation:
         tuple(report.notes),
         compiled.source,
     )
+
+
+def _placed(step: CompiledStep) -> tuple[Any, Any]:
+    """`Explanation.devices` and `Explanation.moved` of a step that is interpreted."""
+    if not step.is_divided:
+        return (), ()
+    on: dict[str, list[str]] = {}
+    for op, device in step.placement.of.items():
+        on.setdefault(device, []).append(op.name)
+    moved = tuple((op.name, why) for op, why in step.placement.reasons.items())
+    return tuple((device, tuple(on[device])) for device in sorted(on)), moved
 
 
 def explain(run: Any) -> Explanation:

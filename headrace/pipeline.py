@@ -4,26 +4,31 @@ order."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace import flags
+from headrace import dtypes, flags
 from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers
-from headrace.compile.clusters import Cluster, apart, contract, show
+from headrace.compile.clusters import Cluster as Clustered
+from headrace.compile.clusters import apart, contract, show
 from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.execute.plan import Plan, make_plan, may_be_heavy
 from headrace.grad.differentiate import differentiate
 from headrace.ir.device import DeviceSpec
 from headrace.ir.dumps import Dumps
 from headrace.ir.editing import Editor, own_bodies
-from headrace.ir.function import FuncGraph, bodies
+from headrace.ir.function import FuncGraph, bodies, owned
 from headrace.ir.infer import constant_value
 from headrace.ir.naming import name_as_lowered
 from headrace.lower import is_structured, lower
+from headrace.lower.collectives import expand_collectives
 from headrace.optimize.base import Context
 from headrace.optimize.pipeline import optimize, options_from
+from headrace.partition import partition
+from headrace.place import Cluster, Costs, Placement, place
 from headrace.prune import Pruned, prune
 from headrace.recover import recover
 
@@ -31,17 +36,48 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
 
+LONG: Final = 1e-4  # seconds that an operation takes for which a Recv may be held back
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Devices:
-    """The devices a session has, and whether an op that asks for another may run on these.
+    """The devices a session has, and what it knows of them.
 
     Attributes:
-      counts: how many devices there are of each type.
-      soft: `allow_soft_placement`.
+      names: of all devices, in full.
+      soft: `allow_soft_placement`: an op that asks for a device which is not there may run on another.
+      log: called with each placement of a step, or None.
+      measured: what heavy operations took in earlier steps: (operation, type of device) → seconds. Steps add to it.
+      homes: where operations that own state were placed first (by name), and so stay. Steps add to it.
+      bfloat16: whether float32 crosses from device to device as bfloat16.
+      recv_scheduling: whether Recvs are held back until they are needed, in steps with something to compute meanwhile.
+        (Between devices of one process that saves nothing: what is sent is there.)
+      has_limit: whether their memory is limited, so that steps count what they keep (`resources.memory`).
     """
 
-    counts: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"CPU": 1})
+    names: Sequence[str] = ("/job:localhost/replica:0/task:0/device:CPU:0",)
     soft: bool = True
+    log: Callable[[Placement], object] | None = None
+    measured: dict[tuple[str, str], float] = dataclasses.field(default_factory=dict)
+    homes: dict[str, str] = dataclasses.field(default_factory=dict)
+    bfloat16: bool = False
+    recv_scheduling: bool = False
+    has_limit: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Divided:
+    """A step over several devices.
+
+    Attributes:
+      placement: which operation is where, and why.
+      plans: for each device, by name, its part as the token machine runs it.
+      clusters: of these plans.
+    """
+
+    placement: Placement
+    plans: Mapping[str, Plan]
+    clusters: tuple[Clustered, ...] = ()
 
 
 class CompiledStep:
@@ -67,8 +103,11 @@ class CompiledStep:
         self._pruned: Pruned | None = None
         self._plan: Plan | None = None
         self._clustered: Plan | None = None
-        self._clusters: tuple[Cluster, ...] = ()
+        self._clusters: tuple[Clustered, ...] = ()
         self._outcome: Outcome | None = None
+        self._placement: Placement | None = None
+        self._is_divided: bool | None = None
+        self._divided: dict[bool, Divided] = {}
         self._dumps = Dumps()
         self._lock = threading.Lock()
 
@@ -97,8 +136,10 @@ class CompiledStep:
         return self._clustered
 
     @property
-    def clusters(self) -> tuple[Cluster, ...]:
-        """The clusters of `clustered`."""
+    def clusters(self) -> tuple[Clustered, ...]:
+        """The clusters of what runs the step."""
+        if self.is_divided:
+            return self.divided().clusters
         self.clustered  # noqa: B018 - which makes them
         return self._clusters
 
@@ -107,7 +148,35 @@ class CompiledStep:
         """The operations that are nodes of their own in `clustered`, by the reason; none if it makes no clusters."""
         if self._engine != "auto":
             return {}
-        return apart(dict.fromkeys(n.op for n in self.clustered.nodes), may_be_heavy)
+        plans = self.divided().plans.values() if self.is_divided else [self.clustered]
+        return apart(dict.fromkeys(n.op for plan in plans for n in plan.nodes), may_be_heavy)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the step runs on several devices."""
+        if self._is_divided is None:  # asked at every run
+            self._is_divided = len(self._devices.names) > 1 and len(set(self.placement.of.values())) > 1
+        return self._is_divided
+
+    @property
+    def placement(self) -> Placement:
+        """Which operation, of the primitive form of the step, is on which device."""
+        if self._placement is None:
+            self._place(*self._primitive(self._prune()))
+        assert self._placement is not None
+        return self._placement
+
+    def divided(self, is_seen: bool = False) -> Divided:
+        """The step as several devices run it.
+
+        Args:
+          is_seen: whether each operation has to be a node, so that it can be watched.
+        """
+        clustered = self._engine == "auto" and not is_seen
+        with self._lock:
+            if clustered not in self._divided:
+                self._divided[clustered] = self._divide(clustered)
+        return self._divided[clustered]
 
     @property
     def outcome(self) -> Outcome:
@@ -131,7 +200,8 @@ class CompiledStep:
     def _prune(self) -> Pruned:
         pruned = prune(*self._ends)  # 1. what the step needs, its ends explicit
         _checkpoint(pruned.graph)
-        _check_devices(pruned.graph.operations, self._devices)  # 2. every op has a device it may run on
+        if len(self._devices.names) == 1:
+            _check_devices(pruned.graph.operations, self._devices)  # 2. every op has a device it may run on
         if self._dumps.is_empty:  # what runs the step and what is compiled of it both begin here
             self._dumps.graph("pruned", pruned.graph)
         return pruned
@@ -139,16 +209,81 @@ class CompiledStep:
     def _primitive(self, pruned: Pruned) -> tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]:
         """The step as the token machine knows it: its operations, and those of the functions it calls."""
         if not is_structured(pruned.graph.operations):
+            self._count(pruned.graph.operations)
             return pruned.graph.operations, {}
         # conditionals, loops and calls become primitives
         lowered = lower(pruned.graph, _kept(pruned, self._ends[2]), differentiate)
+        self._count([*lowered.ops, *itertools.chain(*lowered.functions.values())])
         _checkpoint(lowered.graph)
         self._dumps.graph("lowered", lowered.graph)
         for name, ops in lowered.functions.items():
             self._dumps.graph(f"lowered-{name}", ops[0].graph)
         return lowered.ops, lowered.functions
 
+    def _count(self, ops: Iterable[Operation]) -> None:
+        """Where memory is limited, marks what adds to what loops keep, in a graph that nobody else has."""
+        if self._devices.has_limit:
+            for op in _owned(ops):
+                if "_accumulates" in op.attrs:
+                    op.attrs = {**op.attrs, "_counted": True}
+
+    def _place(
+        self, ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]
+    ) -> tuple[Sequence[Operation], Placement]:
+        """The operations of the step, collectives taken apart, and where they are to run."""
+        devices = self._devices
+        ops = expand_collectives(ops)
+        if self._placement is not None:  # of the same operations, in another copy of the graph
+            of = {op.name: device for op, device in self._placement.of.items()}
+            return ops, Placement({op: of[op.name] for op in ops}, {})
+        _inherit_devices(ops, next(e.graph for e in (*_ops(self._ends[0]), *_ops(self._ends[1]), *self._ends[2])))
+        found = self._placement = place(
+            ops,
+            self._cluster,
+            soft=devices.soft,
+            costs=Costs(dict(devices.measured)),
+            first={op: devices.homes[op.name] for op in ops if op.name in devices.homes},
+            functions=functions,
+        )
+        devices.homes.update((op.name, name) for op, name in found.of.items() if _owns_state(op))
+        if devices.log is not None:
+            devices.log(found)
+        return ops, found
+
+    def _seconds(self, ops: Sequence[Operation], of: Mapping[Operation, str]) -> Mapping[Operation, float] | None:
+        """How long operations take; None if all are so short that to hold a Recv back would take longer."""
+        if not self._devices.recv_scheduling:
+            return None
+        costs, models = Costs(dict(self._devices.measured)), {d.name: d for d in self._cluster.devices}
+        seconds = {op: costs.seconds(op, models[of[op]]) for op in ops}
+        return seconds if max(seconds.values(), default=0.0) >= LONG else None
+
+    @property
+    def _cluster(self) -> Cluster:
+        return Cluster.local(self._devices.names)
+
+    def _divide(self, clustered: bool) -> Divided:
+        lowered, functions = self._primitive(self._prune())
+        ops, placement = self._place(lowered, functions)
+        parts = partition(ops, placement.of, bfloat16=self._devices.bfloat16, costs=self._seconds(ops, placement.of))
+        found: list[Clustered] = []
+        if clustered:
+            functions = {name: _contract(body, found) for name, body in functions.items()}
+        plans = {}
+        for name, part in parts.items():
+            _checkpoint(part.graph)
+            self._dumps.graph(f"part-{name.rpartition(':device:')[2].replace(':', '-')}", part.graph)
+            mine = _contract(part.ops, found) if clustered else part.ops
+            plans[name] = make_plan(mine, _called(mine, functions), name)
+        return Divided(placement, plans, tuple(found))
+
     def _compile(self) -> Outcome:
+        if self.is_divided:
+            n = len(set(self.placement.of.values()))
+            reasons = [f"it runs on {n} devices"]
+            if self._engine == "compiled":
+                raise InvalidArgumentError("this step cannot be compiled: " + "; ".join(reasons))
+            return Outcome(None, tuple(reasons), None)
         mine = self._prune()
         kept = _kept(mine, self._ends[2])
         fed = [t for t in self._ends[0] if constant_value(t) is not None]
@@ -157,7 +292,8 @@ class CompiledStep:
         reasons = reasons or blockers(mine.graph.operations)
         if not reasons:
             try:
-                report = _optimized(mine.graph, kept, self._dumps)  # 4. the same by less work
+                report = _optimized(mine.graph, kept, self._dumps, self._devices.has_limit)  # 4. the same by less work
+                self._count(mine.graph.operations)
                 compiled = compile_graph(mine.graph, mine.args, mine.retvals, report.kept, differentiate)  # 5.
             except RecursionError:
                 reasons = ["its conditionals, loops and calls are nested too deeply in one another"]
@@ -227,11 +363,18 @@ def _make_structured(pruned: Pruned, kept: Sequence[Operation], dumps: Dumps) ->
     return []
 
 
-def _optimized(graph: Graph, kept: Sequence[Operation], dumps: Dumps) -> Context:
+# they put the values of all iterations together, and so keep them once more, and all at once
+_STACKING: Final = frozenset({"loop_fission", "loop_accumulations", "loop_collections"})
+
+
+def _optimized(graph: Graph, kept: Sequence[Operation], dumps: Dumps, has_limit: bool) -> Context:
     """The passes over a step's graph, and the graphs in it."""
     own_bodies(graph)
     check = _checkpoint if flags.VERIFY.value > 2 else None
-    context = optimize(graph, kept, options_from(flags.OPTIMIZE.value), check, dumps.graph if dumps else None)
+    options = options_from(flags.OPTIMIZE.value)
+    if has_limit and any("_swap" in op.attrs for op in _owned(graph.operations)):
+        options = dataclasses.replace(options, off=options.off | _STACKING)
+    context = optimize(graph, kept, options, check, dumps.graph if dumps else None)
     name_as_lowered(graph)
     _checkpoint(graph)
     return context
@@ -239,16 +382,58 @@ def _optimized(graph: Graph, kept: Sequence[Operation], dumps: Dumps) -> Context
 
 def _clustered(
     ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]
-) -> tuple[Plan, tuple[Cluster, ...]]:
+) -> tuple[Plan, tuple[Clustered, ...]]:
     """The plan of a step, which nobody else has, with clusters as single nodes."""
-    ops, found = contract(ops, may_be_heavy)
-    called = {}
-    for name, body in functions.items():
-        called[name], more = contract(body, may_be_heavy)
-        found += more
-    for c in found[:1]:
-        _checkpoint(c.op.graph)
+    found: list[Clustered] = []
+    ops = _contract(ops, found)
+    called = {name: _contract(body, found) for name, body in functions.items()}
     return make_plan(ops, called), tuple(found)
+
+
+def _contract(ops: Sequence[Operation], found: list[Clustered]) -> Sequence[Operation]:
+    """`ops`, of a graph that nobody else has, with clusters as single operations; they are added to `found`."""
+    ops, clusters = contract(ops, may_be_heavy)
+    found += clusters
+    for c in clusters[:1]:
+        _checkpoint(c.op.graph)
+    return ops
+
+
+def _called(
+    ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]
+) -> Mapping[str, Sequence[Operation]]:
+    """Those of `functions` that `ops` call, and the functions that these call."""
+    out: dict[str, Sequence[Operation]] = {}
+    todo = [ops]
+    while todo:
+        for op in todo.pop():
+            name = op.attrs["f"].name if op.opdef.structured == "Call" else ""
+            if name in functions and name not in out:
+                out[name] = functions[name]
+                todo.append(functions[name])
+    return out
+
+
+def _ops(tensors: Sequence[Tensor]) -> Iterator[Operation]:
+    return (t.op for t in tensors)
+
+
+def _inherit_devices(ops: Sequence[Operation], graph: Graph) -> None:
+    """Gives operations that are colocated with others of the user's `graph`, which the step does not need, what those
+    request."""
+    there = {op.name for op in ops}
+    for op in ops:
+        for entry in op.attrs.get("_class", ()) if not op.device else ():
+            name = entry.removeprefix("loc:@")
+            other = None if name in there else graph.find(name)
+            if other is not None and other.device:
+                op.device = other.device
+                break
+
+
+def _owns_state(op: Operation) -> bool:
+    """Whether `op` makes the handle of a resource, or the reference to a variable."""
+    return not op.inputs and any(t.dtype.is_ref or t.dtype == dtypes.resource for t in op.outputs)
 
 
 def _checkpoint(graph: Graph) -> None:
@@ -265,15 +450,23 @@ def _check_devices(ops: Sequence[Operation], devices: Devices) -> None:
     for op in _nested(ops):
         if op.device:
             spec: Any = DeviceSpec.from_string(op.device)
-            have = devices.counts.get(spec.type or "CPU", 0)
-            if not have or (spec.index is not None and spec.index >= have):
-                there = ", ".join(f"{n} x {t}" for t, n in devices.counts.items() if n)
+            if not any(spec.matches(DeviceSpec.from_string(d)) for d in devices.names):
+                there = ", ".join(devices.names)
                 raise InvalidArgumentError(
                     f"Cannot assign a device for operation {op.name}: it asks for {op.device!r}, and this session has "
                     f"{there}. Set allow_soft_placement to run it on a device that is there.",
                     op.name,
                     op,
                 )
+
+
+def _owned(ops: Iterable[Operation]) -> Iterator[Operation]:
+    """`ops`, and those of the graphs that they own."""
+    for op in ops:
+        yield op
+        if op.opdef.structured:
+            for graph in owned(op):
+                yield from _owned(graph.operations)
 
 
 def _nested(ops: Iterable[Operation]) -> Iterator[Operation]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
+import sys
 import threading
 import time
 import warnings
@@ -21,21 +23,24 @@ from headrace import flags, trace
 from headrace.build.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute import blas
+from headrace.execute.devices import make_devices
 from headrace.execute.executor import Executor
+from headrace.execute.parts import Parts
 from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation
 from headrace.fetches import Fetches, feed_tensor, feeder, key_of, result
 from headrace.ir.function import find_anywhere
 from headrace.pipeline import CompiledStep, Devices, compile_step
 from headrace.resources.manager import ResourceManager
+from headrace.resources.memory import Memory, StepMemory
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
     from concurrent.futures import ThreadPoolExecutor
 
     from headrace.compile import Compiled
-    from headrace.ir.function import find_anywhere
-from headrace.ir.graph import Graph, Tensor
+    from headrace.ir.graph import Graph, Tensor
+    from headrace.place import Placement
 
 CLOSE_SECONDS = 5.0  # how long close() waits for running steps to notice
 
@@ -47,7 +52,8 @@ class RunOptions:
     Attributes:
       timeout_in_ms: the run fails with `DeadlineExceededError` after so many milliseconds; 0: no limit.
       listener: receives the run's `trace` events; with an attribute `wants_values = True` also the values of all
-      outputs. ready: a queue of ready nodes that decides the order of firing; for tests (see `execute.frames.Ready`).
+      outputs. ready: a queue of ready nodes that decides the order of firing; for tests (see `execute.records.Ready`).
+        Or a function that makes the queue of a device, given its name ("" if the step runs on one).
     """
 
     timeout_in_ms: int = 0
@@ -56,8 +62,9 @@ class RunOptions:
 
 
 _NO_OPTIONS = RunOptions()
-_CONFIG = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "inter_op_parallelism_threads",
-           "intra_op_parallelism_threads")  # fmt: skip
+_CONFIG = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "log_device_placement",
+           "enable_bfloat16_sendrecv", "enable_recv_scheduling",
+           "inter_op_parallelism_threads", "intra_op_parallelism_threads")  # fmt: skip
 
 
 @dataclasses.dataclass(slots=True)
@@ -77,6 +84,32 @@ class _Call:
         return [f(v) for f, v in zip(feeders, values, strict=True)]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceAttributes:
+    """A device as `Session.list_devices` tells of it.
+
+    Attributes:
+      name: in full, "/job:localhost/replica:0/task:0/device:CPU:0".
+      device_type: "CPU", ...
+      memory_limit_bytes: that values on it may take; 0: not limited.
+    """
+
+    name: str
+    device_type: str
+    memory_limit_bytes: int
+
+
+def _log_placement(placement: Placement) -> None:
+    """`log_device_placement`: where operations are, as information of the logger "headrace", else on standard error."""
+    log = logging.getLogger("headrace")
+    for op, device in placement.of.items():
+        line = f"{op.name}: ({op.type}): {device}"
+        if log.isEnabledFor(logging.INFO):
+            log.info(line)
+        else:
+            print(line, file=sys.stderr)
+
+
 class Session:
     """Runs a graph.
 
@@ -84,10 +117,16 @@ class Session:
       target: "" (this process) is the only one for now.
       graph: the graph to run; None: the one entered (`with hr.Graph()`).
       config: a mapping of `device_count` ({"CPU": n}), `operation_timeout_in_ms`, `allow_soft_placement` (default
-        True), `inter_op_parallelism_threads` and `intra_op_parallelism_threads`, as in TensorFlow's ConfigProto.
+        True), `log_device_placement`, `enable_bfloat16_sendrecv` (float32 crosses from device to device as bfloat16),
+        `enable_recv_scheduling` (Recvs are held back until they are needed), `inter_op_parallelism_threads` and
+        `intra_op_parallelism_threads`, as in TensorFlow's ConfigProto.
       engine: "interpret": the token machine runs all steps; "compiled": each step becomes one Python function, and one
         that cannot is an error; "auto": the one where it can be, else the other. None: what HEADRACE_ENGINE says
         ("auto"). Partial runs, and runs with a listener, are interpreted in any case.
+      devices: how many logical devices there are to be of each type, {"CPU": 4}. A step whose operations ask for
+        several of them, or which is worth it, runs on several, each with threads of its own.
+      memory_limit: the bytes that loops may keep for their gradients and variables may hold, on each device. Loops with
+        `swap_memory=True` swap what does not fit; else the step fails before it is too much. None: not limited.
       intra_op_threads: threads a single product may use in the BLAS library.
       inter_op_threads: threads for heavy kernels that can run side by side; None: one a core.
 
@@ -101,6 +140,8 @@ class Session:
         config: Mapping[str, Any] | None = None,
         *,
         engine: str | None = None,
+        devices: Mapping[str, int] | None = None,
+        memory_limit: int | None = None,
         intra_op_threads: int = 1,
         inter_op_threads: int | None = None,
     ) -> None:
@@ -121,8 +162,21 @@ class Session:
         self.graph = graph
         self._engine = engine
         self._timeout_ms = int(config.get("operation_timeout_in_ms") or 0)
+        if memory_limit is not None and memory_limit < 1:
+            raise ValueError(f"memory_limit must be at least 1 byte, got {memory_limit}")
+        self._local = make_devices({**(config.get("device_count") or {}), **(devices or {})}, memory_limit)
+        self._memories = {
+            d.name: Memory(d.name, d.memory_limit, d.stream("copy").submit)
+            for d in self._local.values()
+            if d.memory_limit is not None
+        }
         self._devices = Devices(
-            {"CPU": 1, **(config.get("device_count") or {})}, bool(config.get("allow_soft_placement", True))
+            tuple(self._local),
+            bool(config.get("allow_soft_placement", True)),
+            _log_placement if config.get("log_device_placement") else None,
+            bfloat16=bool(config.get("enable_bfloat16_sendrecv")),
+            recv_scheduling=bool(config.get("enable_recv_scheduling")),
+            has_limit=bool(self._memories),
         )
         self._intra = int(config.get("intra_op_parallelism_threads") or intra_op_threads)
         self._inter = int(config.get("inter_op_parallelism_threads") or inter_op_threads or os.cpu_count() or 1)
@@ -246,7 +300,9 @@ class Session:
                     raise
         step = self._step(options, timeout_ms)
         if options.listener is not None:
-            options.listener(trace.StepStart(time.perf_counter_ns(), step.id))
+            listener = trace.OneAtATime(options.listener)
+            options = dataclasses.replace(options, listener=listener)
+            listener(trace.StepStart(time.perf_counter_ns(), step.id))
         error = ""
         try:
             executor = self._executor(call.step, step, options)
@@ -292,13 +348,34 @@ class Session:
     def _step(self, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
         deadline = time.monotonic() + limit / 1000 if limit else None
-        return Step(self._resources, ResourceManager, deadline)
+        step = Step(self._resources, ResourceManager, deadline)
+        if self._memories:
+            self._account(step, next(iter(self._local)), options)
+        return step
 
-    def _executor(self, compiled: CompiledStep, step: Step, options: RunOptions, is_partial: bool = False) -> Executor:
+    def _account(self, step: Step, device: str, options: RunOptions) -> None:
+        """Lets `step`, or a device's part of one, know the memory of its device."""
+        memory = self._memories.get(device)
+        if memory is not None:
+            step.memory = StepMemory(memory, step, options.listener)
+
+    def _executor(self, compiled: CompiledStep, step: Step, options: RunOptions) -> Executor | Parts:
         # who watches, or decides what fires next, is to see single operations
-        is_seen = is_partial or options.listener is not None or options.ready is not None
+        is_seen = options.listener is not None or options.ready is not None
+        if compiled.is_divided:
+            if options.ready is not None and not callable(options.ready):
+                raise ValueError(
+                    "this step runs on several devices: give RunOptions(ready=...) a function of their names"
+                )
+            plans = compiled.divided(is_seen).plans
+            measured = self._devices.measured
+            parts = Parts(plans, self._local, step, options.listener, options.ready, self._intra, measured)
+            for name, part in parts.executors.items():
+                self._account(part.step, name, options)
+            return parts
         plan = compiled.plan if is_seen else compiled.clustered
-        return Executor(plan, step, self._get_pool, options.listener, options.ready, self._intra)
+        ready = options.ready("") if callable(options.ready) else options.ready
+        return Executor(plan, step, self._get_pool, options.listener, ready, self._intra)
 
     def _explain(self, error: BaseException) -> None:
         """Makes the operation that an error carries the user's own: what failed is the copy that pruning made."""
@@ -329,7 +406,7 @@ class Session:
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
         call = self._call(fetches, tuple(feeds))
-        executor = self._executor(call.step, self._step(_NO_OPTIONS, None), _NO_OPTIONS, is_partial=True)
+        executor = Executor(call.step.plan, self._step(_NO_OPTIONS, None), self._get_pool, blas_threads=self._intra)
         handle = f"partial_run_{executor.step.id}"
         self._partial[handle] = _PartialRun(
             executor, call, [feed_tensor(self.graph, f).name for f in feeds], self.graph
@@ -370,6 +447,12 @@ class Session:
         run.executor.step.close()
         self._active.discard(run.executor.step)
 
+    # *** devices ***
+
+    def list_devices(self) -> list[DeviceAttributes]:
+        """The devices of this session. Source: TensorFlow's `Session.list_devices`."""
+        return [DeviceAttributes(d.name, d.type, d.memory_limit or 0) for d in self._local.values()]
+
     # *** ending ***
 
     def clear_container(self, name: str = "") -> None:
@@ -391,8 +474,15 @@ class Session:
         while self._active and time.monotonic() < until:
             time.sleep(0.001)
         self._resources.close()
+        self._end_threads()
+
+    def _end_threads(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False)
+        for device in self._local.values():
+            device.close()
+        for memory in self._memories.values():
+            memory.close()
 
     def __enter__(self) -> Session:
         return self
@@ -405,8 +495,7 @@ class Session:
             if not self._closed:
                 self._closed = True
                 self._resources.close()
-                if self._pool is not None:
-                    self._pool.shutdown(wait=False)
+                self._end_threads()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -414,12 +503,12 @@ class Session:
         )
 
 
-def _take(executor: Executor, i: int) -> Any:
+def _take(executor: Executor | Parts, i: int) -> Any:
     """Fetch `i` as the user's own value; the executor's reference is dropped, so that it need not be copied."""
     values = [executor.fetch(i)]
     if isinstance(values[0], np.generic):
         return values[0]
-    executor.results[i] = None
+    executor.forget(i)
     return result(values)
 
 

@@ -11,6 +11,7 @@ executor takes a path on which no event exists. Times are `time.perf_counter_ns(
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any, TypeAlias
 
@@ -42,6 +43,7 @@ class NodeStart:
       frame: the loop's name, or the function's; "" for the root.
       iteration: the iteration's number in it.
       dead: whether it fires dead (and computes nothing).
+      device: where it fires; "" if the step has one device only.
     """
 
     time: int
@@ -52,6 +54,7 @@ class NodeStart:
     frame: str
     iteration: int
     dead: bool
+    device: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class NodeEnd:
     iteration: int
     dead: bool
     values: tuple[Any, ...] | None
+    device: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class IterationOpen:
     tag: str
     frame: str
     iteration: int
+    device: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,51 +99,181 @@ class IterationFree:
     tag: str
     frame: str
     iteration: int
+    device: str = ""
 
 
-Event: TypeAlias = StepStart | StepEnd | NodeStart | NodeEnd | IterationOpen | IterationFree
+@dataclasses.dataclass(frozen=True, slots=True)
+class TokenSent:
+    """A Send ships a token from one device to another.
+
+    Attributes:
+      edge: the edge that was cut.
+      tag: of the firing, as in `NodeStart`.
+      device, to: from where to where.
+      dead: whether it carries no value.
+    """
+
+    time: int
+    step: int
+    edge: str
+    tag: str
+    device: str
+    to: str
+    dead: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TokenReceived:
+    """A Recv has got the token of the `TokenSent` with the same edge and tag; `to` is where it is now."""
+
+    time: int
+    step: int
+    edge: str
+    tag: str
+    device: str
+    to: str
+    dead: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StreamSpan:
+    """A piece of work that a stream of a device did beside the step; `time` and `end` say when it began and ended.
+
+    Attributes:
+      device, stream: which stream: "copy" swaps values out and in.
+      name: what it did.
+      bytes: how many it moved.
+    """
+
+    time: int
+    end: int
+    step: int
+    device: str
+    stream: str
+    name: str
+    bytes: int = 0
+
+
+Event: TypeAlias = (
+    StepStart | StepEnd | NodeStart | NodeEnd | IterationOpen | IterationFree | TokenSent | TokenReceived | StreamSpan
+)
 Listener: TypeAlias = Callable[[Event], object]
 
 
-def chrome_events(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """The events in Chrome's trace format: a row for each frame and iteration, a bar for each firing, microseconds.
+class OneAtATime:
+    """A listener that several threads may call: `listener` hears one event after the other."""
 
-    Iterations of one frame instance stand in one group (a "process"), each iteration in a row (a "thread") of it.
+    __slots__ = ("_listener", "_lock", "wants_values")
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._lock = threading.Lock()
+        self.wants_values = bool(getattr(listener, "wants_values", False))
+
+    def __call__(self, event: Event) -> None:
+        with self._lock:
+            self._listener(event)
+
+
+def chrome_events(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """The events in Chrome's trace format, microseconds.
+
+    Of a step on one device: a row for each frame and iteration, a bar for each firing. Iterations of one frame instance
+    stand in one group (a "process"), each iteration in a row (a "thread") of it.
+
+    Of a step over several devices: a group for each device, with a row for each iteration that is open at the time (so
+    how many rows are in use is how many are in flight), and one for each stream. Arrows lead from Sends to Recvs.
     """
-    out: list[dict[str, Any]] = []
-    groups: dict[str, int] = {}
-    rows: set[tuple[int, int]] = set()
-    started: dict[tuple[int, str, str], list[NodeStart]] = {}
+    chart = _Chart()
     for e in events:
+        chart.add(e)
+    return chart.out
+
+
+class _Chart:
+    """Makes `out`, a list of Chrome's events, of ours."""
+
+    def __init__(self) -> None:
+        self.out: list[dict[str, Any]] = []
+        self._groups: dict[str, int] = {}
+        self._named: set[tuple[int, int]] = set()
+        self._started: dict[tuple[int, str, str, str], list[tuple[int, int]]] = {}  # when, and in which row
+        self._rows: dict[tuple[int, str, str], int] = {}  # (step, device, tag) of an open iteration → its row
+        self._arrows: dict[tuple[int, str, str], int] = {}
+
+    def add(self, e: Event) -> None:
         if isinstance(e, NodeStart):
-            started.setdefault((e.step, e.node, e.tag), []).append(e)
-            continue
-        if not isinstance(e, NodeEnd):
-            continue
-        begin = started.get((e.step, e.node, e.tag))
-        start = begin.pop() if begin else None
+            row = self._rows.get((e.step, e.device, e.tag), 0)  # when it ends, the iteration may be over
+            self._started.setdefault((e.step, e.device, e.node, e.tag), []).append((e.time, row))
+        elif isinstance(e, NodeEnd):
+            self._fired(e)
+        elif isinstance(e, StreamSpan):
+            pid, tid = self._stream(e.device, e.stream)
+            self._bar(e.name, e.stream, e.time, e.end, pid, tid, {"bytes": e.bytes})
+        elif isinstance(e, (TokenSent, TokenReceived)):
+            self._arrow(e)
+        elif isinstance(e, IterationOpen) and e.device:
+            taken = {row for (_, device, _), row in self._rows.items() if device == e.device}
+            self._rows[e.step, e.device, e.tag] = next(i for i in range(len(taken) + 1) if i not in taken)
+        elif isinstance(e, IterationFree):
+            self._rows.pop((e.step, e.device, e.tag), None)
+
+    def _fired(self, e: NodeEnd) -> None:
+        begin = self._started.get((e.step, e.device, e.node, e.tag))
+        t0, row = begin.pop() if begin else (e.time, 0)
+        pid, tid = self._place(e, row)
+        about = {"op": e.type, "tag": e.tag, "dead": e.dead}
+        self._bar(e.node, "dead" if e.dead else e.type, t0, e.time, pid, tid, about)
+
+    def _place(self, e: NodeEnd, row: int) -> tuple[int, int]:
+        """Group and row of a firing; `row` is the one that its iteration has on a device."""
+        if e.device:
+            return self._row(e.device, row, f"open iteration {row}")
         instance = f"step {e.step}: " + (e.tag.rpartition("#")[0] or "root")
-        if instance not in groups:
-            groups[instance] = len(groups) + 1
-            out.append(_meta("process_name", groups[instance], 0, instance))
-        pid = groups[instance]
-        if (pid, e.iteration) not in rows:
-            rows.add((pid, e.iteration))
-            out.append(_meta("thread_name", pid, e.iteration, f"iteration {e.iteration}"))
-        t0 = start.time if start is not None else e.time
-        out.append(
+        return self._row(instance, e.iteration, f"iteration {e.iteration}")
+
+    def _stream(self, device: str, stream: str) -> tuple[int, int]:
+        return self._row(device or "streams", _STREAMS + sum(map(ord, stream)), f"stream {stream}")
+
+    def _row(self, group: str, tid: int, name: str) -> tuple[int, int]:
+        pid = self._groups.get(group)
+        if pid is None:
+            pid = self._groups[group] = len(self._groups) + 1
+            self.out.append(_meta("process_name", pid, 0, group))
+        if (pid, tid) not in self._named:
+            self._named.add((pid, tid))
+            self.out.append(_meta("thread_name", pid, tid, name))
+        return pid, tid
+
+    def _bar(self, name: str, kind: str, start: int, end: int, pid: int, tid: int, about: dict[str, Any]) -> None:
+        self.out.append(
             {
-                "name": e.node,
-                "cat": "dead" if e.dead else e.type,
+                "name": name,
+                "cat": kind,
                 "ph": "X",
-                "ts": t0 / 1000,
-                "dur": (e.time - t0) / 1000,
+                "ts": start / 1000,
+                "dur": (end - start) / 1000,
                 "pid": pid,
-                "tid": e.iteration,
-                "args": {"op": e.type, "tag": e.tag, "dead": e.dead},
+                "tid": tid,
+                "args": about,
             }
         )
-    return out
+
+    def _arrow(self, e: TokenSent | TokenReceived) -> None:
+        """One end of an arrow; it begins and ends at the bars that lie around its ends."""
+        key = (e.step, e.edge, e.tag)
+        number = self._arrows.setdefault(key, len(self._arrows) + 1)
+        is_start = isinstance(e, TokenSent)
+        device = e.device if is_start else e.to
+        row = self._rows.get((e.step, device, e.tag), 0)
+        pid, tid = self._row(device, row, f"open iteration {row}")
+        about = {"name": e.edge, "cat": "dead token" if e.dead else "token", "id": number, "pid": pid, "tid": tid}
+        self.out.append(
+            {"ph": "s" if is_start else "f", "ts": e.time / 1000, **about} | ({} if is_start else {"bp": "e"})
+        )
+
+
+_STREAMS = 1_000_000  # rows of streams come after those of iterations
 
 
 def _meta(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:

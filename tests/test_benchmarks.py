@@ -12,7 +12,19 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import building, gradient_memory, gradient_size, gradients, graphs, interpreter, programs, startup
+from benchmarks import (
+    building,
+    devices,
+    gradient_memory,
+    gradient_size,
+    gradients,
+    graphs,
+    interpreter,
+    placement,
+    programs,
+    startup,
+    swap,
+)
 from benchmarks import differentiation_compared as compared
 from benchmarks.measure import Result, table
 
@@ -29,8 +41,11 @@ from benchmarks.measure import Result, table
         lambda: building.building(ops=40, repeats=2),
         lambda: gradient_size.gradient_size(orders=2, trips=2),
         lambda: gradient_size.third_derivative(repeats=1),
-        lambda: gradient_memory.gradient_memory(trips=5),
+        lambda: gradient_memory.gradient_memory(trips=5, calls=1),
         lambda: gradient_memory.recomputation(lengths=(20,), repeats=1),
+        lambda: swap.swap(repeats=1, size=swap.Lstm(32, 64, 40)),
+        lambda: devices.devices(repeats=1, sizes=devices.Sizes(64, 3, 20, 2)),
+        lambda: placement.placement(graphs=2),
     ],
 )
 def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
@@ -45,7 +60,7 @@ def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
 def test_every_benchmark_is_listed() -> None:
     assert set(program.BENCHMARKS) == {
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "gradients", "answers",
-        "gradient_size", "third_derivative", "gradient_memory", "recomputation",
+        "gradient_size", "third_derivative", "gradient_memory", "recomputation", "swap", "devices", "placement",
     }  # fmt: skip
 
 

@@ -23,6 +23,10 @@ PAGES = (
     "docs/recovery.md",
     "docs/eager.md",
     "docs/compiling.md",
+    "docs/memory.md",
+    "docs/devices.md",
+    "docs/placement.md",
+    "docs/collectives.md",
 )
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE
 

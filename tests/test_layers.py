@@ -23,7 +23,7 @@ OPS = GRAPH | {"ops", "resources"}
 FRONT = {"build", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
-TOP = ENGINE | {"explain", "fetches", "pipeline", "session"}
+TOP = ENGINE | {"explain", "fetches", "pipeline", "session", "simulate"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -46,7 +46,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pipeline": ENGINE,
     "fetches": ENGINE,
     "explain": ENGINE | {"pipeline"},
-    "session": ENGINE | {"explain", "fetches", "pipeline"},
+    "simulate": ENGINE | {"explain", "fetches", "pipeline"},
+    "session": ENGINE | {"explain", "fetches", "pipeline", "simulate"},
     "dist": TOP,
     "train": TOP,
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "train"}),
@@ -61,7 +62,7 @@ LAYER = (
     | {"ir": "1", "ops": "2", "resources": "2", "build": "3a", "recover": "3a", "execute": "3 run"}
     | dict.fromkeys(FRONT - {"build", "recover"}, "3b")
     | dict.fromkeys(PASSES, "3 passes")
-    | {"explain": "4", "fetches": "4", "pipeline": "4", "session": "4", "dist": "5", "train": "5"}
+    | {"explain": "4", "fetches": "4", "pipeline": "4", "session": "4", "simulate": "4", "dist": "5", "train": "5"}
     | dict.fromkeys(COMMAND, "5")
     | {"": "6", "v1": "6", "__main__": "6"}
 )

@@ -160,7 +160,7 @@ def burst(
                 next_iteration(node, it, x)
             elif kind == RETVAL:
                 fire(node, it, x)
-            elif kind == DEAD and node.live.real != RETVAL:
+            elif kind == DEAD and not node.live.acts_dead:
                 live = node.live
                 if live.crosses:
                     dead(node, it, x)

@@ -21,7 +21,7 @@ import collections
 import queue
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -31,16 +31,15 @@ from headrace.execute import blas
 from headrace.execute import plan as plans
 from headrace.execute.blame import dead_fetch, raise_blamed, where
 from headrace.execute.burst import burst
+from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
 from headrace.execute.straight import StraightPropagator
 from headrace.ir.failure import known_as, place
 from headrace.ir.kernel import KernelContext
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor as Pool
-
     from headrace.execute.plan import Node, Plan
-    from headrace.execute.records import Frame, Iteration, Origin, Ready
+    from headrace.execute.records import Iteration, Origin, Ready
     from headrace.execute.step import Step
 
 BURST: Final = 256  # nodes between two looks at cancellation and the clock
@@ -49,6 +48,12 @@ _unset: Final = object()
 
 UNARY, NARY, NULLARY = plans.UNARY, plans.NARY, plans.NULLARY
 SWITCH, LOOP_MERGE, NEXT, DEAD = plans.SWITCH, plans.LOOP_MERGE, plans.NEXT, plans.DEAD
+
+
+class Workers(Protocol):
+    """What heavy kernels are given to: a pool of threads, a stream."""
+
+    def submit(self, work: Callable[[], None], /) -> object: ...
 
 
 class Executor:
@@ -73,15 +78,14 @@ class Executor:
             "_calls",
             "_calls_wait",
             "_dead",
+            "_events",
             "_is_fed",
             "_kernels",
-            "_listener",
             "_pool",
             "_ready",
             "_started",
             "_until",
             "_waiting",
-            "_wants_values",
         ),
         *("plan", "propagator", "results", "step"),
     )
@@ -90,7 +94,7 @@ class Executor:
         self,
         plan: Plan,
         step: Step,
-        pool: Callable[[], Pool],
+        pool: Callable[[], Workers],
         listener: trace.Listener | None = None,
         ready: Ready | None = None,
         blas_threads: int = 1,
@@ -99,14 +103,13 @@ class Executor:
         self._blas_threads = blas_threads
         self.step = step
         self._pool = pool
-        self._listener = listener
-        self._wants_values = listener is not None and bool(getattr(listener, "wants_values", False))
+        self._events = None if listener is None else Events(listener, step.id, plan.device)
         self._ready: Ready = collections.deque() if ready is None else ready
         self._calls: list[tuple[Node, Iteration, Any]] = []  # those that wait for their turn
         self._calls_wait = ready is None
         make = StraightPropagator if plan.is_straight else Propagator
-        self.propagator: Propagator = make(plan, self._ready, None if listener is None else self._watch)
-        self.results: list[Any] = [_unset] * len(plan.retvals)
+        self.propagator: Propagator = make(plan, self._ready, None if self._events is None else self._events.iteration)
+        self.results: list[Any] = [_unset] * (plan.retvals[-1].position + 1 if plan.retvals else 0)
         self._dead: dict[int, Origin] = {}
         self._kernels: list[Callable[..., Any]] = (
             [factory(KernelContext(step, op), op.attrs) for op, factory in plan.binders] if plan.binders else []
@@ -151,18 +154,21 @@ class Executor:
 
     def _go_on(self) -> None:
         with np.errstate(all="ignore"):
-            if self._listener is None:
-                self._loop()
-            else:
-                self._traced_loop()
+            self._fire_ready()
+            while self._wait():
+                self._fire_ready()
 
     def fetch(self, position: int) -> Any:
         """The value of a fetch; `InvalidArgumentError` if it is dead or not there."""
         value = self.results[position]
         if value is _unset:
-            op = self.plan.retvals[position].op
+            op = next(n.op for n in self.plan.retvals if n.position == position)
             raise dead_fetch(known_as(op.inputs[0]), position, self._dead.get(position))
         return value
+
+    def forget(self, position: int) -> None:
+        """Drops the value of a fetch."""
+        self.results[position] = None
 
     def has(self, position: int) -> bool:
         """Whether a fetch has its value, or is known to be dead."""
@@ -177,34 +183,32 @@ class Executor:
 
     # *** the loop ***
 
-    def _loop(self) -> None:
+    def _fire_ready(self, limit: int = BURST) -> None:
+        """Fires what is ready, until nothing is; `limit` nodes between two looks at all else."""
+        if self._events is not None:
+            self._fire_traced(self._events, limit)
+            return
         p, fire = self.propagator, self._fire
-        while True:
-            if burst(p, fire, predicate, BURST):
+        while burst(p, fire, predicate, limit):
+            self._poll()
+            self._open_call()
+
+    def _fire_traced(self, events: Events, limit: int) -> None:
+        ready = self._ready
+        count = 0
+        while ready:
+            node, it, x = ready.popleft()
+            events.start(node, it)
+            try:
+                values = self._fire(node, it, x)
+            except BaseException as e:
+                raise_blamed(e, node, it, x)
+            if (node.live, it) not in self._waiting and node.real != plans.CALL:
+                events.end(node, it, values)
+            count += 1
+            if count % limit == 0:
                 self._poll()
                 self._open_call()
-            elif not self._wait():
-                return
-
-    def _traced_loop(self) -> None:
-        ready = self._ready
-        while True:
-            count = 0
-            while ready:
-                node, it, x = ready.popleft()
-                self._emit_start(node, it)
-                try:
-                    values = self._fire(node, it, x)
-                except BaseException as e:
-                    raise_blamed(e, node, it, x)
-                if (node, it) not in self._waiting and node.real != plans.CALL:
-                    self._emit_end(node, it, values)
-                count += 1
-                if count % BURST == 0:
-                    self._poll()
-                    self._open_call()
-            if not self._wait():
-                return
 
     def _fire(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
         """Fires a node of any kind; returns its outputs' values where they are known at once, for the trace."""
@@ -311,21 +315,32 @@ class Executor:
         kernel = node.kernel
         assert kernel is not None
         if not (self._ready or self._waiting or self._calls) or not _is_heavy(node, x):
+            began = time.perf_counter_ns()
             value = _call(node, kernel, x)
+            self._took(node, time.perf_counter_ns() - began)
             self.propagator.done(node, it, value)
             return (value,)
-        completions = self.step.completions
+        completions, events = self.step.completions, self._events
 
         def job() -> None:
+            began = time.perf_counter_ns()
             try:
                 with np.errstate(all="ignore"):
-                    completions.put((node, it, x, _call(node, kernel, x), None))
+                    value = _call(node, kernel, x)
+                self._took(node, time.perf_counter_ns() - began)
+                if events is not None:
+                    events.computed(node, began)
             except BaseException as e:
                 completions.put((node, it, x, None, e))
+            else:
+                completions.put((node, it, x, value, None))
 
         self._waiting[node, it] = None
         self._pool().submit(job)
         return ()
+
+    def _took(self, node: Node, ns: int) -> None:
+        """The heavy kernel of `node` took so many nanoseconds."""
 
     def _start_async(self, node: Node, it: Iteration, x: Any) -> None:
         completions = self.step.completions
@@ -415,8 +430,8 @@ class Executor:
         if error is not None:
             raise_blamed(error, node, it, x)
         values = self._finish(node, it, value)
-        if self._listener is not None:
-            self._emit_end(node, it, values)
+        if self._events is not None:
+            self._events.end(node, it, values)
 
     def _waits(self) -> str:
         shown = [place(n.op) + (f" in {where(i)}" if where(i) else "") for n, i in list(self._waiting)[:5]]
@@ -434,38 +449,17 @@ class Executor:
             "step can wake it; give the run a timeout, close the queue, or raise HEADRACE_WAIT_LIMIT if this is meant"
         )
 
+    def half_fed(self) -> list[str]:
+        """A line for each node that has got only some of its inputs, and for each that waits."""
+        found = [*self._waiting, *self.propagator.waiting()][:8]
+        return [f"  {place(node.op)}" + (f" in {where(it)}" if where(it) else "") for node, it in found]
+
     def _stuck(self) -> InternalError:
-        lines = []
-        for node, it in self.propagator.waiting()[:8]:
-            lines.append(f"  {place(node.op)}" + (f" in {where(it)}" if where(it) else ""))
-        text = "\n".join(lines) or "  (no node is half-fed)"
+        text = "\n".join(self.half_fed()) or "  (no node is half-fed)"
         return InternalError(
             f"step {self.step.id} cannot go on: nothing is ready or running, and these operations have got only some "
             f"of their inputs:\n{text}\nIn a loop every NextIteration must fire alive in the same iterations."
         )
-
-    # *** events ***
-
-    def _watch(self, event: str, frame: Frame, it: Iteration) -> None:
-        make = trace.IterationOpen if event == "open" else trace.IterationFree
-        assert self._listener is not None
-        self._listener(make(time.perf_counter_ns(), self.step.id, it.tag, frame.plan.name, it.index))
-        if event == "free" and frame.call is not None and frame.parent is not None:
-            self._emit_end(frame.call, frame.parent, None)
-
-    def _emit_start(self, node: Node, it: Iteration) -> None:
-        assert self._listener is not None
-        op, f = node.op, it.frame.plan.name
-        now = time.perf_counter_ns()
-        self._listener(trace.NodeStart(now, self.step.id, op.name, op.type, it.tag, f, it.index, node.kind == DEAD))
-
-    def _emit_end(self, node: Node, it: Iteration, values: tuple[Any, ...] | None) -> None:
-        assert self._listener is not None
-        op, f = node.op, it.frame.plan.name
-        is_dead = node.kind == DEAD
-        kept = values if self._wants_values and not is_dead else None
-        now = time.perf_counter_ns()
-        self._listener(trace.NodeEnd(now, self.step.id, op.name, op.type, it.tag, f, it.index, is_dead, kept))
 
 
 def predicate(value: Any) -> bool:

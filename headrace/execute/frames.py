@@ -35,6 +35,8 @@ nobody waits for it in vain.
 * *ControlTrigger*: alive whatever its inputs are.
 * *_SwitchN*: a Switch with n outputs; it sends its data to the one that its index says, to the last if there is none of
   that number.
+* *Send*: ships its token to another device, dead or alive. *Recv*: starts when its control inputs are there, whatever
+  they are, and fires when the token has come that the Send of its edge shipped with the same tag: dead if that is.
 * *A call* (of a function that is not inlined because it is recursive): alive, it opens a frame of its own with one
   iteration, below the iteration and the call that it fires in, and supplies the parameters. A result goes to the
   caller as soon as it is there, dead or alive. When everything in the frame has fired the call is done, and alive: the
@@ -560,12 +562,19 @@ class Propagator:
         only some of its tokens; a node fed by an Enter alone, which has a token in iteration 0 only. As TensorFlow
         does, the iteration then counts as done, and what never fired in it is as good as dead.
         """
+        frame = self.releasable()
+        if frame is None:
+            return False
+        frame.oldest.left = 0
+        self._settle(frame)
+        return True
+
+    def releasable(self) -> Frame | None:
+        """The frame whose oldest iteration `release` would end: an innermost one."""
         for frame in reversed(self.open_frames()):  # inner ones first
             if frame.plan.parent is not None and not frame.children and not frame.enters_left:
-                frame.oldest.left = 0
-                self._settle(frame)
-                return True
-        return False
+                return frame
+        return None
 
     def open_frames(self) -> list[Frame]:
         """All frame instances that are open, the root's included; none once the step is finished."""

@@ -26,6 +26,7 @@ from headrace import flags
 from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from headrace.ir import checking
 from headrace.ir import frames as ir_frames
+from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU, find_kernel
 
 if TYPE_CHECKING:
@@ -55,10 +56,13 @@ SWITCH_N: Final = 19
 CALL: Final = 20  # a function in a frame of its own; done when the frame is
 PARAM: Final = 21  # an argument, in the function's frame
 RESULT: Final = 22  # a result, in the function's frame: it is an output of the call
+SEND: Final = 23  # ships a token, dead or alive, to another device
+RECV: Final = 24  # waits for such a token, once its control inputs are there, dead or alive
 
 KIND_NAMES: Final = (
     *("pass", "unary", "nary", "nullary", "switch", "loop merge", "next", "dead", "merge", "enter", "exit", "other"),
     *("stateful", "async", "heavy", "retval", "arg", "trigger", "reading", "switch n", "call", "param", "result"),
+    *("send", "recv"),
 )
 
 # A pending count holds the tokens still to come in its low bits; a dead token adds DEAD_TOKEN. A Merge's count also
@@ -115,6 +119,8 @@ class Node:
       gates: whether it has control edges.
       stops_dead: whether a dead token goes no further (a NextIteration; for now, an Exit).
       crosses: whether its tokens may go to another frame or iteration than its own.
+      acts_dead: whether the executor has something to do when it fires dead.
+      edge: of a Send or Recv, the name of the edge that was cut.
       more: whether a live firing also sends tokens along other edges (control edges, a Merge's second output).
       controls: control edges to joins: (pending index, node).
       control_merges, control_direct: control edges to Merges, and to nodes that wait for nothing else.
@@ -126,6 +132,7 @@ class Node:
     """
 
     __slots__ = (
+        "acts_dead",
         "arity",
         "blank",
         "bound",
@@ -138,6 +145,7 @@ class Node:
         "culprit",
         "dead",
         "direct",
+        "edge",
         "frame",
         "gates",
         "id",
@@ -191,6 +199,8 @@ class Node:
         self.gates = False
         self.stops_dead = False
         self.crosses = False
+        self.acts_dead = False
+        self.edge = ""
         self.position = -1  # Arg, Retval: which feed or fetch; parameter, result: which argument or output of the call
         self.cost: Callable[..., float | None] | None = None
         self.culprit: Callable[[Exception], Any] | None = None
@@ -255,9 +265,10 @@ class Plan:
       binders: (operation, factory) of the kernels made at each step.
       is_straight: whether there is no control flow in it.
       uses_blas: whether some node may call the BLAS library.
+      device: of one part of a step over several devices, which it is for; "" for a whole step.
     """
 
-    __slots__ = ("args", "binders", "frames", "is_straight", "nodes", "retvals", "uses_blas")
+    __slots__ = ("args", "binders", "device", "frames", "is_straight", "nodes", "retvals", "uses_blas")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -267,6 +278,7 @@ class Plan:
         self.binders: list[tuple[Operation, Callable[..., Any]]] = []
         self.is_straight = True
         self.uses_blas = False
+        self.device = ""
 
     @property
     def root(self) -> FramePlan:
@@ -281,11 +293,16 @@ _PRIMITIVES = {
     "Exit": EXIT,
     "NextIteration": NEXT,
     "ControlTrigger": TRIGGER,
+    "Send": SEND,
+    "Recv": RECV,
 }
-_FRAMES = frozenset({"Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration"})
+_FRAMES = frozenset({"Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration", "Send", "Recv"})
+_ACT_DEAD = frozenset({RETVAL, SEND, RECV})
 
 
-def make_plan(ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]] | None = None) -> Plan:
+def make_plan(
+    ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]] | None = None, device: str = ""
+) -> Plan:
     """The plan of `ops`, the operations of a pruned primitive graph with `_Arg` and `_Retval` ends.
 
     Args:
@@ -293,6 +310,7 @@ def make_plan(ops: Sequence[Operation], functions: Mapping[str, Sequence[Operati
       functions: for each function that an operation calls in a frame of its own its operations: the `_Arg`s are its
         parameters (`index`: which input of the call), the `_Retval`s its results (which output). All of them run
         whenever it is called.
+      device: of one part of a step over several devices, the name of the one it is for.
 
     Raises:
       GraphError: a cycle that is no loop.
@@ -301,6 +319,7 @@ def make_plan(ops: Sequence[Operation], functions: Mapping[str, Sequence[Operati
       UnimplementedError: an op has no kernel for this device.
     """
     plan = Plan()
+    plan.device = device
     plan.is_straight = not any(op.opdef.primitive in _FRAMES or op.opdef.structured for op in ops)
     _add_graph(plan, ops, None)
     roots = {name: _add_graph(plan, body, name) for name, body in (functions or {}).items()}
@@ -311,6 +330,7 @@ def make_plan(ops: Sequence[Operation], functions: Mapping[str, Sequence[Operati
         node.real = node.kind
         node.stops_dead = node.kind in (EXIT, NEXT) and node.frame.parent is not None
         node.crosses = node.stops_dead or node.kind in (ENTER, RESULT)
+        node.acts_dead = node.kind in _ACT_DEAD
         node.gates = bool(node.controls or node.control_direct or node.control_merges)
         if node.reads and (node.op.opdef.primitive or node.kind == CALL):
             node.kind = READING
@@ -409,6 +429,8 @@ def _make_node(plan: Plan, op: Operation, frame: FramePlan, in_function: bool) -
         node.position = op.attrs["index"]
         if not in_function:
             plan.retvals.append(node)
+    elif kind in (SEND, RECV):
+        node.edge = op.attrs["tensor_name"]
     elif op.opdef.structured == "Call":
         node.kind = CALL
     elif kind == OTHER:
@@ -418,9 +440,10 @@ def _make_node(plan: Plan, op: Operation, frame: FramePlan, in_function: bool) -
 
 def _add_kernel(plan: Plan, node: Node) -> None:
     op = node.op
-    kernel = find_kernel(op, CPU)
+    device: str = DeviceSpec.from_string(plan.device).type or CPU
+    kernel = find_kernel(op, device)
     if kernel is None:
-        raise UnimplementedError(f"no kernel computes '{op.type}' (operation {op.name!r}) on {CPU}", op.name, op)
+        raise UnimplementedError(f"no kernel computes '{op.type}' (operation {op.name!r}) on {device}", op.name, op)
     plan.uses_blas |= op.opdef.facts.blas
     if kernel.form != "pure":
         node.kind = STATEFUL if kernel.form == "stateful" else ASYNC

@@ -23,6 +23,9 @@ class Ready(Protocol):
 # its output_index); or an Exit that never fired in its loop. (A plain tuple: one is made for each Switch that fires.)
 Origin: TypeAlias = "tuple[Node, Iteration, int]"
 
+# What tells the frame instances of a step apart, on whichever device they are: see `Frame.path`.
+Path: TypeAlias = "tuple[()] | tuple[Path, int, str]"
+
 TAG_DEPTH: Final = 32  # calls deeper than that stand in a tag as a number
 
 
@@ -77,6 +80,8 @@ class Frame:
       call: the call that opened it; None for loops and the root.
       depth: how many calls it is in.
       serial: of a call's frame, its number among the calls of the step.
+      path: names it among all frame instances of the step, the same on every device: the path of the frame around it,
+        the iteration it was opened from, and the loop's name or the call's.
       oldest, newest: the window of open iterations.
       open: how many are open.
       enters_left: Enters that have not arrived.
@@ -103,6 +108,7 @@ class Frame:
         "open",
         "origins",
         "parent",
+        "path",
         "pending",
         "plan",
         "serial",
@@ -112,11 +118,22 @@ class Frame:
     oldest: Iteration
     newest: Iteration
 
+    @property
+    def level(self) -> int:
+        """How many frames it is in."""
+        n, it = 0, self.parent
+        while it is not None:
+            n, it = n + 1, it.frame.parent
+        return n
+
     def __init__(
         self, plan: FramePlan, parent: Iteration | None, call: Node | None = None, depth: int = 0, serial: int = 0
     ) -> None:
         self.plan = plan
         self.parent = parent
+        self.path: Path = (
+            () if parent is None else (parent.frame.path, parent.index, call.op.name if call else plan.name)
+        )
         self.call = call
         self.depth = depth
         self.serial = serial

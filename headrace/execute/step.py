@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import queue
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,27 @@ if TYPE_CHECKING:
     from headrace.execute.records import Iteration
 
 _ids = itertools.count(1)
+_making = threading.Lock()
+
+
+class Completions:
+    """What has completed outside the executor's thread: a queue that can tell somebody when something is put in.
+
+    Attributes:
+      wake: called after something was put in, by who put it in; None: nobody needs to know.
+    """
+
+    __slots__ = ("_queue", "empty", "get", "get_nowait", "wake")
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.get, self.get_nowait, self.empty = self._queue.get, self._queue.get_nowait, self._queue.empty
+        self.wake: Callable[[], object] | None = None
+
+    def put(self, entry: Any) -> None:
+        self._queue.put(entry)
+        if self.wake is not None:
+            self.wake()
 
 
 class Step:
@@ -27,8 +49,11 @@ class Step:
       id: a number no other step of this process has.
       iteration: the iteration of the node that fires now.
       locate: tells the tag where compiled code runs.
+      memory: the account of the device it runs on (`resources.memory.StepMemory`); None if that has no limit.
       cancelled: the error the step was cancelled with, or None.
       completions: what pool threads and asynchronous kernels hand to the executor; None wakes it up.
+      of: of a device's part of a step, the step; else None.
+      parts: the parts made by `part`.
     """
 
     __slots__ = (
@@ -40,6 +65,9 @@ class Step:
         "id",
         "iteration",
         "locate",
+        "memory",
+        "of",
+        "parts",
         "session",
     )
 
@@ -49,16 +77,30 @@ class Step:
         self.deadline = deadline
         self.iteration: Iteration | None = None
         self.locate: Callable[[], str] | None = None
+        self.memory: Any = None
         self.cancelled: BaseException | None = None
-        self.completions: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.completions = Completions()
+        self.of: Step | None = None
+        self.parts: list[Step] = []
         self._make_resources = make_resources
         self._resources: Any = None
+
+    def part(self) -> Step:
+        """The step as one device knows it: the same, but for what its executor alone has to do with."""
+        out = Step(self.session, self._make_resources, self.deadline)
+        out.id, out.of, out.cancelled = self.id, self, self.cancelled
+        self.parts.append(out)
+        return out
 
     @property
     def resources(self) -> Any:
         """The step's own resource manager: what is in it is dropped when the step ends."""
+        if self.of is not None:
+            return self.of.resources
         if self._resources is None:
-            self._resources = self._make_resources()
+            with _making:  # several devices may ask at once
+                if self._resources is None:
+                    self._resources = self._make_resources()
         return self._resources
 
     @property
@@ -74,6 +116,8 @@ class Step:
         if self.cancelled is None:
             self.cancelled = error
         self.completions.put(None)
+        for part in self.parts:
+            part.cancel(error)
 
     def time_left(self) -> float | None:
         """Seconds to the deadline (negative: past it), or None."""

@@ -80,7 +80,8 @@ def backward(
         if not any(wanted) or not any(t in parts and t not in fixed for t in op.outputs):
             continue
         grads = [None if t in fixed else total(b, parts.get(t, [])) for t in op.outputs]
-        at = dataclasses.replace(b.within(f"{op.name}_grad"), source=op.source)
+        # a gradient is computed where the operation is whose gradient it is
+        at = dataclasses.replace(b.within(f"{op.name}_grad"), source=op.source, device=op.device or b.device)
         since = len(b.graph)
         found = []
         for t, g, want in zip(op.inputs, _of_operation(at, op, grads, wanted), wanted, strict=True):

@@ -71,7 +71,7 @@ class OptimizerOptions(_Record):
 
 @dataclasses.dataclass
 class GraphOptions(_Record):
-    """How graphs are treated. Nothing here has a meaning yet.
+    """How graphs are treated. `enable_recv_scheduling` and `enable_bfloat16_sendrecv` have TensorFlow's meaning.
 
     Source: TensorFlow's `tf.GraphOptions`.
     """
@@ -89,8 +89,8 @@ class GraphOptions(_Record):
 
 @dataclasses.dataclass
 class ConfigProto(_Record):
-    """How a session is made. `device_count`, `allow_soft_placement`, `operation_timeout_in_ms` and the two numbers of
-    threads have TensorFlow's meaning; the rest has none.
+    """How a session is made. `device_count`, `allow_soft_placement`, `log_device_placement`, `operation_timeout_in_ms`,
+    the two numbers of threads and what `graph_options` says of sending have TensorFlow's meaning; the rest has none.
 
     Source: TensorFlow's `tf.ConfigProto`.
 

@@ -20,9 +20,10 @@ def _settings(config: ConfigProto | None) -> dict[str, Any]:
     config = config or ConfigProto()
     if not isinstance(config, ConfigProto):
         raise TypeError(f"config must be a tf.ConfigProto, got {config!r} ({type(config).__name__})")
-    names = ("operation_timeout_in_ms", "allow_soft_placement", "inter_op_parallelism_threads",
+    names = ("operation_timeout_in_ms", "allow_soft_placement", "log_device_placement", "inter_op_parallelism_threads",
              "intra_op_parallelism_threads")  # fmt: skip
-    return {"device_count": dict(config.device_count), **{n: getattr(config, n) for n in names}}
+    of_graphs = {n: getattr(config.graph_options, n) for n in ("enable_bfloat16_sendrecv", "enable_recv_scheduling")}
+    return {"device_count": dict(config.device_count), **{n: getattr(config, n) for n in names}, **of_graphs}
 
 
 class BaseSession(session.Session):

@@ -132,11 +132,17 @@ class _Seeded:
             fetches: list[str], targets: list[str], feeds: dict[str, Any], timeout_ms: float | None = None
         ) -> list[Any]:
             self.runs += 1
-            ready = SeededReady(self.seed * 1000 + self.runs)
+            queues: list[SeededReady] = []
+
+            def ready(device: str) -> SeededReady:
+                queues.append(SeededReady(self.seed * 1000 + self.runs))
+                return queues[-1]
+
             limit = timeout_ms or config.get("operation_timeout_in_ms") or STEP_MS
             options = hr.RunOptions(timeout_in_ms=int(limit), ready=ready)
             out = session.run([*fetches, *targets], feeds, options)
-            ready.check()
+            for q in queues:
+                q.check()
             return list(out)[: len(fetches)]
 
         return types.SimpleNamespace(run=run, close=session.close)

@@ -35,6 +35,7 @@ class Step:
     pruned: Pruned
     plan: Plan
     compiled: None = None
+    is_divided: bool = False
     reasons: tuple[str, ...] = ()
 
     @property

@@ -1,0 +1,151 @@
+"""Runs a step over several devices in one thread, in a seeded random order, and checks that nothing is left over.
+
+What the threads of devices do depends on the machine's mood. Here one thread drives the executors of all parts: which
+device goes on next, for how many nodes, and which of its ready nodes is first are drawn from a seed, so whatever two
+devices can do to each other happens sooner or later, and happens again with the same seed. A token on its way waits in
+the queue of the device that is to get it until that has its turn.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from headrace.execute.devices import LocalDevice, make_devices
+from headrace.execute.parts import Parts
+from headrace.execute.plan import make_plan
+from headrace.execute.step import Step
+from headrace.grad.differentiate import differentiate
+from headrace.ir import frames
+from headrace.ir.graph import Operation, Tensor
+from headrace.lower import Lowered, lower
+from headrace.partition import Part, partition
+from headrace.place.bonds import bonds
+from headrace.place.groups import Group
+from headrace.prune import prune
+from headrace.resources.manager import ResourceManager
+from tests.execute.machine import SeededReady
+
+CPU = "/job:localhost/replica:0/task:0/device:CPU:"
+
+Placement = Mapping[Operation, str]
+
+
+def lowered(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = (), targets: Sequence[Operation] = ()) -> Lowered:
+    """The primitive form of a step."""
+    pruned = prune(feeds, fetches, targets)
+    kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
+    return lower(pruned.graph, kept, differentiate)
+
+
+def groups(step: Lowered) -> list[Group]:
+    """What has to stand together, of the operations of the root graph."""
+    wanted = set(step.ops)
+    made = bonds(step.ops, frames.derive(step.ops), step.functions).groups
+    return [g for g in made if not wanted.isdisjoint(g.ops)]
+
+
+def placed(step: Lowered, choose: Callable[[Group], int]) -> Placement:
+    """Each group on the device that `choose` says."""
+    of: dict[Operation, str] = {}
+    for g in groups(step):
+        of.update(dict.fromkeys(g.ops, f"{CPU}{choose(g)}"))
+    return of
+
+
+def at_random(step: Lowered, rng: random.Random, devices: int) -> Placement:
+    """Each group on a random device; of some placements most are on one."""
+    lean = rng.choice([0.0, 0.0, 0.6, 0.9])
+    return placed(step, lambda g: 0 if rng.random() < lean else rng.randrange(devices))
+
+
+def every(step: Lowered, devices: int) -> Iterator[Placement]:
+    """All placements on so many devices, but for the names of the devices. (Constants are wherever they are used.)"""
+    there = groups(step)
+    constants = [g for g in there if all(op.type == "Const" for op in g.ops)]
+    found = [g for g in there if g not in constants]
+
+    def extend(chosen: list[int], used: int) -> Iterator[list[int]]:
+        if len(chosen) == len(found):
+            yield chosen
+            return
+        for d in range(min(used + 1, devices)):
+            yield from extend([*chosen, d], max(used, d + 1))
+
+    for chosen in extend([], 0):
+        where = dict(zip([*found, *constants], [*chosen, *(0 for _ in constants)], strict=True))
+        yield {op: f"{CPU}{d}" for g, d in where.items() for op in g.ops}
+
+
+class AtOnce:
+    """Heavy kernels run where they are given in."""
+
+    def submit(self, work: Callable[[], Any]) -> Future[Any]:
+        out: Future[Any] = Future()
+        out.set_result(work())
+        return out
+
+
+class AtOnceDevice(LocalDevice):
+    """A device without threads."""
+
+    def compute(self) -> Any:
+        return AtOnce()
+
+
+class Driven:
+    """A step over several devices, driven by one thread.
+
+    Args:
+      parts: of the step.
+      step: it, lowered.
+      seed: of all that is left open.
+      session: its resources.
+    """
+
+    def __init__(
+        self, parts: Mapping[str, Part], step: Lowered, seed: int, session: ResourceManager | None = None
+    ) -> None:
+        self.random = random.Random(seed)
+        plans = {}
+        for name, part in parts.items():
+            called = {op.attrs["f"].name for op in part.ops if op.opdef.structured == "Call"}
+            plans[name] = make_plan(part.ops, step.functions if called else {}, name)
+        self.queues: dict[str, SeededReady] = {}
+        devices = {name: AtOnceDevice(d.spec) for name, d in make_devices({"CPU": 9}).items()}
+        self.step = Step(ResourceManager() if session is None else session, ResourceManager)
+        self.parts = Parts(plans, devices, self.step, ready=self._queue)
+
+    def _queue(self, name: str) -> SeededReady:
+        out = self.queues[name] = SeededReady(self.random.getrandbits(32))
+        return out
+
+    def run(self, feeds: Sequence[Any] = (), fetches: int = 1) -> list[Any]:
+        """The values of so many fetches; everything is checked to have come to its end."""
+        for i, x in enumerate(feeds):
+            self.parts.feed(i, x)
+        executors = list(self.parts.executors.values())
+        while not all(e.propagator.finished for e in executors):
+            self.random.shuffle(executors)
+            turns = [e.advance(self.random.choice([1, 1, 2, 5, 100]), once=True) for e in executors]
+            if not any(turns):
+                blocked = self.parts.blocked()
+                assert blocked is not None, self.parts._stuck()
+                blocked.end_half_fed()
+        out = [self.parts.fetch(i) for i in range(fetches)]
+        self.check()
+        return out
+
+    def check(self) -> None:
+        """Asserts the invariant on each device, and that no token is left over."""
+        assert len(self.parts.rendezvous) == 0, self.parts.rendezvous.table()
+        for name, executor in self.parts.executors.items():
+            self.queues[name].check(executor.propagator)
+            assert not executor._waiting, name
+
+
+def run(step: Lowered, of: Placement, seed: int, feeds: Sequence[Any] = (), fetches: int = 1) -> list[Any]:
+    """The fetches of a step that is placed as `of` says, run in the order of `seed`."""
+    return Driven(partition(step.ops, of), step, seed).run(feeds, fetches)

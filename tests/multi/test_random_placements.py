@@ -1,0 +1,231 @@
+"""Random programs under random placements: whatever stands where, the results are those of one device.
+
+Each operation of the primitive graph (or each group that has to stand together) is put on a device at random, so that
+conditions, bodies, Switches, Exits and single operations of loops in loops are torn apart in all manners; and what
+fires when, on which device, is random too. After each run the invariant is checked on all devices, and that no token is
+left in the rendezvous. `python -m tests.multi.test_random_placements KIND SEED` runs one.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import random
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.build import scopes
+from headrace.errors import InvalidArgumentError
+from headrace.resources.manager import ResourceManager
+from tests.build import programs
+from tests.build.test_random_programs import _draw, _program
+from tests.execute.machine import SeededReady
+from tests.grad.test_random_gradients import Example, Made, _along
+from tests.multi import seeded
+from tests.multi.scattering import scatter
+
+pytestmark = pytest.mark.one_engine
+
+BLOCKS = 6  # tests of so many programs each
+EACH = 34
+GRADIENTS = 16  # programs with gradients in each of them, which take longer
+PARALLEL = (1, 2, 10)
+
+
+def _compare(got: Any, want: Any, what: str) -> None:
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(want), what)
+
+
+# *** values, and state ***
+
+
+def check_values(seed: int) -> None:
+    """A program of integers, arrays and lists is what plain Python makes of it, on two or three devices."""
+    rng = random.Random(f"values {seed}")
+    stateful = bool(seed % 2)
+    block, start = _program(rng, stateful), programs.initial(rng)
+    python = programs.Python(start, _draw)
+    failure: str | None = None
+    try:
+        python.run(block)
+    except programs.Failed as e:
+        failure = str(e)
+    with hr.Graph() as g:
+        build = programs.Build(start, rng.choice(PARALLEL), python.took, stateful)
+        before = set(g.operations)
+        build.run(block)
+        names = list(build.values)
+        b = scopes.builder()
+        values = [v.stack() if n in programs.LISTS else b.Identity(v) for n, v in build.values.items()]
+        run = [op for op in g.operations if op not in before and _has_effects(op)] if stateful else []
+    resources = ResourceManager()
+    if stateful:
+        for target in [*(v.initializer for v in build.variables.values()), *build.fill]:
+            _run((), {}, [target], rng, resources)
+    err, sys.stderr = sys.stderr, io.StringIO()
+    failed: InvalidArgumentError | None = None
+    got: list[Any] = []
+    try:
+        got = _run(values, build.feeds, run, rng, resources)
+    except InvalidArgumentError as e:
+        failed = e
+    finally:
+        shown, sys.stderr = sys.stderr.getvalue().splitlines(), err
+    if failure is not None:
+        assert failed is not None, f"{failure} should have failed"
+        assert f"assertion failed: {failure}" in str(failed)
+        return
+    if failed is not None:
+        raise failed
+    assert shown == python.shown
+    for name, x in zip(names, got, strict=True):
+        _compare(x, np.array(python.values[name], np.int32), name)
+    if stateful:
+        assert _run(list(build.ends.values()), {}, [], rng, resources) == list(python.variables.values())
+
+
+def _has_effects(op: Any) -> bool:
+    return op.opdef.structured or op.type in ("Print", "Assert") or op.type.startswith(("Assign", "QueueEnqueueV2"))
+
+
+def _run(
+    fetches: Sequence[Any],
+    feeds: Mapping[Any, Any],
+    targets: Sequence[Any],
+    rng: random.Random,
+    resources: ResourceManager,
+) -> list[Any]:
+    step = seeded.lowered(fetches, list(feeds), targets)
+    of = seeded.at_random(step, rng, rng.choice([2, 3]))
+    driven = seeded.Driven(seeded.partition(step.ops, of), step, rng.getrandbits(32), resources)
+    return driven.run(list(feeds.values()), len(fetches))
+
+
+# *** gradients ***
+
+
+def check_gradients(seed: int) -> None:
+    """The gradients of a program, of the first and sometimes the second order, are bit for bit those of one device."""
+    rng = random.Random(f"gradients {seed}")
+    e = Example(30_000 + seed)
+    with Made(e, rng.choice(PARALLEL)) as made:
+        first = made.gradients(made.y)
+        fetches = [made.y, *first.values()]
+        if seed % 5 == 0:
+            fetches += made.gradients(_along(first, e.directions[0])).values()
+    feeds = {made.inputs[n]: x for n, x in e.at.items() if n != "V"}
+    with hr.Session(graph=made.graph, engine="interpret") as session:
+        session.run(made.inputs["V"].initializer)
+        want = session.run(fetches, feeds)
+        got = _run(fetches, feeds, [], rng, session._resources)
+    for t, a, b in zip(fetches, got, want, strict=True):
+        _compare(a, b, f"{t.name}, {e!r}")
+
+
+def _all(seeds: Iterable[int], check: Callable[[int], None]) -> None:
+    failed: list[str] = []
+    for seed in seeds:
+        try:
+            check(seed)
+        except Exception as e:
+            failed.append(f"seed {seed}: {type(e).__name__}: {e}")
+    assert not failed, f"{len(failed)} failed\n" + "\n".join(failed)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_values(block: int) -> None:
+    _all(range(EACH * block, EACH * (block + 1)), check_values)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_gradients(block: int) -> None:
+    _all(range(GRADIENTS * block, GRADIENTS * (block + 1)), check_gradients)
+
+
+# *** with threads ***
+
+
+def check_threads(seed: int) -> None:
+    """The same in a session: what requests what device is random, and the devices' threads decide about the order."""
+    rng = random.Random(f"threads {seed}")
+    e = Example(40_000 + seed)
+    with Made(e, rng.choice(PARALLEL)) as made:
+        fetches = [made.y, *made.gradients(made.y).values()]
+    with made.session() as session:
+        want = made.run(fetches, session, ready=SeededReady(None))
+    scatter(made.graph, rng, 3)
+    with hr.Session(graph=made.graph, devices={"CPU": 3}) as session:
+        session.run(made.inputs["V"].initializer)
+        for _ in range(2):
+            got = made.run(fetches, session)
+            for t, a, b in zip(fetches, got, want, strict=True):
+                _compare(a, b, f"{t.name}, {e!r}")
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_threads(block: int) -> None:
+    _all(range(8 * block, 8 * (block + 1)), check_threads)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("block", range(20))
+def test_many_programs(block: int) -> None:
+    _all(range(1000 + 400 * block, 1000 + 400 * (block + 1)), check_values)
+    _all(range(1000 + 80 * block, 1000 + 80 * (block + 1)), check_gradients)
+    _all(range(1000 + 20 * block, 1000 + 20 * (block + 1)), check_threads)
+
+
+# *** every placement of small programs ***
+
+
+def _conditional(x: Any) -> Any:
+    return hr.cond(x < 2, lambda: x + 1, lambda: x * x)
+
+
+def _zero_or_more(x: Any) -> Any:
+    return hr.while_loop(lambda i: i < 3, lambda i: i + 1, [x])[0]
+
+
+def _dead_loop(x: Any) -> Any:
+    return hr.cond(x < 2, lambda: _zero_or_more(x), lambda: x)
+
+
+def _with_a_constant(x: Any) -> Any:
+    return hr.while_loop(lambda i: i < 3, lambda i: i + hr.maximum(x, 1), [hr.constant(0)])[0]
+
+
+SMALL: dict[str, tuple[Callable[[Any], Any], Sequence[int]]] = {
+    "conditional": (_conditional, [1, 5]),
+    "loop": (_zero_or_more, [1, 2, 7]),
+    "loop in a conditional": (_dead_loop, [1, 7]),
+    "loop with a constant": (_with_a_constant, [1, 9]),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("devices", [2, 3])
+def test_every_placement(name: str, devices: int) -> None:
+    program, at = SMALL[name]
+    with hr.Graph():
+        x = hr.placeholder(hr.int32, ())
+        y = program(x)
+    step = seeded.lowered([y], [x])
+    with hr.Session(graph=x.graph, engine="interpret") as session:
+        want = {v: session.run(y, {x: v}) for v in at}
+    placements = list(itertools.islice(seeded.every(step, devices), 3000))
+    chosen = placements if len(placements) <= 300 else random.Random(name).sample(placements, 300)
+    for seed, of in enumerate(chosen):
+        parts = seeded.partition(step.ops, of)
+        for v, w in want.items():
+            assert seeded.Driven(parts, step, seed).run([np.int32(v)]) == [w], (seed, v)
+
+
+if __name__ == "__main__":
+    checks = {"values": check_values, "gradients": check_gradients, "threads": check_threads}
+    checks[sys.argv[1]](int(sys.argv[2]))
