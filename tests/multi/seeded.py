@@ -23,6 +23,7 @@ from headrace.ir.graph import Operation, Tensor
 from headrace.lower import Lowered, lower
 from headrace.partition import Part, partition
 from headrace.place.bonds import bonds
+from headrace.place.costs import is_free
 from headrace.place.groups import Group
 from headrace.prune import prune
 from headrace.resources.manager import ResourceManager
@@ -64,7 +65,7 @@ def at_random(step: Lowered, rng: random.Random, devices: int) -> Placement:
 def every(step: Lowered, devices: int) -> Iterator[Placement]:
     """All placements on so many devices, but for the names of the devices. (Constants are wherever they are used.)"""
     there = groups(step)
-    constants = [g for g in there if all(op.type == "Const" for op in g.ops)]
+    constants = [g for g in there if all(map(is_free, g.ops))]
     found = [g for g in there if g not in constants]
 
     def extend(chosen: list[int], used: int) -> Iterator[list[int]]:
@@ -77,6 +78,15 @@ def every(step: Lowered, devices: int) -> Iterator[Placement]:
     for chosen in extend([], 0):
         where = dict(zip([*found, *constants], [*chosen, *(0 for _ in constants)], strict=True))
         yield {op: f"{CPU}{d}" for g, d in where.items() for op in g.ops}
+
+
+def count(step: Lowered, devices: int) -> int:
+    """How many placements `every` gives."""
+    n = sum(not all(map(is_free, g.ops)) for g in groups(step))
+    ways = [1] + [0] * devices  # of placing the groups so far on exactly k devices
+    for _ in range(n):
+        ways = [0] + [ways[k] * k + ways[k - 1] for k in range(1, devices + 1)]
+    return sum(ways)
 
 
 class AtOnce:

@@ -9,7 +9,6 @@ left in the rendezvous. `python -m tests.multi.test_random_placements KIND SEED`
 from __future__ import annotations
 
 import io
-import itertools
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -200,30 +199,55 @@ def _with_a_constant(x: Any) -> Any:
     return hr.while_loop(lambda i: i < 3, lambda i: i + hr.maximum(x, 1), [hr.constant(0)])[0]
 
 
-SMALL: dict[str, tuple[Callable[[Any], Any], Sequence[int]]] = {
-    "conditional": (_conditional, [1, 5]),
-    "loop": (_zero_or_more, [1, 2, 7]),
-    "loop in a conditional": (_dead_loop, [1, 7]),
-    "loop with a constant": (_with_a_constant, [1, 9]),
+def _gradient_of_a_conditional(x: Any) -> Any:
+    return hr.gradients(hr.cond(x < 2.0, lambda: x * x, lambda: hr.sin(x)), [x])[0]
+
+
+def _gradient_of_a_loop(x: Any) -> Any:
+    y = hr.while_loop(lambda y: y < 8.0, lambda y: y * y, [x])[0]
+    return hr.gradients(y, [x])[0]
+
+
+i32, f64 = hr.int32, hr.float64
+SMALL: dict[str, tuple[Callable[[Any], Any], Any, Sequence[Any]]] = {
+    "conditional": (_conditional, i32, [1, 5]),
+    "loop": (_zero_or_more, i32, [1, 2, 7]),
+    "loop in a conditional": (_dead_loop, i32, [1, 7]),
+    "loop with a constant": (_with_a_constant, i32, [1, 9]),
+    "gradient of a conditional": (_gradient_of_a_conditional, f64, [1.5, 3.0]),
+    "gradient of a loop": (_gradient_of_a_loop, f64, [1.5, 9.0]),
 }
+MOST = 1100  # placements of one program in the default run; of more, as many are drawn
+_cases = [(name, devices) for name in SMALL for devices in (2, 3)]
 
 
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("devices", [2, 3])
-def test_every_placement(name: str, devices: int) -> None:
-    program, at = SMALL[name]
+def _check_placements(name: str, devices: int, most: int) -> None:
+    program, dtype, at = SMALL[name]
     with hr.Graph():
-        x = hr.placeholder(hr.int32, ())
+        x = hr.placeholder(dtype, ())
         y = program(x)
     step = seeded.lowered([y], [x])
     with hr.Session(graph=x.graph, engine="interpret") as session:
         want = {v: session.run(y, {x: v}) for v in at}
-    placements = list(itertools.islice(seeded.every(step, devices), 3000))
-    chosen = placements if len(placements) <= 300 else random.Random(name).sample(placements, 300)
+    many = seeded.count(step, devices) > most
+    rng = random.Random(name)
+    chosen = (seeded.at_random(step, rng, devices) for _ in range(most // 4)) if many else seeded.every(step, devices)
     for seed, of in enumerate(chosen):
         parts = seeded.partition(step.ops, of)
         for v, w in want.items():
-            assert seeded.Driven(parts, step, seed).run([np.int32(v)]) == [w], (seed, v)
+            assert seeded.Driven(parts, step, seed).run([np.asarray(v, dtype.numpy)[()]]) == [w], (seed, v)
+
+
+@pytest.mark.parametrize(("name", "devices"), _cases)
+def test_every_placement(name: str, devices: int) -> None:
+    _check_placements(name, devices, MOST)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("name", "devices"), _cases)
+def test_every_placement_of_larger_programs(name: str, devices: int) -> None:
+    _check_placements(name, devices, 100_000)
 
 
 if __name__ == "__main__":
