@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import shapes
-from headrace.errors import DeadlineExceededError, InvalidArgumentError, ResourceExhaustedError
+from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -87,14 +87,8 @@ class Run:
 
     def look(self) -> None:
         """Raises if the step was cancelled or is past its deadline."""
-        step = self.step
-        if step is None:
-            return
-        if step.cancelled is not None:
-            raise step.cancelled
-        left = step.time_left()
-        if left is not None and left <= 0:
-            raise DeadlineExceededError(f"Timed out: step {step.id} ran past its time limit")
+        if self.step is not None:
+            self.step.look()
 
     def __iter__(self) -> Iterator[int]:
         """The numbers from `FIRST` on, for ever: what follows `START`."""

@@ -8,6 +8,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import DeadlineExceededError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -122,6 +124,14 @@ class Step:
     def time_left(self) -> float | None:
         """Seconds to the deadline (negative: past it), or None."""
         return None if self.deadline is None else self.deadline - time.monotonic()
+
+    def look(self, doing: str = "") -> None:
+        """Raises if the step was cancelled or is past its deadline; `doing` is what it did meanwhile, for the text."""
+        if self.cancelled is not None:
+            raise self.cancelled
+        left = self.time_left()
+        if left is not None and left <= 0:
+            raise DeadlineExceededError(f"Timed out: step {self.id} ran past its time limit{doing}")
 
     def close(self) -> None:
         """Drops the step's resources."""

@@ -37,16 +37,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import flags, trace
-from headrace.errors import DataLossError, DeadlineExceededError, ResourceExhaustedError
+from headrace.errors import DataLossError, ResourceExhaustedError
 from headrace.resources.spill import SMALLEST, Layout, Slot, SpillFile
 from headrace.resources.values import nbytes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headrace.resources.values import Value
 
 AHEAD: Final = 8  # so many elements of a list are brought back before they are asked for
+TOGETHER: Final = 32  # so many values are copied in one go, at most
 PATIENCE: Final = 0.05  # seconds between two looks whether the step was cancelled, while it waits for a copy
 NOTES: Final = 256  # notes of values that have gone, after which somebody reads them
 
@@ -307,7 +308,7 @@ class Memory:
                     continue
                 record.is_read = True  # it may be on its way, but in a queue still
             try:
-                return self._read(record)
+                return self._read([record])[0]
             except OSError as e:
                 record.use.look()
                 raise DataLossError(f"{record.holder.name} was swapped, and cannot be read again: {e}") from e
@@ -437,103 +438,121 @@ class Memory:
         """Copies until nothing is left to be copied."""
         try:
             while (found := self._next()) is not None:
-                record, is_read = found
-                if not is_read:
-                    self._write(record)
+                records, are_read = found
+                if not are_read:
+                    self._write(records)
                     continue
                 with contextlib.suppress(OSError):  # who asks for it will try again, and be told
-                    self._read(record)
+                    self._read(records)
         except BaseException:  # of a listener: others wait for what comes after it
             with self._changed:
                 self._is_going = False
                 self._go()
             raise
 
-    def _next(self) -> tuple[_Record, bool] | None:
-        """What is to be copied next, and whether to read it: that goes first, somebody may wait for it."""
+    def _next(self) -> tuple[list[_Record], bool] | None:
+        """What is to be copied next, in one go, and whether to read it: that goes first, somebody may wait for it."""
         with self._changed:
-            while self._to_read:
+            records: list[_Record] = []
+            while self._to_read and len(records) < TOGETHER:
                 record = self._to_read.popleft()
                 if record.state == COMING and not record.is_read:  # else who wanted it could not wait, or it has gone
                     record.is_read = True
-                    return record, True
-            while self._to_write:
+                    records.append(record)
+            if records:
+                return records, True
+            while self._to_write and len(records) < TOGETHER:
                 record = self._to_write.popleft()
                 if record.state == LEAVING and not record.is_dropped:  # else it stays, or is not needed any more
-                    return record, False
+                    records.append(record)
+            if records:
+                return records, False
             self._is_going = False
             return None
 
-    def _write(self, record: _Record) -> None:
-        """Writes `record`, which is `LEAVING`."""
-        value, layout, slot = record.value, record.layout, None
-        if value is None or layout is None:
-            return  # it has gone
+    def _write(self, records: Sequence[_Record]) -> None:
+        """Writes `records`, which are `LEAVING`."""
+        there = [(r, r.layout, r.value) for r in records]
+        pieces = [(r, layout, value) for r, layout, value in there if layout is not None and value is not None]
         began = time.perf_counter_ns()
+        slots: list[Slot] = []
         try:
             with self._changed:
                 if self._file is None:
                     self._file = SpillFile(flags.SPILL_FOLDER.value)
                 file = self._file
-                slot = file.reserve(layout.span)
-            file.write(slot, layout, value)
+                slots = [file.reserve(layout.span) for _, layout, _ in pieces]
+            file.write([(slot, layout, value) for slot, (_, layout, value) in zip(slots, pieces, strict=True)])
         except OSError as e:
             with self._changed:
                 self._failure = e
-                if slot is not None:
+                for slot in slots:
                     file.free(slot)
-                if record.state == LEAVING:
-                    self._stay(record)
+                for record, _, _ in pieces:
+                    if record.state == LEAVING:
+                        self._stay(record)
                 self._changed.notify_all()
             return
-        del value
+        written = [record for record, _, _ in pieces]
+        del there, pieces  # the values go as soon as nobody else has them
         with self._changed:
-            self.bytes_out += layout.span
-            if record.state == LEAVING:
-                record.slot = slot
-                self._leaving -= record.nbytes
-                self._put_away(record)
-            elif record.state == RESIDENT:
-                record.slot = slot
-            else:
-                file.free(slot)
+            for record, slot in zip(written, slots, strict=True):
+                self.bytes_out += record.nbytes
+                if record.state == LEAVING:
+                    record.slot = slot
+                    self._leaving -= record.nbytes
+                    self._put_away(record)
+                elif record.state == RESIDENT:
+                    record.slot = slot
+                else:
+                    file.free(slot)
             self._changed.notify_all()
-        self._tell(record, "out", began)
+        self._tell(written, "out", began)
 
-    def _read(self, record: _Record) -> Value:
-        """Reads `record`, which is `COMING`."""
-        file, slot, layout, buffer = self._file, record.slot, record.layout, record.buffer
-        if file is None or slot is None or layout is None or buffer is None:
-            return None  # it has gone
-        began = time.perf_counter_ns()
+    def _read(self, records: Sequence[_Record]) -> list[Value]:
+        """Reads `records`, which are `COMING`; None for one that has gone."""
+        began, file = time.perf_counter_ns(), self._file
+        known = [(r.slot, r.buffer, r.layout) for r in records]
+        values: list[Value] = [None] * len(records)
         try:
-            file.read(slot, layout, buffer)
+            if file is not None:
+                file.read([(slot, buffer) for slot, buffer, _ in known if slot is not None and buffer is not None])
         except OSError:
             with self._changed:
-                if record.state == COMING:
-                    self._coming -= record.nbytes
-                    self._put_away(record)
-                record.buffer = None
+                for record in records:
+                    if record.state == COMING:
+                        self._coming -= record.nbytes
+                        self._put_away(record)
+                    record.buffer = None
                 self._changed.notify_all()
             raise
-        value = layout.array(buffer)
+        for i, (slot, buffer, layout) in enumerate(known):
+            if slot is not None and buffer is not None and layout is not None:
+                values[i] = layout.array(buffer)
         with self._changed:
-            self.bytes_in += layout.span
-            if record.state == COMING:
-                self._coming -= record.nbytes
-                record.state = RESIDENT
-                record.value = None if record.is_dropped else value
-                self._resident[record] = None
-            record.buffer = None
+            for record, value in zip(records, values, strict=True):
+                if value is None:
+                    continue
+                self.bytes_in += record.nbytes
+                if record.state == COMING:
+                    self._coming -= record.nbytes
+                    record.state = RESIDENT
+                    record.value = None if record.is_dropped else value
+                    self._resident[record] = None
+                record.buffer = None
             self._changed.notify_all()
-        self._tell(record, "in", began)
-        return value
+        self._tell(records, "in", began)
+        return values
 
-    def _tell(self, record: _Record, way: str, began: int) -> None:
-        use = record.use
-        if use.listener is not None:
-            end, name = time.perf_counter_ns(), f"swap {way}: {record.holder.name}"
-            use.listener(trace.StreamSpan(began, end, use.step_id, self.device, "copy", name, record.nbytes))
+    def _tell(self, records: Sequence[_Record], way: str, began: int) -> None:
+        if not records or records[0].use.listener is None:
+            return
+        use, end = records[0].use, time.perf_counter_ns()
+        assert use.listener is not None
+        more = f", and {len(records) - 1} more" if len(records) > 1 else ""
+        name = f"swap {way}: {records[0].holder.name}{more}"
+        nbytes = sum(r.nbytes for r in records)
+        use.listener(trace.StreamSpan(began, end, use.step_id, self.device, "copy", name, nbytes))
 
     # *** refusing ***
 
@@ -608,11 +627,5 @@ class StepMemory:
 
     def look(self) -> None:
         """Raises if the step was cancelled or is past its deadline."""
-        step = self.step
-        if step is None:
-            return
-        if step.cancelled is not None:
-            raise step.cancelled
-        left = step.time_left()
-        if left is not None and left <= 0:
-            raise DeadlineExceededError(f"Timed out: step {step.id} ran past its time limit while it waited for a copy")
+        if self.step is not None:
+            self.step.look(" while it waited for a copy")

@@ -19,11 +19,13 @@ import math
 import os
 import tempfile
 import weakref
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
 PAGE: Final = 4096  # slots are multiples of this
+MOST_PIECES: Final = 64  # of one system call
 SMALLEST: Final = PAGE  # bytes of an array that is worth a system call
 MOST_GAPS: Final = 4  # an array may lie in a stretch of memory of so many times its size
 
@@ -126,30 +128,56 @@ class SpillFile:
             self._free.clear()
             self._end = 0
 
-    def write(self, slot: Slot, layout: Layout, value: np.ndarray) -> None:
-        """Writes `value`, of `layout`.
+    def write(self, pieces: Sequence[tuple[Slot, Layout, np.ndarray]]) -> None:
+        """Writes arrays of these layouts, those that lie beside each other in the file by one system call.
 
         Raises:
           OSError: the disk is full, or fails.
         """
-        data, done, fd = layout.bytes_of(value), 0, self._number()
-        while done < layout.span:
-            done += os.pwrite(fd, data[done:], slot.offset + done)
+        fd = self._number()
+        for offset, data in _runs([(slot, layout.bytes_of(value)) for slot, layout, value in pieces]):
+            while data:
+                n = os.pwritev(fd, data, offset)
+                offset, data = offset + n, _rest(data, n)
 
-    def read(self, slot: Slot, layout: Layout, buffer: np.ndarray) -> None:
-        """Reads what was written with `layout` into `buffer`, of `layout.span` bytes.
+    def read(self, pieces: Sequence[tuple[Slot, np.ndarray]]) -> None:
+        """Reads what was written to slots, each into an array of as many bytes.
 
         Raises:
           OSError: the disk fails.
         """
-        data, done, fd = buffer.data, 0, self._number()
-        while done < layout.span:
-            n = os.preadv(fd, [data[done:]], slot.offset + done)
-            if not n:
-                raise OSError(errno.EIO, "the spill file has been cut short")
-            done += n
+        fd = self._number()
+        for offset, data in _runs([(slot, buffer.data) for slot, buffer in pieces]):
+            while data:
+                n = os.preadv(fd, data, offset)
+                if not n:
+                    raise OSError(errno.EIO, "the spill file has been cut short")
+                offset, data = offset + n, _rest(data, n)
 
     def _number(self) -> int:
         if self._file.closed:
             raise OSError(errno.EBADF, "the spill file is closed")
         return self._file.fileno()
+
+
+def _runs(pieces: Sequence[tuple[Slot, memoryview]]) -> Iterator[tuple[int, list[memoryview]]]:
+    """The pieces of memory that belong into slots side by side: the offset of the first slot, and they."""
+    run: list[memoryview] = []
+    start = end = -1
+    for slot, data in sorted(pieces, key=lambda p: p[0].offset):
+        if slot.offset != end or len(run) == MOST_PIECES:
+            if run:
+                yield start, run
+            run, start = [], slot.offset
+        run.append(data)
+        end = slot.offset + len(data)
+    if run:
+        yield start, run
+
+
+def _rest(data: list[memoryview], n: int) -> list[memoryview]:
+    """`data` without its first `n` bytes."""
+    while data and n >= len(data[0]):
+        n -= len(data[0])
+        data = data[1:]
+    return [data[0][n:], *data[1:]] if n else data

@@ -21,8 +21,10 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
-    def time_left(self) -> None:
+    def look(self) -> None:
         self.looks += 1
+        if self.cancelled is not None:
+            raise self.cancelled
 
 
 @pytest.fixture

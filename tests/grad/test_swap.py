@@ -425,7 +425,7 @@ def test_copies_are_in_the_trace() -> None:
     assert {e.stream for e in spans} == {"copy"}
     assert {e.device for e in spans} == {"/job:localhost/replica:0/task:0/device:CPU:0"}
     assert {e.name.partition(":")[0] for e in spans} == {"swap out", "swap in"}
-    assert all(e.bytes == 8 * WIDTH and e.end >= e.time for e in spans)
+    assert all(e.bytes and not e.bytes % (8 * WIDTH) and e.end >= e.time for e in spans)
     assert "of loop 'while'" in spans[0].name
     file = io.StringIO()
     trace.write_chrome(events, file)

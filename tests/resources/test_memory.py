@@ -14,6 +14,7 @@ import pytest
 
 from headrace import dtypes, flags
 from headrace.errors import CancelledError, DataLossError, DeadlineExceededError, ResourceExhaustedError
+from headrace.execute.step import Step
 from headrace.resources import memory as memories
 from headrace.resources.memory import AHEAD, Memory, Saved, StepMemory
 from headrace.resources.tensor_list import TensorList
@@ -35,15 +36,6 @@ class ByHand:
     def go(self) -> None:
         while self.queue:
             self.queue.pop(0)()
-
-
-class FakeStep:
-    id = 7
-    cancelled: BaseException | None = None
-    left: float | None = None
-
-    def time_left(self) -> float | None:
-        return self.left
 
 
 @pytest.fixture
@@ -196,14 +188,14 @@ def test_who_wants_room_waits_for_the_copies(stream: ThreadPoolExecutor) -> None
 
 def test_a_step_that_waits_can_be_cancelled() -> None:
     memory = Memory("cpu", ROOM, ByHand())  # copies never come to an end
-    step = FakeStep()
+    step = Step(None, lambda: None)
     use = StepMemory(memory, step)
     saved = [use.save(value(k), "x", True) for k in range(16)]
-    timer = threading.Timer(0.1, lambda: setattr(step, "cancelled", CancelledError("stop")))
+    timer = threading.Timer(0.1, step.cancel, (CancelledError("stop"),))
     timer.start()
     with pytest.raises(CancelledError, match="stop"):
         use.save(value(99), "x", True)
-    step.cancelled, step.left = None, -1.0
+    step.cancelled, step.deadline = None, 0.0
     with pytest.raises(DeadlineExceededError, match="waited for a copy"):
         use.save(value(99), "x", True)
     assert len(saved) == 16
@@ -215,7 +207,7 @@ def test_a_disk_that_is_full_is_told(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headrace.resources.spill.os.pwrite", full)
+    monkeypatch.setattr("headrace.resources.spill.os.pwritev", full)
     memory = Memory("cpu", ROOM, stream.submit)
     use = StepMemory(memory)
     saved: list[Saved] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -30,9 +31,9 @@ def test_the_same_array_comes_back(value: np.ndarray) -> None:
     file, layout = SpillFile(), Layout.of(value)
     assert layout is not None
     slot = file.reserve(layout.span)
-    file.write(slot, layout, value)
+    file.write([(slot, layout, value)])
     buffer = np.empty(layout.span, np.uint8)
-    file.read(slot, layout, buffer)
+    file.read([(slot, buffer)])
     got = layout.array(buffer)
     assert (got.dtype, got.shape, got.strides) == (value.dtype, value.shape, value.strides)
     assert got.tobytes() == value.tobytes()
@@ -81,7 +82,7 @@ def test_the_file_has_no_name(tmp_path: os.PathLike[str]) -> None:
     file = SpillFile(os.fspath(tmp_path))
     layout = Layout.of(_ROWS)
     assert layout is not None
-    file.write(file.reserve(layout.span), layout, _ROWS)
+    file.write([(file.reserve(layout.span), layout, _ROWS)])
     assert os.listdir(tmp_path) == []
 
 
@@ -90,8 +91,43 @@ def test_a_closed_or_shortened_file_says_so() -> None:
     assert layout is not None
     slot, buffer = file.reserve(layout.span), np.empty(layout.span, np.uint8)
     with pytest.raises(OSError, match="cut short"):
-        file.read(slot, layout, buffer)
+        file.read([(slot, buffer)])
     file.close()
     file.close()
     with pytest.raises(OSError, match="closed"):
-        file.write(slot, layout, _ROWS)
+        file.write([(slot, layout, _ROWS)])
+
+
+def test_neighbours_are_written_and_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays side by side take one system call, others one each; what is given short is gone on with."""
+    calls: list[tuple[str, int, int]] = []
+    pwritev, preadv = os.pwritev, os.preadv
+
+    def short(name: str, call: Any) -> Any:
+        def copy(fd: int, data: list[memoryview], offset: int) -> int:
+            some = [d[:10_000] for d in data[:2]]  # no more than that at once
+            some = some[:1] if len(some[0]) < len(data[0]) else some
+            calls.append((name, len(data), offset))
+            n: int = call(fd, some, offset)
+            return n
+
+        return copy
+
+    rng = np.random.default_rng(0)
+    values = [rng.integers(0, 255, n, np.uint8) for n in (PAGE, 3 * PAGE, PAGE + 5, 5 * PAGE)]
+    file = SpillFile()
+    layouts = [layout for v in values if (layout := Layout.of(v)) is not None]
+    slots = [file.reserve(layout.span) for layout in layouts]
+    order = [2, 0, 3, 1]
+    monkeypatch.setattr(os, "pwritev", short("write", pwritev))
+    monkeypatch.setattr(os, "preadv", short("read", preadv))
+    file.write([(slots[i], layouts[i], values[i]) for i in order])
+    buffers = [np.empty(layout.span, np.uint8) for layout in layouts]
+    file.read([(slots[i], buffers[i]) for i in order])
+    for value, buffer in zip(values, buffers, strict=True):
+        np.testing.assert_array_equal(value, buffer)
+    for what in ("write", "read"):
+        starts = [offset for name, _, offset in calls if name == what]
+        assert starts == sorted(starts)
+        assert next(n for name, n, offset in calls if name == what and offset == 0) == 3  # up to the one with a gap
+        assert slots[3].offset in starts
