@@ -57,8 +57,9 @@ PYTHON_BENCH ?= $(BIN)/python
 BENCH_JSON ?= benchmarks/results/workloads.json
 
 .PHONY: bench
-bench: venv ## measure the workloads, into docs/benchmarks.md; PYTHON_BENCH= has TensorFlow
+bench: venv ## measure the workloads, into docs/benchmarks.md, then several devices; PYTHON_BENCH= has TensorFlow
 	$(PYTHON_BENCH) -m benchmarks.workloads --docs docs/benchmarks.md --json $(BENCH_JSON) $(ARGS)
+	$(PYTHON_BENCH) -m benchmarks --only devices --only placement --only swap
 
 .PHONY: details
 details: venv ## measure everything else; ARGS='--only overhead'

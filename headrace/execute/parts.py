@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from headrace.execute.step import Step
 
 
+def _nothing() -> None:
+    pass
+
+
 class Parts:
     """One step under way on several devices.
 
@@ -147,6 +151,10 @@ class Parts:
         finally:
             for _ in range(helpers):
                 over.get()
+            if self._error is not None:  # parts that nobody drove any more may have something started
+                self.abandon()
+            for executor in self.executors.values():  # they refer back: now none of it needs a garbage collector
+                executor.step.completions.wake, executor.busy = None, _nothing
 
     def abandon(self) -> None:
         """Cancels what was started; nothing of this step runs afterwards."""

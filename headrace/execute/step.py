@@ -135,6 +135,7 @@ class Step:
 
     def close(self) -> None:
         """Drops the step's resources."""
+        self.parts.clear()  # they refer back to it
         if self._resources is not None:
             self._resources.close()
             self._resources = None

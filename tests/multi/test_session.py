@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import pathlib
+import signal
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -339,6 +343,27 @@ def test_closing_cancels() -> None:
     assert [type(e) for e in errors] == [CancelledError]
 
 
+def test_ctrl_c() -> None:
+    """The step ends, its waits are cancelled, and the session goes on."""
+    with hr.Graph() as g:
+        with on(0):
+            b = scopes.builder()
+            q = b.FIFOQueueV2(component_types=[hr.int32], shapes=[()])
+            x = b.QueueDequeueV2(q, component_types=[hr.int32])
+            put = b.QueueEnqueueV2(q, [hr.constant(7)])
+        with on(1):
+            y = x + 1
+    with hr.Session(graph=g, devices={"CPU": 2}) as s:
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            s.run(y, timeout_ms=20_000)
+        timer.join()
+        assert not s._active
+        s.run(put)
+        assert s.run(y) == 8  # nobody else took it
+
+
 def test_no_device_can_go_on() -> None:
     """A Recv whose Send is not there: the step fails at once and says who waits for what."""
     with hr.Graph() as g:
@@ -357,6 +382,34 @@ def test_no_device_can_go_on() -> None:
             parts.run()
         assert "'Sin:0 -> CPU_1': waited for, not sent" in str(e.value)
         assert "'Sin/from_CPU_0' (_Recv)" in str(e.value)
+
+
+def test_a_step_leaves_nothing_behind(custom: None) -> None:
+    """What it computed is gone when it is over, without a garbage collection."""
+    alive: list[Any] = []
+
+    def make(x: Any) -> Any:
+        out = np.full(1000, x)
+        alive.append(weakref.ref(out))
+        return out
+
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.int32, ())
+        with on(1):
+            y = call(scopes.builder(), "Pure", make, [x])
+        with on(0):
+            z = hr.reduce_sum(y * 2)
+    with hr.Session(graph=g, devices={"CPU": 2}) as s:
+        assert s.run(z, {x: 1}) == 2000
+        gc.collect()
+        gc.disable()
+        try:
+            alive.clear()
+            for _ in range(3):
+                assert s.run(z, {x: 1}) == 2000
+            assert [r() for r in alive] == [None] * 3
+        finally:
+            gc.enable()
 
 
 # *** what devices share ***
