@@ -79,7 +79,7 @@ nightly: venv ## the tests with the slow ones
 	$(BIN)/python -m pytest $(WORKERS) -m "slow or not slow" $(ARGS)
 
 # What runs steps. (tests/compile and tests/optimize compare the engines themselves.)
-STEPS = $(addprefix tests/,behaviour build corpus execute grad lower ops recover session train v1 test_demo.py)
+STEPS = $(addprefix tests/,behaviour build corpus execute grad lower multi ops recover session train v1 test_demo.py)
 
 .PHONY: interpreter
 interpreter: venv ## the tests that run steps, all of them interpreted

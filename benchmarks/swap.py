@@ -57,21 +57,22 @@ class Lstm:
         return self.kept // 4
 
 
-def swap(repeats: int = 7, size: Lstm = Lstm()) -> list[Result]:
+def swap(repeats: int = 15, size: Lstm = Lstm()) -> list[Result]:
     """All figures, see the module's text."""
     names = ("swapped", "no limit", "no limit, no sums of all iterations at once")
     swapped, free, plain = calls = [_call(size, size.limit), _call(size, None), _call(size, None, STACKING)]
     np.testing.assert_allclose(swapped()[0], free()[0], rtol=1e-3, atol=1e-4)
     for a, b in zip(swapped(), plain(), strict=True):
         np.testing.assert_array_equal(a, b)
-    seconds = alternating(calls, repeats)
     what = f"LSTM {size.batch}x{size.hidden}, {size.trips} steps, {size.kept / MIB:.0f} MiB kept"
-    results = [
-        Result(f"{what}: {name}", "ms an iteration", [1000 * s / (2 * size.trips) for s in mine])
-        for name, mine in zip(names, seconds, strict=True)
-    ]
-    for name, mine in zip(names[1:], seconds[1:], strict=True):
-        longer = [a / b for a, b in zip(seconds[0], mine, strict=True)]
+    results = []
+    for name, call in zip(
+        names[1:], calls[1:], strict=True
+    ):  # in pairs: each leaves the memory to the next as it found it
+        pair = alternating([swapped, call], repeats)
+        for which, mine in zip((f"swapped, beside {name}", name), pair, strict=True):
+            results.append(Result(f"{what}: {which}", "ms an iteration", [1000 * s / (2 * size.trips) for s in mine]))
+        longer = [a / b for a, b in zip(*pair, strict=True)]
         results.append(Result(f"{what}: swapped, to {name}", "ratio", longer))
     for name, limit in (("swapped", size.limit), ("no limit", 0)):
         grown = _resident(size, limit) / MIB
