@@ -49,6 +49,7 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 demo: venv ## run the example programs
 	$(BIN)/python examples/control_flow.py
 	$(BIN)/python examples/gradients.py
+	$(BIN)/python examples/devices.py
 	$(BIN)/python examples/demo.py
 
 # What `make bench` runs in: name an environment with TensorFlow, JAX and PyTorch to have them beside headrace. It needs

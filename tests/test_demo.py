@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "examples" / "demo.py"
 WRITTEN = ROOT / "examples" / "control_flow.py"
 GRADIENTS = ROOT / "examples" / "gradients.py"
+DEVICES = ROOT / "examples" / "devices.py"
 
 
 def load_demo() -> ModuleType:
@@ -56,6 +57,18 @@ def test_the_gradients_of_the_example_are_right(tmp_path: Path) -> None:
     assert "WRONG" not in done.stdout
     assert "256           1024          3584          10752" in done.stdout  # x**8 at 2, and three derivatives
     assert max(map(len, done.stdout.splitlines())) <= 120
+
+
+def test_the_example_on_several_devices_is_right(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, str(DEVICES)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("the same as on one device") == 2
+    assert "[ 1.  -2.   0.5], as they were" in done.stdout
+    assert "1 tokens from /job:worker/replica:0/task:0" in done.stdout
+    assert "All results are right." in done.stdout
 
 
 def test_demo_runs_and_agrees_with_tensorflow(tmp_path: Path) -> None:
