@@ -16,7 +16,7 @@ from headrace import flags
 from headrace.execute.blame import raise_blamed
 from headrace.execute.burst import burst
 from headrace.execute.executor import BURST, Executor, predicate
-from headrace.execute.plan import RECV, SEND
+from headrace.execute.plan import RECV, SEND, STATEFUL
 
 if TYPE_CHECKING:
     from headrace.execute.plan import Node
@@ -119,6 +119,8 @@ class PartExecutor(Executor):
         if real == RECV:  # if what it waited for is dead, what it gets need not be
             return self._receive(live, it)
         if real != SEND:
+            if node.kind == STATEFUL:  # a function of the user's, perhaps
+                self.busy()
             return super()._fire(node, it, x)
         if node is not live:
             self._send(live, it, None, x)

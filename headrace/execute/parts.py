@@ -14,9 +14,9 @@ if there were nothing else: a part knows of the others only through its Sends an
 to its device: an executor whose part has nothing to do is *parked*, and its thread goes on with any other that has,
 or waits for one. What is put among the completions of a parked executor makes it *runnable*; the thread that did so
 drives it next, unless it has more to do first: then it gives it away. At any time at most one thread drives an
-executor. So devices that work at the same time do so side by side, and two that wait for each other
-in turn are driven by one thread, without a switch of threads for each token; in Python, where one thread runs at a
-time, those were seen to cost ten times as much as all else in a loop that is cut.
+executor. So devices that work at the same time do so side by side, and two that wait for each other in turn are driven
+by one thread, without a switch of threads for each token; in Python, where one thread runs at a time, those were seen
+to cost ten times as much as all else in a loop that is cut.
 """
 
 from __future__ import annotations

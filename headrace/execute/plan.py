@@ -511,6 +511,7 @@ def _connect(nodes: Mapping[Operation, Node], constants: Mapping[Operation, Any]
             if c not in constants:
                 control.setdefault(nodes[c], []).append(node)
     for (src, k), uses in data.items():
+        uses.sort(key=lambda use: use[0].kind != SEND)  # others wait for what is sent
         out = src.outs[k]
         out.direct = tuple(n for n, _ in uses if n.index < 0)
         out.joins = tuple((n.start + i, n.index, n) for n, i in uses if n.index >= 0 and n.kind != MERGE)

@@ -539,6 +539,34 @@ def test_heavy_kernels_of_one_device_do_not_overlap(custom: None) -> None:
     assert most == 1
 
 
+def test_a_slow_function_does_not_keep_the_other_device(custom: None) -> None:
+    """What a thread made runnable goes on elsewhere while that thread is in a kernel that takes long."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(ctx: Any, x: Any) -> Any:
+        begun.set()
+        assert ended.wait(20), "the other device waits for this one"
+        return x
+
+    def quick(ctx: Any, x: Any) -> Any:
+        assert begun.wait(20)
+        ended.set()
+        return x
+
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.int32, ())
+        with on(0):
+            first = x + 1
+            a = call(scopes.builder(), "Stateful", slow, [first], scalar=True)
+        with on(1):
+            b = call(scopes.builder(), "Stateful", quick, [first * 2], scalar=True)
+    with hr.Session(graph=g, devices={"CPU": 2}) as s:
+        for _ in range(5):
+            begun.clear()
+            ended.clear()
+            assert s.run([a, b], {x: 3}) == [4, 8]
+
+
 def test_devices_close() -> None:
     devices = make_devices({"CPU": 2})
     d = devices[CPU + "1"]
