@@ -32,7 +32,8 @@ from headrace.fetches import Fetches, feed_tensor, feeder, key_of, result
 from headrace.ir.function import find_anywhere
 from headrace.pipeline import CompiledStep, Devices, compile_step
 from headrace.resources.manager import ResourceManager
-from headrace.resources.memory import Memory, StepMemory
+from headrace.resources.memory import Memory
+from headrace.resources.step_memory import StepMemory
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

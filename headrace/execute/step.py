@@ -51,7 +51,7 @@ class Step:
       id: a number no other step of this process has.
       iteration: the iteration of the node that fires now.
       locate: tells the tag where compiled code runs.
-      memory: the account of the device it runs on (`resources.memory.StepMemory`); None if that has no limit.
+      memory: the account of the device it runs on (`resources.step_memory.StepMemory`); None if that has no limit.
       cancelled: the error the step was cancelled with, or None.
       completions: what pool threads and asynchronous kernels hand to the executor; None wakes it up.
       of: of a device's part of a step, the step; else None.

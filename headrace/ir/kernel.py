@@ -36,7 +36,7 @@ class Step(Protocol):
     id: int
     session: Any  # resources.manager.ResourceManager of the session
     locate: Callable[[], str] | None  # finds out the tag, where no token machine knows it
-    memory: Any  # resources.memory.StepMemory: the account of the device; None if that has no limit
+    memory: Any  # resources.step_memory.StepMemory: the account of the device; None if that has no limit
 
     @property
     def resources(self) -> Any:

@@ -16,7 +16,8 @@ from headrace import dtypes, flags
 from headrace.errors import CancelledError, DataLossError, DeadlineExceededError, ResourceExhaustedError
 from headrace.execute.step import Step
 from headrace.resources import memory as memories
-from headrace.resources.memory import AHEAD, Memory, Saved, StepMemory
+from headrace.resources.memory import AHEAD, Memory, Saved
+from headrace.resources.step_memory import StepMemory
 from headrace.resources.tensor_list import TensorList
 from headrace.resources.variable import CountedVariable
 
