@@ -23,7 +23,7 @@ from headrace.ir.editing import Editor, own_bodies
 from headrace.ir.function import FuncGraph, bodies, owned
 from headrace.ir.infer import constant_value
 from headrace.ir.naming import name_as_lowered
-from headrace.lower import is_structured, lower
+from headrace.lower import Lowered, is_structured, lower
 from headrace.lower.collectives import expand_collectives
 from headrace.optimize.base import Context
 from headrace.optimize.pipeline import optimize, options_from
@@ -70,12 +70,10 @@ class Divided:
     """A step over several devices.
 
     Attributes:
-      placement: which operation is where, and why.
       plans: for each device, by name, its part as the token machine runs it.
       clusters: of these plans.
     """
 
-    placement: Placement
     plans: Mapping[str, Plan]
     clusters: tuple[Clustered, ...] = ()
 
@@ -105,7 +103,7 @@ class CompiledStep:
         self._clustered: Plan | None = None
         self._clusters: tuple[Clustered, ...] = ()
         self._outcome: Outcome | None = None
-        self._placement: Placement | None = None
+        self._placed: tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]] | None = None
         self._is_divided: bool | None = None
         self._divided: dict[bool, Divided] = {}
         self._dumps = Dumps()
@@ -161,10 +159,9 @@ class CompiledStep:
     @property
     def placement(self) -> Placement:
         """Which operation, of the primitive form of the step, is on which device."""
-        if self._placement is None:
-            self._place(*self._primitive(self._prune()))
-        assert self._placement is not None
-        return self._placement
+        if self._placed is None:
+            self._placed = self._place()
+        return self._placed[0]
 
     def divided(self, is_seen: bool = False) -> Divided:
         """The step as several devices run it.
@@ -208,17 +205,19 @@ class CompiledStep:
 
     def _primitive(self, pruned: Pruned) -> tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]:
         """The step as the token machine knows it: its operations, and those of the functions it calls."""
-        if not is_structured(pruned.graph.operations):
-            self._count(pruned.graph.operations)
-            return pruned.graph.operations, {}
-        # conditionals, loops and calls become primitives
-        lowered = lower(pruned.graph, _kept(pruned, self._ends[2]), differentiate)
+        lowered = lowered_form(pruned, self._ends[2])
         self._count([*lowered.ops, *itertools.chain(*lowered.functions.values())])
-        _checkpoint(lowered.graph)
-        self._dumps.graph("lowered", lowered.graph)
+        if lowered.graph is not pruned.graph:
+            _checkpoint(lowered.graph)
+            self._dumps.graph("lowered", lowered.graph)
         for name, ops in lowered.functions.items():
             self._dumps.graph(f"lowered-{name}", ops[0].graph)
         return lowered.ops, lowered.functions
+
+    def _spread(self) -> tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]:
+        """The same for several devices: collectives are taken apart."""
+        ops, functions = self._primitive(self._prune())
+        return expand_collectives(ops), functions
 
     def _count(self, ops: Iterable[Operation]) -> None:
         """Where memory is limited, marks what adds to what loops keep, in a graph that nobody else has."""
@@ -227,17 +226,13 @@ class CompiledStep:
                 if "_accumulates" in op.attrs:
                     op.attrs = {**op.attrs, "_counted": True}
 
-    def _place(
-        self, ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]
-    ) -> tuple[Sequence[Operation], Placement]:
-        """The operations of the step, collectives taken apart, and where they are to run."""
+    def _place(self) -> tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]]:
+        """Where the operations of the step are to run; they, and those of the functions it calls."""
         devices = self._devices
-        ops = expand_collectives(ops)
-        if self._placement is not None:  # of the same operations, in another copy of the graph
-            of = {op.name: device for op, device in self._placement.of.items()}
-            return ops, Placement({op: of[op.name] for op in ops}, {})
-        _inherit_devices(ops, next(e.graph for e in (*_ops(self._ends[0]), *_ops(self._ends[1]), *self._ends[2])))
-        found = self._placement = place(
+        ops, functions = self._spread()
+        feeds, fetches, targets = self._ends
+        _inherit_devices(ops, [*(t.op for t in (*feeds, *fetches)), *targets][0].graph)
+        found = place(
             ops,
             self._cluster,
             soft=devices.soft,
@@ -248,7 +243,7 @@ class CompiledStep:
         devices.homes.update((op.name, name) for op, name in found.of.items() if _owns_state(op))
         if devices.log is not None:
             devices.log(found)
-        return ops, found
+        return found, ops, functions
 
     def _seconds(self, ops: Sequence[Operation], of: Mapping[Operation, str]) -> Mapping[Operation, float] | None:
         """How long operations take; None if all are so short that to hold a Recv back would take longer."""
@@ -263,9 +258,14 @@ class CompiledStep:
         return Cluster.local(self._devices.names)
 
     def _divide(self, clustered: bool) -> Divided:
-        lowered, functions = self._primitive(self._prune())
-        ops, placement = self._place(lowered, functions)
-        parts = partition(ops, placement.of, bfloat16=self._devices.bfloat16, costs=self._seconds(ops, placement.of))
+        self._placed = self._placed or self._place()
+        placement, ops, functions = self._placed
+        of = placement.of
+        if functions:  # what they become is changed by making clusters, so it is made anew, with the same names
+            by_name = {op.name: device for op, device in of.items()}
+            ops, functions = self._spread()
+            of = {op: by_name[op.name] for op in ops}
+        parts = partition(ops, of, bfloat16=self._devices.bfloat16, costs=self._seconds(ops, of))
         found: list[Clustered] = []
         if clustered:
             functions = {name: _contract(body, found) for name, body in functions.items()}
@@ -275,7 +275,7 @@ class CompiledStep:
             self._dumps.graph(f"part-{name.rpartition(':device:')[2].replace(':', '-')}", part.graph)
             mine = _contract(part.ops, found) if clustered else part.ops
             plans[name] = make_plan(mine, _called(mine, functions), name)
-        return Divided(placement, plans, tuple(found))
+        return Divided(plans, tuple(found))
 
     def _compile(self) -> Outcome:
         if self.is_divided:
@@ -342,6 +342,13 @@ def compile_step(
     if engine == "interpret":
         step.plan  # noqa: B018 - errors now, not at the first run
     return step
+
+
+def lowered_form(pruned: Pruned, targets: Sequence[Operation]) -> Lowered:
+    """A step with its conditionals, loops and calls as primitives."""
+    if not is_structured(pruned.graph.operations):
+        return Lowered(pruned.graph, pruned.graph.operations, {})
+    return lower(pruned.graph, _kept(pruned, targets), differentiate)
 
 
 def _kept(pruned: Pruned, targets: Sequence[Operation]) -> list[Operation]:
@@ -412,10 +419,6 @@ def _called(
                 out[name] = functions[name]
                 todo.append(functions[name])
     return out
-
-
-def _ops(tensors: Sequence[Tensor]) -> Iterator[Operation]:
-    return (t.op for t in tensors)
 
 
 def _inherit_devices(ops: Sequence[Operation], graph: Graph) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 import os
 import sys
 import threading
@@ -102,6 +101,8 @@ class DeviceAttributes:
 
 def _log_placement(placement: Placement) -> None:
     """`log_device_placement`: where operations are, as information of the logger "headrace", else on standard error."""
+    import logging
+
     log = logging.getLogger("headrace")
     for op, device in placement.of.items():
         line = f"{op.name}: ({op.type}): {device}"

@@ -7,9 +7,9 @@ from typing import Any
 
 from headrace.errors import InvalidArgumentError
 from headrace.fetches import Fetches, feed_tensor, key_of
-from headrace.grad.differentiate import differentiate
 from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.lower import is_structured, lower
+from headrace.lower.collectives import expand_collectives
+from headrace.pipeline import lowered_form
 from headrace.place import Cluster, Costs, place
 from headrace.place.simulate import Simulation, simulate_step
 from headrace.prune import prune
@@ -53,12 +53,8 @@ def simulate(
     graph = _graph(fetches)
     resolved = Fetches(graph, fetches)
     pruned = prune([feed_tensor(graph, f) for f in feeds], resolved.tensors, resolved.targets)
-    ops: Sequence[Operation] = pruned.graph.operations
-    functions: Mapping[str, Sequence[Operation]] = {}
-    if is_structured(ops):
-        kept = [op for t in resolved.targets if (op := pruned.graph.find(t.name)) is not None]
-        lowered = lower(pruned.graph, kept, differentiate)
-        ops, functions = lowered.ops, lowered.functions
+    lowered = lowered_form(pruned, resolved.targets)
+    ops = lowered.ops if len(cluster.devices) == 1 else expand_collectives(lowered.ops)
     first = {}
     if placement:
         by_name = {op.name: op for op in ops}
@@ -66,7 +62,7 @@ def simulate(
         if unknown:
             raise InvalidArgumentError(f"the placement has {', '.join(map(repr, unknown))}, which the step does not")
         first = {by_name[name]: device for name, device in placement.items()}
-    found = place(ops, cluster, costs=costs, first=first, functions=functions)
+    found = place(ops, cluster, costs=costs, first=first, functions=lowered.functions)
     return simulate_step(ops, found.of, cluster, costs)
 
 

@@ -103,8 +103,8 @@ class IterationFree:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TokenSent:
-    """A Send ships a token from one device to another.
+class Crossing:
+    """A token on its way from one device to another: `TokenSent` or `TokenReceived`.
 
     Attributes:
       edge: the edge that was cut.
@@ -122,17 +122,16 @@ class TokenSent:
     dead: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TokenReceived:
-    """A Recv has got the token of the `TokenSent` with the same edge and tag; `to` is where it is now."""
+class TokenSent(Crossing):
+    """A Send ships a token."""
 
-    time: int
-    step: int
-    edge: str
-    tag: str
-    device: str
-    to: str
-    dead: bool
+    __slots__ = ()
+
+
+class TokenReceived(Crossing):
+    """A Recv has got the token of the `TokenSent` with the same edge and tag."""
+
+    __slots__ = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -200,6 +199,7 @@ class _Chart:
         self._started: dict[tuple[int, str, str, str], list[tuple[int, int]]] = {}  # when, and in which row
         self._rows: dict[tuple[int, str, str], int] = {}  # (step, device, tag) of an open iteration → its row
         self._arrows: dict[tuple[int, str, str], int] = {}
+        self._streams: dict[str, int] = {}
 
     def add(self, e: Event) -> None:
         if isinstance(e, NodeStart):
@@ -210,7 +210,7 @@ class _Chart:
         elif isinstance(e, StreamSpan):
             pid, tid = self._stream(e.device, e.stream)
             self._bar(e.name, e.stream, e.time, e.end, pid, tid, {"bytes": e.bytes})
-        elif isinstance(e, (TokenSent, TokenReceived)):
+        elif isinstance(e, Crossing):
             self._arrow(e)
         elif isinstance(e, IterationOpen) and e.device:
             taken = {row for (_, device, _), row in self._rows.items() if device == e.device}
@@ -233,7 +233,8 @@ class _Chart:
         return self._row(instance, e.iteration, f"iteration {e.iteration}")
 
     def _stream(self, device: str, stream: str) -> tuple[int, int]:
-        return self._row(device or "streams", _STREAMS + sum(map(ord, stream)), f"stream {stream}")
+        row = self._streams.setdefault(stream, _STREAMS + len(self._streams))
+        return self._row(device or "streams", row, f"stream {stream}")
 
     def _row(self, group: str, tid: int, name: str) -> tuple[int, int]:
         pid = self._groups.get(group)
@@ -259,7 +260,7 @@ class _Chart:
             }
         )
 
-    def _arrow(self, e: TokenSent | TokenReceived) -> None:
+    def _arrow(self, e: Crossing) -> None:
         """One end of an arrow; it begins and ends at the bars that lie around its ends."""
         key = (e.step, e.edge, e.tag)
         number = self._arrows.setdefault(key, len(self._arrows) + 1)

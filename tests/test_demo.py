@@ -29,59 +29,47 @@ def load_demo() -> ModuleType:
     return module
 
 
-def test_the_programs_written_with_headrace_agree_with_python(tmp_path: Path) -> None:
+def output_of(example: Path, folder: Path) -> str:
+    """What an example prints, run in `folder`; it must end well."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
-        [sys.executable, str(WRITTEN)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, str(example)], cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("as in Python") == 10
-    assert "NOT" not in done.stdout
-    assert "All results are Python's." in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 120
+    return done.stdout
+
+
+def test_the_programs_written_with_headrace_agree_with_python(tmp_path: Path) -> None:
+    shown = output_of(WRITTEN, tmp_path)
+    assert shown.count("as in Python") == 10
+    assert "NOT" not in shown
+    assert "All results are Python's." in shown
+    assert max(map(len, shown.splitlines())) <= 120
 
 
 def test_the_gradients_of_the_example_are_right(tmp_path: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        [sys.executable, str(GRADIENTS)],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(" right\n") == 6
-    assert "WRONG" not in done.stdout
-    assert "256           1024          3584          10752" in done.stdout  # x**8 at 2, and three derivatives
-    assert max(map(len, done.stdout.splitlines())) <= 120
+    shown = output_of(GRADIENTS, tmp_path)
+    assert shown.count(" right\n") == 6
+    assert "WRONG" not in shown
+    assert "256           1024          3584          10752" in shown  # x**8 at 2, and three derivatives
+    assert max(map(len, shown.splitlines())) <= 120
 
 
 def test_the_example_on_several_devices_is_right(tmp_path: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        [sys.executable, str(DEVICES)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("the same as on one device") == 2
-    assert "[ 1.  -2.   0.5], as they were" in done.stdout
-    assert "1 tokens from /job:worker/replica:0/task:0" in done.stdout
-    assert "All results are right." in done.stdout
+    shown = output_of(DEVICES, tmp_path)
+    assert shown.count("the same as on one device") == 2
+    assert "[ 1.  -2.   0.5], as they were" in shown
+    assert "1 tokens from /job:worker/replica:0/task:0" in shown
+    assert "All results are right." in shown
 
 
 def test_demo_runs_and_agrees_with_tensorflow(tmp_path: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        [sys.executable, str(DEMO)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("the same as TensorFlow's") == 4
-    assert "All results are TensorFlow's." in done.stdout
-    assert "[ 4.,  8., 12., 16., 20., 24.]" in done.stdout
-    assert len(done.stdout.splitlines()) <= 40  # one screen
-    assert max(map(len, done.stdout.replace(str(tmp_path), "here").splitlines())) <= 120
+    shown = output_of(DEMO, tmp_path)
+    assert shown.count("the same as TensorFlow's") == 4
+    assert "All results are TensorFlow's." in shown
+    assert "[ 4.,  8., 12., 16., 20., 24.]" in shown
+    assert len(shown.splitlines()) <= 40  # one screen
+    assert max(map(len, shown.replace(str(tmp_path), "here").splitlines())) <= 120
     events = json.loads((tmp_path / "demo_trace.json").read_text(encoding="utf-8"))["traceEvents"]
     assert {e["ph"] for e in events} == {"M", "X"}
     assert sum(e["ph"] == "X" for e in events) > 500

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.build import scopes
-from headrace.build.tensors import is_tensor
+from headrace.build.tensors import as_list, is_tensor
 from headrace.errors import GraphError
 from headrace.ir.device import DeviceSpec
 
@@ -117,7 +117,7 @@ def broadcast(tensor: Any, devices: Sequence[str] | int, name: str | None = None
         raise GraphError(f"broadcast needs at least one participant, got devices={devices!r}")
     b = scopes.builder(tensor)
     attrs = {"N": n, "devices": () if isinstance(devices, int) else _named(b, devices)}
-    return _each(b.make("_Broadcast", (tensor,), attrs, name))
+    return as_list(b.make("_Broadcast", (tensor,), attrs, name))
 
 
 def all_gather(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
@@ -191,7 +191,7 @@ def _grouped(
             raise GraphError(f"{what} needs a device for each of the {len(xs)} tensors, got {list(devices)}")
     else:
         there = tuple(x.device if getattr(x, "graph", None) is not None else "" for x in xs)
-    return _each(b.make(type, (xs,), {"devices": there if any(there) else (), **attrs}, name))
+    return as_list(b.make(type, (xs,), {"devices": there if any(there) else (), **attrs}, name))
 
 
 def _named(b: Any, devices: Sequence[str]) -> tuple[str, ...]:
@@ -200,7 +200,3 @@ def _named(b: Any, devices: Sequence[str]) -> tuple[str, ...]:
         raise GraphError(f"'devices' must be a list with a device name for each participant, got {devices!r}")
     around = DeviceSpec.from_string(b.device)
     return tuple(around.merge(DeviceSpec.from_string(d)).to_string() for d in devices)
-
-
-def _each(made: Any) -> list[Any]:
-    return list(made) if isinstance(made, tuple) else [made]

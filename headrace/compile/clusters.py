@@ -164,12 +164,9 @@ def _computes(op: Operation) -> bool:
 
 
 def _constant(op: Operation) -> Operation | None:
-    """The constant, outside all loops, that `op` is or brings into one; None if it is something else."""
-    while op.opdef.primitive == "Enter" and op.attrs["is_constant"] and not op.control_inputs:
-        op = op.inputs[0].op
-    if op.type == "Const" and not op.control_inputs and isinstance(op.attrs["value"], np.ndarray):
-        return op
-    return None
+    """The constant, outside all loops, that `op` is or brings into one; None if it is something else, or no array."""
+    found = walk.constant_behind(op)
+    return found if found is not None and isinstance(found.attrs["value"], np.ndarray) else None
 
 
 # *** making one ***

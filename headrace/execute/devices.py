@@ -17,7 +17,6 @@ from __future__ import annotations
 import abc
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import InvalidArgumentError
@@ -25,7 +24,7 @@ from headrace.ir.device import DeviceSpec
 from headrace.registry import Registry
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 MOST_STEPS: Final = 1024  # of steps that one device runs at once; each has a thread while it runs
 HERE: Final = DeviceSpec(job="localhost", replica=0, task=0)
@@ -63,6 +62,8 @@ class Stream:
     """
 
     def __init__(self, name: str) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # takes a while to import, and most sessions need none
+
         self.name = name
         self._worker = ThreadPoolExecutor(1, name)
 
@@ -72,15 +73,11 @@ class Stream:
 
     def wait(self) -> None:
         """Until all that has been put in is done."""
-        self._worker.submit(_nothing).result()
+        self._worker.submit(lambda: None).result()
 
     def close(self) -> None:
         """Takes nothing in any more; what was put in is still done."""
         self._worker.shutdown(wait=False)
-
-
-def _nothing() -> None:
-    pass
 
 
 class LocalDevice(Device):
@@ -103,6 +100,8 @@ class LocalDevice(Device):
     def run(self, part: Callable[[], None]) -> None:
         """Runs `part` of a step in an executor thread of the device. Steps that overlap have a thread each."""
         if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             with self._lock:
                 if self._threads is None:
                     self._threads = ThreadPoolExecutor(MOST_STEPS, f"headrace-{self.short_name}")

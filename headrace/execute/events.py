@@ -62,18 +62,14 @@ class Events:
 
     def sent(self, node: Node, it: Iteration, is_dead: bool) -> None:
         """The Send `node` ships its token."""
-        a = node.op.attrs
-        self._listener(
-            trace.TokenSent(
-                time.perf_counter_ns(), self._step, node.edge, it.tag, a["send_device"], a["recv_device"], is_dead
-            )
-        )
+        self._crosses(trace.TokenSent, node, it, is_dead)
 
     def received(self, node: Node, it: Iteration, is_dead: bool) -> None:
         """The Recv `node` has got its token."""
-        a = node.op.attrs
-        self._listener(
-            trace.TokenReceived(
-                time.perf_counter_ns(), self._step, node.edge, it.tag, a["send_device"], a["recv_device"], is_dead
-            )
-        )
+        self._crosses(trace.TokenReceived, node, it, is_dead)
+
+    def _crosses(
+        self, make: type[trace.TokenSent | trace.TokenReceived], node: Node, it: Iteration, is_dead: bool
+    ) -> None:
+        now, a = time.perf_counter_ns(), node.op.attrs
+        self._listener(make(now, self._step, node.edge, it.tag, a["send_device"], a["recv_device"], is_dead))

@@ -7,6 +7,7 @@ dead or alive, and a Recv takes one, or is told when it is there. When nothing i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,10 +136,13 @@ class PartExecutor(Executor):
             self.propagator.absorbed(it)
         return ()
 
-    def _took(self, node: Node, ns: int) -> None:
-        key, seconds = (node.op.name, self.device_type), ns / 1e9
+    def _computed(self, node: Node, kernel: Callable[..., Any], x: Any) -> Any:
+        began = time.perf_counter()
+        value = super()._computed(node, kernel, x)
+        key, seconds = (node.op.name, self.device_type), time.perf_counter() - began
         before = self.measured.get(key, seconds)
         self.measured[key] = before + (seconds - before) * NEWEST
+        return value
 
     def _send(self, node: Node, it: Iteration, value: Any, origin: Origin | None) -> None:
         """Ships the token of the Send `node`, dead if there is an `origin`."""

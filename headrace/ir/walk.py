@@ -104,3 +104,13 @@ def _one_cycle(stuck: Sequence[Operation], inside: set[Operation]) -> list[Opera
         path.append(op)
         op = next(p for p in forward_predecessors(op) if p in left and p in inside)
     return path[at[op] :]
+
+
+def constant_behind(op: Operation) -> Operation | None:
+    """The constant that `op` is, or brings into every iteration of a loop; None if it is something else.
+
+    It waits for nothing, and neither does what brings it in.
+    """
+    while op.opdef.primitive == "Enter" and op.attrs["is_constant"] and not op.control_inputs:
+        op = op.inputs[0].op
+    return op if op.type == "Const" and not op.control_inputs else None

@@ -42,13 +42,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import dtypes, shapes
 from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.device import DeviceSpec
 from headrace.ir.editing import Editor
+from headrace.ir.pairing import in_pairs
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
@@ -172,12 +173,8 @@ def _is_large(t: Tensor) -> bool:
     return n is not None and t.dtype.base not in dtypes.OBJECT and n * t.dtype.size >= RING_BYTES
 
 
-def _many(made: Any) -> list[Tensor]:
-    return list(made) if isinstance(made, tuple) else [made]
-
-
 def _cut(b: Builder, x: Tensor, n: int, flat: bool) -> list[Tensor]:
-    return _many(b.make("_Cut", (x,), {"N": n, "flat": flat}))
+    return list(b.make("_Cut", (x,), {"N": n, "flat": flat}))  # of more than one participant, so it is a tuple
 
 
 def _join(b: Builder, parts: Sequence[Tensor], shape: Shape) -> Tensor:
@@ -190,12 +187,7 @@ def _join(b: Builder, parts: Sequence[Tensor], shape: Shape) -> Tensor:
 
 def _collected(at: Sequence[Builder], xs: Sequence[Tensor], type: str) -> Tensor:
     """What an op of two arguments makes of all of `xs`, at participant 0."""
-    found, step = list(xs), 1
-    while step < len(found):
-        for i in range(0, len(found) - step, 2 * step):
-            found[i] = at[i].make(type, (found[i], found[i + step]), {})
-        step *= 2
-    return found[0]
+    return in_pairs(lambda i, x, y: at[i].make(type, (x, y), {}), xs)
 
 
 def _spread(at: Sequence[Builder], x: Tensor) -> list[Tensor]:

@@ -32,6 +32,7 @@ from headrace.ir.arrays import HANDLES, add_dims, single
 from headrace.ir.elementwise import alike, conj
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, list_attr, missing, op, shape_attr, string_attr
+from headrace.ir.pairing import in_pairs
 from headrace.ir.samples import draw
 from headrace.ir.tangents import linear
 from headrace.shapes import Shape, show
@@ -77,13 +78,7 @@ def _copies(x: Any, n: int) -> tuple[Any, ...]:
 
 
 def _in_pairs(f: Callable[[Any, Any], Any], arrays: Sequence[Any]) -> Any:
-    """All arrays put together by `f`; see the module's text for the order."""
-    found, step = list(arrays), 1
-    while step < len(found):
-        for i in range(0, len(found) - step, 2 * step):
-            found[i] = f(found[i], found[i + step])
-        step *= 2
-    return found[0]
+    return in_pairs(lambda i, x, y: f(x, y), arrays)
 
 
 def _made(b: Any, n: Any, type: str, tensors: Sequence[Any], **attrs: Any) -> list[Any]:

@@ -9,12 +9,12 @@ was traced there are *measured* costs, and they win (`Costs.from_events`).
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes, trace
+from headrace.ir import walk
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU
 from headrace.place.trips import Trips
@@ -63,6 +63,8 @@ class Costs:
           >>> list(Costs.from_events(events).trips.values())
           [3.0]
         """
+        import statistics  # brings much with it
+
         begun: dict[tuple[int, str, str, str], int] = {}
         beside: dict[tuple[str, str], list[float]] = {}
         live: dict[tuple[str, str], list[float]] = {}
@@ -127,9 +129,8 @@ def _type(device: str) -> str:
 
 def is_free(op: Operation) -> bool:
     """Whether `op` is a small constant, or the Enter of one into every iteration: it is wherever it is wanted."""
-    while op.opdef.primitive == "Enter" and op.attrs["is_constant"] and not op.control_inputs:
-        op = op.inputs[0].op
-    return op.type == "Const" and not op.control_inputs and size(op.outputs[0]) <= _COPIED
+    found = walk.constant_behind(op)
+    return found is not None and size(found.outputs[0]) <= _COPIED
 
 
 def size(t: Tensor) -> float:

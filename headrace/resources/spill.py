@@ -17,7 +17,6 @@ import errno
 import functools
 import math
 import os
-import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -97,6 +96,8 @@ class SpillFile:
     """
 
     def __init__(self, folder: str = "") -> None:
+        import tempfile  # brings much with it
+
         self._file = tempfile.TemporaryFile(buffering=0, prefix="headrace-", dir=folder or None)  # noqa: SIM115
         self.close = weakref.finalize(self, self._file.close)  # gives the disk its space back; may be called twice
         self.used = 0

@@ -7,7 +7,7 @@ and what was read stays what it was.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from headrace import shapes
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
@@ -77,7 +77,7 @@ class Variable:
         with self._lock:
             if same_shape:
                 self._check_shape(shape_of(value))
-            self._value = value
+            self._hold(value)
 
     def update(self, fn: Callable[[Value], Value]) -> Value:
         """Replaces the value by `fn(value)`, with no other change in between, and returns the new one.
@@ -88,13 +88,17 @@ class Variable:
           FailedPreconditionError: there is no value yet.
         """
         with self._lock:
-            value = self._value = fn(self.read())
+            value = fn(self.read())
+            self._hold(value)
             return value
 
     def release(self) -> None:
         """Drops the value: the variable is uninitialized again."""
         with self._lock:
-            self._value = None
+            self._hold(None)
+
+    def _hold(self, value: Value | None) -> None:
+        self._value = value
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
         wanted = self.shape if self._value is None else shape_of(self._value)
@@ -123,24 +127,16 @@ class CountedVariable(Variable):
     __slots__ = ("_counted", "_memory")
 
     def __init__(self, name: str, dtype: DType, shape: Shape, memory: Memory) -> None:
+        super().__init__(name, dtype, shape)
         self._memory = memory
         self._counted = 0
-        super().__init__(name, dtype, shape)
 
-    @property
-    def _value(self) -> Value | None:  # type: ignore[override]
-        return _stored.__get__(self)
-
-    @_value.setter
-    def _value(self, value: Value | None) -> None:
+    def _hold(self, value: Value | None) -> None:
         n = 0 if value is None else nbytes_of(value)
         if n != self._counted:
             self._memory.change(f"variable '{self.name}'", self._counted, n)
             self._counted = n
-        _stored.__set__(self, value)
-
-
-_stored: Final[Any] = Variable.__dict__["_value"]
+        super()._hold(value)
 
 
 class Ref:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import random
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from headrace.resources.manager import ResourceManager
 from tests.build import programs
 from tests.build.test_random_programs import _draw, _program
 from tests.execute.machine import SeededReady
-from tests.grad.test_random_gradients import Example, Made, _along
+from tests.grad.test_random_gradients import Example, Made, _all, _along
 from tests.multi import seeded
 from tests.multi.scattering import scatter
 
@@ -124,16 +124,6 @@ def check_gradients(seed: int) -> None:
         got = _run(fetches, feeds, [], rng, session._resources)
     for t, a, b in zip(fetches, got, want, strict=True):
         _compare(a, b, f"{t.name}, {e!r}")
-
-
-def _all(seeds: Iterable[int], check: Callable[[int], None]) -> None:
-    failed: list[str] = []
-    for seed in seeds:
-        try:
-            check(seed)
-        except Exception as e:
-            failed.append(f"seed {seed}: {type(e).__name__}: {e}")
-    assert not failed, f"{len(failed)} failed\n" + "\n".join(failed)
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

@@ -288,3 +288,20 @@ def test_it_fires_what_the_token_machine_fires(window: int) -> None:
         assert Counter(t.op for t in s.timeline if t.op not in args) == {
             op.name: real[op.name] for op in ops if not is_free(op) and op.type not in ("Const", "_Arg")
         }
+
+
+def test_collectives_are_taken_apart() -> None:
+    """As in a session, each participant does its part on its device; on one device there is nothing to take apart."""
+    devices = [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(3)]
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, (64,))
+        xs = []
+        for i in range(3):
+            with hr.device(f"/task:{i}"):
+                xs.append(x + float(i))
+        totals = hr.all_sum(xs)
+    many = hr.simulate(totals, hr.Cluster.local(devices), [x])
+    assert not any(s.op == "AllReduce" for s in many.timeline)
+    assert len({s.device for s in many.timeline if s.op.startswith("AllReduce/")}) == 3
+    one = hr.simulate(totals, hr.Cluster.local(devices[:1]), [x])
+    assert [s.op for s in one.timeline].count("AllReduce") == 1
