@@ -38,7 +38,7 @@ def prepare(who: str, program: Program, how: str, threads: int) -> Prepared | No
     Args:
       who: its name.
       program: the program.
-      how: the function of `programs.in_v1` that prepares it: "callable", "run" or "first".
+      how: the function of `programs.in_v1` that prepares it: "callable", "run", "first", "graph" or "shared".
       threads: how many a session may use.
 
     Returns:
@@ -55,7 +55,8 @@ def script(module: str) -> types.ModuleType:
 
 def _in_v1(module: str, program: Program, how: str, threads: int) -> Prepared:
     call = getattr(script(module), how)(program, threads)
-    return Prepared(call, call)
+    # a graph alone has no results: those of building it and running it once
+    return Prepared(call, script(module).first(program, threads) if how == "graph" else call)
 
 
 def _headrace(program: Program, how: str, threads: int) -> Prepared:

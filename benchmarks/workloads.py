@@ -15,7 +15,7 @@ and not one for each: processes in turns are seconds apart, in which a shared ma
 could disturb is what the others leave running, and with one thread each nothing is; run one alone (`--who headrace`)
 to see it.
 
-Memory is measured in processes of their own (`benchmarks.peak`), as it must be.
+Memory and imports are measured in processes of their own (`benchmarks.peak`, `benchmarks.lifetime`), as they must be.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ from pathlib import Path
 import numpy as np
 
 import headrace as hr
-from benchmarks import gradients, peak, programs, report, threads
+from benchmarks import gradients, lifetime, peak, programs, report, threads
 from benchmarks.contenders import CONTENDERS, prepare
 from benchmarks.measure import in_turns
-from benchmarks.programs import Program
+from benchmarks.programs import Program, in_v1
 from benchmarks.report import Row
 from headrace import flags
 
 MiB = 2**20
 MICROSECONDS = "µs"
 PER_TRIP = "µs an iteration"
+PER_RUN = "µs a run"
 MILLISECONDS = "ms"
 
 V1 = ("headrace", "interpreter", "TensorFlow")
 PAIRS = (*V1, "by hand")
+INTERPRETED = ("interpreter", "TensorFlow")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,11 +58,12 @@ class Workload:
       key: what `--only` calls it; several may share one.
       title: as the table shows it.
       program: what is run; with its gradient if the program names arguments for that.
-      how: by a callable of a session, by its `run`, or from nothing to the first result (see `programs.in_v1`).
+      how: by a callable of a session, by its `run`, from nothing to the first result, the graph alone, or by several
+        threads in one session (see `programs.in_v1`).
       unit: of the figures.
-      who: the contenders.
-      aims: contender → the greatest ratio of times that is aimed at; a unit → the greatest time. They are issue 5's
-        and are not changed.
+      who: the contenders; the first one is who the others are compared with: headrace, or its interpreter.
+      aims: contender → the greatest ratio of times that is aimed at; a unit → the greatest time. They are those of the
+        plan and are not changed.
       least: how long a contender runs in a round, in seconds.
     """
 
@@ -89,6 +92,11 @@ def _looped(key: str, title: str, program: Program, tensorflow: float, hand: flo
     return Workload(key, title, program, "callable", PER_TRIP, PAIRS, {"TensorFlow": tensorflow, "by hand": hand})
 
 
+def _shared(title: str, program: Program) -> Workload:
+    title = f"{title}, {in_v1.SHARERS} threads in one session"
+    return Workload("shared", title, program, "shared", PER_RUN, V1, {})
+
+
 _RNN = programs.rnn(4, 16, 200)
 
 WORKLOADS = (
@@ -103,6 +111,12 @@ WORKLOADS = (
     Workload("trivial", "trivial run", programs.add(), "run", MICROSECONDS, V1, {MICROSECONDS: 6.0}),
     Workload("trivial", "trivial callable", programs.add(), "callable", MICROSECONDS, V1, {MICROSECONDS: 3.0}),
     Workload(
+        "trivial", "trivial run, interpreted", programs.add(), "run", MICROSECONDS, INTERPRETED, {MICROSECONDS: 15.0}
+    ),
+    Workload("trivial", "trivial callable, interpreted", programs.add(), "callable", MICROSECONDS, INTERPRETED, {}),
+    _shared("trivial callable", programs.add()),
+    _shared("30 elementwise on 256x256", programs.elementwise(30, 256)),
+    Workload(
         "chain", "1,000 scalar operations in a chain", programs.chain(1000), "callable", MICROSECONDS, PAIRS,
         {"TensorFlow": 1.0, "by hand": 1.5},
     ),
@@ -116,6 +130,15 @@ WORKLOADS = (
     ),
     Workload(
         "build", "RNN 4x16, gradient: build and first result", _RNN, "first", MILLISECONDS, V1, {"TensorFlow": 0.5}
+    ),
+    Workload(
+        "build", "RNN 4x16, gradient: build and first result, interpreted", _RNN, "first", MILLISECONDS, INTERPRETED,
+        {"TensorFlow": 0.5},
+    ),
+    Workload("build", "RNN 4x16, gradient: build", _RNN, "graph", MILLISECONDS, ("headrace", "TensorFlow"), {}),
+    Workload(
+        "build", "1,000 scalar operations in a chain: build", programs.chain(1000), "graph", MILLISECONDS,
+        ("headrace", "TensorFlow"), {"TensorFlow": 0.2},
     ),
     Workload(
         "convnet", "convnet, gradient step", programs.convnet(32, 32, (32, 64, 64)), "callable", MILLISECONDS, PAIRS,
@@ -138,12 +161,13 @@ def timed(w: Workload, rounds: int, n_threads: int, who: Sequence[str] = tuple(C
     here = {name: p for name, p in found.items() if p is not None}
     difference = gradients.compare(w.program, list(here), [p.results() for p in here.values()])
     seconds = in_turns([p.call for p in here.values()], rounds, w.least)
-    scale = {MICROSECONDS: 1e6, PER_TRIP: 1e6 / w.program.trips, MILLISECONDS: 1e3}[w.unit]
+    runs = in_v1.SHARERS * in_v1.SHARED_RUNS
+    scale = {MICROSECONDS: 1e6, PER_TRIP: 1e6 / w.program.trips, PER_RUN: 1e6 / runs, MILLISECONDS: 1e3}[w.unit]
     values: dict[str, list[float]] = {name: [] for name in found}
     for name, mine in zip(here, seconds):
         values[name] += [scale * s for s in mine]
     facts = f"results differ by {difference:.1g} at most" if len(here) > 1 else ""
-    return Row(w.title, w.unit, values.pop("headrace", []), facts, values, key=w.key, aims=w.aims)
+    return Row(w.title, w.unit, values.pop(w.who[0], []), facts, values, key=w.key, aims=w.aims)
 
 
 def remembered(sizes: tuple[int, int, int], rounds: int, n_threads: int, who: Sequence[str] = tuple(CONTENDERS)) -> Row:
@@ -162,7 +186,28 @@ def remembered(sizes: tuple[int, int, int], rounds: int, n_threads: int, who: Se
     return Row(title, "MiB", peaks.pop("headrace", []), facts, peaks, key="memory", aims=MEMORY_AIMS)
 
 
-KEYS = tuple(dict.fromkeys([*(w.key for w in WORKLOADS), "memory"]))
+def imported(rounds: int, who: Sequence[str] = tuple(CONTENDERS)) -> Row:
+    """Measures imports, in fresh processes taken in turns; "by hand" is numpy."""
+    seconds = lifetime.import_times(who, rounds)
+    values = {name: [1e3 * s for s in mine] for name, mine in seconds.items()}
+    facts = "fresh processes, the interpreter's start not counted; by hand: numpy"
+    return Row("import", MILLISECONDS, values.pop("headrace", []), facts, values, key="import")
+
+
+def left_behind(rounds: int, n_threads: int, who: Sequence[str] = tuple(CONTENDERS)) -> Row:
+    """Measures what very many runs leave in memory, a process for each contender and round."""
+    values: dict[str, list[float]] = {name: [] for name in V1 if name in who}
+    for _ in range(rounds):
+        for name, mine in values.items():
+            found = lifetime.left_by_runs(name, RUNS, n_threads)
+            mine += [] if found is None else [found]
+    facts = "the slope of resident memory; x + 1 by session.run"
+    title = f"memory left by a run, over {RUNS:,} runs"
+    return Row(title, "bytes", values.pop("headrace", []), facts, values, key="left")
+
+
+RUNS = 100_000
+KEYS = tuple(dict.fromkeys([*(w.key for w in WORKLOADS), "memory", "import", "left"]))
 
 
 def measured(
@@ -175,6 +220,10 @@ def measured(
     if "memory" in only:
         for sizes in MEMORY:
             yield remembered(sizes, memory_rounds, n_threads, who)
+    if "import" in only:
+        yield imported(memory_rounds, who)
+    if "left" in only:
+        yield left_behind(1, n_threads, who)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

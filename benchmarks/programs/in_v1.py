@@ -6,6 +6,7 @@ line changed. Nothing else in it, nor in `in_graphs`, knows which of the two it 
 
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,9 @@ import headrace.v1 as tf
 from benchmarks.programs import Program, in_graphs
 
 Call = Callable[[], list[Any]]
+
+SHARERS = 4  # threads that share a session
+SHARED_RUNS = 100  # that each of them does
 
 tf.disable_control_flow_v2()
 
@@ -56,6 +60,35 @@ def first(program: Program, threads: int) -> Call:
             return sess.run(fetches, feeds)
 
     return build_and_run
+
+
+def graph(program: Program, threads: int) -> Callable[[], Any]:
+    """A function that builds the program; it does not run it."""
+    return lambda: build(program)[0]
+
+
+def shared(program: Program, threads: int) -> Call:
+    """The program built, as a function in which several threads run it many times in one session."""
+    run = callable(program, threads)
+
+    def all_threads() -> list[Any]:
+        results: list[Any] = []
+
+        def runs() -> None:
+            for _ in range(SHARED_RUNS):
+                last = run()
+            results.append(last)
+
+        sharers = [threading.Thread(target=runs) for _ in range(SHARERS)]
+        for t in sharers:
+            t.start()
+        for t in sharers:
+            t.join()
+        if len(results) < SHARERS:
+            raise RuntimeError("a thread failed")
+        return results[0]
+
+    return all_threads
 
 
 def of(module: str) -> types.ModuleType:

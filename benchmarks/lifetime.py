@@ -1,0 +1,85 @@
+"""What shows in a process as a whole: how long an import takes, and what very many runs leave in memory.
+
+    python -m benchmarks.lifetime TensorFlow 100000
+
+prints the slope of resident memory, in bytes a run, of the smallest step run so often.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks import contenders, programs, threads
+from benchmarks.measure import resident_bytes
+from benchmarks.startup import import_seconds
+
+IMPORTS = {"headrace": "headrace", "TensorFlow": "tensorflow", "by hand": "numpy", "JAX": "jax", "PyTorch": "torch"}
+POINTS = 20  # at which the memory is looked at
+WARM = 2_000  # runs before the first look
+
+
+def import_times(who: Sequence[str], rounds: int) -> dict[str, list[float]]:
+    """Seconds that the imports of contenders take, in fresh processes taken in turns; none of one not installed."""
+    seconds: dict[str, list[float]] = {name: [] for name in IMPORTS if name in who}
+    there = [name for name in seconds if importlib.util.find_spec(IMPORTS[name]) is not None]
+    with tempfile.TemporaryDirectory() as cache:
+        for name in there:
+            import_seconds(IMPORTS[name], cache)  # the first one compiles, and reads from a cold disk
+        for _ in range(rounds):
+            for name in there:
+                seconds[name].append(import_seconds(IMPORTS[name], cache))
+    return seconds
+
+
+def left_by_runs(who: str, runs: int, n_threads: int) -> float | None:
+    """Bytes that a run leaves behind, measured in a new process.
+
+    Returns:
+      None: `who` is not installed.
+    """
+    command = [sys.executable, "-m", "benchmarks.lifetime", who, str(runs), "--threads", str(n_threads)]
+    done = subprocess.run(
+        command, env=threads.environment(n_threads), cwd=threads.ROOT, text=True, capture_output=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[1:])} failed with status {done.returncode}:\n{done.stderr}")
+    found: float | None = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def here(who: str, runs: int, n_threads: int) -> float | None:
+    """The same, measured in this process."""
+    prepared = contenders.prepare(who, programs.add(), "run", n_threads)
+    if prepared is None:
+        return None
+    for _ in range(min(WARM, runs)):
+        prepared.call()
+    memory = [resident_bytes()]
+    each = max(1, runs // POINTS)
+    for _ in range(POINTS):
+        for _ in range(each):
+            prepared.call()
+        memory.append(resident_bytes())
+    return float(np.polyfit(np.arange(POINTS + 1) * each, memory, 1)[0])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lifetime", description="What runs leave in memory.")
+    parser.add_argument("who", choices=contenders.CONTENDERS)
+    parser.add_argument("runs", type=int)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    print(json.dumps(here(args.who, args.runs, args.threads)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
