@@ -1,14 +1,15 @@
-"""Every flag of headrace: its environment variable, type, default and one line of what it does.
+"""Every flag of headrace: its environment variable, what it may be, default and one line of what it does.
 
     with flags.override(VERIFY=2): ...
 
-No other module reads the environment; `docs/flags.md` is generated from here.
+No other module reads the environment; `docs/flags.md` is made from here (`page`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -24,39 +25,74 @@ class Flag(Generic[V]):
 
     Attributes:
       name: the name after `HEADRACE_` in the environment.
-      parse: text → value.
+      parse: text → value; raises ValueError for what can be none.
+      allowed: what values there may be, in words.
+      is_allowed: whether a value is one of those.
       default: the value when the environment says nothing.
       doc: one line.
       value: the value now.
+      overrides: the values of the `override` blocks that are open, each in a list of its own; before them, what was.
     """
 
     name: str
     parse: Callable[[str], V]
+    allowed: str
+    is_allowed: Callable[[V], bool]
     default: V
     doc: str
     value: V
+    overrides: list[list[V]] = dataclasses.field(default_factory=list)
+    _more: Callable[[V], object] | None = None
+
+    def check(self, value: V) -> None:
+        """Raises ValueError, with a text that says what is allowed, unless `value` is."""
+        if not self.is_allowed(value):
+            raise ValueError(f"{self.name}={value!r} is not valid: expected {self.allowed}")
+        if self._more is not None:
+            self._more(value)
+
+    def also_check(self, check: Callable[[V], object]) -> None:
+        """For who knows more of what is allowed: `check(value)` raises ValueError. Also looks at the value now."""
+        self._more = check
+        try:
+            check(self.value)
+        except ValueError as e:
+            raise ValueError(f"the environment variable HEADRACE_{self.name} is not valid: {e}") from None
 
 
 _FLAGS: Final[dict[str, Flag[Any]]] = {}
 
 
-def _flag(name: str, parse: Callable[[str], V], default: V, doc: str) -> Flag[V]:
-    text = os.environ.get("HEADRACE_" + name)
-    value = default
-    if text is not None:
+def _flag(
+    name: str, parse: Callable[[str], V], default: V, allowed: str, is_allowed: Callable[[V], bool], doc: str
+) -> Flag[V]:
+    text = os.environ.get("HEADRACE_" + name, "")
+    flag = _FLAGS[name] = Flag(name, parse, allowed, is_allowed, default, doc, default)
+    if text:
         try:
-            value = parse(text)
-        except ValueError as e:
-            raise ValueError(f"the environment variable HEADRACE_{name}={text!r} is not valid: {doc}") from e
-    flag = Flag(name, parse, default, doc, value)
-    _FLAGS[name] = flag
+            flag.value = parse(text)
+            flag.check(flag.value)
+        except ValueError:
+            raise ValueError(
+                f"the environment variable HEADRACE_{name}={text!r} is not valid: expected {allowed}. {doc}"
+            ) from None
     return flag
+
+
+def _is_int(low: int, high: float = math.inf) -> Callable[[Any], bool]:
+    return lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high
+
+
+def _is_text(v: Any) -> bool:
+    return isinstance(v, str) and "\0" not in v
 
 
 VERIFY: Final = _flag(
     "VERIFY",
     int,
     0,
+    "0, 1, 2 or 3",
+    _is_int(0, 3),
     "0: trust; 1: verify graphs after each stage; 2: also check what kernels give against inference; 3: also verify "
     "after each pass.",
 )
@@ -64,55 +100,77 @@ WAIT_LIMIT: Final = _flag(
     "WAIT_LIMIT",
     float,
     600.0,
+    "a number above 0, at most 1e9",
+    lambda v: isinstance(v, (int, float)) and 0 < v <= 1e9,
     "Seconds a step may wait for a queue or peer without any progress before it fails with DeadlineExceededError.",
 )
 ENGINES: Final = ("auto", "interpret", "compiled")
-
-
-def _engine(text: str) -> str:
-    if text not in ENGINES:
-        raise ValueError(text)
-    return text
-
-
 ENGINE: Final = _flag(
     "ENGINE",
-    _engine,
+    str,
     "auto",
+    ", ".join(ENGINES[:-1]) + f" or {ENGINES[-1]}",
+    lambda v: v in ENGINES,
     "What runs the steps of sessions that do not say: interpret, compiled, or auto, which compiles what can be.",
 )
 OPTIMIZE: Final = _flag(
     "OPTIMIZE",
     str,
     "on",
+    "on, off, or names of passes with a '-' before each, separated by commas",
+    lambda v: isinstance(v, str),  # `optimize.pipeline` knows the names
     "Which passes run before a step is compiled: on (all), off (none), or all but some: -fold,-cse.",
 )
 DUMP: Final = _flag(
     "DUMP",
     str,
     "",
+    "the path of a folder",
+    _is_text,
     "A folder: each step writes its graph there as text, after each stage that changed it, and the source it becomes.",
 )
 CALL_DEPTH: Final = _flag(
     "CALL_DEPTH",
     int,
     100_000,
+    "a whole number from 1 to 100000000",
+    _is_int(1, 10**8),
     "How deep calls of recursive functions may be nested in a step before it fails with ResourceExhaustedError.",
 )
-
-
 ACCUMULATOR_LIMIT: Final = _flag(
     "ACCUMULATOR_LIMIT",
     int,
     0,
+    "a whole number of bytes, 0 or more",
+    _is_int(0),
     "Bytes that the gradient of a loop may keep of one value; 0: three quarters of the machine's memory.",
 )
 SPILL_FOLDER: Final = _flag(
     "SPILL_FOLDER",
     str,
     "",
+    "the path of a folder",
+    _is_text,
     "A folder on a disk, for what sessions with a memory limit swap; empty: where the system has temporary files.",
 )
+_OF_TESTS: Final = {"CONFORMANCE", "RECORD"}  # read by headrace's own tests
+
+
+def _warn_of_unknown() -> None:
+    """Variables that nothing reads may be misspelt."""
+    for variable in os.environ:
+        name = variable.removeprefix("HEADRACE_")
+        if name != variable and name not in _FLAGS and name not in _OF_TESTS:
+            import difflib  # slow to import, and only needed here
+
+            from headrace import notices
+
+            near = difflib.get_close_matches(name.upper(), _FLAGS, 1)
+            hint = f"did you mean HEADRACE_{near[0]}?" if near else f"there are {', '.join(_FLAGS)}"
+            notices.warn(f"the environment variable {variable} means nothing to headrace; {hint}")
+
+
+_warn_of_unknown()
 
 
 def accumulator_limit() -> int:
@@ -124,22 +182,77 @@ def accumulator_limit() -> int:
 
 @contextlib.contextmanager
 def override(**values: Any) -> Iterator[None]:
-    """Sets flags for the length of a `with` block."""
-    for name in values:
+    """Sets flags for the length of a `with` block.
+
+    A flag has one value in the whole process: other threads and tasks see it too. Blocks in several of them may
+    overlap: the one begun last counts, and when all are over, what was before is there again.
+
+    Raises:
+      KeyError: there is no such flag.
+      ValueError: the flag cannot have this value.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.flags.override(ENGINE="interpret"):
+      ...     hr.flags.ENGINE.value
+      'interpret'
+      >>> with hr.flags.override(VERIFY=7):
+      ...     pass
+      Traceback (most recent call last):
+      ValueError: VERIFY=7 is not valid: expected 0, 1, 2 or 3
+    """
+    for name, v in values.items():
         if name not in _FLAGS:
             raise KeyError(f"no flag {name!r}; there are {', '.join(sorted(_FLAGS))}")
-    before = {n: _FLAGS[n].value for n in values}
-    for n, v in values.items():
-        _FLAGS[n].value = v
+        _FLAGS[name].check(v)
+    mine = [(_FLAGS[name], [v]) for name, v in values.items()]
+    for flag, entry in mine:
+        flag.overrides += [entry] if flag.overrides else [[flag.value], entry]
+        flag.value = entry[0]
     try:
         yield
     finally:
-        for n, v in before.items():
-            _FLAGS[n].value = v
+        for flag, entry in mine:
+            open_ = flag.overrides = [e for e in flag.overrides if e is not entry]
+            flag.value = open_[-1][0]
+            if len(open_) == 1:
+                open_.clear()
+
+
+def page() -> str:
+    """The text of `docs/flags.md`."""
+    return f"""# Flags
+
+Environment variables that change how headrace behaves. They are read once, when headrace is imported; an empty one
+counts as not set, a value that is not allowed is an error, and a variable `HEADRACE_...` that is none of these gets a
+warning with the name that may be meant.
+
+{describe()}
+
+In a program, `headrace.flags.override(NAME=value)` sets flags for the length of a `with` block:
+
+```python
+import headrace as hr
+
+with hr.flags.override(ENGINE="interpret", VERIFY=1):
+    print(hr.flags.ENGINE.value)  # interpret
+```
+
+A flag has one value in the whole process, so threads and asynchronous tasks beside the block see it too. Sessions ask
+for `ENGINE` when they are made, steps for the other flags when they are compiled or run. What only one session is to
+have is an argument of it: `hr.Session(engine="interpret")`.
+
+This page is made by `python -m tests.manners.pages`; a test keeps it so.
+"""
+
+
+def changed() -> dict[str, Any]:
+    """The values of the flags that are not what they are by default, by name."""
+    return {name: f.value for name, f in _FLAGS.items() if f.value != f.default}
 
 
 def describe() -> str:
-    """A markdown table of all flags; `docs/flags.md` is made of it."""
+    """A markdown table of all flags."""
     defaults = {f.name: "not set" if f.default == "" else f"`{f.default}`" for f in _FLAGS.values()}
-    rows = [f"| `HEADRACE_{f.name}` | {defaults[f.name]} | {f.doc} |" for f in _FLAGS.values()]
-    return "\n".join(["| variable | default | what it does |", "|---|---|---|", *rows])
+    rows = [f"| `HEADRACE_{f.name}` | {f.allowed} | {defaults[f.name]} | {f.doc} |" for f in _FLAGS.values()]
+    return "\n".join(["| variable | what it may be | default | what it does |", "|---|---|---|---|", *rows])

@@ -9,26 +9,30 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from headrace import flags, trace
+from headrace import flags, forking, notices, trace
 from headrace.build.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute import blas
-from headrace.execute.devices import make_devices
+from headrace.execute.devices import DeviceAttributes, make_devices
 from headrace.execute.executor import Executor
 from headrace.execute.parts import Parts
+from headrace.execute.sequence import Sequential, sequence_of
 from headrace.execute.step import Step
+from headrace.execute.threads import Pool
 from headrace.explain import Explanation, explanation
 from headrace.fetches import Fetches, feed_tensor, feeder, key_of, result
+from headrace.ir.failure import retell
 from headrace.ir.function import find_anywhere
+from headrace.metadata import RunMetadata, RunOptions
+from headrace.metadata.counters import measuring
+from headrace.partial import PartialRun, take
 from headrace.pipeline import CompiledStep, Devices, compile_step
 from headrace.resources.manager import ResourceManager
 from headrace.resources.memory import Memory
@@ -36,29 +40,15 @@ from headrace.resources.step_memory import StepMemory
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
-    from concurrent.futures import ThreadPoolExecutor
 
     from headrace.compile import Compiled
-    from headrace.ir.graph import Graph, Tensor
+    from headrace.ir.graph import Graph
     from headrace.place import Placement
 
+CLOSED = "Attempted to use a closed Session."
+GROWTH = 2  # times that the graph may grow between runs of the same fetches before that is warned of
+GROWTH_BY_LINE = 10  # ... of other fetches, made by one line: a function that is called a few times may mean to
 CLOSE_SECONDS = 5.0  # how long close() waits for running steps to notice
-
-
-@dataclasses.dataclass(slots=True)
-class RunOptions:
-    """How one run is done.
-
-    Attributes:
-      timeout_in_ms: the run fails with `DeadlineExceededError` after so many milliseconds; 0: no limit.
-      listener: receives the run's `trace` events; with an attribute `wants_values = True` also the values of all
-      outputs. ready: a queue of ready nodes that decides the order of firing; for tests (see `execute.records.Ready`).
-        Or a function that makes the queue of a device, given its name ("" if the step runs on one).
-    """
-
-    timeout_in_ms: int = 0
-    listener: trace.Listener | None = None
-    ready: Any = None
 
 
 _NO_OPTIONS = RunOptions()
@@ -84,32 +74,9 @@ class _Call:
         return [f(v) for f, v in zip(feeders, values, strict=True)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeviceAttributes:
-    """A device as `Session.list_devices` tells of it.
-
-    Attributes:
-      name: in full, "/job:localhost/replica:0/task:0/device:CPU:0".
-      device_type: "CPU", ...
-      memory_limit_bytes: that values on it may take; 0: not limited.
-    """
-
-    name: str
-    device_type: str
-    memory_limit_bytes: int
-
-
 def _log_placement(placement: Placement) -> None:
-    """`log_device_placement`: where operations are, as information of the logger "headrace", else on standard error."""
-    import logging
-
-    log = logging.getLogger("headrace")
-    for op, device in placement.of.items():
-        line = f"{op.name}: ({op.type}): {device}"
-        if log.isEnabledFor(logging.INFO):
-            log.info(line)
-        else:
-            print(line, file=sys.stderr)
+    """`log_device_placement`: where operations are."""
+    notices.inform("placement", [f"{op.name}: ({op.type}): {d}" for op, d in placement.of.items()], asked=True)
 
 
 class Session:
@@ -132,7 +99,19 @@ class Session:
       intra_op_threads: threads a single product may use in the BLAS library.
       inter_op_threads: threads for heavy kernels that can run side by side; None: one a core.
 
-    Threads may call `run` of one session at the same time; their steps overlap, and meet in variables and queues.
+    Threads may call `run` of one session at the same time; their steps overlap, and meet in variables and queues. Left
+    as a block, closed or dropped, it lets go of all that it holds.
+
+    Source: TensorFlow's `tf.compat.v1.Session`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (2,), name="x")
+      ...     y = hr.reduce_sum(x * x)
+      >>> with hr.Session(graph=g) as session:
+      ...     session.run(y, {x: [3.0, 4.0]})
+      np.float32(25.0)
     """
 
     def __init__(
@@ -166,6 +145,8 @@ class Session:
         self._timeout_ms = int(config.get("operation_timeout_in_ms") or 0)
         if memory_limit is not None and memory_limit < 1:
             raise ValueError(f"memory_limit must be at least 1 byte, got {memory_limit}")
+        if devices is not None and not isinstance(devices, Mapping):
+            raise TypeError(f"devices={devices!r}: expected how many there are to be of each type, as {{'CPU': 2}}")
         self._local = make_devices({**(config.get("device_count") or {}), **(devices or {})}, memory_limit)
         self._memories = {
             d.name: Memory(d.name, d.memory_limit, d.stream("copy").submit)
@@ -186,12 +167,19 @@ class Session:
             raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
         self._resources = ResourceManager()
         self._calls: dict[Hashable, tuple[int, _Call]] = {}
-        self._compiled: dict[Hashable, int] = {}  # how often a call was compiled anew because the graph grew
+        self._grown: dict[Hashable, int] = {}  # by fetches and by line: how often the graph had grown by then
+        self._is_warned = False
+        self._version = graph.version  # of the graph, when something was compiled last
         self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: Pool | None = None
         self._active: set[Step] = set()
-        self._partial: dict[str, _PartialRun] = {}
-        self._closed = False
+        self._partial: dict[str, PartialRun] = {}
+        self._closed = ""  # once it is: why it can no more be used
+        forking.follow(self)
+        forking.follow(self._resources)
+        if notices.listener("session", notices.INFO) is not None:
+            names = ", ".join(d.short_name for d in self._local.values())
+            notices.inform("session", [f"session of {graph!r}: devices {names}; engine {engine!r}"])
 
     # *** running ***
 
@@ -200,7 +188,7 @@ class Session:
         fetches: Any,
         feed_dict: Mapping[Any, Any] | None = None,
         options: RunOptions | None = None,
-        run_metadata: None = None,
+        run_metadata: RunMetadata | None = None,
         *,
         timeout_ms: float | None = None,
     ) -> Any:
@@ -210,7 +198,8 @@ class Session:
           fetches: a tensor, an operation (its value is None), the name of one, or a list, tuple, dict, namedtuple or
             dataclass of fetches.
           feed_dict: tensor or tensor name → value; any tensor can be fed, and what it would have been made of does
-          not run. options: time limit and listener. timeout_ms: the same as `RunOptions(timeout_in_ms=...)`.
+          not run. options: time limit, listener and trace level. run_metadata: is filled with what is known of the
+            run when it is over. timeout_ms: the same as `RunOptions(timeout_in_ms=...)`.
 
         Returns:
           Arrays the caller may write into; numpy scalars (`bytes` for strings) for rank 0.
@@ -219,9 +208,23 @@ class Session:
           FeedError (a ValueError and TypeError): a fed value does not fit its tensor.
           ValueError: an unknown fetch. RuntimeError: the session is closed.
           OpError: whatever the run fails with, for example `InvalidArgumentError` for a dead fetch.
+
+        Example:
+          >>> import headrace as hr
+          >>> with hr.Graph() as g:
+          ...     x = hr.placeholder(hr.int32, (), name="x")
+          ...     y = hr.identity(x + 1, name="y")
+          >>> session = hr.Session(graph=g)
+          >>> session.run({"sum": [x, y], "y": "y:0"}, {x: 2})
+          {'sum': [np.int32(2), np.int32(3)], 'y': np.int32(3)}
+          >>> session.run("y:0", {"x:0": "two"})
+          Traceback (most recent call last):
+          headrace.errors.FeedError: ...
         """
         feed_dict = feed_dict or {}
         call = self._call(fetches, feed_dict)
+        if run_metadata is not None:
+            return self._measured(call, list(feed_dict.values()), options or _NO_OPTIONS, timeout_ms, run_metadata)
         return self._run(call, list(feed_dict.values()), options or _NO_OPTIONS, timeout_ms)
 
     def make_callable(
@@ -229,34 +232,53 @@ class Session:
     ) -> Callable[..., Any]:
         """A function that runs `fetches`, given the values of `feed_list` in order: `run` without the look-ups.
 
-        With `accept_options` it takes the keyword argument `options`.
+        With `accept_options` it takes the keyword arguments `options` and `run_metadata`.
+
+        Example:
+          >>> import headrace as hr
+          >>> with hr.Graph() as g:
+          ...     x = hr.placeholder(hr.int32, ())
+          ...     double = hr.Session(graph=g).make_callable(x * 2, [x])
+          >>> double(4), double(5)
+          (np.int32(8), np.int32(10))
         """
         key = tuple(feed_list)
         # (graph version, call): the look-up is skipped while the graph does not grow
         known = (self.graph.version, self._call(fetches, dict.fromkeys(key)))
-        known[1].step.compiled  # noqa: B018 - errors now, not at the first call
+        with self._explained():
+            known[1].step.compiled  # noqa: B018 - errors now, not at the first call
 
-        def call(*args: Any, options: RunOptions | None = None) -> Any:
+        def call(*args: Any, options: RunOptions | None = None, run_metadata: RunMetadata | None = None) -> Any:
             nonlocal known
             if len(args) != len(key):
                 raise FeedError(f"this callable takes {len(key)} values ({list(feed_list)}), got {len(args)}")
-            if options is not None and not accept_options:
+            if not accept_options and (options is not None or run_metadata is not None):
                 raise TypeError("this callable takes no options: make it with accept_options=True")
             if self._closed or known[0] != self.graph.version:
                 known = (self.graph.version, self._call(fetches, key))
+            if run_metadata is not None:
+                return self._measured(known[1], args, options or _NO_OPTIONS, None, run_metadata)
             return self._run(known[1], args, options or _NO_OPTIONS, None)
 
         call.explain = lambda: explanation(known[1].step)  # type: ignore[attr-defined]  # for `hr.explain`
         return call
 
     def explain(self, fetches: Any, feeds: Sequence[Any] = ()) -> Explanation:
-        """What became of the step that `run(fetches, feed_dict)` does, where `feeds` are the keys of `feed_dict`."""
+        """What became of the step that `run(fetches, feed_dict)` does, where `feeds` are the keys of `feed_dict`.
+
+        Example:
+          >>> import headrace as hr
+          >>> with hr.Graph() as g:
+          ...     x = hr.placeholder(hr.float32, (2,))
+          >>> hr.Session(graph=g, engine="interpret").explain(-x, [x]).engine
+          'interpret'
+        """
         return explanation(self._call(fetches, dict.fromkeys(feeds)).step)
 
     def _call(self, fetches: Any, feeds: Any) -> _Call:
         """The compiled form of a fetch structure with these feed keys, from the cache if the graph has not grown."""
         if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
+            raise RuntimeError(self._closed)
         key = (key_of(fetches), *feeds)
         found = self._calls.get(key)
         if found is not None and found[0] == self.graph.version:
@@ -264,8 +286,9 @@ class Session:
         with self._lock:
             version = self.graph.version
             call = self._compile(fetches, list(feeds))
-            if found is not None:
-                self._warn_of_growth(key, fetches)
+            if self._calls and version > self._version:
+                self._look_at_growth(key, fetches, found is not None)
+            self._version = version
             self._calls[key] = (version, call)
         return call
 
@@ -274,32 +297,35 @@ class Session:
         tensors = [feed_tensor(self.graph, k) for k in feed_keys]
         if len(set(tensors)) < len(tensors):
             raise FeedError(f"a tensor is fed twice: {[t.name for t in tensors]}")
-        step = compile_step(tensors, resolved.tensors, resolved.targets, self._devices, self._engine)
+        with self._explained():
+            step = compile_step(tensors, resolved.tensors, resolved.targets, self._devices, self._engine)
         return _Call(step, [feeder(t) for t in tensors], resolved.pack, [t.name for t in resolved.tensors])
 
-    def _warn_of_growth(self, key: Hashable, fetches: Any) -> None:
-        n = self._compiled[key] = self._compiled.get(key, 0) + 1
-        if n == 2:
-            newest = self.graph.operations[-1]
-            warnings.warn(
-                f"the graph grows between runs of {fetches!r}, so each of them is compiled anew and the graph gets "
-                f"larger and larger; newest operation: '{newest.name}' ({newest.type}), made at {newest.source}. "
-                "Build the graph first, then run it.",
-                stacklevel=4,
-            )
+    def _look_at_growth(self, key: Hashable, fetches: Any, is_known: bool) -> None:
+        """Warns, once, if the graph grows from run to run: of the same fetches, or by the same line of the user's."""
+        newest = self.graph.operations[-1]
+        for what, limit in ((key if is_known else None, GROWTH), (newest.source, GROWTH_BY_LINE)):
+            n = self._grown[what] = self._grown.get(what, 0) + (what is not None)
+            if n == limit and not self._is_warned:
+                self._is_warned = True
+                notices.warn(
+                    f"the graph grows between runs of {fetches!r}, so each of them is compiled anew and the graph gets "
+                    f"larger and larger; newest operation: '{newest.name}' ({newest.type}), made at {newest.source}. "
+                    "Build the graph first, then run it."
+                )
 
     def _run(self, call: _Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
         fed = call.feed(values)
         if options is _NO_OPTIONS or (options.listener is None and options.ready is None):
-            compiled = call.step.compiled
-            if compiled is not None:
-                try:
+            try:
+                compiled = call.step.compiled
+                if compiled is not None:
                     if compiled.is_plain and not compiled.uses_blas:  # nothing can wait, nothing is made for the run
                         return call.pack(_as_own(list(compiled.run(None, fed))))
                     return call.pack(_as_own(list(self._run_compiled(compiled, fed, options, timeout_ms))))
-                except BaseException as e:
-                    self._explain(e)
-                    raise
+            except BaseException as e:
+                self._explain(e)
+                raise
         step = self._step(options, timeout_ms)
         if options.listener is not None:
             listener = trace.OneAtATime(options.listener)
@@ -314,7 +340,7 @@ class Session:
             for i, v in enumerate(fed):
                 executor.feed(i, v)
             executor.run()
-            out = [_take(executor, i) for i in range(len(call.fetch_names))]
+            out = [take(executor, i) for i in range(len(call.fetch_names))]
         except BaseException as e:
             error = str(e)
             self._explain(e)
@@ -325,6 +351,21 @@ class Session:
             if options.listener is not None:
                 options.listener(trace.StepEnd(time.perf_counter_ns(), step.id, error))
         return call.pack(out)
+
+    def _measured(
+        self, call: _Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None, m: RunMetadata
+    ) -> Any:
+        """`_run`, and fills `m`."""
+        if not isinstance(m, RunMetadata):
+            raise TypeError(f"run_metadata must be a RunMetadata, got {m!r} ({type(m).__name__})")
+        m.clear()
+        step, device = call.step, next(iter(self._local))
+        is_seen = bool(options.trace_level) or options.listener is not None or options.ready is not None
+        m.engine = "interpret" if is_seen or step.compiled is None else "compiled"
+        if m.engine == "interpret":  # what is made for the first run is made now, and not counted
+            step.divided(is_seen) if step.is_divided else step.plan if is_seen else step.clustered
+        with measuring(m, options, device) as options:
+            return self._run(call, values, options, timeout_ms)
 
     def _run_compiled(
         self, compiled: Compiled, fed: Sequence[Any], options: RunOptions, timeout_ms: float | None
@@ -361,7 +402,7 @@ class Session:
         if memory is not None:
             step.memory = StepMemory(memory, step, options.listener)
 
-    def _executor(self, compiled: CompiledStep, step: Step, options: RunOptions) -> Executor | Parts:
+    def _executor(self, compiled: CompiledStep, step: Step, options: RunOptions) -> Executor | Sequential | Parts:
         # who watches, or decides what fires next, is to see single operations
         is_seen = options.listener is not None or options.ready is not None
         if compiled.is_divided:
@@ -376,21 +417,33 @@ class Session:
                 self._account(part.step, name, options)
             return parts
         plan = compiled.plan if is_seen else compiled.clustered
+        sequence = None if is_seen else sequence_of(plan)
+        if sequence is not None:
+            return Sequential(sequence, step, self._intra)
         ready = options.ready("") if callable(options.ready) else options.ready
         return Executor(plan, step, self._get_pool, options.listener, ready, self._intra)
 
     def _explain(self, error: BaseException) -> None:
         """Makes the operation that an error carries the user's own: what failed is the copy that pruning made."""
         if isinstance(error, OpError) and error.node is not None:
-            error.op = find_anywhere(self.graph, error.node.partition(":")[0])
+            error.op = op = find_anywhere(self.graph, error.node.partition(":")[0])
+            if op is not None:
+                retell(error, op)
 
-    def _get_pool(self) -> ThreadPoolExecutor:
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Errors in the block are explained."""
+        try:
+            yield
+        except BaseException as e:
+            self._explain(e)
+            raise
+
+    def _get_pool(self) -> Pool:
         if self._pool is None:
-            from concurrent.futures import ThreadPoolExecutor
-
             with self._lock:
                 if self._pool is None:
-                    self._pool = ThreadPoolExecutor(self._inter, "headrace-kernel")
+                    self._pool = Pool(self._inter, "headrace-kernel")
         return self._pool
 
     # *** partial runs ***
@@ -406,13 +459,12 @@ class Session:
           A handle for `partial_run`.
         """
         if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
+            raise RuntimeError(self._closed)
         call = self._call(fetches, tuple(feeds))
         executor = Executor(call.step.plan, self._step(_NO_OPTIONS, None), self._get_pool, blas_threads=self._intra)
         handle = f"partial_run_{executor.step.id}"
-        self._partial[handle] = _PartialRun(
-            executor, call, [feed_tensor(self.graph, f).name for f in feeds], self.graph
-        )
+        names = [feed_tensor(self.graph, f).name for f in feeds]
+        self._partial[handle] = PartialRun(self.graph, executor, call.step, call.feeders, names, call.fetch_names)
         self._active.add(executor.step)
         return handle
 
@@ -422,9 +474,20 @@ class Session:
         Raises:
           InvalidArgumentError: a fetch needs what has not been fed, was fetched before, or was not named in the
             set-up; a feed was fed before or was not named.
+
+        Example:
+          >>> import headrace as hr
+          >>> with hr.Graph() as g:
+          ...     x, y = hr.placeholder(hr.int32, ()), hr.placeholder(hr.int32, ())
+          ...     total = (partly := x + 1) + y
+          >>> session = hr.Session(graph=g)
+          >>> handle = session.partial_run_setup([partly, total], [x, y])
+          >>> first = session.partial_run(handle, partly, {x: 3})
+          >>> session.partial_run(handle, total, {y: first * 10})
+          np.int32(44)
         """
         if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
+            raise RuntimeError(self._closed)
         run = self._partial.get(handle)
         if run is None:
             raise InvalidArgumentError(
@@ -452,7 +515,13 @@ class Session:
     # *** devices ***
 
     def list_devices(self) -> list[DeviceAttributes]:
-        """The devices of this session. Source: TensorFlow's `Session.list_devices`."""
+        """The devices of this session. Source: TensorFlow's `Session.list_devices`.
+
+        Example:
+          >>> import headrace as hr
+          >>> [d.name for d in hr.Session(graph=hr.Graph(), devices={"CPU": 2}).list_devices()]
+          ['/job:localhost/replica:0/task:0/device:CPU:0', '/job:localhost/replica:0/task:0/device:CPU:1']
+        """
         return [DeviceAttributes(d.name, d.type, d.memory_limit or 0) for d in self._local.values()]
 
     # *** ending ***
@@ -462,11 +531,21 @@ class Session:
         self._resources.clear_container(name)
 
     def close(self) -> None:
-        """Cancels what runs (its callers get `CancelledError`) and drops the session's resources. May be called
-        twice."""
+        """Cancels what runs (its callers get `CancelledError`) and drops the session's resources. May be called twice.
+
+        Example:
+          >>> import headrace as hr
+          >>> with hr.Graph() as g:
+          ...     x = hr.constant(1)
+          >>> session = hr.Session(graph=g)
+          >>> session.close()
+          >>> session.run(x)
+          Traceback (most recent call last):
+          RuntimeError: Attempted to use a closed Session.
+        """
         if self._closed:
             return
-        self._closed = True
+        self._closed = CLOSED
         for step in list(self._active):
             step.cancel(CancelledError("the session was closed while this step ran"))
         for handle, run in list(self._partial.items()):
@@ -480,11 +559,24 @@ class Session:
 
     def _end_threads(self) -> None:
         if self._pool is not None:
-            self._pool.shutdown(wait=False)
+            self._pool.close()
         for device in self._local.values():
             device.close()
         for memory in self._memories.values():
             memory.close()
+
+    def _forked(self) -> None:
+        """See `forking`: in the child the session goes on with the values that its variables have, unless a step was
+        under way: that will never end here."""
+        self._lock = threading.Lock()
+        if self._active and not self._closed:
+            self._closed = (
+                "this session had a step under way when the process was forked, which only the parent can end. Make a "
+                "new Session in the child, fork while no step runs, or start the process by multiprocessing's 'spawn'"
+            )
+            self._resources = ResourceManager()
+            self._active.clear()
+            self._partial.clear()
 
     def __enter__(self) -> Session:
         return self
@@ -495,7 +587,7 @@ class Session:
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError):  # half-made
             if not self._closed:
-                self._closed = True
+                self._closed = CLOSED
                 self._resources.close()
                 self._end_threads()
 
@@ -503,15 +595,6 @@ class Session:
         raise TypeError(
             "a Session cannot be pickled or copied; make one from the graph (as_graph_def) where it is needed"
         )
-
-
-def _take(executor: Executor | Parts, i: int) -> Any:
-    """Fetch `i` as the user's own value; the executor's reference is dropped, so that it need not be copied."""
-    values = [executor.fetch(i)]
-    if isinstance(values[0], np.generic):
-        return values[0]
-    executor.forget(i)
-    return result(values)
 
 
 def _as_own(values: list[Any]) -> list[Any]:
@@ -524,77 +607,3 @@ def _as_own(values: list[Any]) -> list[Any]:
             values[i] = None  # an array that nobody else has can be seen to be the user's alone
             values[i] = result(one)
     return values
-
-
-class _PartialRun:
-    """A run under way between `partial_run` calls."""
-
-    def __init__(self, executor: Executor, call: _Call, feed_names: list[str], graph: Graph) -> None:
-        self.executor = executor
-        self.call = call
-        self.failed = False
-        self._graph = graph
-        self._feeds = {n: i for i, n in enumerate(feed_names)}
-        self._fed: set[int] = set()
-        self._fetches = {n: i for i, n in enumerate(call.fetch_names)}
-        self._fetched: set[int] = set()
-        self._targets = {op.name for op in call.step.pruned.graph.operations}
-        self._lock = threading.Lock()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a thread is in `go` now."""
-        return self._lock.locked()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether everything has run and every result has been asked for."""
-        return self.executor.propagator.finished and len(self._fetched) == len(self._fetches)
-
-    def go(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> Any:
-        with self._lock:
-            wanted = Fetches(self._graph, fetches)
-            positions = [self._position(t) for t in wanted.tensors]
-            for op in wanted.targets:
-                if op.name not in self._targets:
-                    raise InvalidArgumentError(f"operation '{op.name}' was not named in partial_run_setup", op.name)
-            feeds = [(self._feed_position(feed_tensor(self._graph, k)), v) for k, v in feed_dict.items()]
-            there = self._fed | {i for i, _ in feeds}
-            for t, p in zip(wanted.tensors, positions, strict=True):
-                missing = self.call.step.pruned.depends_on[p] - there
-                if missing:
-                    names = [n for n, i in self._feeds.items() if i in missing]
-                    raise InvalidArgumentError(
-                        f"fetch '{t.name}' can't be computed from the feeds that have been fed so far: it needs {names}"
-                    )
-            values = [(i, self.call.feeders[i](v)) for i, v in feeds]
-            self.failed = True  # from here on an error ends the run
-            for i, v in values:
-                self.executor.feed(i, v)
-            self._fed = there
-            self._run(positions)
-            self._fetched |= set(positions)
-            out = [_take(self.executor, p) for p in positions]
-            self.failed = False
-            return wanted.pack(out)
-
-    def _run(self, positions: list[int]) -> None:
-        # nothing may be left over once everything is fed, so from then on a step that is stuck is an error
-        is_fed = len(self._fed) == len(self._feeds)
-        self.executor.run(positions, is_fed)
-
-    def _position(self, t: Tensor) -> int:
-        p = self._fetches.get(t.name)
-        if p is None:
-            raise InvalidArgumentError(f"fetch '{t.name}' was not named in partial_run_setup", t.name)
-        if p in self._fetched:
-            raise InvalidArgumentError(f"fetch '{t.name}' has already been fetched in this partial run", t.name)
-        return p
-
-    def _feed_position(self, t: Tensor) -> int:
-        p = self._feeds.get(t.name)
-        if p is None:
-            raise InvalidArgumentError(f"feed '{t.name}' was not named in partial_run_setup", t.name)
-        if p in self._fed:
-            raise InvalidArgumentError(f"feed '{t.name}' has already been fed in this partial run", t.name)
-        return p

@@ -12,6 +12,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from headrace import forking
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -22,6 +24,19 @@ _scipy_seen: set[str] = set()
 _active = 0
 _limited: list[Any] = []  # the libraries that the steps running now limit, and
 _before: list[int] = []  # what each had before
+
+
+def _forked() -> None:
+    """The steps that limited it are not here."""
+    global _lock, _active
+    _lock = threading.Lock()
+    if _active:
+        _active = 0
+        for lib, before in zip(_limited, _before):
+            lib.set_num_threads(before)
+
+
+forking.when_forked(_forked)
 
 
 def _find() -> list[Any]:
@@ -54,7 +69,7 @@ def threads(n: int) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _active -= 1
+            _active = max(_active - 1, 0)  # in a process that was forked off in the block it is not counted
             if not _active:
                 for lib, before in zip(libraries, _before, strict=True):
                     lib.set_num_threads(before)

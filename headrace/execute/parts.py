@@ -24,6 +24,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,8 +32,10 @@ import numpy as np
 from headrace import flags
 from headrace.errors import AbortedError, DeadlineExceededError, InternalError
 from headrace.execute import blas
+from headrace.execute.foreign import ForeignExecutor
 from headrace.execute.part import PartExecutor
 from headrace.execute.rendezvous import LocalRendezvous
+from headrace.ir.kernel import CPU
 
 if TYPE_CHECKING:
     from headrace import trace
@@ -88,9 +91,11 @@ class Parts:
         for name, plan in plans.items():
             part = step.part()
             queue_of = None if ready is None else ready(name)
-            executor = PartExecutor(plan, part, devices[name].compute, listener, queue_of, blas_threads)
+            device = devices[name]
+            make = PartExecutor if device.type == CPU else partial(ForeignExecutor, device)
+            executor = make(plan, part, device.compute, listener, queue_of, blas_threads)
             executor.rendezvous, executor.busy = self.rendezvous, self.give_away
-            executor.measured, executor.device_type = {} if measured is None else measured, devices[name].type
+            executor.measured, executor.device_type = {} if measured is None else measured, device.type
             part.completions.wake = lambda e=executor: self._wake(e)
             self.executors[name] = executor
         self._feeds = {n.position: (e, i) for e in self.executors.values() for i, n in enumerate(e.plan.args)}
@@ -193,6 +198,7 @@ class Parts:
                 executor.advance()
                 is_over = executor.propagator.finished
             except BaseException as e:  # `run` raises the first, in the thread that asked for the step
+                executor.tell(e)
                 executor.abandon()
                 self.fail(e)
                 is_over = True

@@ -38,6 +38,10 @@ class ResourceManager:
         self._numbers = itertools.count()
         self._closed = False
 
+    def _forked(self) -> None:
+        """See `forking`; whoever keeps one for long follows it."""
+        self._lock = threading.RLock()
+
     def create(self, container: str, kind: type[R], name: str, resource: R) -> R:
         """Adds `resource` and returns it.
 

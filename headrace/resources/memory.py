@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import flags, trace
+from headrace import flags, forking, trace
 from headrace.errors import DataLossError, ResourceExhaustedError
 from headrace.resources.spill import SMALLEST, Layout, Slot, SpillFile
 from headrace.resources.values import nbytes_of
@@ -212,6 +212,14 @@ class Memory:
         self._to_write: collections.deque[_Record] = collections.deque()
         self._is_going = False  # work is in the stream
         self.bytes_out = self.bytes_in = 0
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`: the copies that were to be made were for steps of the parent."""
+        self._changed = threading.Condition(threading.Lock())
+        self._to_read.clear()
+        self._to_write.clear()
+        self._is_going = False
 
     # *** what it tells ***
 

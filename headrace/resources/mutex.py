@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from headrace import forking
 from headrace.errors import CancelledError
 
 Done = Callable[[Any], None]  # takes the hold, or the exception
@@ -48,7 +49,7 @@ class Mutex:
       name: for messages.
     """
 
-    __slots__ = ("_is_held", "_lock", "_waiting", "name")
+    __slots__ = ("__weakref__", "_is_held", "_lock", "_waiting", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,6 +57,12 @@ class Mutex:
         self._lock = threading.RLock()
         self._waiting: deque[Done] = deque()
         self._is_held = False
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`: who waits does so in the parent."""
+        self._lock = threading.RLock()
+        self._waiting.clear()
 
     @property
     def is_held(self) -> bool:

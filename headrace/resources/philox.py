@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ml_dtypes
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, forking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,13 +51,18 @@ class Philox:
       seed, seed2: the op's attributes; both 0 asks for a stream that differs each time.
     """
 
-    __slots__ = ("_counter", "_key", "_lock")
+    __slots__ = ("__weakref__", "_counter", "_key", "_lock")
 
     def __init__(self, seed: int, seed2: int) -> None:
         if seed == 0 and seed2 == 0:
             seed, seed2 = secrets.randbits(64), secrets.randbits(64)
         self._key = seed % (1 << 64)
         self._counter = (seed2 % (1 << 64)) << 64
+        self._lock = threading.Lock()
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`."""
         self._lock = threading.Lock()
 
     def reserve(self, blocks: int) -> Stream:

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from headrace import shapes
+from headrace import forking, shapes
 from headrace.errors import (
     CancelledError,
     InvalidArgumentError,
@@ -178,6 +178,13 @@ class Queue(abc.ABC):
         self._enqueues: deque[_Attempt] = deque()
         self._dequeues: deque[_Attempt] = deque()
         self._closed = False
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`: who waits does so in the parent."""
+        self._lock = threading.Lock()
+        self._enqueues.clear()
+        self._dequeues.clear()
 
     # *** requests; each calls `done` once, at once or later ***
 

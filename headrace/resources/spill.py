@@ -23,6 +23,8 @@ from typing import Final
 
 import numpy as np
 
+from headrace import forking
+
 PAGE: Final = 4096  # slots are multiples of this
 MOST_PIECES: Final = 64  # of one system call
 SMALLEST: Final = PAGE  # bytes of an array that is worth a system call
@@ -96,13 +98,23 @@ class SpillFile:
     """
 
     def __init__(self, folder: str = "") -> None:
-        import tempfile  # brings much with it
-
-        self._file = tempfile.TemporaryFile(buffering=0, prefix="headrace-", dir=folder or None)  # noqa: SIM115
-        self.close = weakref.finalize(self, self._file.close)  # gives the disk its space back; may be called twice
+        self._folder = folder
+        self._open()
         self.used = 0
         self._end = 0
         self._free: dict[int, list[int]] = {}  # offsets of free slots, by size
+        forking.follow(self)
+
+    def _open(self) -> None:
+        import tempfile  # brings much with it
+
+        self._file = tempfile.TemporaryFile(buffering=0, prefix="headrace-", dir=self._folder or None)  # noqa: SIM115
+        self.close = weakref.finalize(self, self._file.close)  # gives the disk its space back; may be called twice
+        self._is_parents = False
+
+    def _forked(self) -> None:
+        """See `forking`: what is written from now on must not go into the parent's file."""
+        self._is_parents = True
 
     @property
     def size(self) -> int:
@@ -110,7 +122,14 @@ class SpillFile:
         return self._end
 
     def reserve(self, n: int) -> Slot:
-        """A slot for `n` bytes."""
+        """A slot for `n` bytes.
+
+        Raises:
+          OSError: it would be the first in a forked process, and no file can be made.
+        """
+        if self._is_parents:
+            self.close()
+            self._open()
         size = math.ceil(n / PAGE) * PAGE
         free = self._free.get(size)
         if free:

@@ -542,7 +542,9 @@ class TensorList:
         if full is None:
             raise InvalidArgumentError(
                 f"Tried to {verb} list which only contains uninitialized tensors and has a non-fully-defined "
-                f"element_shape: {shapes.show(shape)}"
+                f"element_shape: {shapes.show(shape)}. Was what write() returned lost? It is a new array, which "
+                "knows the element: array = array.write(i, x), and in a loop the array is one of the loop variables. "
+                "(Where elements may be missing, give the array an element_shape.)"
             )
         if not self._initialized and self.element_dtype is not dtypes.variant:
             zeros: np.ndarray = values.zeros(self.element_dtype, (len(items), *full))

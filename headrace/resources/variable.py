@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from headrace import shapes
+from headrace import forking, shapes
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
 from headrace.resources.values import nbytes_of, numpy_dtype_of, shape_of
 
@@ -31,7 +31,7 @@ class Variable:
       shape: its declared static shape.
     """
 
-    __slots__ = ("_lock", "_value", "dtype", "name", "shape")
+    __slots__ = ("__weakref__", "_lock", "_value", "dtype", "name", "shape")
 
     def __init__(self, name: str, dtype: DType, shape: Shape = None) -> None:
         self.name = name
@@ -39,6 +39,11 @@ class Variable:
         self.shape = shape
         self._lock = threading.Lock()
         self._value: Value | None = None
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`."""
+        self._lock = threading.Lock()
 
     @property
     def is_initialized(self) -> bool:
@@ -55,7 +60,8 @@ class Variable:
         if value is None:
             raise FailedPreconditionError(
                 f"Attempting to use uninitialized value {self.name}. Could not find variable {self.name}'s value: "
-                "either its initializer has not run in this session, or it has been destroyed"
+                "either its initializer has not run in this session, or it has been destroyed. Run it first: "
+                "session.run(hr.variables_initializer([v])), or v.initializer, where v is the variable"
             )
         return value
 

@@ -1,12 +1,43 @@
-"""TensorFlow 1's `tf.logging`, on Python's logger "headrace"."""
+"""TensorFlow 1's `tf.logging`, on Python's logger "headrace".
+
+As in TensorFlow, messages are shown on standard error though `logging` was never set up: from the level on that
+`set_verbosity` was given, WARN if it was not. Where the program has set up `logging`, its handlers get them instead.
+
+Example:
+  >>> import headrace.v1 as tf
+  >>> before = tf.logging.get_verbosity()
+  >>> tf.logging.set_verbosity(tf.logging.INFO)
+  >>> tf.logging.info("step %d", 3)  # on standard error: INFO:headrace:step 3
+  >>> tf.logging.set_verbosity(before)
+"""
 
 from __future__ import annotations
 
 import logging
+import sys
 
 DEBUG, INFO, WARN, ERROR, FATAL = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL
 
 _logger = logging.getLogger("headrace")
+
+
+class _Shown(logging.Handler):
+    """Writes to what standard error is at that time, unless the program has handlers of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if logging.getLogger().handlers or _logger.handlers != [self]:
+            return
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+        except Exception:
+            self.handleError(record)
+
+
+_logger.addHandler(_Shown())
 
 debug = _logger.debug
 info = _logger.info

@@ -1,0 +1,123 @@
+"""Partial runs: a step that is fed and fetched bit by bit (`Session.partial_run`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.errors import InvalidArgumentError
+from headrace.fetches import Fetches, feed_tensor, result
+
+if TYPE_CHECKING:
+    from headrace.execute.executor import Executor
+    from headrace.execute.parts import Parts
+    from headrace.execute.sequence import Sequential
+    from headrace.ir.graph import Graph, Tensor
+    from headrace.pipeline import CompiledStep
+
+
+def take(executor: Executor | Sequential | Parts, i: int) -> Any:
+    """Fetch `i` as the user's own value; the executor's reference is dropped, so that it need not be copied."""
+    values = [executor.fetch(i)]
+    if isinstance(values[0], np.generic):
+        return values[0]
+    executor.forget(i)
+    return result(values)
+
+
+class PartialRun:
+    """See the module's text.
+
+    Args:
+      graph: the user's.
+      executor: of the step, not begun.
+      step: the step.
+      feeders: of each feed, what makes of the user's value what flows.
+      feed_names, fetch_names: of all that will be fed and fetched.
+
+    Attributes:
+      executor: as given.
+      failed: whether an error has ended it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        executor: Executor,
+        step: CompiledStep,
+        feeders: Sequence[Callable[[Any], Any]],
+        feed_names: Sequence[str],
+        fetch_names: Sequence[str],
+    ) -> None:
+        self.executor = executor
+        self.failed = False
+        self._step = step
+        self._graph = graph
+        self._feeders = feeders
+        self._feeds = {n: i for i, n in enumerate(feed_names)}
+        self._fed: set[int] = set()
+        self._fetches = {n: i for i, n in enumerate(fetch_names)}
+        self._fetched: set[int] = set()
+        self._targets = {op.name for op in step.pruned.graph.operations}
+        self._lock = threading.Lock()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a thread is in `go` now."""
+        return self._lock.locked()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything has run and every result has been asked for."""
+        return self.executor.propagator.finished and len(self._fetched) == len(self._fetches)
+
+    def go(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> Any:
+        with self._lock:
+            wanted = Fetches(self._graph, fetches)
+            positions = [self._position(t) for t in wanted.tensors]
+            for op in wanted.targets:
+                if op.name not in self._targets:
+                    raise InvalidArgumentError(f"operation '{op.name}' was not named in partial_run_setup", op.name)
+            feeds = [(self._feed_position(feed_tensor(self._graph, k)), v) for k, v in feed_dict.items()]
+            there = self._fed | {i for i, _ in feeds}
+            for t, p in zip(wanted.tensors, positions, strict=True):
+                missing = self._step.pruned.depends_on[p] - there
+                if missing:
+                    names = [n for n, i in self._feeds.items() if i in missing]
+                    raise InvalidArgumentError(
+                        f"fetch '{t.name}' can't be computed from the feeds that have been fed so far: it needs {names}"
+                    )
+            values = [(i, self._feeders[i](v)) for i, v in feeds]
+            self.failed = True  # from here on an error ends the run
+            for i, v in values:
+                self.executor.feed(i, v)
+            self._fed = there
+            self._run(positions)
+            self._fetched |= set(positions)
+            out = [take(self.executor, p) for p in positions]
+            self.failed = False
+            return wanted.pack(out)
+
+    def _run(self, positions: list[int]) -> None:
+        # nothing may be left over once everything is fed, so from then on a step that is stuck is an error
+        is_fed = len(self._fed) == len(self._feeds)
+        self.executor.run(positions, is_fed)
+
+    def _position(self, t: Tensor) -> int:
+        p = self._fetches.get(t.name)
+        if p is None:
+            raise InvalidArgumentError(f"fetch '{t.name}' was not named in partial_run_setup", t.name)
+        if p in self._fetched:
+            raise InvalidArgumentError(f"fetch '{t.name}' has already been fetched in this partial run", t.name)
+        return p
+
+    def _feed_position(self, t: Tensor) -> int:
+        p = self._feeds.get(t.name)
+        if p is None:
+            raise InvalidArgumentError(f"feed '{t.name}' was not named in partial_run_setup", t.name)
+        if p in self._fed:
+            raise InvalidArgumentError(f"feed '{t.name}' has already been fed in this partial run", t.name)
+        return p
