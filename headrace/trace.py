@@ -64,6 +64,10 @@ class NodeEnd:
     Attributes:
       values: its outputs' values, if the listener has `wants_values = True`; else None. None for a call: its values are
         those of the `_Retval`s in its frame.
+      sizes: the bytes of each output, if the listener has `wants_sizes = True` and it did not fire dead; else None. Of
+        a Switch, those of the output that it sent to, and 0. None for a call.
+      waited: whether others could fire between its start and now: it is a call, waited for something (a Recv, a
+        queue), or was computed on another thread.
     """
 
     time: int
@@ -76,11 +80,17 @@ class NodeEnd:
     dead: bool
     values: tuple[Any, ...] | None
     device: str = ""
+    sizes: tuple[int, ...] | None = None
+    waited: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IterationOpen:
-    """An iteration of a frame is opened."""
+    """An iteration of a frame is opened.
+
+    Attributes:
+      limit: how many iterations of the loop may be open at once (its `parallel_iterations`); 0: the frame is no loop's.
+    """
 
     time: int
     step: int
@@ -88,6 +98,7 @@ class IterationOpen:
     frame: str
     iteration: int
     device: str = ""
+    limit: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,6 +122,7 @@ class Crossing:
       tag: of the firing, as in `NodeStart`.
       device, to: from where to where.
       dead: whether it carries no value.
+      size: the bytes of the value, if the listener has `wants_sizes = True`; else 0.
     """
 
     time: int
@@ -120,6 +132,7 @@ class Crossing:
     device: str
     to: str
     dead: bool
+    size: int = 0
 
 
 class TokenSent(Crossing):
@@ -162,16 +175,32 @@ Listener: TypeAlias = Callable[[Event], object]
 class OneAtATime:
     """A listener that several threads may call: `listener` hears one event after the other."""
 
-    __slots__ = ("_listener", "_lock", "wants_values")
+    __slots__ = ("_listener", "_lock", "wants_sizes", "wants_values")
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._lock = threading.Lock()
         self.wants_values = bool(getattr(listener, "wants_values", False))
+        self.wants_sizes = bool(getattr(listener, "wants_sizes", False))
 
     def __call__(self, event: Event) -> None:
         with self._lock:
             self._listener(event)
+
+
+class Both:
+    """A listener that tells each event to `first`, then to `second`."""
+
+    __slots__ = ("_first", "_second", "wants_sizes", "wants_values")
+
+    def __init__(self, first: Listener, second: Listener) -> None:
+        self._first, self._second = first, second
+        self.wants_values = any(getattr(x, "wants_values", False) for x in (first, second))
+        self.wants_sizes = any(getattr(x, "wants_sizes", False) for x in (first, second))
+
+    def __call__(self, event: Event) -> None:
+        self._first(event)
+        self._second(event)
 
 
 def chrome_events(events: Iterable[Event]) -> list[dict[str, Any]]:

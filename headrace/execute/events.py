@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import collections
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from headrace import trace
-from headrace.execute.plan import DEAD
+from headrace.execute.plan import DEAD, SWITCH, SWITCH_N
 
 if TYPE_CHECKING:
     from headrace.execute.plan import Node
     from headrace.execute.records import Frame, Iteration
+
+
+RECENT: Final = 8  # how many firings an error tells of
 
 
 class Events:
@@ -20,39 +26,52 @@ class Events:
       listener: receives them.
       step: the step's number.
       device: where it runs; "" if the step has one device only.
+
+    Attributes:
+      recent: the nodes that fired last, oldest first, and in which iteration.
     """
 
-    __slots__ = ("_device", "_listener", "_step", "_wants_values")
+    __slots__ = ("_device", "_listener", "_step", "_wants_sizes", "_wants_values", "recent")
 
     def __init__(self, listener: trace.Listener, step: int, device: str) -> None:
         self._listener = listener
         self._step = step
         self._device = device
+        self.recent: collections.deque[tuple[Node, Iteration]] = collections.deque(maxlen=RECENT)
         self._wants_values = bool(getattr(listener, "wants_values", False))
+        self._wants_sizes = bool(getattr(listener, "wants_sizes", False))
 
     def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
         """An iteration is opened ("open") or freed ("free"); the last of a call's frame ends the call."""
-        make = trace.IterationOpen if event == "open" else trace.IterationFree
-        name, device = frame.plan.name, self._device
-        self._listener(make(time.perf_counter_ns(), self._step, it.tag, name, it.index, device))
-        if event == "free" and frame.call is not None and frame.parent is not None:
-            self.end(frame.call, frame.parent, None)
+        now, name, device = time.perf_counter_ns(), frame.plan.name, self._device
+        if event == "open":
+            limit = 0 if frame.parent is None or frame.call is not None else frame.plan.limit
+            self._listener(trace.IterationOpen(now, self._step, it.tag, name, it.index, device, limit))
+            return
+        self._listener(trace.IterationFree(now, self._step, it.tag, name, it.index, device))
+        if frame.call is not None and frame.parent is not None:
+            self.end(frame.call, frame.parent, None, waited=True)
 
     def start(self, node: Node, it: Iteration) -> None:
         """`node` fires."""
+        self.recent.append((node, it))
         op, frame, is_dead = node.op, it.frame.plan.name, node.kind == DEAD
         now = time.perf_counter_ns()
         self._listener(
             trace.NodeStart(now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, self._device)
         )
 
-    def end(self, node: Node, it: Iteration, values: tuple[Any, ...] | None) -> None:
-        """`node` has fired, and gave `values`."""
+    def end(self, node: Node, it: Iteration, values: tuple[Any, ...] | None, waited: bool = False) -> None:
+        """`node` has fired, and gave `values`; `waited`: it was started before, and others could fire meanwhile."""
+        now = time.perf_counter_ns()
         op, frame, is_dead = node.op, it.frame.plan.name, node.kind == DEAD
         kept = values if self._wants_values and not is_dead else None
-        now = time.perf_counter_ns()
+        sizes = None if is_dead or values is None or not self._wants_sizes else _sizes(node, values)
+        device = self._device
         self._listener(
-            trace.NodeEnd(now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, kept, self._device)
+            trace.NodeEnd(
+                now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, kept, device, sizes, waited
+            )
         )
 
     def computed(self, node: Node, began: int) -> None:
@@ -60,16 +79,35 @@ class Events:
         now = time.perf_counter_ns()
         self._listener(trace.StreamSpan(began, now, self._step, self._device, "compute", node.op.name))
 
-    def sent(self, node: Node, it: Iteration, is_dead: bool) -> None:
+    def sent(self, node: Node, it: Iteration, value: Any, is_dead: bool) -> None:
         """The Send `node` ships its token."""
-        self._crosses(trace.TokenSent, node, it, is_dead)
+        self._crosses(trace.TokenSent, node, it, value, is_dead)
 
-    def received(self, node: Node, it: Iteration, is_dead: bool) -> None:
+    def received(self, node: Node, it: Iteration, value: Any, is_dead: bool) -> None:
         """The Recv `node` has got its token."""
-        self._crosses(trace.TokenReceived, node, it, is_dead)
+        self._crosses(trace.TokenReceived, node, it, value, is_dead)
 
     def _crosses(
-        self, make: type[trace.TokenSent | trace.TokenReceived], node: Node, it: Iteration, is_dead: bool
+        self, make: type[trace.TokenSent | trace.TokenReceived], node: Node, it: Iteration, value: Any, is_dead: bool
     ) -> None:
         now, a = time.perf_counter_ns(), node.op.attrs
-        self._listener(make(now, self._step, node.edge, it.tag, a["send_device"], a["recv_device"], is_dead))
+        size = _size(value) if self._wants_sizes else 0
+        self._listener(make(now, self._step, node.edge, it.tag, a["send_device"], a["recv_device"], is_dead, size))
+
+
+def _sizes(node: Node, values: tuple[Any, ...]) -> tuple[int, ...]:
+    """The bytes of each output of `node`, of which `values` is what `Executor._fire` returned."""
+    if node.real not in (SWITCH, SWITCH_N):
+        return tuple(_size(v) for v in values[: node.n_outputs])
+    data, index = values[0]
+    taken = int(index) if 0 <= index < node.n_outputs else node.n_outputs - 1
+    return tuple(_size(data) if k == taken else 0 for k in range(node.n_outputs))
+
+
+def _size(value: Any) -> int:
+    """The bytes of a value. What refers to others (a list of tensors, a resource) counts as none: they were counted."""
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        return sum(len(v) for v in value.flat if isinstance(v, bytes))
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.nbytes
+    return len(value) if isinstance(value, bytes) else 0

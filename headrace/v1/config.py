@@ -10,7 +10,8 @@ import dataclasses
 from dataclasses import field
 from typing import Any, ClassVar
 
-from headrace import session
+from headrace import metadata
+from headrace.metadata import RunMetadata as RunMetadata
 
 
 @dataclasses.dataclass
@@ -121,33 +122,15 @@ class ConfigProto(_Record):
 
 
 @dataclasses.dataclass
-class RunOptions(session.RunOptions):
-    """How one run is done. Of TensorFlow's fields `timeout_in_ms` has a meaning; `listener` and `ready` are headrace's.
+class RunOptions(metadata.RunOptions):
+    """How one run is done. Of TensorFlow's fields `timeout_in_ms` and `trace_level` have a meaning; `listener` and
+    `ready` are headrace's.
 
     Source: TensorFlow's `tf.RunOptions`.
     """
 
-    trace_level: int = 0
     inter_op_thread_pool: int = 0
     output_partition_graphs: bool = False
     debug_options: Any = None
     report_tensor_allocations_upon_oom: bool = False
     experimental: Any = None
-
-    NO_TRACE: ClassVar[int] = 0
-    SOFTWARE_TRACE: ClassVar[int] = 1
-    HARDWARE_TRACE: ClassVar[int] = 2
-    FULL_TRACE: ClassVar[int] = 3
-
-
-@dataclasses.dataclass
-class RunMetadata(_Record):
-    """What is known of a run when it is over. Stays empty for now; `RunOptions(listener=...)` receives a run's events.
-
-    Source: TensorFlow's `tf.RunMetadata`.
-    """
-
-    step_stats: Any = None
-    cost_graph: Any = None
-    partition_graphs: list[Any] = field(default_factory=list)
-    function_graphs: list[Any] = field(default_factory=list)

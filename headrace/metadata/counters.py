@@ -1,0 +1,300 @@
+"""What happens in a run, counted while it happens: fills a `RunMetadata` from the events of `trace`.
+
+No event is kept: what the counters take grows with the graph, not with how often a loop goes round. Only two lists
+have an entry for each firing or each time a loop was entered, `RunMetadata.step_stats` and `Loop.instances`, and both
+end at a limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterator
+
+from headrace import trace
+from headrace.metadata.run import (
+    INSTANCES,
+    NODE_STATS,
+    UNFINISHED,
+    Device,
+    Firing,
+    Loop,
+    LoopInstance,
+    Op,
+    RunMetadata,
+    RunOptions,
+    Traffic,
+)
+
+
+@contextlib.contextmanager
+def measuring(m: RunMetadata, options: RunOptions, device: str) -> Iterator[RunOptions]:
+    """Fills `m` with what happens in the `with` block, which is a run; gives the options to run with.
+
+    Args:
+      m: what is to be filled.
+      options: those that the user gave.
+      device: the device that events without one mean.
+    """
+    counters = None
+    if options.trace_level not in range(4):
+        raise ValueError(
+            f"trace_level must be one of RunOptions' (NO_TRACE to FULL_TRACE), got {options.trace_level!r}"
+        )
+    if options.trace_level:
+        counters = _Counters(device)
+        listener = counters if options.listener is None else trace.Both(counters, options.listener)
+        options = dataclasses.replace(options, listener=listener)
+    began = time.perf_counter()
+    try:
+        yield options
+    except BaseException as e:
+        m.error = str(e) or type(e).__name__
+        raise
+    finally:
+        m.seconds = time.perf_counter() - began
+        if counters is not None:
+            counters.fill(m)
+
+
+class _Running:
+    """A loop entered on one device, not over yet."""
+
+    __slots__ = ("is_live", "loop", "open", "shown")
+
+    def __init__(self, loop: Loop, tag: str) -> None:
+        self.loop = loop
+        self.open = 0
+        self.is_live = False
+        self.shown = LoopInstance(tag)
+
+
+def _lives(running: _Running) -> None:
+    """The loop is entered, and not only by dead tokens: a predicate was computed, or there is a second iteration."""
+    if not running.is_live:
+        running.is_live = True
+        if len(running.loop.instances) < INSTANCES:
+            running.loop.instances.append(running.shown)
+
+
+class _OnDevice:
+    """The counters of one device.
+
+    Attributes:
+      current: the start of what fires now, or fired last; late: of what was started and waited for, by name and tag.
+      running: loops entered and not over, by tag. ending: the one whose last open iteration was freed: it is over,
+        unless the very next thing that happens to iterations is that its next one opens, which was held back.
+      spans: seconds in the stream "compute", by operation.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.total = Device(name)
+        self.current: trace.NodeStart | None = None
+        self.late: dict[tuple[str, str], trace.NodeStart] = {}
+        self.ops: dict[str, Op] = {}
+        self.loops: dict[str, Loop] = {}
+        self.running: dict[str, _Running] = {}
+        self.ending: _Running | None = None
+        self.spans: dict[str, float] = {}
+        self.listed: list[Firing] = []
+
+    def start(self, e: trace.NodeStart) -> None:
+        before = self.current
+        if before is not None:
+            self.late[before.node, before.tag] = before
+        self.current = e
+        if e.type == "LoopCond" and not e.dead:
+            running = self.running.get(e.tag.rpartition("#")[0])
+            if running is not None:
+                _lives(running)
+
+    def end(self, e: trace.NodeEnd) -> trace.NodeStart:
+        """Counts a firing; returns its start."""
+        start = self.current
+        if start is not None and start.node == e.node and start.tag == e.tag:
+            self.current = None
+        else:
+            start = self.late.pop((e.node, e.tag))
+        op = self.ops.get(e.node)
+        if op is None:
+            op = self.ops[e.node] = Op(e.node, e.type, self.total.name)
+        seconds = (e.time - start.time) / 1e9
+        total = self.total
+        if not e.waited:
+            total.busy += seconds
+        if e.dead:
+            op.dead += 1
+            total.dead += 1
+            if not e.waited:
+                total.dead_seconds += seconds
+            return start
+        op.calls += 1
+        total.calls += 1
+        if e.sizes:
+            n = sum(e.sizes)
+            op.bytes += n
+            total.bytes += n
+        if e.waited:
+            op.waited += seconds
+        else:
+            op.seconds += seconds
+            op.longest = max(op.longest, seconds)
+        return start
+
+    def span(self, e: trace.StreamSpan) -> None:
+        seconds = (e.end - e.time) / 1e9
+        self.total.streams[e.stream] = self.total.streams.get(e.stream, 0.0) + seconds
+        if e.stream == "compute":
+            self.spans[e.name] = self.spans.get(e.name, 0.0) + seconds
+
+    def opens(self, e: trace.IterationOpen) -> None:
+        tag = e.tag.rpartition("#")[0]
+        if self.ending is not None:
+            if self.ending.shown.tag != tag:
+                self._over(self.ending)
+            self.ending = None
+        if not e.limit:
+            return
+        running = self.running.get(tag)
+        if running is None:
+            loop = self.loops.get(e.frame)
+            if loop is None:
+                loop = self.loops[e.frame] = Loop(e.frame, e.limit, devices=[self.total.name])
+            running = self.running[tag] = _Running(loop, tag)
+        one = running.shown
+        running.open += 1
+        one.most_in_flight = max(one.most_in_flight, running.open)
+        if e.iteration:
+            one.trips = e.iteration
+            _lives(running)
+
+    def frees(self, e: trace.IterationFree) -> None:
+        if self.ending is not None:
+            self._over(self.ending)
+            self.ending = None
+        running = self.running.get(e.tag.rpartition("#")[0])
+        if running is not None:
+            running.open -= 1
+            if not running.open:
+                self.ending = running
+
+    def _over(self, running: _Running) -> None:
+        """A loop is over."""
+        one, loop = running.shown, running.loop
+        del self.running[one.tag]
+        if not running.is_live:
+            loop.dead += 1
+            return
+        loop.fewest = min(loop.fewest, one.trips) if loop.entered else one.trips
+        loop.entered += 1
+        loop.most = max(loop.most, one.trips)
+        loop.most_in_flight = max(loop.most_in_flight, one.most_in_flight)
+        loop.trips += one.trips
+
+    def close(self) -> list[str]:
+        """The step is over; returns what had begun and not ended."""
+        for running in list(self.running.values()):
+            self._over(running)
+        for name, seconds in self.spans.items():
+            op = self.ops.get(name)
+            if op is not None:
+                op.seconds += seconds
+                op.waited = max(op.waited - seconds, 0.0)
+        begun = [*self.late.values(), *([] if self.current is None else [self.current])]
+        return [f"{e.node} in {e.tag}" if e.tag else e.node for e in begun]
+
+
+class _Counters:
+    """A listener that counts. It hears one event after the other, see `trace.OneAtATime`.
+
+    Args:
+      device: the device that events without one mean.
+    """
+
+    wants_sizes = True
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._on: dict[str, _OnDevice] = {}
+        self._sent: dict[tuple[str, str], Traffic] = {}
+        self._room = NODE_STATS
+        self._left_out = 0
+        self._step: int | None = None
+        self._epoch = time.time_ns() - time.perf_counter_ns()
+        self._is_over = False
+
+    def __call__(self, e: trace.Event) -> None:
+        if self._is_over:  # a kernel on another thread that nobody waits for any more
+            return
+        if isinstance(e, trace.StepStart):
+            self._step = e.step
+        elif isinstance(e, trace.StepEnd):
+            self._is_over = True
+        elif isinstance(e, trace.Crossing):
+            if isinstance(e, trace.TokenSent):
+                self._crosses(e)
+        else:
+            name = e.device or self._device
+            on = self._on.get(name)
+            if on is None:
+                on = self._on[name] = _OnDevice(name)
+            if isinstance(e, trace.NodeStart):
+                on.start(e)
+            elif isinstance(e, trace.NodeEnd):
+                start = on.end(e)
+                if not e.dead:
+                    self._list(on, start, e)
+            elif isinstance(e, trace.IterationOpen):
+                on.opens(e)
+            elif isinstance(e, trace.IterationFree):
+                on.frees(e)
+            else:
+                on.span(e)
+
+    def _crosses(self, e: trace.TokenSent) -> None:
+        traffic = self._sent.get((e.device, e.to))
+        if traffic is None:
+            traffic = self._sent[e.device, e.to] = Traffic(e.device, e.to)
+        if e.dead:
+            traffic.dead += 1
+        else:
+            traffic.tokens += 1
+            traffic.bytes += e.size
+
+    def _list(self, on: _OnDevice, start: trace.NodeStart, e: trace.NodeEnd) -> None:
+        """Adds a firing to those that are listed one by one."""
+        if not self._room:
+            self._left_out += 1
+            return
+        self._room -= 1
+        firing = e.node, e.type, start.time + self._epoch, e.time - start.time, e.sizes or ()
+        on.listed.append(firing)
+
+    def fill(self, m: RunMetadata) -> None:
+        """The run is over: hands over what was counted."""
+        self._is_over = True
+        m.step_id, m.left_out = self._step, self._left_out
+        found = [self._on[name] for name in sorted(self._on)]
+        m.unfinished = [text for on in found for text in on.close()][:UNFINISHED]
+        m._listed = {on.total.name: on.listed for on in found}
+        m.devices = [on.total for on in found]
+        m.ops = sorted(
+            (op for on in found for op in on.ops.values()), key=lambda op: (-op.seconds, -op.waited, op.name)
+        )
+        m.sent = [self._sent[key] for key in sorted(self._sent)]
+        m.loops = _merged([loop for on in found for loop in on.loops.values()])
+
+
+def _merged(loops: list[Loop]) -> list[Loop]:
+    """One record for each loop, of those that each device has."""
+    of: dict[str, list[Loop]] = {}
+    for loop in loops:
+        of.setdefault(loop.name, []).append(loop)
+    out = []
+    for same in of.values():
+        best = max(same, key=lambda loop: (loop.trips, loop.entered))
+        best.most_in_flight = max(loop.most_in_flight for loop in same)
+        best.devices = [loop.devices[0] for loop in same]
+        out.append(best)
+    return out

@@ -1,0 +1,353 @@
+"""What a run is told, and what is known of it when it is over: how long each operation took, how loops went.
+
+m = hr.RunMetadata()
+session.run(y, options=hr.RunOptions(trace_level=hr.RunOptions.FULL_TRACE), run_metadata=m)
+print(m)
+
+`counters.py` fills it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+from headrace import trace
+
+if TYPE_CHECKING:
+    from headrace.metadata.step_stats import StepStats
+
+NODE_STATS: Final = 10_000  # firings that are listed one by one
+INSTANCES: Final = 1_000  # the same for each loop
+UNFINISHED: Final = 100
+SHOWN: Final = 20  # operations in the text
+
+# operation, type, when it began (nanoseconds since 1970), how many it took, the bytes of its outputs
+Firing: TypeAlias = tuple[str, str, int, int, tuple[int, ...]]
+
+
+@dataclasses.dataclass(slots=True)
+class RunOptions:
+    """How one run is done.
+
+    Attributes:
+      timeout_in_ms: the run fails with `DeadlineExceededError` after so many milliseconds; 0: no limit.
+      listener: receives the run's `trace` events; with an attribute `wants_values = True` also the values of all
+      outputs. ready: a queue of ready nodes that decides the order of firing; for tests (see `execute.records.Ready`).
+        Or a function that makes the queue of a device, given its name ("" if the step runs on one).
+      trace_level: with any level but NO_TRACE the `RunMetadata` given to the run is filled from its events. Without a
+        `RunMetadata` it has no effect. The levels beside NO_TRACE are TensorFlow's names for the same.
+
+    Source: TensorFlow's `tf.compat.v1.RunOptions`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     got = hr.FIFOQueue(1, [hr.float32]).dequeue()
+      >>> hr.Session(graph=g).run(got, options=hr.RunOptions(timeout_in_ms=10))
+      Traceback (most recent call last):
+      headrace.errors.DeadlineExceededError: Timed out: ...
+    """
+
+    timeout_in_ms: int = 0
+    listener: trace.Listener | None = None
+    ready: Any = None
+    trace_level: int = 0
+
+    NO_TRACE: ClassVar[int] = 0
+    SOFTWARE_TRACE: ClassVar[int] = 1
+    HARDWARE_TRACE: ClassVar[int] = 2
+    FULL_TRACE: ClassVar[int] = 3
+
+
+# *** headrace's own ***
+
+
+@dataclasses.dataclass(slots=True)
+class Op:
+    """What one operation did on one device, all firings together.
+
+    Attributes:
+      name, type, device: which.
+      calls, dead: how often it fired alive and dead. (A dead token that stops at an Exit or a NextIteration is no
+        firing.)
+      seconds: that it computed, when alive. Of a call: nothing, its function's operations did.
+      waited: seconds that it was under way meanwhile or besides: until something came from a queue or another device,
+        a thread was free, or a call's function had ended.
+      longest: seconds of the longest firing that kept others from firing.
+      bytes: of all its outputs. An operation that hands on what it got (Identity, Enter) counts it again.
+    """
+
+    name: str
+    type: str
+    device: str
+    calls: int = 0
+    dead: int = 0
+    seconds: float = 0.0
+    waited: float = 0.0
+    longest: float = 0.0
+    bytes: int = 0
+
+    @property
+    def mean(self) -> float:
+        """Seconds of one firing alive."""
+        return self.seconds / self.calls if self.calls else 0.0
+
+
+@dataclasses.dataclass(slots=True)
+class LoopInstance:
+    """A loop as it was entered once.
+
+    Attributes:
+      tag: where: "outer#3/inner" is the loop `inner` in iteration 3 of `outer`.
+      trips: how often its body ran. (If the run failed: iterations after the first that were begun.)
+      most_in_flight: how many iterations were open at the same time, at most.
+    """
+
+    tag: str
+    trips: int = 0
+    most_in_flight: int = 0
+
+
+@dataclasses.dataclass(slots=True)
+class Loop:
+    """What one loop did, all times it was entered together. Of one over several devices, which all count along, it is
+    what the device tells that saw most of it.
+
+    Attributes:
+      name: its frame's.
+      parallel_iterations: how many iterations may be in flight.
+      entered, dead: how often it was entered, and how often not, because it stands in a branch not taken.
+      trips: how often its body ran, all together; fewest, most: the same for one time it was entered.
+      most_in_flight: iterations of one instance that were open at the same time, on any device.
+      instances: in the order in which they were entered, the first `INSTANCES`, without dead ones.
+      devices: those that it stands on.
+    """
+
+    name: str
+    parallel_iterations: int
+    entered: int = 0
+    dead: int = 0
+    trips: int = 0
+    fewest: int = 0
+    most: int = 0
+    most_in_flight: int = 0
+    instances: list[LoopInstance] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+
+
+@dataclasses.dataclass(slots=True)
+class Device:
+    """What one device did.
+
+    Attributes:
+      name: in full.
+      calls, dead: firings, alive and dead.
+      busy: seconds that its executor was at operations, alive or dead.
+      dead_seconds: those of them for dead ones.
+      streams: seconds of work beside it: "compute" (heavy kernels on other threads), "copy" (swapping).
+      bytes: of all outputs.
+    """
+
+    name: str
+    calls: int = 0
+    dead: int = 0
+    busy: float = 0.0
+    dead_seconds: float = 0.0
+    streams: dict[str, float] = field(default_factory=dict)
+    bytes: int = 0
+
+
+@dataclasses.dataclass(slots=True)
+class Traffic:
+    """What one device sent to another: tokens with a value and their bytes, and dead ones."""
+
+    source: str
+    to: str
+    tokens: int = 0
+    dead: int = 0
+    bytes: int = 0
+
+
+@dataclasses.dataclass(slots=True)
+class RunMetadata:
+    """What is known of a run when it is over; `session.run(..., run_metadata=m)` fills it, and each run anew.
+
+    Without a trace (`RunOptions(trace_level=...)` is NO_TRACE) the run is as fast as ever, and `engine`, `seconds` and
+    `error` are known. With one (any other level) the step is interpreted operation by operation, as it is with a
+    listener, and the rest is filled too. `str()` of it is a table.
+
+    Source: TensorFlow's `tf.RunMetadata`, whose `step_stats` is here. `cost_graph`, `partition_graphs` and
+    `function_graphs` stay empty.
+
+    Attributes:
+      engine: what ran the step: "compiled", "interpret"; "" before a run.
+      seconds: that the run took; what had to be made for its first run is not counted.
+      step_id: the step's number, as in events; None without a trace.
+      error: the text of what the run failed with; "".
+      ops: by operation and device, those that took longest first.
+      loops: in the order in which they were first entered.
+      devices: by name.
+      sent: from which device to which.
+      unfinished: operations that had begun and not ended when the run failed, with their tags; the first `UNFINISHED`.
+      left_out: firings that `step_stats` leaves out.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     i = hr.while_loop(lambda i: i < 5, lambda i: i + 1, [0], parallel_iterations=3, name="count")[0]
+      >>> m = hr.RunMetadata()
+      >>> hr.Session(graph=g).run(i, options=hr.RunOptions(trace_level=hr.RunOptions.FULL_TRACE), run_metadata=m)
+      np.int32(5)
+      >>> m.engine, m.loops[0].trips, m.loops[0].most_in_flight <= 3
+      ('interpret', 5, True)
+      >>> [(op.calls, op.bytes) for op in m.ops if op.type == "AddV2"]
+      [(5, 20)]
+    """
+
+    cost_graph: Any = None
+    partition_graphs: list[Any] = field(default_factory=list)
+    function_graphs: list[Any] = field(default_factory=list)
+    engine: str = ""
+    seconds: float = 0.0
+    step_id: int | None = None
+    error: str = ""
+    ops: list[Op] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    devices: list[Device] = field(default_factory=list)
+    sent: list[Traffic] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+    left_out: int = 0
+    _listed: dict[str, list[Firing]] = field(default_factory=dict, init=False, repr=False)
+    _step_stats: StepStats | None = field(default=None, init=False, repr=False)
+
+    @property
+    def step_stats(self) -> StepStats:
+        """The firings one by one, as TensorFlow has them: the first `NODE_STATS`, dead ones left out."""
+        if self._step_stats is None:  # made when asked for: it takes longer than the rest
+            from headrace.metadata.step_stats import step_stats
+
+            self._step_stats = step_stats(self._listed)
+        return self._step_stats
+
+    @property
+    def calls(self) -> int:
+        """How many operations fired alive."""
+        return sum(d.calls for d in self.devices)
+
+    @property
+    def dead(self) -> int:
+        """How many fired dead."""
+        return sum(d.dead for d in self.devices)
+
+    @property
+    def bytes(self) -> int:
+        """Of the outputs of all operations."""
+        return sum(d.bytes for d in self.devices)
+
+    def clear(self) -> None:
+        """Makes it what it was before any run."""
+        RunMetadata.__init__(self)
+
+    def to_dict(self, step_stats: bool = False) -> dict[str, Any]:
+        """All of it as dicts, lists, strings and numbers.
+
+        Args:
+          step_stats: whether with the list of firings, which is long.
+        """
+        left = ("cost_graph", "partition_graphs", "function_graphs")
+        out = {k: v for k, v in dataclasses.asdict(self).items() if k not in left and not k.startswith("_")}
+        out |= {"calls": self.calls, "dead": self.dead, "bytes": self.bytes}
+        return out | ({"step_stats": dataclasses.asdict(self.step_stats)} if step_stats else {})
+
+    def to_json(self, step_stats: bool = False) -> str:
+        """`to_dict` as JSON."""
+        import json  # slow to import, and only needed here
+
+        return json.dumps(self.to_dict(step_stats), indent=1)
+
+    def __str__(self) -> str:
+        return "\n".join(_text(self))
+
+
+# *** as text ***
+
+
+def show_seconds(seconds: float) -> str:
+    """A time as people write it: "1.5 s", "12 ms"."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def show_bytes(n: int) -> str:
+    """A number of bytes as people write it: "640 B", "1.5 MiB"."""
+    size = float(n)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} GiB"
+
+
+def _text(m: RunMetadata) -> Iterator[str]:
+    if not m.engine:
+        yield "no run yet"
+        return
+    step = "the run" if m.step_id is None else f"step {m.step_id}"
+    how = {"compiled": "compiled", "interpret": "interpreted"}[m.engine]
+    yield f"{step}: {show_seconds(m.seconds)}, {how}" + (f", failed: {m.error}" if m.error else "")
+    if m.step_id is None:
+        yield "no trace: nothing more is known (give RunOptions(trace_level=RunOptions.FULL_TRACE))"
+        return
+    short = {d.name: d.name.rpartition("/device:")[2] for d in m.devices}
+    if len(set(short.values())) < len(short):  # on several machines
+        short = {name: name for name in short}
+    yield f"{m.calls:,} operations fired alive, {m.dead:,} dead; their outputs are {show_bytes(m.bytes)}"
+    yield from _table(
+        ("time", "mean", "longest", "waited", "alive", "dead", "outputs", "operation"),
+        [
+            (
+                *(show_seconds(x) if x else "" for x in (op.seconds, op.mean, op.longest, op.waited)),
+                *(f"{op.calls:,}", f"{op.dead:,}", show_bytes(op.bytes)),
+                f"{op.name} ({op.type})" + (f" on {short[op.device]}" if len(m.devices) > 1 else ""),
+            )
+            for op in m.ops[:SHOWN]
+        ],
+    )
+    if len(m.ops) > SHOWN:
+        rest = m.ops[SHOWN:]
+        yield f"  ... and {len(rest):,} more, together {show_seconds(sum(op.seconds for op in rest))}"
+    if m.loops:
+        yield from _table(
+            ("trips", "entered", "each time", "in flight", "loop"),
+            [
+                (f"{x.trips:,}", f"{x.entered:,}", _range(x), f"{x.most_in_flight} of {x.parallel_iterations}", x.name)
+                for x in m.loops
+            ],
+        )
+    if len(m.devices) > 1:
+        yield from _table(
+            ("busy", "alive", "dead", "outputs", "device"),
+            [(show_seconds(d.busy), f"{d.calls:,}", f"{d.dead:,}", show_bytes(d.bytes), d.name) for d in m.devices],
+        )
+    for t in m.sent:
+        yield f"sent {t.tokens:,} tokens ({t.dead:,} dead), {show_bytes(t.bytes)}: {short[t.source]} to {short[t.to]}"
+    if m.unfinished:
+        yield "begun and not ended: " + "; ".join(m.unfinished[:SHOWN])
+
+
+def _range(loop: Loop) -> str:
+    if not loop.entered:
+        return ""
+    return f"{loop.most}" if loop.fewest == loop.most else f"{loop.fewest} to {loop.most}"
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """Columns of text, numbers to the right; the last column to the left."""
+    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads) - 1)]
+    for row in [heads, *rows]:
+        yield "  " + "  ".join(text.rjust(w) for text, w in zip(row, widths, strict=False)) + "  " + row[-1]
