@@ -1,11 +1,14 @@
-"""The command `headrace`: runs, inspects and prints graphs in files.
+"""The command `headrace`: runs, inspects, compares and prints graphs in files.
 
     headrace run graph.pb --feed x=@x.npy --feed n=3 --fetch y
     headrace inspect graph.pb --fetch y
+    headrace inspect graph.pb --html > graph.html       # the graph, drawn
+    headrace diff old.pb new.pb
     headrace text graph.pb > graph.txt                  # which `run` and `inspect` read, too
 
 Exit status: 0 all went well; 1 the graph was read and the run failed; 2 what was given cannot be used (an option,
-a file, the name of a tensor, a value that does not fit); 130 interrupted.
+a file, the name of a tensor, a value that does not fit); 130 interrupted. Of `diff`: 0 the graphs are the same; 1 they
+differ; 2 anything else.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import sys
 import time
 import traceback
@@ -25,23 +27,24 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import dtypes, shapes, trace
-from headrace.build.scopes import Graph
 from headrace.errors import FeedError, HeadraceError, HeadraceInternalError
 from headrace.fetches import feeder
-from headrace.inspect import describe, describe_step, render, render_step
+from headrace.inspect import describe, describe_step, diff, render, render_dot, render_page, render_step
+from headrace.interchange import files
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
-from headrace.ir.graphdef import import_graph_def
-from headrace.ir.source import Source
-from headrace.ir.text import from_text, to_text
+from headrace.ir.text import to_text
+from headrace.metadata import RunMetadata, RunOptions
+from headrace.metadata.run import show_seconds
 from headrace.progress import Progress
-from headrace.session import RunOptions, Session
+from headrace.session import Session
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
 
 OK: Final = 0
 FAILED: Final = 1
+DIFFERENT: Final = 1
 BAD_USAGE: Final = 2
 INTERRUPTED: Final = 130
 
@@ -76,11 +79,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(args, BAD_USAGE, str(e))
     except BrokenPipeError:  # the reader has seen enough (`headrace inspect g.pb | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return _failed(args)
     except KeyboardInterrupt:
         return _fail(args, INTERRUPTED, "interrupted")
     except Exception as e:
-        return _fail(args, FAILED, _text_of(e))
+        return _fail(args, _failed(args), _text_of(e))
+
+
+def _failed(args: argparse.Namespace | None) -> int:
+    """The status of a command that was given what it can use, and failed."""
+    return FAILED if args is None else int(args.failed)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -110,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         "--save", action="append", default=[], metavar="NAME=@FILE.npy", help="save a fetched tensor for numpy.load"
     )
     run.add_argument("--trace", metavar="FILE.json", help="write a Chrome trace (open it in ui.perfetto.dev)")
+    run.add_argument("--stats", action="store_true", help="tell what took how long, on standard error (slows the run)")
     run.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="give up after so long")
     run.add_argument("--full", action="store_true", help="print all elements of every value")
     run.add_argument("--quiet", action="store_true", help="no progress line on long runs")
@@ -119,8 +128,22 @@ def _parser() -> argparse.ArgumentParser:
     _add_common(look)
     look.add_argument("--fetch", action="append", default=[], metavar="NAME", help="tell what fetching this takes")
     look.add_argument("--feed", action="append", default=[], metavar="NAME", help="... when this is fed")
-    look.add_argument("--full", action="store_true", help="no list is cut")
+    look.add_argument(
+        "--lowered",
+        action="store_true",
+        help="the primitive form: conditionals, loops and calls as the machine runs them",
+    )
+    form = look.add_mutually_exclusive_group()
+    form.add_argument("--dot", action="store_true", help="as Graphviz text, to be drawn by `dot -Tsvg`")
+    form.add_argument("--html", action="store_true", help="as a page that needs no other file and no network")
+    look.add_argument("--full", action="store_true", help="no list or drawing is cut")
     look.set_defaults(command=_inspect)
+
+    compare = commands.add_parser("diff", help="tell what differs between two graphs (status 0: nothing, 1: something)")
+    _add_common(compare)
+    compare.add_argument("other", metavar="OTHER", help="the graph to compare it with")
+    compare.add_argument("--full", action="store_true", help="no list is cut")
+    compare.set_defaults(command=_diff, failed=BAD_USAGE)
 
     text = commands.add_parser("text", help="print a graph as text")
     _add_common(text)
@@ -131,12 +154,16 @@ def _parser() -> argparse.ArgumentParser:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graph", metavar="GRAPH", help="a GraphDef, binary or text, or headrace's text")
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback when something fails")
+    parser.set_defaults(failed=FAILED)
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not 0 < value < math.inf:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
     return value
 
 
@@ -171,6 +198,7 @@ def _run(args: argparse.Namespace) -> int:
     if not fetches and not init:
         raise UsageError("nothing to do: give --fetch NAME (`headrace inspect` lists the outputs)")
     recorder = _Recorder(args.trace) if args.trace else None
+    level, metadata = (RunOptions.FULL_TRACE, RunMetadata()) if args.stats else (RunOptions.NO_TRACE, None)
     milliseconds = max(1, math.ceil(args.timeout * 1000)) if args.timeout else 0
     try:
         with Session(graph=graph) as session:
@@ -182,17 +210,19 @@ def _run(args: argparse.Namespace) -> int:
             call = session.make_callable(fetches, [t for t, _ in feeds], accept_options=True)
             compiled = time.perf_counter()
             with contextlib.nullcontext() if args.quiet else Progress() as progress:
-                options = RunOptions(milliseconds, recorder, progress and progress.ready)
-                values = call(*[v for _, v in feeds], options=options)
+                options = RunOptions(milliseconds, recorder, progress and progress.ready, level)
+                values = call(*[v for _, v in feeds], options=options, run_metadata=metadata)
             ended = time.perf_counter()
     finally:
         if recorder is not None:
             recorder.write()
+        if metadata is not None and metadata.engine:
+            print(metadata, file=sys.stderr)
     for f, value in zip(fetches, values, strict=True):
         print(_shown(f, value, args.full))
     for t, file in saves:
         _write_array(t, file, values[fetches.index(t)])
-    print(f"ran in {_time(ended - compiled)}, after {_time(compiled - began)} of preparing it")
+    print(f"ran in {show_seconds(ended - compiled)}, after {show_seconds(compiled - began)} of preparing it")
     return OK
 
 
@@ -240,30 +270,39 @@ def _shown(fetch: Tensor | Operation, value: Any, full: bool) -> str:
     return f"{head}  {text}"
 
 
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+# *** inspect, diff and text ***
 
-
-# *** inspect and text ***
+_DOT_LIMIT: Final = 2000  # operations: Graphviz takes minutes for more
 
 
 def _inspect(args: argparse.Namespace) -> int:
     graph = read_graph(args.graph)
+    if args.fetch:
+        feeds = list(dict.fromkeys(_tensor(graph, f.partition("=")[0], "--feed") for f in args.feed))
+        wanted = [_element(graph, f) for f in args.fetch]
+        fetches = [t for t in wanted if isinstance(t, Tensor)]
+        targets = [op for op in wanted if isinstance(op, Operation)]
+        step = describe_step(graph, feeds, fetches, targets, args.lowered)
+        found = step.graph
+    elif args.feed:
+        raise UsageError("--feed says what a step is fed; give --fetch too")
+    else:
+        step, found = None, describe(graph, args.lowered)
     limit = None if args.full else 20
-    if not args.fetch:
-        if args.feed:
-            raise UsageError("--feed says what a step is fed; give --fetch too")
-        print(render(describe(graph), limit))
-        return OK
-    feeds = list(dict.fromkeys(_tensor(graph, f.partition("=")[0], "--feed") for f in args.feed))
-    wanted = [_element(graph, f) for f in args.fetch]
-    fetches = [t for t in wanted if isinstance(t, Tensor)]
-    targets = [op for op in wanted if isinstance(op, Operation)]
-    print(render_step(describe_step(graph, feeds, fetches, targets), limit))
+    if args.dot:
+        print(render_dot(found.box, args.graph, None if args.full else _DOT_LIMIT))
+    elif args.html:
+        title = f"{args.graph}: the step of {', '.join(args.fetch)}" if step else args.graph
+        print(render_page(found, title, **({"limit": None} if args.full else {})))
+    else:
+        print(render(found, limit) if step is None else render_step(step, limit))
     return OK
+
+
+def _diff(args: argparse.Namespace) -> int:
+    found = diff(read_graph(args.graph), read_graph(args.other))
+    print(found.text(None if args.full else 40))
+    return DIFFERENT if found else OK
 
 
 def _text(args: argparse.Namespace) -> int:
@@ -273,41 +312,23 @@ def _text(args: argparse.Namespace) -> int:
 
 # *** what the user gives ***
 
-_BINARY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # among them the field tags of every binary GraphDef
-_PBTXT = re.compile(r"(\s|#.*\n)*(node|library|versions?|debug_info)\s*[:{<]")
-
 
 def read_graph(path: str) -> ir_graph.Graph:
-    """The graph in a file: a binary GraphDef, one in protobuf's text form, or headrace's own text (`headrace text`).
+    """The graph in a file; see `files.read_graph`.
 
     Raises:
       UsageError: the file cannot be read, or is no graph that headrace knows.
     """
     try:
-        with open(path, "rb") as f:
-            data = f.read()
+        graph = files.read_graph(path)
     except OSError as e:
         raise UsageError(f"cannot read {path!r}: {e.strerror}") from e
-    try:
-        graph = _import(data, path)
-    except UnicodeDecodeError as e:
-        raise UsageError(f"{path!r} is no graph: neither a binary GraphDef nor UTF-8 text") from e
     except HeadraceInternalError:
         raise
     except (HeadraceError, ValueError) as e:
         raise UsageError(f"cannot import {path!r}: {e}") from e
     if not graph.operations:
         raise UsageError(f"{path!r} holds no operations")
-    return graph
-
-
-def _import(data: bytes, path: str) -> ir_graph.Graph:
-    binary = _BINARY.search(data) is not None
-    if not binary and not _PBTXT.match(data.decode()):
-        return from_text(data.decode(), path)
-    graph = Graph()
-    # the "line" that made these operations is the file they come from
-    import_graph_def(data if binary else data.decode(), graph, source=Source(path, 0))
     return graph
 
 

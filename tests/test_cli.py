@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import cli, dtypes, inspect
+from headrace import cli, dtypes
 from headrace.ir.graphdef import export_graph_def
 from headrace.ir.text import from_text
+from headrace.metadata import RunOptions
 from headrace.progress import Progress, describe
-from headrace.session import RunOptions, Session
+from headrace.session import Session
 from tests.ir import functional
 
 ROOT = Path(__file__).parent.parent
@@ -362,7 +363,7 @@ def test_timeout_ends_a_run(loop: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_a_fault_of_ours_says_so(
     loop: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(graph: object) -> None:
+    def broken(*given: object) -> None:
         raise KeyError("oops")
 
     monkeypatch.setattr(cli, "describe", broken)
@@ -390,9 +391,9 @@ def test_help_shows_how_to_feed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_no_module_evaluates_what_users_write() -> None:
-    for module in (cli, inspect):
-        assert module.__file__ is not None
-        calls = [n for n in ast.walk(ast.parse(Path(module.__file__).read_text())) if isinstance(n, ast.Call)]
+    package = ROOT / "headrace"
+    for path in (package / "cli.py", *(package / "inspect").glob("*.py")):
+        calls = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
         assert not {n.func.id for n in calls if isinstance(n.func, ast.Name)} & {"eval", "exec", "compile"}
 
 
@@ -464,7 +465,7 @@ def test_progress_counts_no_more_than_fires() -> None:
     assert max(said) > in_loop * (iterations - 1)
 
 
-# *** inspect and text ***
+# *** inspect, diff and text ***
 
 
 def test_inspect_tells_what_is_in_a_graph(loop: str) -> None:
@@ -475,9 +476,12 @@ def test_inspect_tells_what_is_in_a_graph(loop: str) -> None:
         "  n:0  int32 []",
         "  x:0  float32 [?]",
         "  y_out:0  float32 [?]",
-        "'loop' while less:0: 15 operations, parallel_iterations 7",
-        "variable  y:0  float32 [?]  (from y_in, next y_next, out by y_out)",
-        "constant  n_in:0  int32 []",
+        "constants:\n  3, 12 B",
+        "  while 'loop'  on less, parallel_iterations 7  -> int32 [], float32 [?]",
+        "      variable  y:0  float32 [?]  (from y_in, next y_next, out by y_out)",
+        "      constant  n_in:0  int32 []  (from n)",
+        "      condition: 11 operations",
+        "      body: 7 operations",
         "1 on /device:CPU:0",
     ):
         assert line in done.stdout
@@ -501,57 +505,6 @@ def test_text_can_be_read_again(loop: str, tmp_path: Path, capsys: pytest.Captur
     assert run_in_process(capsys, "text", str(again))[1] == text
 
 
-def test_description_of_nested_loops_and_conditionals() -> None:
-    graph = from_text(
-        """
-        p = Placeholder[dtype=bool, shape=[]]
-        a_in = Enter[frame_name="a"](p)
-        a = Merge(a_in, a_next)
-        a_cond = LoopCond(a:0)
-        a_switch = Switch(a:0, a_cond)
-        b_in = Enter[frame_name="b", parallel_iterations=3](a_switch:1)
-        b = Merge(b_in, b_next)
-        b_cond = LoopCond(b:0)
-        b_switch = Switch(b:0, b_cond)
-        same = Identity(b_switch:1)
-        either = Switch(b_switch:1, same)
-        joined = Merge(either:0, either:1)
-        b_next = NextIteration(joined:0)
-        b_out = Exit(b_switch:0)
-        a_next = NextIteration(b_out)
-        a_out = Exit(a_switch:0)
-        v = VariableV2[dtype=float32, shape=[2,3]]
-        """
-    )
-    d = inspect.describe(graph)
-    assert [(f.name, f.depth, f.parallel_iterations, f.condition) for f in d.loops] == [
-        ("a", 1, 10, "a:0"),
-        ("b", 2, 3, "b:0"),
-    ]
-    assert d.loops[1].variables[0].exits == "b_out"
-    assert d.conditionals == (inspect.Conditional("b_switch:1", "b", 1),)
-    assert d.resources == (inspect.Resource("VariableV2", "v", "float32 [2,3]"),)
-    assert d.ops["Merge"] == 3
-    assert "    'b' while b:0" in inspect.render(d)
-
-
-def test_a_graph_whose_loops_do_not_fit_is_still_described() -> None:
-    graph = from_text(
-        'x = Placeholder[dtype=bool, shape=[]]\nin = Enter[frame_name="a"](x)\nboth = LogicalAnd(in, x)\n'
-    )
-    d = inspect.describe(graph)
-    assert d.loops == ()
-    assert "frame" in d.problem
-    assert "cannot be told" in inspect.render(d)
-
-
-def test_long_lists_are_cut() -> None:
-    graph = from_text("\n".join(f"x{i} = Placeholder[dtype=int32]" for i in range(50)))
-    d = inspect.describe(graph)
-    assert "... and 30 more" in inspect.render(d)
-    assert "x49:0" in inspect.render(d, limit=None)
-
-
 def test_values_are_parsed_without_a_graph() -> None:
     assert cli.parse_value("0x10", dtypes.string) == "0x10"
     assert cli.parse_value("-0.5", dtypes.float32).item() == -0.5
@@ -564,13 +517,13 @@ def test_graphs_inside_graphs_are_shown_and_read_again(tmp_path: Path, capsys: p
     path.write_bytes(export_graph_def(functional.program()).SerializeToString())
     status, out, _ = run_in_process(capsys, "inspect", str(path))
     assert status == 0
-    shown = out[out.index("conditionals, loops and calls with graphs of their own:") :]
+    shown = out[out.index("loops, conditionals and calls:") :]
     for line in (
-        "  While  rows  -> int32 [], float32 [?,2]",
-        "      body  'while_body': 8 operations",
-        "          Case  case  -> float32 [2]",
-        "              branches.2  'case_2': 1 operation",
-        "                      f  'fact': 3 operations, shown above",
+        "  while 'rows'  While, parallel_iterations 10  -> int32 [], float32 [?,2]",
+        "      body 'while_body': 8 operations",
+        "          case 'case'  of Mod, Case  -> float32 [2]",
+        "              branches.2 'case_2': 1 operation",
+        "                      f 'fact': 3 operations, shown above",
     ):
         assert line + "\n" in shown
     text = run_in_process(capsys, "text", str(path))[1]
@@ -579,10 +532,62 @@ def test_graphs_inside_graphs_are_shown_and_read_again(tmp_path: Path, capsys: p
     assert run_in_process(capsys, "text", str(again))[1] == text
 
 
-def test_inspect_says_which_function_cannot_be_read() -> None:
-    g = functional.program()
-    g.library["square"] = b"\xff"
-    del g.functions["square"]
-    assert "f  'square': not a FunctionDef" in inspect.render(inspect.describe(g))
-    del g.library["square"]
-    assert "f  'square': Function 'square' is not in the library" in inspect.render(inspect.describe(g))
+def test_inspect_shows_the_primitive_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "program.pb"
+    path.write_bytes(export_graph_def(functional.program()).SerializeToString())
+    status, out, _ = run_in_process(capsys, "inspect", str(path), "--lowered")
+    assert status == 0
+    assert "  while 'while/while_context'  on while/cond/Less, parallel_iterations 10" in out
+    assert "While," not in out
+    status, step, _ = run_in_process(capsys, "inspect", str(path), "--lowered", "--fetch", "rows:1", "--fetch", "fact")
+    assert status == 0
+    assert "the step holds" in step
+    assert "while 'rows'" in step
+    assert "while 'while'" not in step
+    assert "      f 'fact': shown below" in step
+    assert "      function 'fact': " in step
+
+
+def test_inspect_draws(loop: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, dot, _ = run_in_process(capsys, "inspect", loop, "--dot")
+    assert status == 0
+    assert dot.startswith("digraph ")
+    status, page, _ = run_in_process(capsys, "inspect", loop, "--html")
+    assert status == 0
+    assert page.startswith("<!DOCTYPE html>")
+    status, page, _ = run_in_process(capsys, "inspect", loop, "--html", "--fetch", "i_out")
+    assert "loop.pb: the step of i_out" in page
+    assert "y_mul" not in page
+    assert run_in_process(capsys, "inspect", loop, "--html", "--dot")[0] == cli.BAD_USAGE
+
+
+def test_diff_tells_by_its_status(loop: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text(LOOP.replace("float32[]{2.0}", "float32[]{3.0}"), encoding="utf-8")
+    assert run_in_process(capsys, "diff", loop, loop)[:2] == (0, "the same: 21 operations\n")
+    status, out, _ = run_in_process(capsys, "diff", loop, str(other))
+    assert status == 1
+    assert out == "different: 1 changed\n~ two  (Const)\n    attribute value: 2.0 -> 3.0\n"
+    status, out, err = run_in_process(capsys, "diff", loop, "missing.pb")
+    assert (status, out) == (2, "")
+    assert "missing.pb" in err
+
+
+def test_diff_that_fails_does_not_say_different(
+    loop: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: object) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.setattr(cli, "diff", broken)
+    assert run_in_process(capsys, "diff", loop, loop)[0] == cli.BAD_USAGE
+
+
+def test_a_long_difference_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = tmp_path / "a.txt", tmp_path / "b.txt"
+    a.write_text("x = NoOp\n")
+    b.write_text("x = NoOp\n" + "".join(f"y{i} = NoOp ^x\n" for i in range(60)))
+    out = run_in_process(capsys, "diff", str(a), str(b))[1]
+    assert "60 added" in out
+    assert "... and 20 more; --full shows all of them" in out
+    assert "y59" in run_in_process(capsys, "diff", str(a), str(b), "--full")[1]

@@ -1,0 +1,220 @@
+"""What is in a graph, and in what is left of it for a step, as data."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace import dtypes, shapes
+from headrace.grad.differentiate import differentiate
+from headrace.inspect.parts import Box, Value
+from headrace.inspect.structure import draw, value
+from headrace.ir import walk
+from headrace.ir.function import owned
+from headrace.lower import lower, lower_whole
+from headrace.prune import prune
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+_PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+_HANDLES: Final = frozenset({dtypes.resource, dtypes.variant})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resource:
+    """An operation that owns or names something that lives on: a variable, a queue, a tensor array.
+
+    Attributes:
+      type, name: of the operation.
+      detail: what it holds, as far as its attributes tell.
+      bytes: what a variable takes, if its shape is known; else None.
+    """
+
+    type: str
+    name: str
+    detail: str
+    bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Description:
+    """What `describe` found.
+
+    Attributes:
+      ops: how many operations there are of each type, most frequent first.
+      inputs: placeholders.
+      outputs: outputs of operations that no other one reads; operations without outputs by name alone.
+      resources: variables, queues and the like.
+      effects: how many other stateful operations there are of each type.
+      dtypes: how many tensors there are of each dtype.
+      constants: those of the graph and of the graphs that its operations own, the largest first; functions' not.
+      box: the operations, in their loops, branches and bodies.
+      functions: names of the graph's functions.
+      devices: how many operations ask for each device, where they ask for one.
+    """
+
+    ops: Mapping[str, int]
+    inputs: tuple[Value, ...]
+    outputs: tuple[str, ...]
+    resources: tuple[Resource, ...]
+    effects: Mapping[str, int]
+    dtypes: Mapping[str, int]
+    constants: tuple[Value, ...]
+    box: Box
+    functions: tuple[str, ...]
+    devices: Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StepDescription:
+    """What a step holds.
+
+    Attributes:
+      of: how many operations the whole graph has.
+      graph: what is left of it, the ends not counted.
+      args: (what is fed, who reads it) for each feed.
+      retvals: (what is fetched, by which operation it is made) for each fetch.
+      source: operations that wait for nothing; constants only counted.
+      constants: how many of those are constants.
+      sink: operations that nobody waits for, the fetches' ends aside.
+    """
+
+    of: int
+    graph: Description
+    args: tuple[tuple[Value, tuple[str, ...]], ...]
+    retvals: tuple[Value, ...]
+    source: tuple[str, ...]
+    constants: int
+    sink: tuple[str, ...]
+
+
+def describe(graph: Graph, lowered: bool = False) -> Description:
+    """What is in `graph`.
+
+    Args:
+      graph: any graph.
+      lowered: tell of its primitive form, that of `as_graph_def(form="primitive")`: conditionals, loops and calls are
+        Switch, Merge, Enter, Exit and NextIteration there. Of a step: what the token machine runs.
+
+    Raises:
+      GraphError, NotFoundError: it cannot be lowered; a function is not there or does not fit.
+
+    Example:
+      >>> from headrace.ir.text import from_text
+      >>> describe(from_text("x = Placeholder[dtype=int32, shape=[2]]")).inputs
+      (Value(name='x:0', dtype='int32', shape=(2,), bytes=8),)
+    """
+    if lowered:
+        graph = lower_whole(graph, differentiate)
+    return _describe(graph, graph.operations)
+
+
+def describe_step(
+    graph: Graph,
+    feeds: Sequence[Tensor],
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation],
+    lowered: bool = False,
+) -> StepDescription:
+    """What is left of `graph` in a step that is fed `feeds`, fetches `fetches` and runs `targets`; see `describe`."""
+    pruned = prune(feeds, fetches, targets)
+    ends = set(pruned.args) | set(pruned.retvals)
+    ops = [op for op in pruned.graph.operations if op not in ends]
+    readers = walk.uses(pruned.graph.operations)
+    waited_for = {t.op for t in readers} | {c for op in pruned.graph.operations for c in op.control_inputs}
+    source = [op for op in ops if not op.inputs and not op.control_inputs]
+    return StepDescription(
+        of=len(graph.operations),
+        graph=_describe_lowered(pruned.graph) if lowered else _describe(pruned.graph, ops),
+        args=tuple(
+            (value(t), tuple(dict.fromkeys(u.name for u, _ in readers.get(a.outputs[0], ()) if u not in ends)))
+            for a, t in zip(pruned.args, feeds, strict=True)
+        ),
+        retvals=tuple(value(t) for t in fetches),
+        source=tuple(op.name for op in source if op.type != "Const"),
+        constants=sum(op.type == "Const" for op in source),
+        sink=tuple(op.name for op in ops if op not in waited_for),
+    )
+
+
+def _describe_lowered(pruned: Graph) -> Description:
+    """What is in the primitive form of a graph that was pruned for a step."""
+    ends = ("_Arg", "_Retval")
+    lowered = lower(pruned, [op for op in pruned.operations if op.type not in ends], differentiate)
+    ops = [op for op in lowered.ops if op.type not in ends]
+    return _describe(lowered.graph, ops, lowered.functions)
+
+
+def _describe(
+    graph: Graph, ops: Sequence[Operation], called: Mapping[str, Sequence[Operation]] | None = None
+) -> Description:
+    uses = walk.uses(ops)
+    waited_for = {t.op for t in uses} | {c for op in ops for c in op.control_inputs}
+    resources = [op for op in ops if _is_resource(op)]
+    effects = [op for op in ops if _has_effect(op) and not _is_resource(op)]
+    constants = [value(op.outputs[0]) for op in with_owned(ops) if op.type == "Const"]
+    return Description(
+        ops=_counts(op.type for op in ops),
+        inputs=tuple(value(op.outputs[0]) for op in ops if op.type in _PLACEHOLDERS),
+        outputs=tuple(_end(op) for op in ops if op not in waited_for),
+        resources=tuple(_resource(op) for op in resources),
+        effects=_counts(op.type for op in effects),
+        dtypes=_counts(t.dtype.name for op in ops for t in op.outputs),
+        constants=tuple(sorted(constants, key=lambda v: -(v.bytes or 0))),
+        box=draw(graph, ops, called or {}),
+        functions=tuple(dict.fromkeys([*graph.library, *graph.functions])),
+        devices=_counts(op.device for op in ops if op.device),
+    )
+
+
+def with_owned(ops: Sequence[Operation]) -> Iterable[Operation]:
+    """`ops`, and those of the graphs that they own."""
+    todo = [ops]
+    for some in todo:
+        for op in some:
+            yield op
+            todo += [f.operations for f in owned(op)]
+
+
+def _counts(names: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(collections.Counter(names).items(), key=lambda item: (-item[1], item[0])))
+
+
+def _end(op: Operation) -> str:
+    return ", ".join(str(value(t)) for t in op.outputs) or f"{op.name}  ({op.type})"
+
+
+def _has_effect(op: Operation) -> bool:
+    record = op.opdef
+    return op.type not in _PLACEHOLDERS and bool(record.facts.effect or record.stateful or record.async_)
+
+
+def _is_resource(op: Operation) -> bool:
+    """Whether `op` is where a variable, queue, ... comes from: it hands out a handle and takes none."""
+    return (
+        _has_effect(op)
+        and any(t.dtype.is_ref or t.dtype in _HANDLES for t in op.outputs)
+        and not any(t.dtype.is_ref or t.dtype in _HANDLES for t in op.inputs)
+    )
+
+
+def _resource(op: Operation) -> Resource:
+    """What a resource holds, from the attributes that TensorFlow's resource ops have in common."""
+    a, parts = op.attrs, []
+    types: tuple[dtypes.DType, ...] = a.get("component_types") or ((a["dtype"],) if "dtype" in a else ())
+    if types:
+        parts.append(", ".join(d.name for d in types))
+    if "shape" in a:
+        parts.append(shapes.show(a["shape"]))
+    if a.get("shapes"):
+        parts.append(", ".join(map(shapes.show, a["shapes"])))
+    if a.get("capacity", -1) >= 0:
+        parts.append(f"capacity {a['capacity']}")
+    if a.get("shared_name"):
+        parts.append(f"shared as {a['shared_name']!r}")
+    held = types[0] if len(types) == 1 and "shape" in a and types[0] not in dtypes.OBJECT else None
+    n = shapes.size(a["shape"]) if held is not None else None
+    return Resource(op.type, op.name, " ".join(parts), None if n is None or held is None else n * held.size)

@@ -1,0 +1,87 @@
+"""In which row of its box each part is drawn: below what it waits for, and with what it need not wait for."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from headrace.inspect.parts import Node, Part, nodes
+
+_ENDS: Final = frozenset({"_Arg", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+
+
+def rows(parts: Sequence[Part]) -> list[list[Part]]:
+    """`parts` in rows, from top to bottom: what stands in one waits for nothing else in it. What waits for nothing at
+    all (a constant) stands just above the first that uses it; placeholders and parameters at the top. Edges from one
+    iteration to the next do not count, and where there is a cycle all the same, it is cut at its first part.
+
+    Example:
+      >>> a, b, c = Node(1, "a", "Const"), Node(2, "b", "Neg", (("a", 1),)), Node(3, "c", "Const")
+      >>> [[p.name for p in row] for row in rows([a, b, c])]
+      [['a', 'c'], ['b']]
+    """
+    at: dict[int, int] = {}
+    for i, part in enumerate(parts):
+        for id in _makes(part):
+            at[id] = i
+    before = [sorted({j for id in _takes(part) if (j := at.get(id, i)) != i}) for i, part in enumerate(parts)]
+    after: list[list[int]] = [[] for _ in parts]
+    for i, some in enumerate(before):
+        for j in some:
+            after[j].append(i)
+    row = _levels(before, after)
+    for i, part in enumerate(parts):
+        if not before[i] and after[i] and not (isinstance(part, Node) and part.type in _ENDS):
+            row[i] = max(0, min(row[j] for j in after[i]) - 1)
+    out: list[list[Part]] = [[] for _ in range(max(row, default=-1) + 1)]
+    for i, part in enumerate(parts):
+        out[row[i]].append(part)
+    return [some for some in out if some]
+
+
+def _levels(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> list[int]:
+    """For each part one more than the greatest of those before it."""
+    waiting = [len(b) for b in before]
+    level = [0] * len(before)
+    done = [False] * len(before)
+    ready = [i for i, n in enumerate(waiting) if not n]
+    first = 0
+    for _ in before:
+        if not ready:  # a cycle
+            while done[first]:
+                first += 1
+            ready.append(first)
+        i = heapq.heappop(ready)
+        done[i] = True
+        for j in after[i]:
+            if not done[j]:
+                level[j] = max(level[j], level[i] + 1)
+                waiting[j] -= 1
+                if not waiting[j]:
+                    heapq.heappush(ready, j)
+    return level
+
+
+def _makes(part: Part) -> Iterator[int]:
+    """The nodes that others may refer to as `part`."""
+    if isinstance(part, Node):
+        yield part.id
+    elif part.node is not None:  # nothing outside refers to what is in the graphs that it owns
+        yield part.node.id
+    else:
+        for box in part.boxes:
+            yield from (n.id for n in nodes(box))
+
+
+def _takes(part: Part) -> Iterator[int]:
+    """The nodes that `part` waits for."""
+    if isinstance(part, Node):
+        yield from (id for _, id in part.inputs[: 1 if part.goes_back else None])
+        yield from (id for _, id in part.controls)
+    elif part.node is not None:
+        yield from _takes(part.node)
+    else:
+        for box in part.boxes:
+            for n in nodes(box):
+                yield from _takes(n)
