@@ -19,14 +19,20 @@ def import_graph_def(
     return_elements: Sequence[str] | None = None,
     *,
     graph: Graph | None = None,
+    producer_op_list: Any = None,
 ) -> list[Tensor | Operation] | None:
     """Adds the nodes of a `GraphDef` to a graph, under their own names or below the scope `name`.
 
     Args:
       graph_def: a serialized `GraphDef` (`bytes`), its text form (`str`), or a `GraphDef` message, headrace's or
-      TensorFlow's. name: prefix for the nodes' names; "" for none. input_map: tensor name in the GraphDef → tensor of
-      the graph that takes its place. return_elements: names of tensors and operations of the GraphDef to return.
+        TensorFlow's.
+      name: prefix for the nodes' names; "" for none.
+      input_map: tensor name in the GraphDef → tensor of the graph that takes its place.
+      return_elements: names of tensors and operations of the GraphDef to return.
       graph: the graph to add to; None: the one entered (`with hr.Graph()`).
+      producer_op_list: the op definitions of what wrote the GraphDef (an `OpList` message or its bytes). Attributes
+        that headrace's ops do not have are left out if they have their default value there; others are an error.
+        Without it they are an error, too, unless the GraphDef's producer is newer than headrace: a warning then.
 
     Returns:
       The `return_elements`, or None.
@@ -52,5 +58,5 @@ def import_graph_def(
             "no graph to import into: call import_graph_def inside `with hr.Graph() as g:`, or give graph="
         )
     return graphdef.import_graph_def(
-        graph_def, into, name=name, input_map=input_map, return_elements=return_elements, source=source.here()
+        graph_def, into, name, input_map, return_elements, source=source.here(), producer_op_list=producer_op_list
     )

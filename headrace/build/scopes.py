@@ -26,7 +26,7 @@ from headrace.ir.order import Order
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.pb import GraphDef
+    from headrace.pb import GraphDef, VersionDef
 
 _stack: contextvars.ContextVar[tuple[Builder, ...]] = contextvars.ContextVar("headrace_builders", default=())
 
@@ -37,10 +37,14 @@ class _Outside:
     Attributes:
       builder: what `builder()` gives: it runs ops at once.
       session: the class of sessions, for what has to run a graph at once.
+      graph_def: writes a graph as a `GraphDef` (`interchange.exporting`), which means lowering it too.
+      html: draws a graph for a notebook (`inspect.page`).
     """
 
     builder: Any = None
     session: Any = None
+    graph_def: Any = None
+    html: Any = None
 
 
 outside = _Outside()
@@ -59,6 +63,8 @@ class Graph(ir_graph.Graph):
     Attributes:
       variables: the variables made in it, in order.
       kept: what its ops mean by a name or token, and which lives as long as the graph does.
+      saver_def: what an imported MetaGraph said of the operations that save and restore its variables, a
+        `headrace.pb.SaverDef`; None if there was none.
 
     >>> with Graph() as g:
     ...     current_graph() is g
@@ -70,6 +76,7 @@ class Graph(ir_graph.Graph):
         self.order = Order() if ordered else None
         self.variables: list[Any] = []
         self.kept: list[Any] = []
+        self.saver_def: Any = None
 
     def __enter__(self) -> Graph:
         stack = _stack.get()
@@ -86,15 +93,68 @@ class Graph(ir_graph.Graph):
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[Graph]:
-        """TensorFlow's name for entering a graph."""
+        """TensorFlow's name for entering a graph.
+
+        Example:
+          >>> g = Graph()
+          >>> with g.as_default():
+          ...     current_graph() is g
+          True
+        """
         with self:
             yield self
 
-    def as_graph_def(self) -> GraphDef:
-        """The graph as a `headrace.pb.GraphDef` message, which TensorFlow reads too (same wire format)."""
-        from headrace.ir import graphdef  # see build.importing
+    def as_graph_def(self, form: str = "structured", *, add_shapes: bool = False, portable: bool = True) -> GraphDef:
+        """The graph as a `headrace.pb.GraphDef` message, which TensorFlow reads too (same wire format).
 
-        return graphdef.export_graph_def(self)
+        What is written is the graph as it was made; nothing is optimized. Operations that only headrace has, such as
+        `hr.all_sum`, are written as TensorFlow's that do the same.
+
+        Args:
+          form: "structured": conditionals, loops and calls are operations (`If`, `While`, `Case`,
+            `PartitionedCall`, ...) that name functions of the file's library, as TensorFlow 2 writes them.
+            "primitive": they are taken apart into `Switch`, `Merge`, `Enter`, `Exit` and `NextIteration`, as TensorFlow
+            1 writes them, and their results are called "cond/Merge:0" and "while/Exit_1:0". Calls of recursive
+            functions stay calls. What nothing in a branch or body needs is left out.
+          add_shapes: whether each node says what is known of its outputs' shapes (attribute `_output_shapes`).
+          portable: False: operations that only headrace has are written as they are, and recursive functions, which
+            TensorFlow cannot run, are not refused: a file for headrace alone.
+
+        Raises:
+          ValueError: there is no such form.
+          GraphError: an operation cannot be written: TensorFlow has nothing for it, or cannot run the recursive
+            function that it calls (`portable=False` writes it for headrace); an attribute has no wire form; in
+            primitive form also: a function that is called is missing or does not fit.
+
+        Source: TensorFlow's `tf.Graph.as_graph_def`.
+
+        Example:
+          >>> import headrace as hr
+          >>> with hr.Graph() as g:
+          ...     y = hr.cond(hr.placeholder(hr.bool, ()), lambda: 1, lambda: 2)
+          >>> [n.op for n in g.as_graph_def().node]
+          ['Placeholder', 'StatelessIf']
+          >>> [n.name for n in g.as_graph_def("primitive").node if n.op == "Merge"]
+          ['cond/Merge']
+        """
+        made: GraphDef = outside.graph_def(self, form, add_shapes=add_shapes, portable=portable)
+        return made
+
+    @property
+    def graph_def_versions(self) -> VersionDef:
+        """The versions of the GraphDefs that were imported into it; headrace's own format where there were none.
+
+        Source: TensorFlow's `tf.Graph.graph_def_versions`.
+        """
+        from headrace import pb
+        from headrace.ir.nodedefs import GRAPH_DEF_VERSION
+
+        producer, min_consumer = self.versions
+        return pb.VersionDef(producer=producer or GRAPH_DEF_VERSION, min_consumer=min_consumer)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows for the graph: its loops, branches and functions as boxes in boxes."""
+        return str(outside.html(self))
 
 
 # *** asking ***
@@ -205,6 +265,12 @@ def device(spec: str | Callable[[Operation], str | None] | None) -> Iterator[Non
     around; a function from operation to name; None: none, whatever is around.
 
     Source: TensorFlow's `tf.device`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g, hr.device("/job:worker"), hr.device("/device:CPU:1"):
+      ...     hr.constant(1).device
+      '/job:worker/device:CPU:1'
     """
     b = builder()
     if not isinstance(b, Builder):
@@ -214,6 +280,8 @@ def device(spec: str | Callable[[Operation], str | None] | None) -> Iterator[Non
         top = dataclasses.replace(b, device="", device_function=None)
     elif callable(spec):
         top = dataclasses.replace(b, device_function=_chosen(spec, b.device_function))
+    elif not isinstance(spec, str):
+        raise TypeError(f"device takes a name (as '/device:CPU:1'), a function or None, got {spec!r}")
     else:
         given = DeviceSpec.from_string(spec)
         merged = DeviceSpec.from_string(b.device).merge(given).to_string() if b.device else given.to_string()
@@ -242,7 +310,22 @@ def control_dependencies(inputs: Iterable[Operation | Tensor] | None) -> Iterato
     whatever is around.
 
     Source: TensorFlow's `tf.control_dependencies`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable(1.0)
+      ...     with hr.control_dependencies([v.assign_add(2.0)]):
+      ...         after = v.read_value()
+      >>> with hr.Session(graph=g) as session:
+      ...     session.run(v.initializer)
+      ...     session.run(after)
+      np.float32(3.0)
     """
+    if inputs is not None and (isinstance(inputs, Tensor) or not isinstance(inputs, Iterable)):
+        raise TypeError(
+            f"control_dependencies takes a list of operations and tensors, got {inputs!r}; put it in a list"
+        )
     b = builder(*(inputs or ()))
     if not isinstance(b, Builder):
         yield

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf import message as protobuf
 from google.protobuf import text_format
@@ -27,15 +27,23 @@ from headrace.errors import GraphError
 from headrace.ir.functiondef import encode
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.loop_shapes import infer_all
-from headrace.ir.nodedefs import CONTROL, NodeImport, Signatures, parse_tensor_name, show_tensor, write_node
+from headrace.ir.nodedefs import (
+    CONTROL,
+    FUNCTIONS_SINCE,
+    GRAPH_DEF_VERSION,
+    NodeImport,
+    Signatures,
+    parse_tensor_name,
+    show_tensor,
+    write_node,
+)
 from headrace.ir.opdef import op_registry
+from headrace.ir.producer import without_new_defaults
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
     from headrace.ir.nodedefs import Input
     from headrace.ir.source import Source
-
-GRAPH_DEF_VERSION: Final = 2474  # TensorFlow 2.21's: what this module reads, and writes
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9_]+")  # what the name of a function should not have
 
@@ -47,6 +55,7 @@ def import_graph_def(
     input_map: Mapping[str, Tensor | Operation] | None = None,
     return_elements: Sequence[str] | None = None,
     source: Source | None = None,
+    producer_op_list: Any = None,
 ) -> list[Tensor | Operation] | None:
     """Adds the nodes of a `GraphDef` to `graph`.
 
@@ -59,6 +68,8 @@ def import_graph_def(
         operation ("^x") → what takes its place as an input.
       return_elements: names in the `GraphDef` of tensors ("x:0") and operations ("x").
       source: the user's line, put on every operation.
+      producer_op_list: the op definitions of whoever wrote it (an `OpList` or its bytes): attributes that are new there
+        and have their default value are left out.
 
     Returns:
       The `return_elements` (mapped ones as `input_map` says), or None if none were asked for.
@@ -76,6 +87,8 @@ def import_graph_def(
     """
     message = read_graph_def(graph_def)
     _check_versions(message.versions)
+    if producer_op_list is not None:
+        message = without_new_defaults(message, producer_op_list)
     with graph.all_or_nothing():
         return _GraphImport(message, graph, name, input_map or {}, source).run(return_elements)
 
@@ -226,11 +239,15 @@ def _read_input_map(input_map: Mapping[str, Tensor | Operation], graph: Graph) -
 # *** out ***
 
 
-def export_graph_def(graph: Graph) -> pb.GraphDef:
+def export_graph_def(graph: Graph, add_shapes: bool = False) -> pb.GraphDef:
     """The `GraphDef` of a graph: a node for each operation, in the order of their making, and the functions they call.
 
     The library has what the graph's has, the graph's own functions, and a function for each graph that an operation
     owns, called by that graph's name (with a number, if there is such a function already).
+
+    Args:
+      graph: it.
+      add_shapes: whether each node says, in the attribute `_output_shapes`, what is known of its outputs' shapes.
 
     Returns:
       A message of headrace's; `SerializeToString()` gives the bytes that TensorFlow reads.
@@ -244,7 +261,7 @@ def export_graph_def(graph: Graph) -> pb.GraphDef:
       >>> export_graph_def(g).node[0].name
       'n'
     """
-    return _Export(graph).run()
+    return _Export(graph, add_shapes).run()
 
 
 class _Export:
@@ -255,8 +272,9 @@ class _Export:
       names: for each graph that an operation owns the function that it is written as.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, add_shapes: bool) -> None:
         self.graph = graph
+        self.add_shapes = add_shapes
         self.given: dict[str, bytes | FuncGraph] = {}
         self.names: dict[FuncGraph, str] = {}
         self.gradients: dict[str, str] = {}
@@ -268,10 +286,9 @@ class _Export:
             self.add_functions(around)
             around = around.outer
         for op in self.graph.operations:
-            write_node(out.node.add(), op, show_tensor, self.name_of)
+            write_node(out.node.add(), op, show_tensor, self.name_of, self.add_shapes)
         producer, min_consumer = self.graph.versions
         out.versions.producer = producer or GRAPH_DEF_VERSION
-        out.versions.min_consumer = min_consumer
         done = 0
         while done < len(self.given):  # writing one may find more
             for name, given in list(self.given.items())[done:]:
@@ -279,8 +296,10 @@ class _Export:
                     out.library.function.append(pb.FunctionDef.FromString(given))
                 else:
                     self.add_functions(given)
-                    out.library.function.append(encode(given, name, self.name_of))
+                    out.library.function.append(encode(given, name, self.name_of, self.add_shapes))
                 done += 1
+        # who reads it must know functions, if there are any
+        out.versions.min_consumer = max(min_consumer, FUNCTIONS_SINCE) if done else min_consumer
         for function, gradient in self.gradients.items():
             out.library.gradient.add(function_name=function, gradient_func=gradient)
         return out

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headrace import pb
+from headrace import notices, pb
 from headrace.errors import GraphError, HeadraceError, NotFoundError
 from headrace.ir import attrs as wire
 from headrace.ir.device import DeviceSpec
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from headrace.ir.opdef import OpDef
     from headrace.ir.source import Source
 
+GRAPH_DEF_VERSION: Final = 2474  # TensorFlow 2.21's: what this module reads, and `graphdef` writes
 SCALAR_SHAPES_SINCE: Final = 24  # producers before this one wrote the shape [] of a Placeholder for "unknown"
+FUNCTIONS_SINCE: Final = 12  # consumers before this one know no function library
+SHAPES: Final = "_output_shapes"  # the attribute that says what is known of shapes
 CONTROL: Final = -1  # as an output: a control input
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*(>[A-Za-z0-9.][A-Za-z0-9_./-]*)*\Z")
@@ -134,6 +137,7 @@ class NodeImport:
         self.nodes: dict[str, Node] = {}
         self.late: dict[str, list[tuple[Node, int]]] = {}  # node name -> the Merges' inputs that wait for it
         self.outputs_left = _FREE_OUTPUTS + size
+        self.ignored: set[tuple[str, str]] = set()  # op types and attributes that they do not have
 
     def make_all(self) -> list[Operation]:
         """Adds all nodes to the graph; the shapes of their outputs are still to be inferred."""
@@ -257,7 +261,7 @@ class NodeImport:
                 f"Op type not registered '{node.proto.op}' (node '{node.proto.name}', number {node.index} of "
                 f"{self.where}): {e}",
                 node.proto.name,
-            ) from None
+            ) from e.__cause__
         return record, self.attrs(node, record)
 
     def call(self, node: Node) -> tuple[OpDef, dict[str, Any]] | None:
@@ -294,7 +298,10 @@ class NodeImport:
         return record, record.complete_attrs(own)
 
     def attrs(self, node: Node, record: OpDef) -> dict[str, Any]:
-        """The complete attributes of `node`."""
+        """The complete attributes of `node`. Those that begin with "_" are anybody's; others the op must have."""
+        unknown = [name for name in node.proto.attr if name not in record.attrs and not name.startswith("_")]
+        if unknown:
+            self.check_unknown(node, record, min(unknown))
         given: dict[str, Any] = {}
         name = ""
         try:
@@ -313,6 +320,24 @@ class NodeImport:
             return record.complete_attrs(given)
         except GraphError as e:
             raise self.error(node, str(e)) from e
+
+    def check_unknown(self, node: Node, record: OpDef, name: str) -> None:
+        """Tells, once, of the attribute `name`, which the op does not have: it is kept, and has no effect."""
+        if (record.type, name) in self.ignored:
+            return
+        self.ignored.add((record.type, name))
+        kinds = ", ".join(f"{n}:{f'list({a.kind})' if a.is_list else a.kind}" for n, a in sorted(record.attrs.items()))
+        if self.producer > GRAPH_DEF_VERSION:
+            why = (
+                f"What wrote the graph is newer (version {self.producer}) than what headrace knows "
+                f"({GRAPH_DEF_VERSION}); producer_op_list=, its op definitions, tells whether the attr may be left out"
+            )
+        else:
+            why = "No TensorFlow up to headrace's version writes it; the name of an attr of your own begins with '_'"
+        notices.warn(
+            f"Node '{node.proto.name}': NodeDef mentions attr '{name}' not in Op<name={record.type}; attr={kinds}>: it "
+            f"is ignored. {why}"
+        )
 
     def check_counts(self, node: Node, record: OpDef, attrs: Mapping[str, Any]) -> None:
         """Refuses absurd numbers of inputs and outputs before anything of that number is made."""
@@ -511,13 +536,20 @@ def _check_const(proto: pb.NodeDef, attrs: dict[str, Any]) -> None:
 # *** out ***
 
 
-def write_node(node: pb.NodeDef, op: Operation, show: Callable[[Tensor], str], name_of: Callable[[Any], str]) -> None:
+def write_node(
+    node: pb.NodeDef,
+    op: Operation,
+    show: Callable[[Tensor], str],
+    name_of: Callable[[Any], str],
+    add_shapes: bool = False,
+) -> None:
     """Makes `node`, a new one, say what `op` is.
 
     Args:
       node, op: see above.
       show: how an input is written.
       name_of: the name of the function that a graph which `op` owns is written as.
+      add_shapes: whether to say what is known of the outputs' shapes, in an attribute.
 
     Raises:
       GraphError: an attribute's value has no wire form.
@@ -540,3 +572,5 @@ def write_node(node: pb.NodeDef, op: Operation, show: Callable[[Tensor], str], n
     if owns and len(op.attrs.get("output_shapes", op.outputs)) != len(op.outputs):
         # Without them TensorFlow takes a loop's outputs to have the shapes of its inputs.
         node.attr["output_shapes"].list.shape.extend(wire.encode_shape(t.shape) for t in op.outputs)
+    if add_shapes and op.outputs:
+        node.attr[SHAPES].list.shape.extend(wire.encode_shape(t.shape) for t in op.outputs)

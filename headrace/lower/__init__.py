@@ -5,6 +5,8 @@
 A structured graph has `If`, `While`, `Case` and calls that own or name sub-graphs. The machine knows none of these: it
 knows Switch, Merge, Enter, Exit and NextIteration. Lowering writes the one in terms of the other; `lowering` tells the
 rules, `conditionals`, `loops` and `calls` have one of the structures each. The graph it is given is not changed.
+
+`lower` is for a step, which is run. `lower_whole` is for a file, in which all has to be found again (`whole`).
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ _RULES: Final[Mapping[str, Rule]] = {
     "RemoteCall": lower_remote_call,
     "SymbolicGradient": lower_symbolic_gradient,
 }
+
+_TOO_DEEP: Final = "conditionals, loops and gradients are nested too deeply in one another to be lowered"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,8 +80,36 @@ def lower(
                 if name not in functions:
                     functions[name] = Lowering(shared).function(name, body)
     except RecursionError as e:
-        raise GraphError("conditionals, loops and gradients are nested too deeply in one another to be lowered") from e
+        raise GraphError(_TOO_DEEP) from e
     return Lowered(top.graph, ops, functions)
+
+
+def lower_whole(graph: Graph, differentiate: Callable[[Operation], FuncGraph] | None = None) -> Graph:
+    """All of a user's graph in its primitive form, to be written to a file: its operations keep their names, and its
+    tensors can be found by the names they had. See `whole`.
+
+    Args:
+      graph: structured.
+      differentiate: gives the graph of a SymbolicGradient operation.
+
+    Returns:
+      A new graph (the same, if there is nothing to lower in it). What it calls, which is recursive, is among its
+      `functions`, structured as it was.
+
+    Raises:
+      GraphError, NotFoundError: a function that is called is not there or does not fit.
+    """
+    from headrace.lower.whole import Whole
+
+    if not is_structured(graph.operations):
+        return graph
+    shared = Shared(_RULES, recursive_functions(graph.operations), differentiate)
+    low = Whole(shared, graph)
+    try:
+        low.root(graph)
+    except RecursionError as e:
+        raise GraphError(_TOO_DEEP) from e
+    return low.finish()
 
 
 def is_structured(ops: Sequence[Operation]) -> bool:

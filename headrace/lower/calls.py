@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.errors import InvalidArgumentError, UnimplementedError
+from headrace.errors import HeadraceInternalError, UnimplementedError
+from headrace.ir.ends import check_ends
 from headrace.ir.function import body as body_of
 from headrace.ir.opdef import Func
 from headrace.lower.lowering import Made, Place, Values, prefix_for, used_params
@@ -50,7 +51,7 @@ def lower_symbolic_gradient(
     """A call of the function's gradient, which whoever lowers knows how to make."""
     shared, f = low.shared, op.attrs["f"]
     if shared.differentiate is None:
-        raise UnimplementedError(f"SymbolicGradient '{op.name}' cannot be lowered without gradients", op.name, op)
+        raise HeadraceInternalError(f"SymbolicGradient '{op.name}' cannot be lowered without gradients")
     name = f.name if isinstance(f, Func) else ""
     if name in shared.differentiated:
         raise UnimplementedError(
@@ -94,14 +95,3 @@ def inline(
         return waits or ([entry] if entry is not None else [])
 
     return results, ends
-
-
-def check_ends(op: Operation, graph: FuncGraph, params: int, results: int) -> None:
-    """Raises `InvalidArgumentError` unless `graph`, as `op` uses it, has so many parameters and results."""
-    if (len(graph.params), len(graph.results)) != (params, results):
-        raise InvalidArgumentError(
-            f"'{op.name}' ({op.type}) gives {params} values to {graph.name!r} and expects {results} back, but it takes "
-            f"{len(graph.params)} and returns {len(graph.results)}",
-            op.name,
-            op,
-        )

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
+from headrace.ir.ends import check_ends
 from headrace.ir.naming import base_name
 from headrace.lower.lowering import Done, Made, Place, Values, prefix_for, used_params
 
@@ -36,12 +37,16 @@ def lower_if(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[
     """See the module's text."""
     pred = as_predicate(low, op, inputs[0], place)
     graphs = [low.shared.graph_of(op, op.attrs[name]) for name in ("else_branch", "then_branch")]
+    for g in graphs:
+        check_ends(op, g, len(inputs) - 1, len(op.outputs))
     return _Branching(low, op, pred, controls, place, graphs, ["else_branch", "then_branch"]).lower(inputs[1:])
 
 
 def lower_case(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
     """See the module's text."""
     graphs = [low.shared.graph_of(op, f) for f in op.attrs["branches"]]
+    for g in graphs:
+        check_ends(op, g, len(inputs) - 1, len(op.outputs))
     parts = [f"branch{i}" for i in range(len(graphs))]
     return _Branching(low, op, inputs[0], controls, place, graphs, parts).lower(inputs[1:])
 
@@ -77,8 +82,8 @@ class _Branching:
         if controls:  # all that the branches do waits for the selector, so it is what has to wait
             selector = low.emit(place, "Identity", [selector], attrs, f"{name}/pred_id", controls, op).outputs[0]
         self.selector = selector
-        self.switches: Values = {}
-        ends = self.switch(self.selector, "").op.outputs
+        self.switches: dict[Tensor, Sequence[Tensor]] = {}
+        ends = self.switch(self.selector, "")
         self.pivots: list[Tensor] = []
         self.sides: list[Place] = []
         for i, t in enumerate(ends):
@@ -90,18 +95,15 @@ class _Branching:
             self.sides.append(side)
         self.done: list[Done] = []
 
-    def switch(self, t: Tensor, name: str) -> Tensor:
-        """The first output of the Switch of `t`."""
+    def switch(self, t: Tensor, name: str) -> Sequence[Tensor]:
+        """For each branch what comes out of the Switch of `t`."""
         got = self.switches.get(t)
         if got is None:
-            attrs: dict[str, Any] = {"T": t.dtype.base}
-            if self.is_case:
-                attrs["num_outs"] = len(self.graphs)
-            type = "_SwitchN" if self.is_case else "Switch"
-            new = self.low.emit(self.place, type, [t, self.selector], attrs, f"{self.name}/{name}Switch", like=self.op)
+            sides = len(self.graphs)
+            got = self.low.switch(self.place, t, self.selector, sides, f"{self.name}/{name}Switch", self.op)
             # its outputs are gated in the branches, each in one, not where the conditional stands
-            self.place.gated.difference_update(new.outputs)
-            got = self.switches[t] = new.outputs[0]
+            self.place.gated.difference_update(got)
+            self.switches[t] = got
         return got
 
     def lower(self, args: list[Tensor]) -> Made:
@@ -111,7 +113,7 @@ class _Branching:
             values: Values = {}
             for k in used_params(graph, low.shared.schedule(graph)):
                 p = graph.params[k]
-                values[p] = t = self.switch(args[k], base_name(p) + "/").op.outputs[i]
+                values[p] = t = self.switch(args[k], base_name(p) + "/")[i]
                 side.gated.add(t)
             self.done.append(low.sub_graph(graph, values, side))
             ends.append(

@@ -27,12 +27,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.errors import InvalidArgumentError
 from headrace.ir.counting import counting
+from headrace.ir.ends import check_ends, check_loop
 from headrace.ir.function import FuncGraph
 from headrace.ir.naming import base_name
 from headrace.ir.order import ANY, EVERYTHING, Key, effects_in, is_constant, is_resource
-from headrace.lower.calls import check_ends, inline
+from headrace.lower.calls import inline
 from headrace.lower.conditionals import as_predicate
 from headrace.lower.lowering import Loop, Made, Place, Values, prefix_for, used_params
 
@@ -78,17 +78,9 @@ class _While:
         self.low, self.op, self.inputs, self.controls, self.place = low, op, inputs, controls, place
         self.cond = low.shared.graph_of(op, op.attrs["cond"])
         self.body = low.shared.graph_of(op, op.attrs["body"])
-        if len(self.cond.results) != 1:
-            raise InvalidArgumentError(
-                f"Expected a single scalar return value from WhileOp cond, got {len(self.cond.results)} tensors: "
-                f"{self.cond.name!r}, the condition of '{op.name}'",
-                op.name,
-                op,
-            )
-        check_ends(op, self.cond, len(inputs), 1)
-        check_ends(op, self.body, len(inputs), len(inputs))
+        check_loop(op, self.cond, self.body)
         self.name = place.prefix + op.name
-        frame = low.graph.unique_name(self.name)
+        frame = low.frame_name(self.name)
         self.loop = Loop(place, self.name, frame, op.attrs["parallel_iterations"])
         self.variables = [k for k in range(len(inputs)) if not is_constant(self.body, k)]
         self.rounds: dict[int, _Round] = {}

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from headrace import dtypes
-from headrace.errors import GraphError
+from headrace.errors import HeadraceInternalError
 from headrace.ir import frames, walk
 from headrace.ir.function import FuncGraph, body
 from headrace.ir.graph import Graph, Operation, Tensor
@@ -255,7 +255,6 @@ class Lowering:
           place: where they go.
           waits: what some of them wait for besides.
         """
-        rules = self.shared.rules
         in_loops = _in_imported_loops(ops)
         done = Done()
         back = len(self._back)
@@ -270,13 +269,10 @@ class Lowering:
             controls = done.of_all(op.control_inputs)
             if waits and op in waits:
                 controls += [w for w in waits[op] if w not in controls]
-            structured = op.opdef.structured
-            if structured:
-                if structured not in rules:
-                    raise GraphError(f"{op.type} ('{op.name}') has no lowering")
+            if op.opdef.structured:
                 inputs = [values[t] for t in op.inputs]
                 at = self._anchored(op, inputs, controls, place) if op in in_loops else place
-                made, ends = rules[structured](self, op, inputs, controls, at)
+                made, ends = self.structure(op, inputs, controls, at)
                 for old, new in zip(op.outputs, made, strict=True):
                     values[old] = new
                 done.set(op, ends)
@@ -303,6 +299,21 @@ class Lowering:
         return Place(place.loop, anchor, (), place.prefix, anchor)
 
     # *** single operations ***
+
+    def structure(self, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+        """Puts what a structured operation means into `place`."""
+        rule = self.shared.rules.get(op.opdef.structured)
+        if rule is None:
+            raise HeadraceInternalError(f"{op.type} ('{op.name}') has no lowering")
+        return rule(self, op, inputs, controls, place)
+
+    def name_of(self, op: Operation, place: Place) -> str:
+        """The name of a copy of `op` in `place`."""
+        return self.graph.unique_name(place.prefix + op.name)
+
+    def frame_name(self, name: str) -> str:
+        """The name of the frame of the loop that is called `name`."""
+        return self.graph.unique_name(name)
 
     def emit(
         self,
@@ -352,8 +363,7 @@ class Lowering:
     ) -> Operation:
         """Puts a copy of `op` into `place`. A None among `inputs` is a loop's back edge, to be set later."""
         controls = self._gate(place, inputs, controls)
-        name = self.graph.unique_name(place.prefix + op.name)
-        copy = self.graph.copy_op(op, inputs, controls, name)
+        copy = self.graph.copy_op(op, inputs, controls, self.name_of(op, place))
         if place.prefix and "frame_name" in op.attrs:  # a loop in a function: each copy is a loop of its own
             copy.attrs = {**op.attrs, "frame_name": place.prefix + op.attrs["frame_name"]}
         place.gated.update(copy.outputs)
@@ -382,6 +392,16 @@ class Lowering:
         op = self.emit(place, "Identity", [t], {"T": t.dtype.base}, name, like=like)
         return op.outputs[0]
 
+    def switch(
+        self, place: Place, t: Tensor, selector: Tensor, sides: int, name: str, like: Operation
+    ) -> Sequence[Tensor]:
+        """`t` for each of several sides, of which `selector` says which one is alive: a boolean, or a number."""
+        attrs: dict[str, Any] = {"T": t.dtype.base}
+        if selector.dtype.base is dtypes.bool_:
+            return self.emit(place, "Switch", [t, selector], attrs, name, like=like).outputs
+        attrs["num_outs"] = sides
+        return self.emit(place, "_SwitchN", [t, selector], attrs, name, like=like).outputs
+
     # *** constants ***
 
     def constant(self, op: Operation, place: Place) -> Tensor:
@@ -391,7 +411,7 @@ class Lowering:
         t = self._constants.get(key)
         if t is None:
             controls = () if base.anchor is None else (base.anchor,)
-            t = self.graph.copy_op(op, (), controls, self.graph.unique_name(place.prefix + op.name)).outputs[0]
+            t = self.graph.copy_op(op, (), controls, self.name_of(op, place)).outputs[0]
             self._constants[key] = t
         return self.bring_in(t, place.loop, op, base_name(op.outputs[0]))
 

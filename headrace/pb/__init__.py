@@ -13,8 +13,13 @@ True
 The `*_pb2.py` and `*_pb2.pyi` files are generated from the `*.proto` files beside them by `make protos`; do not edit
 them. `tests/conformance/test_wire_schema.py` compares the schema with an installed TensorFlow's.
 
-Only `headrace.ir` uses this package: above it a graph is an `ir.Graph`.
+Only `headrace.ir` and `headrace.interchange` use this package: elsewhere a graph is an `ir.Graph`.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from headrace.pb.attr_value_pb2 import AttrValue, NameAttrList
 from headrace.pb.full_type_pb2 import FullTypeDef, FullTypeId
@@ -32,8 +37,16 @@ from headrace.pb.types_pb2 import *  # noqa: F403
 from headrace.pb.types_pb2 import DataType, SerializedDType
 from headrace.pb.versions_pb2 import VersionDef
 
+if TYPE_CHECKING:
+    from headrace.pb.meta_graph_pb2 import AssetFileDef, CollectionDef, MetaGraphDef, SignatureDef, TensorInfo
+    from headrace.pb.queue_runner_pb2 import QueueRunnerDef
+    from headrace.pb.saver_pb2 import SaverDef
+    from headrace.pb.variable_pb2 import SaveSliceInfoDef, VariableDef
+
 __all__ = [
+    "AssetFileDef",
     "AttrValue",
+    "CollectionDef",
     "DataType",
     "FullTypeDef",
     "FullTypeId",
@@ -42,17 +55,45 @@ __all__ = [
     "GradientDef",
     "GraphDebugInfo",
     "GraphDef",
+    "MetaGraphDef",
     "NameAttrList",
     "NodeDef",
     "OpDef",
     "OpDeprecation",
     "OpList",
+    "QueueRunnerDef",
     "RegisteredGradient",
     "ResourceHandleProto",
+    "SaveSliceInfoDef",
+    "SaverDef",
     "SerializedDType",
+    "SignatureDef",
+    "TensorInfo",
     "TensorProto",
     "TensorShapeProto",
+    "VariableDef",
     "VariantTensorDataProto",
     "VersionDef",
 ]
 __all__ += DataType.keys()
+
+# What only files of whole models have is loaded on first use.
+_LATER = {
+    "AssetFileDef": "meta_graph",
+    "CollectionDef": "meta_graph",
+    "MetaGraphDef": "meta_graph",
+    "QueueRunnerDef": "queue_runner",
+    "SaveSliceInfoDef": "variable",
+    "SaverDef": "saver",
+    "SignatureDef": "meta_graph",
+    "TensorInfo": "meta_graph",
+    "VariableDef": "variable",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}_pb2"), name)
+    globals()[name] = found
+    return found

@@ -184,7 +184,7 @@ def test_a_tensor_is_itself_only(b):
 @pytest.mark.parametrize(
     ("use", "says"),
     [
-        (bool, "use hr.cond or hr.while_loop"),
+        (bool, "for `if` use hr.cond, for `while` hr.while_loop"),
         (len, "use its .shape"),
         (iter, "use hr.while_loop, or unstack"),
         (list, "use hr.while_loop, or unstack|use its .shape"),
@@ -242,7 +242,7 @@ def test_derived_builders(b):
         (lambda b, x: b.Switch(x, x), GraphError, "Input 1 of Switch was passed float32"),
         (lambda b, x: b.Switch(x, b.Placeholder(dtype=dtypes.bool_, shape=(3,))), ShapeError, "must be rank 0"),
         (lambda b, x: b.Identity(x, T=dtypes.int32), GraphError, "incompatible with expected int32"),
-        (lambda b, x: b.Merge([]), GraphError, "needs the attribute 'T'|must be int >= 1"),
+        (lambda b, x: b.Merge([]), GraphError, "needs at least 1 tensor as argument 'inputs', got 0"),
     ],
 )
 def test_errors_name_the_users_line(b, make, error, says):

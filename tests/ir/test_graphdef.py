@@ -609,29 +609,29 @@ def test_attributes_are_python_values():
             "Identity",
             "x",
             T="DT_FLOAT",
-            i=3,
-            f=1.5,
-            b=True,
-            s="té",
-            t="DT_FLOAT_REF",
-            li="{list { i: 1 i: 2 }}",
-            lt="{list { type: DT_INT32 }}",
-            le="{list { }}",
-            shape="{shape { dim { size: 2 } }}",
-            func='{func { name: "f" }}',
-            none="{ }",
-            q="DT_QINT8",
+            _i=3,
+            _f=1.5,
+            _b=True,
+            _s="té",
+            _t="DT_FLOAT_REF",
+            _li="{list { i: 1 i: 2 }}",
+            _lt="{list { type: DT_INT32 }}",
+            _le="{list { }}",
+            _shape="{shape { dim { size: 2 } }}",
+            _func='{func { name: "f" }}',
+            _none="{ }",
+            _q="DT_QINT8",
         )
     )
     a = g.find("y").attrs
-    assert (a["i"], a["f"], a["b"], a["s"], a["t"]) == (3, 1.5, True, "té", dtypes.float32.ref)
-    assert (a["li"], a["lt"], a["le"]) == ((1, 2), (dtypes.int32,), ())
-    assert all(isinstance(a[k], wire.Raw) for k in ("shape", "func", "none", "q"))
-    assert "dim" in repr(a["shape"])
+    assert (a["_i"], a["_f"], a["_b"], a["_s"], a["_t"]) == (3, 1.5, True, "té", dtypes.float32.ref)
+    assert (a["_li"], a["_lt"], a["_le"]) == ((1, 2), (dtypes.int32,), ())
+    assert all(isinstance(a[k], wire.Raw) for k in ("_shape", "_func", "_none", "_q"))
+    assert "dim" in repr(a["_shape"])
     out = export_graph_def(g)
     want = text_format.Parse(X, pb.GraphDef())
-    assert out.node[1].attr["shape"].shape.dim[0].size == 2
-    assert out.node[1].attr["none"].WhichOneof("value") is None
+    assert out.node[1].attr["_shape"].shape.dim[0].size == 2
+    assert out.node[1].attr["_none"].WhichOneof("value") is None
     assert out.node[0].attr["dtype"] == want.node[0].attr["dtype"]
     again = Graph()
     import_graph_def(out, again)

@@ -1,0 +1,117 @@
+"""Collections as `CollectionDef` messages: lists of numbers, texts, names of tensors and operations, or messages.
+
+A list is of one kind: what its first item is. Things that are more than a tensor or a number (variables, queue runners)
+are written as messages in a list of bytes; a `Codec` says how, by the name of the collection.
+
+Source: TensorFlow's `add_collection_def` and `import_scoped_meta_graph`, whose kinds are kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from google.protobuf import any_pb2
+
+from headrace import pb
+from headrace.errors import GraphError
+from headrace.interchange.variables import KINDS, decode_variable, encode_variable
+from headrace.ir.graph import Operation, Tensor
+
+Find: TypeAlias = "Callable[[str], Tensor | Operation]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Codec:
+    """How the items of a collection are written and read.
+
+    Attributes:
+      encode: the message of an item.
+      decode: the item of a message's bytes, given what finds a tensor or operation by its name.
+    """
+
+    encode: Callable[[Any], Any]
+    decode: Callable[[bytes, Find], Any]
+
+
+# The collections that have variables in them.
+VARIABLES = (
+    "variables", "trainable_variables", "local_variables", "model_variables", "moving_average_variables",
+    "metric_variables", "global_step",
+)  # fmt: skip
+
+
+def variable_codecs(kinds: Sequence[Any] = KINDS) -> dict[str, Codec]:
+    """The codecs of the collections of variables, for one import: a variable that is in several of them is one.
+
+    Args:
+      kinds: the classes that are made of resources and references.
+    """
+    made: dict[bytes, Any] = {}
+
+    def decode(data: bytes, find: Find) -> Any:
+        if data not in made:
+            made[data] = decode_variable(data, find, kinds)
+        return made[data]
+
+    return dict.fromkeys(VARIABLES, Codec(encode_variable, decode))
+
+
+def encode_collection(name: str, items: Sequence[Any], codecs: Mapping[str, Codec], show: Callable[[Any], str]) -> Any:
+    """The `CollectionDef` of the collection `name`.
+
+    Args:
+      name: its name, which may have a codec.
+      items: what is in it; at least one.
+      codecs: for names of collections how their items are written.
+      show: the name of a tensor or operation.
+
+    Raises:
+      GraphError: an item cannot be written, or is of another kind than the first.
+    """
+    out = pb.CollectionDef()
+    first = items[0]
+    codec = codecs.get(name)
+    try:
+        if codec is not None:
+            out.bytes_list.value.extend(codec.encode(x).SerializeToString(deterministic=True) for x in items)
+        elif isinstance(first, (str, bytes)):
+            out.bytes_list.value.extend(x.encode() if isinstance(x, str) else x for x in items)
+        elif isinstance(first, int):
+            out.int64_list.value.extend(items)
+        elif isinstance(first, float):
+            out.float_list.value.extend(items)
+        elif isinstance(first, any_pb2.Any):
+            out.any_list.value.extend(items)
+        else:
+            out.node_list.value.extend(map(show, items))
+    except (AttributeError, TypeError, ValueError, GraphError) as e:
+        raise GraphError(
+            f"the collection '{name}' cannot be written: {e} (its items must be of one kind: "
+            f"{'what its name says' if codec is not None else 'tensors and operations, texts, ints or floats'})"
+        ) from e
+    return out
+
+
+def decode_collection(name: str, given: Any, codecs: Mapping[str, Codec], find: Find) -> list[Any]:
+    """The items of a `CollectionDef`.
+
+    Raises:
+      GraphError: it is malformed, or names what is not there; the text names the collection.
+    """
+    kind = given.WhichOneof("kind")
+    if kind is None:
+        raise GraphError(f"the collection '{name}' is of no kind that headrace knows")
+    values = getattr(given, kind).value
+    codec = codecs.get(name) if kind == "bytes_list" else None
+    if codec is None and kind != "node_list":
+        return list(values)
+    read: Callable[[Any], Any] = find if codec is None else lambda data: codec.decode(data, find)
+    out = []
+    for i, value in enumerate(values):
+        try:
+            out.append(read(value))
+        except GraphError as e:
+            raise GraphError(f"item {i} of the collection '{name}': {e}") from e
+    return out

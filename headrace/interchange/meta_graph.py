@@ -1,0 +1,391 @@
+"""MetaGraphs: a graph with its variables, other collections and signatures, in one file.
+
+What has to be found again in a graph is written as a name. An import looks all names up among the nodes of the file,
+and so finds them whatever they are called in the graph.
+
+What is not read: `object_graph_def` (the Python objects of a SavedModel) and `asset_file_def`. The structure of
+TensorFlow 1's conditionals and loops (the collections "cond_context" and "while_context") is kept as it is, for
+TensorFlow: headrace finds it in the graph itself.
+
+Source: TensorFlow's `export_meta_graph` and `import_meta_graph`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.build.scopes import Graph, current_graph
+from headrace.build.variable import Variable
+from headrace.errors import GraphError, UnimplementedError
+from headrace.interchange import files
+from headrace.ir import source
+from headrace.ir.attrs import decode_dtype, encode_shape
+from headrace.ir.graph import Operation, Tensor
+
+if TYPE_CHECKING:
+    from headrace.interchange.collection import Codec
+    from headrace.pb import MetaGraphDef
+
+TENSORFLOW_VERSION: Final = "2.21.0"  # in whose language it is written
+CONTEXTS: Final = ("cond_context", "while_context")
+TRAINABLE_SINCE: Final = (1, 9)  # before this version of TensorFlow variables did not say whether they are trainable
+
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """One way of calling a graph.
+
+    Attributes:
+      inputs: which tensors to feed, by the names of arguments.
+      outputs: which tensors to fetch, or operations to run, by the names of results.
+      method_name: what kind of call it is ("tensorflow/serving/predict"); "" if nothing is said.
+
+    Source: TensorFlow's `SignatureDef`.
+    """
+
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor | Operation]
+    method_name: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class MetaGraph:
+    """What `import_meta_graph` has read.
+
+    Attributes:
+      graph: where the operations are.
+      variables: those of the file, also in `graph.variables`.
+      collections: by name, as they were in the file, those of variables among them: lists of tensors and operations,
+        variables, numbers or bytes. What headrace does not know is a list of bytes or of messages.
+      signatures: by name.
+      tags: what the graph is for ("serve", "train").
+    """
+
+    graph: Graph
+    variables: list[Any]
+    collections: dict[str, list[Any]]
+    signatures: dict[str, Signature]
+    tags: tuple[str, ...]
+
+
+# *** out ***
+
+
+def export_meta_graph(
+    graph: Graph,
+    filename: str | os.PathLike[str] | None = None,
+    *,
+    signatures: Mapping[str, Signature] | None = None,
+    collections: Mapping[str, Sequence[Any]] | None = None,
+    tags: Iterable[str] = (),
+    form: str = "structured",
+    clear_devices: bool = False,
+    strip_default_attrs: bool = False,
+    as_text: bool = False,
+) -> MetaGraphDef:
+    """A graph with its variables as a `MetaGraphDef`, which TensorFlow reads too; also written to a file.
+
+    Args:
+      graph: its variables go into the collections "variables" and, if trainable, "trainable_variables".
+      filename: where to; None: to no file.
+      signatures: ways of calling it, by name.
+      collections: lists by name, of tensors and operations, of texts, of ints or of floats.
+      tags: what the graph is for.
+      form: see `Graph.as_graph_def`.
+      clear_devices: whether to leave out the devices that operations ask for.
+      strip_default_attrs: whether to leave out attributes that have their default value, for older readers.
+      as_text: whether the file is in protobuf's text form.
+
+    Returns:
+      The message. Initial values are in it; the values that variables have in a session are not.
+
+    Raises:
+      GraphError (a ValueError): something cannot be written, or belongs to another graph. OSError: the file cannot be.
+
+    Source: TensorFlow's `tf.train.export_meta_graph`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x, w = hr.placeholder(hr.float32, (), name="x"), hr.Variable(2.0, name="w")
+      ...     y = hr.multiply(x, w, name="y")
+      >>> call = hr.Signature({"x": x}, {"y": y})
+      >>> message = hr.export_meta_graph(g, signatures={"serving_default": call}, tags=["serve"])
+      >>> m = hr.import_meta_graph(message)
+      >>> m.variables, m.signatures["serving_default"].outputs["y"]
+      ([<Variable 'w:0' shape=[] dtype=float32>], <Tensor 'y:0' shape=[] dtype=float32>)
+    """
+    from headrace.interchange.collection import variable_codecs
+
+    if not isinstance(graph, Graph):
+        raise TypeError(f"export_meta_graph takes an hr.Graph, got {graph!r} ({type(graph).__name__})")
+    trainable = [v for v in graph.variables if v.trainable]
+    lists = {"variables": graph.variables, "trainable_variables": trainable, **(collections or {})}
+    show = namer(graph, form)
+    message = encode(
+        graph.as_graph_def(form),
+        {name: items for name, items in lists.items() if items},
+        variable_codecs(),
+        show,
+        graph.saver_def,
+        clear_devices,
+        strip_default_attrs,
+    )
+    message.meta_info_def.tags.extend(tags)
+    for name, signature in (signatures or {}).items():
+        _encode_signature(message.signature_def[name], name, signature, show)
+    if filename is not None:
+        files.write_message(message, filename, as_text)
+    return message
+
+
+def namer(graph: Graph, form: str = "structured") -> Callable[[Any], str]:
+    """What gives the name of a tensor or operation (or of what stands for one) in the `GraphDef` of a graph."""
+
+    def show(x: Any) -> str:
+        op = x if isinstance(x, Operation) else getattr(x, "op", None)
+        if not isinstance(op, Operation):
+            raise GraphError(f"{x!r} ({type(x).__name__}) is no tensor or operation of the graph")
+        if op.graph is not graph:
+            raise GraphError(f"'{x.name}' belongs to {op.graph.title}, not to {graph.title}")
+        if isinstance(x, Tensor) and form == "structured":
+            return f"{op.name}:{x.index}"
+        return str(x.name)
+
+    return show
+
+
+def encode(
+    graph_def: Any,
+    collections: Mapping[Any, Sequence[Any]],
+    codecs: Mapping[str, Codec],
+    show: Callable[[Any], str],
+    saver_def: Any = None,
+    clear_devices: bool = False,
+    strip_default_attrs: bool = False,
+) -> MetaGraphDef:
+    """The `MetaGraphDef` of a graph and collections, which must not be empty ones."""
+    from headrace import pb
+    from headrace.interchange import op_defs
+    from headrace.interchange.collection import encode_collection
+
+    out = pb.MetaGraphDef(graph_def=graph_def)
+    if clear_devices:
+        for node in out.graph_def.node:
+            node.device = ""
+    about = out.meta_info_def
+    about.tensorflow_version, about.tensorflow_git_version = TENSORFLOW_VERSION, "headrace"
+    about.stripped_op_list.CopyFrom(op_defs.stripped_op_list(out.graph_def))
+    if strip_default_attrs:
+        op_defs.strip_default_attrs(out.graph_def)
+        about.stripped_default_attrs = True
+    if saver_def is not None:
+        out.saver_def.MergeFromString(saver_def.SerializeToString())
+    for name, items in collections.items():
+        out.collection_def[name].CopyFrom(encode_collection(name, items, codecs, show))
+    return out
+
+
+def _encode_signature(out: Any, name: str, signature: Signature, show: Callable[[Any], str]) -> None:
+    out.method_name = signature.method_name
+    for what, given, infos in (("input", signature.inputs, out.inputs), ("output", signature.outputs, out.outputs)):
+        for key, x in given.items():
+            t = x.graph_element if isinstance(x, Variable) else x
+            try:
+                info = infos[key]
+                info.name = show(t)
+            except GraphError as e:
+                raise GraphError(f"{what} '{key}' of the signature '{name}': {e}") from e
+            if isinstance(t, Tensor):
+                info.dtype = t.dtype.base.number
+                info.tensor_shape.CopyFrom(encode_shape(t.shape))
+
+
+# *** in ***
+
+
+def import_meta_graph(
+    meta_graph_or_file: Any,
+    *,
+    graph: Graph | None = None,
+    scope: str = "",
+    input_map: Mapping[str, Any] | None = None,
+    clear_devices: bool = False,
+) -> MetaGraph:
+    """Adds what is in a `MetaGraphDef` to a graph: operations, variables, and what its collections and signatures name.
+
+    Args:
+      meta_graph_or_file: a file's path (binary or text), a message, headrace's or TensorFlow's, or its bytes.
+      graph: the graph to add to; None: the one entered, or a new one.
+      scope: prefix for the operations' names.
+      input_map: see `import_graph_def`.
+      clear_devices: whether to forget the devices that operations ask for.
+
+    Returns:
+      What was read. The graph keeps what is said of a saver (`graph.saver_def`), and an export writes it again.
+
+    Raises:
+      OSError: the file cannot be read.
+      GraphError (a ValueError): it is no `MetaGraphDef`, or a malformed one; the text names the collection or
+        signature. Nothing is added then.
+      NotFoundError: an op type is not registered.
+      UnimplementedError: a signature has a tensor that is not dense.
+
+    Source: TensorFlow's `tf.train.import_meta_graph`.
+
+    Example: see `export_meta_graph`.
+    """
+    from headrace.interchange.collection import variable_codecs
+
+    into = graph if graph is not None else current_graph()
+    if into is None:
+        into = Graph()
+    if not isinstance(into, Graph):
+        raise GraphError(f"a MetaGraph cannot be imported into {into.title}: enter an hr.Graph, or give graph=")
+    message = read(meta_graph_or_file)
+    with into.all_or_nothing():
+        found = decode(message, into, variable_codecs(), scope, input_map, clear_devices)
+        signatures = {
+            name: _decode_signature(name, given, found.find) for name, given in sorted(message.signature_def.items())
+        }
+    found.keep(into)
+    return MetaGraph(into, found.variables, found.collections, signatures, tuple(message.meta_info_def.tags))
+
+
+def read(meta_graph_or_file: Any) -> MetaGraphDef:
+    """The message that a path, message or bytes hold."""
+    if not isinstance(meta_graph_or_file, (str, os.PathLike)):
+        return files.read_meta_graph_def(meta_graph_or_file)
+    path = os.fspath(meta_graph_or_file)
+    with open(path, "rb") as f:
+        data = f.read()
+    try:
+        return files.read_meta_graph_def(data if files.is_binary(data) else data.decode())
+    except (GraphError, UnicodeDecodeError) as e:
+        raise GraphError(f"{path!r} is no MetaGraph: {e}") from e
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a `MetaGraphDef` says of the operations that were made of its graph.
+
+    Attributes:
+      find: the tensor or operation of a name in the file.
+      collections: their items, by name.
+      variables: those that are in collections of variables.
+      saver_def: a `SaverDef`, with the names that things have in the graph; None if there is none.
+    """
+
+    find: Callable[[str], Tensor | Operation]
+    collections: dict[str, list[Any]]
+    variables: list[Variable]
+    saver_def: Any
+
+    def keep(self, graph: Graph) -> None:
+        """Puts into `graph` what it keeps itself."""
+        graph.variables.extend(self.variables)
+        if self.saver_def is not None:
+            graph.saver_def = self.saver_def
+
+
+def decode(
+    message: MetaGraphDef,
+    graph: Graph,
+    codecs: Mapping[str, Codec],
+    scope: str,
+    input_map: Mapping[str, Any] | None,
+    clear_devices: bool,
+    wanted: Callable[[str], bool] = lambda name: True,
+) -> Found:
+    """Adds the operations of a `MetaGraphDef` to `graph`, and finds what the `wanted` ones of its collections name."""
+    from headrace import pb
+    from headrace.interchange.collection import VARIABLES, decode_collection
+    from headrace.ir import graphdef
+
+    graph_def = message.graph_def
+    if clear_devices:
+        graph_def = pb.GraphDef()
+        graph_def.CopyFrom(message.graph_def)
+        for node in graph_def.node:
+            node.device = ""
+    names = [node.name for node in graph_def.node]
+    about = message.meta_info_def
+    known = about.stripped_op_list if about.HasField("stripped_op_list") else None
+    made = graphdef.import_graph_def(graph_def, graph, scope, input_map, names, source.here(), known)
+    find = _finder(dict(zip(names, made or (), strict=True)))
+    collections = {}
+    for name, given in sorted(message.collection_def.items()):
+        if not wanted(name) or (name in CONTEXTS and scope):  # these have names of the file in them
+            continue
+        collections[name] = decode_collection(name, given, codecs, find)
+    variables = [v for name in VARIABLES for v in collections.get(name, ()) if isinstance(v, Variable)]
+    # a variable among tensors is written as its handle
+    held: dict[Any, Any] = {v.handle: v for v in variables}
+    for items in collections.values():
+        items[:] = [held.get(x, x) if isinstance(x, Tensor) else x for x in items]
+    written_by = _VERSION.match(about.tensorflow_version)
+    if written_by is not None and tuple(map(int, written_by.groups())) < TRAINABLE_SINCE:
+        trainable = set(map(id, collections.get("trainable_variables", ())))
+        for v in variables:
+            v.trainable = id(v) in trainable
+    return Found(find, collections, list(held.values()), _decode_saver(message, find))
+
+
+def _finder(made: Mapping[str, Any]) -> Callable[[str], Tensor | Operation]:
+    from headrace.ir.nodedefs import parse_tensor_name
+
+    def find(text: str) -> Tensor | Operation:
+        name, index = parse_tensor_name(text) if ":" in text else (text, None)
+        op: Operation | None = made.get(name)
+        if op is None:
+            raise GraphError(f"'{text}' is not in the graph")
+        if index is None:
+            return op
+        if index >= len(op.outputs):
+            raise GraphError(f"'{text}' is not in the graph: '{name}' ({op.type}) has {len(op.outputs)} outputs")
+        return op.outputs[index]
+
+    return find
+
+
+def _decode_saver(message: MetaGraphDef, find: Callable[[str], Tensor | Operation]) -> Any:
+    """The `saver_def`, with the names that things have in the graph now; None if there is none."""
+    from headrace import pb
+
+    if not message.HasField("saver_def"):
+        return None
+    out = pb.SaverDef()
+    out.CopyFrom(message.saver_def)
+    for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):
+        name = getattr(out, field)
+        if name:
+            try:
+                found = find(name)
+            except GraphError as e:
+                raise GraphError(f"{field} of the saver_def: {e}") from e
+            setattr(out, field, f"{found.op.name}:{found.index}" if isinstance(found, Tensor) else found.name)
+    return out
+
+
+def _decode_signature(name: str, given: Any, find: Callable[[str], Tensor | Operation]) -> Signature:
+    parts: list[dict[str, Any]] = []
+    for what, infos in (("input", given.inputs), ("output", given.outputs)):
+        parts.append({})
+        for key, info in sorted(infos.items()):
+            where = f"{what} '{key}' of the signature '{name}'"
+            if info.WhichOneof("encoding") != "name":
+                raise UnimplementedError(f"{where}: only dense tensors are supported, which have a name")
+            try:
+                t = find(info.name)
+                if isinstance(t, Tensor) and info.dtype and decode_dtype(info.dtype) is not t.dtype.base:
+                    raise GraphError(f"'{info.name}' is {t.dtype.name}, not {decode_dtype(info.dtype).name}")
+            except GraphError as e:
+                raise GraphError(f"{where}: {e}") from e
+            parts[-1][key] = t
+    return Signature(parts[0], parts[1], given.method_name)

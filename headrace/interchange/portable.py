@@ -1,0 +1,293 @@
+"""Operations that only headrace has, as TensorFlow's.
+
+What is written for others must consist of TensorFlow's operations. Nearly all of ours are: each record is compared with
+TensorFlow's own (`tests/conformance/test_op_records.py`). A few are not; they have names that begin with an underscore:
+
+* Collectives become what their kernels do: sums in pairs, a concatenation, and an IdentityN under the old name with as
+  many outputs. (On one device nothing is lost by that. Which device each participant is on is not written.)
+* `_TensorListUnset` takes an element out of the gradient of a list, when that element has been read. Zeros of the same
+  shape are put in its place, as TensorFlow does.
+
+A function of ours says which of its effects must happen (`control_ret`; in graphs of `headrace.v1` none, unless a
+result needs it). TensorFlow runs whatever is stateful in a function besides. So what a function does not need is left
+out of it, unless it came from a file.
+
+What TensorFlow has nothing for is refused, with the user's line. So are calls of recursive functions: TensorFlow has
+them in its files, but puts the function in the place of each call without end when it is to run one, and crashes.
+
+All this is done on the message, in the graph and in its functions alike; so it covers functions that came with an
+imported file, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from headrace import pb
+from headrace.errors import GraphError
+from headrace.ir.function import find_anywhere
+from headrace.ir.pairing import in_pairs
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph
+
+INT32: Final = pb.AttrValue(type=pb.DT_INT32)
+
+# Operations with an underscore that TensorFlow has.
+THEIRS: Final = frozenset({"_Arg", "_Retval", "_SwitchN", "_Send", "_Recv"})
+
+_REDUCTIONS: Final[Mapping[bytes, str]] = {b"sum": "AddV2", b"prod": "Mul", b"max": "Maximum", b"min": "Minimum"}
+
+Attrs: TypeAlias = "Mapping[str, pb.AttrValue]"
+_Rewrite: TypeAlias = "Callable[[_Nodes, pb.NodeDef], None]"
+
+
+def make_portable(graph_def: pb.GraphDef, graph: Graph) -> None:
+    """Puts TensorFlow's operations in the place of headrace's own in `graph_def`, which was written of `graph`.
+
+    Raises:
+      GraphError: there is one that TensorFlow has nothing for, or a function that is called calls itself; the text
+        names it and the user's line.
+    """
+    _refuse_recursion(graph_def, graph)
+    _rewrite(graph_def.node, None, graph)
+    for function in graph_def.library.function:
+        if function.signature.name not in graph.library:
+            _leave_out_unneeded(function)
+        _rewrite(function.node_def, function, graph)
+
+
+def is_own(type: str) -> bool:
+    """Whether `type` is an op type that only headrace has."""
+    return type.startswith("_") and type not in THEIRS
+
+
+def _refuse_recursion(graph_def: pb.GraphDef, graph: Graph) -> None:
+    """Raises a `GraphError` if something in the graph comes to call a function that calls itself."""
+    functions = {f.signature.name: f for f in graph_def.library.function}
+    if not functions:
+        return
+    done: set[str] = set()
+
+    def callees(node: pb.NodeDef) -> list[str]:
+        values = [v for a in node.attr.values() for v in ([a.func] if a.HasField("func") else a.list.func)]
+        return [name for name in (node.op, *(v.name for v in values)) if name in functions]
+
+    def calls(name: str) -> Iterator[str]:
+        return (called for node in functions[name].node_def for called in callees(node))
+
+    for node in graph_def.node:
+        for first in callees(node):
+            if first in done:
+                continue
+            # depth first, without recursion of our own: a file may say anything
+            open_: dict[str, Iterator[str]] = {first: calls(first)}
+            while open_:
+                name = next(reversed(open_))
+                called = next(open_[name], None)
+                if called is None:
+                    done.add(name)
+                    del open_[name]
+                elif called in open_:
+                    raise GraphError(
+                        f"{_described(node, None, graph)} comes to call the function '{called}', which calls itself: "
+                        f"TensorFlow cannot run that. {_FOR_US}"
+                    )
+                elif called not in done:
+                    open_[called] = calls(called)
+
+
+def _leave_out_unneeded(function: pb.FunctionDef) -> None:
+    """Takes out of a function what neither its results nor its control results need."""
+    nodes = {n.name: n for n in function.node_def}
+    todo = [*function.ret.values(), *function.control_ret.values()]
+    kept: set[str] = set()
+    while todo:
+        name = todo.pop().removeprefix("^").partition(":")[0]
+        if name in nodes and name not in kept:
+            kept.add(name)
+            todo.extend(nodes[name].input)
+    if len(kept) < len(nodes):
+        out = [_copy(n) for n in function.node_def if n.name in kept]
+        del function.node_def[:]
+        function.node_def.extend(out)
+
+
+def _rewrite(nodes: Any, function: pb.FunctionDef | None, graph: Graph) -> None:
+    if not any(is_own(n.op) for n in nodes):
+        return
+    scope = _Nodes(nodes, function)
+    for node in list(nodes):
+        if not is_own(node.op):
+            scope.keep(node)
+            continue
+        rewrite = _REWRITES.get(node.op)
+        if rewrite is None:
+            raise GraphError(f"{_described(node, function, graph)} is an operation that only headrace has. {_FOR_US}")
+        try:
+            rewrite(scope, node)
+        except _Refused as e:
+            raise GraphError(f"{_described(node, function, graph)} {e}. {_FOR_US}") from None
+    scope.write()
+
+
+_FOR_US: Final = "To write a file for headrace alone, call as_graph_def(portable=False)."
+
+
+class _Refused(Exception):
+    """Something of ours cannot be written for TensorFlow; the text goes on after the operation's name."""
+
+
+def _described(node: pb.NodeDef, function: pb.FunctionDef | None, graph: Graph) -> str:
+    op = find_anywhere(graph, node.name)
+    made = f", made at {op.source}," if op is not None and op.source is not None else ""
+    where = f" in the function '{function.signature.name}'" if function is not None else ""
+    return f"'{node.name}' ({node.op}){where}{made}"
+
+
+class _Nodes:
+    """The nodes of a graph or function while they are rewritten.
+
+    Attributes:
+      given: the nodes as they were, by name.
+    """
+
+    def __init__(self, nodes: Any, function: pb.FunctionDef | None) -> None:
+        self.nodes = nodes
+        self.function = function
+        self.given = {n.name: n for n in nodes}
+        self.out: list[Any] = []
+        self._taken = set(self.given)
+        self._renamed: set[str] = set()  # of a function: whose outputs are called "output" now
+
+    def keep(self, node: pb.NodeDef) -> None:
+        self.out.append(node)
+
+    def add(self, like: pb.NodeDef, op: str, inputs: Iterable[str], attrs: Attrs, what: str) -> str:
+        """Adds a node that stands before the new form of `like`; returns what its output is called as an input."""
+        name, n = f"{like.name}/{what}", 0
+        while name in self._taken:
+            n += 1
+            name = f"{like.name}/{what}_{n}"
+        self._taken.add(name)
+        self._new(name, op, inputs, attrs, like.device)
+        argument = {"AddV2": "z", "Mul": "z", "Maximum": "z", "Minimum": "z", "ZerosLike": "y"}.get(op, "output")
+        return f"{name}:{argument}:0" if self.function is not None else name
+
+    def replace(self, old: pb.NodeDef, op: str, inputs: Sequence[str], attrs: Attrs) -> None:
+        """Adds the node that takes the place of `old`, under its name and with as many outputs."""
+        new = self._new(old.name, op, [*inputs, *_controls(old)], attrs, old.device)
+        for name, value in old.attr.items():
+            if name.startswith("_"):
+                new.attr[name].CopyFrom(value)
+        self._renamed.add(old.name)
+
+    def _new(self, name: str, op: str, inputs: Iterable[str], attrs: Attrs, device: str) -> pb.NodeDef:
+        node = pb.NodeDef(name=name, op=op, input=inputs, device=device, attr=attrs)
+        self.out.append(node)
+        return node
+
+    def beside(self, reference: str) -> list[str]:
+        """A control input that puts a constant into the frame of the tensor `reference`."""
+        name = reference.partition(":")[0]
+        return [f"^{name}"] if name in self.given else []  # no argument of the function
+
+    def constant(self, like: pb.NodeDef, value: int, beside: str, what: str) -> str:
+        """A new int32 constant in the frame of the tensor `beside`."""
+        tensor = pb.TensorProto(dtype=INT32.type, tensor_shape=pb.TensorShapeProto(), int_val=[value])
+        attrs = {"value": pb.AttrValue(tensor=tensor), "dtype": INT32}
+        return self.add(like, "Const", self.beside(beside), attrs, what)
+
+    def write(self) -> None:
+        """Puts the new nodes in the place of the old ones."""
+        out = [_copy(n) for n in self.out]  # the old ones go with their list
+        if self.function is not None:
+            for n in out:
+                n.input[:] = [self._reference(r) for r in n.input]
+            for key, reference in list(self.function.ret.items()):
+                self.function.ret[key] = self._reference(reference)
+        del self.nodes[:]
+        self.nodes.extend(out)
+
+    def _reference(self, reference: str) -> str:
+        name, _, rest = reference.partition(":")
+        if name not in self._renamed:
+            return reference
+        argument = "output_handle" if self.given[name].op == "_TensorListUnset" else "output"
+        return f"{name}:{argument}:{rest.partition(':')[2]}"
+
+
+def _copy(node: pb.NodeDef) -> pb.NodeDef:
+    out = pb.NodeDef()
+    out.CopyFrom(node)
+    return out
+
+
+def _data(node: pb.NodeDef) -> list[str]:
+    return [r for r in node.input if not r.startswith("^")]
+
+
+def _controls(node: pb.NodeDef) -> list[str]:
+    return [r for r in node.input if r.startswith("^")]
+
+
+# *** the rewrites ***
+
+
+def _total(nodes: _Nodes, node: pb.NodeDef, type: str) -> str:
+    """All inputs put together, in the order of the kernel's (`ir.pairing`)."""
+    attrs = {"T": node.attr["T"]}
+    return in_pairs(lambda i, x, y: nodes.add(node, type, [x, y], attrs, "pair"), _data(node))
+
+
+def _to_each(nodes: _Nodes, node: pb.NodeDef, value: str) -> None:
+    n = node.attr["N"].i
+    types = pb.AttrValue.ListValue(type=[node.attr["T"].type] * n)
+    nodes.replace(node, "IdentityN", [value] * n, {"T": pb.AttrValue(list=types)})
+
+
+def _all_reduce(nodes: _Nodes, node: pb.NodeDef) -> None:
+    how = node.attr["reduction"].s if "reduction" in node.attr else b"sum"
+    _to_each(nodes, node, _total(nodes, node, _REDUCTIONS[how]))
+
+
+def _broadcast(nodes: _Nodes, node: pb.NodeDef) -> None:
+    _to_each(nodes, node, _data(node)[0])
+
+
+def _all_gather(nodes: _Nodes, node: pb.NodeDef) -> None:
+    xs = _data(node)
+    if len(xs) > 1:
+        axis = nodes.constant(node, 0, xs[0], "axis")
+        attrs = {"N": node.attr["N"], "T": node.attr["T"], "Tidx": INT32}
+        xs = [nodes.add(node, "ConcatV2", [*xs, axis], attrs, "concat")]
+    _to_each(nodes, node, xs[0])
+
+
+def _reduce_scatter(nodes: _Nodes, node: pb.NodeDef) -> None:
+    axis = nodes.constant(node, 0, _data(node)[0], "axis")
+    attrs = {"num_split": node.attr["N"], "T": node.attr["T"]}
+    nodes.replace(node, "Split", [axis, _total(nodes, node, "AddV2")], attrs)
+
+
+def _unset(nodes: _Nodes, node: pb.NodeDef) -> None:
+    where = _data(node)
+    for other in nodes.given.values():
+        if other.op == "TensorListGetItem" and _data(other)[:2] == where:
+            item = f"{other.name}:item:0" if nodes.function is not None else other.name
+            attrs = {"T": other.attr["element_dtype"]}
+            zeros = nodes.add(node, "ZerosLike", [item], attrs, "zeros")
+            attrs = {"element_dtype": other.attr["element_dtype"]}
+            nodes.replace(node, "TensorListSetItem", [*where, zeros], attrs)
+            return
+    raise _Refused("takes elements out of a list whose shapes are not known, for which TensorFlow has no operation")
+
+
+_REWRITES: Final[Mapping[str, _Rewrite]] = {
+    "_AllReduce": _all_reduce,
+    "_Broadcast": _broadcast,
+    "_AllGather": _all_gather,
+    "_ReduceScatter": _reduce_scatter,
+    "_TensorListUnset": _unset,
+}

@@ -1,0 +1,76 @@
+"""Variables as `VariableDef` messages: the names of the operations and tensors that a variable is.
+
+Source: TensorFlow's `tf.Variable.to_proto` and `from_proto`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headrace import pb
+from headrace.build.reference import ReferenceVariable
+from headrace.build.variable import Variable
+from headrace.errors import GraphError
+from headrace.interchange.files import read_message
+from headrace.ir.graph import Operation, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KINDS: Sequence[type[Variable]] = (Variable, ReferenceVariable)  # resource variables, and references
+
+
+def encode_variable(v: Variable) -> pb.VariableDef:
+    """The names of what `v` is."""
+    out = pb.VariableDef(
+        variable_name=_name(v.handle),
+        initializer_name=v.initializer.name,
+        initial_value_name=_name(v.initial_value),
+        snapshot_name=_name(v.graph_element),
+        is_resource=not isinstance(v, ReferenceVariable),
+        trainable=v.trainable,
+    )
+    kept = getattr(v, "save_slice_info", None)
+    if kept is not None:
+        out.save_slice_info_def.CopyFrom(kept)
+    return out
+
+
+def decode_variable(
+    given: Any, find: Callable[[str], Tensor | Operation], kinds: Sequence[type[Variable]] = KINDS
+) -> Variable:
+    """The variable that a `VariableDef`, headrace's or TensorFlow's, or its bytes, describes.
+
+    Args:
+      given: it.
+      find: the tensor ("x:0") or operation ("x") of a name.
+      kinds: the class of resource variables, and of references.
+
+    Raises:
+      GraphError: it is no `VariableDef`, or names what makes no variable; or what `find` raises.
+    """
+    proto = read_message(pb.VariableDef, given)
+    handle = _tensor(proto.variable_name, find)
+    initializer = find(proto.initializer_name)
+    if not isinstance(initializer, Operation):
+        raise GraphError(f"the initializer '{proto.initializer_name}' is no operation")
+    initial = _tensor(proto.initial_value_name, find) if proto.initial_value_name else None
+    element = proto.snapshot_name or f"{proto.variable_name.rpartition(':')[0]}/Read/ReadVariableOp:0"
+    v: Variable = kinds[not proto.is_resource].of_operations(
+        handle, initializer, _tensor(element, find), initial, proto.trainable
+    )
+    if proto.HasField("save_slice_info_def"):
+        vars(v)["save_slice_info"] = proto.save_slice_info_def
+    return v
+
+
+def _tensor(name: str, find: Callable[[str], Tensor | Operation]) -> Tensor:
+    found = find(name)
+    if not isinstance(found, Tensor):
+        raise GraphError(f"'{name}' names an operation, not a tensor (as '{name}:0' would)")
+    return found
+
+
+def _name(t: Tensor) -> str:
+    return f"{t.op.name}:{t.index}"

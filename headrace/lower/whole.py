@@ -1,0 +1,170 @@
+"""A whole graph in its primitive form, as others are to read it: in TensorFlow 1's words, with the user's names.
+
+What a step is lowered to is run and forgotten. A file is read by people and programs that know the graph: they feed and
+fetch by name. So here
+
+* every operation keeps its name, whether anything needs it or not, and constants stay where and as many as they are;
+* the results of conditionals and loops are "cond/Merge:0" and "while/Exit_1:0". A loop variable that never changes has
+  no Exit; where the graph's own tensors are called so (`Graph.shows_primitives`), an Identity has that name;
+* where they are called "cond:0", as in graphs that do not show primitives, an Identity of that name is put behind each
+  structured operation, and waits for all that it does. Whoever runs it runs all that, as where `cond` was one operation
+  (in a graph that shows primitives it is there where the operation does anything besides giving results);
+* frames are called as in TensorFlow 1 ("while/while_context");
+* a `Case` becomes Switches by booleans, one after the other: `_SwitchN` is no operation for files.
+
+What nothing in a branch or body needs is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.ir.function import FuncGraph, bodies, functions_of
+from headrace.ir.graph import visible_name
+from headrace.lower.lowering import Lowering, Made, Place, Shared
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+
+class Whole(Lowering):
+    """Lowers one whole graph.
+
+    Attributes:
+      given: that graph, the user's.
+    """
+
+    def __init__(self, shared: Shared, given: Graph) -> None:
+        super().__init__(shared)
+        self.given = given
+        self.graph.versions = given.versions
+        self._tests: dict[tuple[Tensor, int], list[Tensor]] = {}
+        self._copies: dict[tuple[Operation, str], Operation] = {}
+        for op in given.operations:  # names that nothing else may take
+            self.graph.unique_name(op.name)
+            if "frame_name" in op.attrs:
+                self.graph.unique_name(op.attrs["frame_name"])
+
+    def name_of(self, op: Operation, place: Place) -> str:
+        return op.name if op.graph is self.given else super().name_of(op, place)
+
+    def frame_name(self, name: str) -> str:
+        return super().frame_name(f"{name}/while_context")
+
+    def copy(
+        self, place: Place, op: Operation, inputs: Sequence[Tensor | None], controls: Sequence[Operation]
+    ) -> Operation:
+        new = self._copies[op, place.prefix] = super().copy(place, op, inputs, controls)
+        return new
+
+    def finish(self) -> Graph:
+        """The graph, when all is in it."""
+        self._colocate()
+        self._add_functions()
+        return self.graph
+
+    def _colocate(self) -> None:
+        """What stands beside something (`_class`) names what that is called here; what is not here is named no more."""
+        given = {new: (old, prefix) for (old, prefix), new in self._copies.items()}
+        for op in self.graph.operations:
+            if "_class" not in op.attrs:
+                continue
+            old, prefix = given.get(op, (None, ""))
+            attrs = {k: v for k, v in op.attrs.items() if k != "_class"}
+            beside = [self._beside(group, old, prefix) for group in op.attrs["_class"]] if old is not None else []
+            if any(beside):
+                attrs["_class"] = tuple(filter(None, beside))
+            op.attrs = attrs
+
+    def _beside(self, group: str, old: Operation, prefix: str) -> str:
+        """A string of the attribute `_class` of `old` for its copy below `prefix`; "" if there is nothing to name."""
+        kind, mark, name = group.partition("@")
+        if not mark:
+            return group
+        sibling = old.graph.find(name)
+        new = self.graph.find(name) if sibling is None else self._copies.get((sibling, prefix))
+        return f"{kind}@{new.name}" if new is not None else ""
+
+    def _add_functions(self) -> None:
+        """The functions that the called ones call belong to the graph too."""
+        functions = self.graph.functions
+        todo = [op for f in functions.values() for op in f.operations]
+        while todo:
+            op = todo.pop()
+            for f in functions_of(op) if op.opdef.structured else ():
+                if isinstance(f, FuncGraph):
+                    todo.extend(f.operations)
+                elif f.name not in functions:
+                    functions[f.name] = op.graph.function(f.name)
+                    todo.extend(functions[f.name].operations)
+
+    def constant(self, op: Operation, place: Place) -> Tensor:
+        # where it is used, not outside and brought in: TensorFlow reads shapes off constants, and does not look for
+        # them beyond an Enter
+        return self.copy(place, op, (), ()).outputs[0]
+
+    def switch(
+        self, place: Place, t: Tensor, selector: Tensor, sides: int, name: str, like: Operation
+    ) -> Sequence[Tensor]:
+        if selector.dtype.base is dtypes.bool_:
+            return super().switch(place, t, selector, sides, name, like)
+        attrs = {"T": t.dtype.base}
+        if sides == 1:
+            return self.emit(place, "Identity", [t], attrs, name, [selector.op], like).outputs
+        out = []
+        for is_it in self._tests_of(place, selector, sides, like):
+            t, taken = self.emit(place, "Switch", [t, is_it], attrs, name, like=like).outputs
+            out.append(taken)
+        return [*out, t]
+
+    def _tests_of(self, place: Place, selector: Tensor, sides: int, like: Operation) -> list[Tensor]:
+        """Whether `selector` says 0, 1, ...; anything else means the last side."""
+        key = (selector, sides)
+        if key not in self._tests:
+            tests = self._tests[key] = []
+            for i in range(sides - 1):
+                array = np.array(i, selector.dtype.base.numpy)
+                attrs: dict[str, Any] = {"value": array, "dtype": selector.dtype.base}
+                name = f"{place.prefix}{like.name}/is_{i}"
+                number = self.emit(place, "Const", [], attrs, f"{name}/y", [selector.op], like, [()])
+                attrs = {"T": selector.dtype.base}
+                both = [selector, number.outputs[0]]
+                tests.append(self.emit(place, "Equal", both, attrs, name, like=like, shapes=[()]).outputs[0])
+        return self._tests[key]
+
+    def structure(self, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+        made, ends = super().structure(op, inputs, controls, place)
+        if op.graph is not self.given or op.name in self.graph:  # it has stayed, if it calls what is recursive
+            return made, ends
+        visible = [visible_name(op, t.index) for t in op.outputs]
+        is_shown = op.graph.shows_primitives and op.name not in visible
+        if is_shown:
+            for name, t in zip(visible, made, strict=True):
+                if name not in self.graph:
+                    self._named(place, op, name, [t])
+        does_more = any(graph.control_results for _, graph in bodies(op))
+        if is_shown and not does_more:
+            return made, ends
+        waits = ends() if does_more or not made else ()
+        behind = self._named(place, op, op.name, made, waits)
+        if does_more:
+            return list(behind.outputs), lambda: [behind]
+        return made, ends
+
+    def _named(
+        self, place: Place, op: Operation, name: str, values: Sequence[Tensor], waits: Sequence[Operation] = ()
+    ) -> Operation:
+        """Something called `name`, which is reserved for it, that hands on `values`, after `waits`."""
+        waits = self._gate(place, values, waits)
+        types = tuple(t.dtype.base for t in values)
+        attrs: dict[str, Any] = {} if not values else {"T": types[0] if len(values) == 1 else types}
+        type = ("NoOp", "Identity")[len(values)] if len(values) < 2 else "IdentityN"
+        new = self.graph.add_op(type, name, values, attrs, waits, op.device, op.source)
+        for t, old in zip(new.outputs, values, strict=True):
+            t.shape, t.handle = old.shape, old.handle
+        place.gated.update(new.outputs)
+        return new

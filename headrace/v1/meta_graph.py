@@ -1,0 +1,152 @@
+"""TensorFlow 1's MetaGraphs: the default graph with its collections, in a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from headrace import notices
+from headrace.build import scopes
+from headrace.errors import GraphError, UnimplementedError
+from headrace.interchange import files, meta_graph
+from headrace.v1.graph import Graph, GraphKeys, get_default_graph, in_default_graph
+from headrace.v1.variables import KINDS
+
+if TYPE_CHECKING:
+    from headrace.interchange.collection import Codec
+
+
+def _codecs() -> dict[str, Codec]:
+    from headrace.interchange.collection import Codec, variable_codecs
+    from headrace.v1.train import QueueRunner
+
+    runners = Codec(QueueRunner.to_proto, QueueRunner.of_names)
+    return {**variable_codecs(KINDS), GraphKeys.QUEUE_RUNNERS: runners}
+
+
+def export_meta_graph(
+    filename: str | os.PathLike[str] | None = None,
+    meta_info_def: Any = None,
+    graph_def: Any = None,
+    saver_def: Any = None,
+    collection_list: Iterable[Any] | None = None,
+    as_text: bool = False,
+    graph: Graph | None = None,
+    clear_devices: bool = False,
+    strip_default_attrs: bool = False,
+) -> Any:
+    """A graph with its collections as a `MetaGraphDef` message, also written to a file.
+
+    A collection that cannot be written, or whose name is no text, is left out, with a warning.
+
+    Args:
+      filename: where to; None: to no file.
+      meta_info_def: what is said of the graph as a whole, besides what headrace says itself.
+      graph_def: the nodes; None: those of `graph`.
+      saver_def: which operations save and restore; None: what came with an imported MetaGraph, if one did.
+      collection_list: the names of collections; None: all.
+      as_text: whether the file is in protobuf's text form.
+      graph: None: the default graph.
+      clear_devices: whether to leave out the devices that operations ask for.
+      strip_default_attrs: whether to leave out attributes that have their default value.
+
+    Source: TensorFlow's `tf.train.export_meta_graph`.
+    """
+    from headrace.interchange.collection import encode_collection
+    from headrace.ir.graphdef import read_graph_def
+
+    graph = get_default_graph() if graph is None else graph
+    if not isinstance(graph, Graph):
+        raise TypeError(f"graph must be a tf.Graph, got {graph!r}; hr.export_meta_graph writes those of headrace")
+    codecs, show = _codecs(), meta_graph.namer(graph)
+    collections = {}
+    for key in graph.get_all_collection_keys() if collection_list is None else collection_list:
+        items = graph.get_collection(key)
+        name = key.decode() if isinstance(key, bytes) else key
+        if not isinstance(name, str):
+            notices.warn(f"the collection {key!r} is not exported: its name is no text")
+        elif items:
+            try:
+                encode_collection(name, items, codecs, show)
+                collections[name] = items
+            except GraphError as e:
+                notices.warn(f"not exported: {e}")
+    message = meta_graph.encode(
+        graph.as_graph_def() if graph_def is None else read_graph_def(graph_def),
+        collections,
+        codecs,
+        show,
+        graph.saver_def if saver_def is None else saver_def,
+        clear_devices,
+        strip_default_attrs,
+    )
+    if meta_info_def is not None:
+        message.meta_info_def.MergeFromString(meta_info_def.SerializeToString())
+    if filename is not None:
+        files.write_message(message, filename, as_text)
+    return message
+
+
+class ImportedSaver:
+    """What an imported MetaGraph says of how its variables are saved. Saving and restoring are not there yet.
+
+    Attributes:
+      saver_def: a `SaverDef` message.
+    """
+
+    def __init__(self, saver_def: Any) -> None:
+        self.saver_def = saver_def
+
+    def as_saver_def(self) -> Any:
+        """The `SaverDef` message."""
+        return self.saver_def
+
+    def save(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises `UnimplementedError`."""
+        raise UnimplementedError("checkpoints cannot be written yet; run tf.global_variables() for the values")
+
+    def restore(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises `UnimplementedError`."""
+        raise UnimplementedError("checkpoints cannot be read yet; give values by `variable.load(value, sess)`")
+
+
+@in_default_graph
+def import_meta_graph(
+    meta_graph_or_file: Any,
+    clear_devices: bool = False,
+    import_scope: str | None = None,
+    *,
+    graph: Graph | None = None,
+    input_map: Mapping[str, Any] | None = None,
+    restore_collections_predicate: Callable[[str], bool] = lambda key: True,
+) -> ImportedSaver | None:
+    """Adds the operations and collections of a `MetaGraphDef` to the default graph.
+
+    Args:
+      meta_graph_or_file: a file's path (binary or text), a message, headrace's or TensorFlow's, or its bytes.
+      clear_devices: whether to forget the devices that operations ask for.
+      import_scope: prefix for the operations' names.
+      graph: None: the default graph.
+      input_map: name of a tensor in it → tensor that takes its place.
+      restore_collections_predicate: which collections are wanted, by their names.
+
+    Returns:
+      None if nothing is said of a saver; else an object that has what is said, and cannot save or restore yet.
+
+    Raises:
+      OSError, GraphError, NotFoundError: see `headrace.import_meta_graph`.
+
+    Source: TensorFlow's `tf.train.import_meta_graph`.
+    """
+    message = meta_graph.read(meta_graph_or_file)
+    into = get_default_graph() if graph is None else graph
+    with into.as_default(), into.all_or_nothing(), scopes.name_scope(import_scope or "") as prefix:
+        found = meta_graph.decode(
+            message, into, _codecs(), prefix, input_map, clear_devices, restore_collections_predicate
+        )
+    found.keep(into)
+    for key, items in found.collections.items():
+        for x in items:
+            into.add_to_collection(key, x)
+    return None if found.saver_def is None else ImportedSaver(found.saver_def)

@@ -1,0 +1,94 @@
+"""What headrace writes of a graph, in either form, runs in TensorFlow with the same results.
+
+How it is compared says `exports`. What is known not to come through stands in docs/conformance.md, below "Export".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.ir.opdef import op_registry
+from tests.conformance.exports import FORMS, RANDOM, chosen, known, programs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PARTS = 6  # of the programs, each in a process of its own
+SLOW_PARTS = 12
+
+
+def _of(run_python: Callable[[str], bytes], *arguments: object) -> dict[str, Any]:
+    program = f"from tests.conformance import exports; exports.main({list(map(str, arguments))!r})"
+    out: dict[str, Any] = json.loads(run_python(program).splitlines()[-1])
+    print({k: v if isinstance(v, int) else len(v) for k, v in out.items()})
+    return out
+
+
+def _check(out: dict[str, Any], ids: list[str]) -> None:
+    expected = known()
+    assert {p: why for p, why in out["wrong"].items() if p not in expected} == {}
+    mine = {f"{p} {form}" for p in ids for form in FORMS}
+    listed = mine & set(expected) - {f"{p} {form}" for p in out["elsewhere"] for form in FORMS}
+    assert listed <= set(out["wrong"]), "these come through by now: take them off docs/conformance.md"
+    assert out["right"] + len(out["wrong"]) + len(out["elsewhere"]) == len(mine)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_recorded_programs(part: int, run_python: Callable[[str], bytes]) -> None:
+    _check(_of(run_python, "corpus", part, PARTS), chosen()[part::PARTS])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(SLOW_PARTS))
+def test_the_other_recorded_programs(part: int, run_python: Callable[[str], bytes]) -> None:
+    sample = set(chosen())
+    rest = [p for p in programs() if p not in sample]
+    _check(_of(run_python, "slow", part, SLOW_PARTS), rest[part::SLOW_PARTS])
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_recovered_programs(part: int, run_python: Callable[[str], bytes]) -> None:
+    """A sixth of them; the others are slow."""
+    out = _of(run_python, "recovered", part * PARTS, PARTS * PARTS)
+    assert {p: why for p, why in out["wrong"].items() if p not in known()} == {}
+    assert out["right"] >= 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [i for i in range(PARTS * PARTS) if i % PARTS])
+def test_the_other_recovered_programs(part: int, run_python: Callable[[str], bytes]) -> None:
+    out = _of(run_python, "recovered", part, PARTS * PARTS)
+    assert {p: why for p, why in out["wrong"].items() if p not in known()} == {}
+    assert out["right"] >= 20
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_programs(part: int, run_python: Callable[[str], bytes]) -> None:
+    out = _of(run_python, "random", part, 4)
+    assert out["wrong"] == {}
+    assert all("calls itself" in why or "TensorListUnset" in why for why in out["refused"].values())
+    assert out["right"] >= sum(RANDOM.values()) // 4  # half of them: each is written in two forms
+
+
+def test_what_is_known_not_to_come_through_is_there() -> None:
+    assert {name.split()[0] for name in known()} <= set(programs())
+    assert len(programs()) > 2400
+
+
+def test_every_operation_that_only_headrace_has_is_known(run_python: Callable[[str], bytes]) -> None:
+    """Those with an underscore: `test_op_records` sees to the others."""
+    from headrace.interchange.portable import THEIRS, is_own
+
+    ours = {n for n in op_registry if n.startswith("_")}
+    program = f"""
+import json
+import tensorflow
+from tensorflow.python.framework import op_def_registry
+print(json.dumps([n for n in {sorted(ours)!r} if op_def_registry.get(n) is not None]))
+"""
+    theirs = set(json.loads(run_python(program).splitlines()[-1]))
+    assert theirs == ours & THEIRS
+    assert {n for n in ours if is_own(n)} == ours - theirs
