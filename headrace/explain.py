@@ -92,17 +92,18 @@ def explanation(step: CompiledStep) -> Explanation:
         tuple(dict.fromkeys(name for name, _, changed in report.ran if changed)),
         tuple(report.notes),
         compiled.source,
+        moved=_placed(step)[1],
     )
 
 
 def _placed(step: CompiledStep) -> tuple[Any, Any]:
-    """`Explanation.devices` and `Explanation.moved` of a step that is interpreted."""
+    """`Explanation.devices` and `Explanation.moved` of a step."""
+    moved = tuple((op.name, why) for op, why in step.moved.items())
     if not step.is_divided:
-        return (), ()
+        return (), moved
     on: dict[str, list[str]] = {}
     for op, device in step.placement.of.items():
         on.setdefault(device, []).append(op.name)
-    moved = tuple((op.name, why) for op, why in step.placement.reasons.items())
     return tuple((device, tuple(on[device])) for device in sorted(on)), moved
 
 

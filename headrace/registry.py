@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from headrace import plugins
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -22,8 +24,17 @@ class DuplicateError(KeyError):
         return str(self.args[0])
 
 
+def line_of_caller(depth: int = 1) -> str:
+    """`file:line` of the frame that is `depth` above who asks."""
+    frame = sys._getframe(depth + 1)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
 class Registry(Generic[V]):
     """A dict from name to value with good errors.
+
+    What is not there may come with a package that has not been imported yet: before `get` and `sought` say so, plugins
+    are loaded (`plugins`). `find` and `in` ask only what is there now.
 
     >>> r = Registry("colour")
     >>> r.register("red", 1)
@@ -39,28 +50,41 @@ class Registry(Generic[V]):
         self._where: dict[str, str] = {}
 
     def register(self, name: str, value: V, depth: int = 1) -> None:
-        """Adds `value`; `depth` frames up is the line remembered as its home."""
-        frame = sys._getframe(depth)
-        here = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        """Adds `value`; `depth` frames up is the line remembered as its home.
+
+        Raises:
+          DuplicateError: the name is taken.
+        """
+        here = line_of_caller(depth)
         if name in self._items:
             raise DuplicateError(f"{self.kind} {name!r} is registered already, at {self._where[name]}")
         self._items[name] = value
         self._where[name] = here
 
     def get(self, name: str) -> V:
-        """The value, or a `LookupError` that lists near names."""
-        try:
+        """The value, or a `LookupError` that lists near names, and what plugins could not be loaded."""
+        if name in self._items:
             return self._items[name]
-        except KeyError:
-            pass
+        failures = plugins.load()
+        if name in self._items:
+            return self._items[name]
         import difflib  # slow to import, and only needed here
 
         near = difflib.get_close_matches(name, self._items, n=3)
         hint = "; near: " + ", ".join(map(repr, near)) if near else ""
-        raise LookupError(f"no {self.kind} named {name!r} is registered{hint}")
+        if failures:
+            hint += f"; {plugins.sentence(failures)}"
+        error = LookupError(f"no {self.kind} named {name!r} is registered{hint}")
+        raise error from (failures[0].error if failures else None)
+
+    def sought(self, name: str) -> V | None:
+        """The value, or None if it is not there once plugins are loaded."""
+        if name not in self._items:
+            plugins.load()
+        return self._items.get(name)
 
     def find(self, name: str) -> V | None:
-        """The value, or None."""
+        """The value, or None if it is not there now."""
         return self._items.get(name)
 
     def where(self, name: str) -> str:

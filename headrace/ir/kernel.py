@@ -6,7 +6,8 @@ A record holds a kernel in one of four forms (design §4):
 * `stateful=(ctx, attrs) -> f(*arrays)`: made once for each step and node; `ctx` is a `KernelContext`.
 * `async_=(ctx, attrs) -> f(*arrays, done)`: may wait; calls `done(result)` or `done(exception)` exactly once, from any
   thread, and returns None or a function that cancels the wait.
-* `override(op, device, constraints)`: replaces the record's kernel on one device, for some dtypes.
+* `override(op, device, constraints)`: a kernel of one of these forms for devices of another type than CPU, or one that
+  replaces the record's on the CPU; for some dtypes.
 
 `f` returns the array if the op has one output, a tuple of arrays if it has several, None if it has none. An array is
 immutable once it is returned.
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from headrace.ir.opdef import op_registry
-from headrace.registry import Registry
+from headrace.ir.source import is_ours
+from headrace.registry import DuplicateError, line_of_caller
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -78,22 +80,47 @@ class Kernel:
 class _Override:
     constraints: Mapping[str, frozenset[Any]]
     kernel: Kernel
+    where: str
+
+    def suits(self, attrs: Mapping[str, Any]) -> bool:
+        return all(attrs.get(a) in allowed for a, allowed in self.constraints.items())
+
+    def meets(self, constraints: Mapping[str, frozenset[Any]]) -> bool:
+        """Whether there are attributes that suit both this one and `constraints`."""
+        mine = self.constraints
+        return not any(mine[a].isdisjoint(constraints[a]) for a in mine.keys() & constraints.keys())
+
+    def __str__(self) -> str:
+        """For which attributes it is: "T in {float16, float32}"; "" for all."""
+        return " and ".join(f"{a} in {{{', '.join(sorted(map(str, v)))}}}" for a, v in self.constraints.items())
 
 
-_overrides: Registry[list[_Override]] = Registry("kernel override")
+_overrides: dict[tuple[str, str], list[_Override]] = {}  # (op type, device type) → kernels; at most one suits an op
 
 
 def override(
-    op: str, device: str, constraints: Mapping[str, frozenset[Any]] | None = None, form: str = "pure"
+    op: str,
+    device: str,
+    constraints: Mapping[str, frozenset[Any]] | None = None,
+    form: str = "pure",
+    depth: int = 1,
 ) -> Callable[[KernelFactory], KernelFactory]:
-    """Decorates a factory that replaces the kernel of `op` on `device` where the attributes (mostly those that are
-    dtypes) are in `constraints`."""
+    """Decorates a factory that computes `op` on devices of type `device`, instead of the record's kernel if that is the
+    CPU, where the attributes (mostly those that are dtypes) are in `constraints`. `depth` frames up from where it
+    decorates is the line remembered as its home.
+
+    Raises (when it decorates):
+      DuplicateError: there is a kernel for some of these attributes already.
+    """
 
     def register(factory: KernelFactory) -> KernelFactory:
-        key = f"{op}@{device}"
-        if key not in _overrides:
-            _overrides.register(key, [], depth=2)
-        _overrides.get(key).append(_Override(constraints or {}, Kernel(form, factory)))
+        there = _overrides.setdefault((op, device), [])
+        allowed = constraints or {}
+        for o in there:
+            if o.meets(allowed):
+                what = f" with {o}" if o.constraints else ""
+                raise DuplicateError(f"a kernel of {op!r} on {device}{what} is registered already, at {o.where}")
+        there.append(_Override(allowed, Kernel(form, factory), line_of_caller(depth)))
         return factory
 
     return register
@@ -101,8 +128,8 @@ def override(
 
 def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
     """The kernel that runs `op` on devices of type `device`, or None if there is none."""
-    for o in _overrides.find(f"{op.type}@{device}") or ():
-        if all(op.attrs.get(a) in allowed for a, allowed in o.constraints.items()):
+    for o in _overrides.get((op.type, device), ()):
+        if o.suits(op.attrs):
             return o.kernel
     record = op.opdef
     if device != CPU:
@@ -116,9 +143,27 @@ def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
     return None
 
 
+def why_none(op: Operation, device: str) -> str:
+    """What an error says of why no kernel computes `op` on devices of type `device`: those that compute its type there
+    with other attributes; "" if there are none."""
+    there = [o for o in _overrides.get((op.type, device), ()) if not o.suits(op.attrs)]
+    if not there:
+        return ""
+    got = dict.fromkeys(a for o in there for a in o.constraints)
+    given = ", ".join(f"{a}={op.attrs.get(a)}" for a in got)
+    return f" with {given} (on {device} there are kernels for {' or '.join(map(str, there))})"
+
+
+def from_outside(type: str) -> list[str]:
+    """The lines, of others than headrace, that registered the op type `type` or kernels for it."""
+    lines = [op_registry.where(type)] if type in op_registry else []
+    lines += [o.where for (op, _), there in _overrides.items() if op == type for o in there]
+    return [line for line in lines if not is_ours(line)]
+
+
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:
-    """The pure kernel of `op` bound to numpy, for evaluating it before anything runs."""
-    record = op_registry.find(op.type)
-    if record is None or record.kernel is None:
+    """The pure kernel of `op` bound to numpy, for evaluating it before anything runs; None if it has none."""
+    if op.type not in op_registry:
         return None
-    return record.kernel(np, op.attrs)
+    kernel = find_kernel(op)
+    return kernel.factory(np, op.attrs) if kernel is not None and kernel.form == "pure" else None

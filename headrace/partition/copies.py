@@ -22,6 +22,8 @@ import numpy as np
 from headrace import dtypes
 from headrace.ir import walk
 from headrace.ir.attrs import first_element, is_splat
+from headrace.ir.device import DeviceSpec
+from headrace.ir.kernel import CPU, find_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,8 +45,9 @@ def standing(order: Sequence[Operation], of: Mapping[Operation, str]) -> Where:
     readers: dict[Operation, dict[str, None]] = {}
     where: dict[Operation, tuple[str, ...]] = {}
     for op in reversed(order):
-        found = tuple(readers.get(op, ())) if is_copied(op) else ()
-        where[op] = found or (of[op],)
+        wanted = tuple(readers.get(op, ())) if is_copied(op) else ()
+        found = tuple(d for d in wanted if _may_stand(op, d))
+        where[op] = found if found and found == wanted else tuple(dict.fromkeys((*found, of[op])))
         for p in walk.predecessors(op):
             if is_copied(p):
                 readers.setdefault(p, {}).update(dict.fromkeys(where[op]))
@@ -57,6 +60,12 @@ def is_copied(op: Operation) -> bool:
         value = op.attrs["value"]
         return isinstance(value, np.ndarray) and value.nbytes <= SMALL and op.outputs[0].dtype is not dtypes.resource
     return op.opdef.primitive == "Enter" and bool(op.attrs["is_constant"])
+
+
+def _may_stand(op: Operation, device: str) -> bool:
+    """Whether a copy of `op` may be on `device`: of a constant, if there is a kernel for it."""
+    type = DeviceSpec.from_string(device).type or CPU
+    return bool(op.opdef.primitive) or find_kernel(op, type) is not None
 
 
 class Buffers:

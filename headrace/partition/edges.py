@@ -19,8 +19,8 @@ of any other operation with two outputs or none; nor of a call, which gives its 
 **References.** A reference to a variable does not cross. Who wants no reference but the value, as most operations do,
 gets it: an Identity reads it where the variable is.
 
-**bfloat16.** A float32 tensor may cross with the upper half of its bits. It is cast before the Send, once for all
-devices that it goes to, and cast back after each Recv.
+**bfloat16.** A float32 tensor may cross with the upper half of its bits, between CPUs. It is cast before the Send,
+once for all devices that it goes to, and cast back after each Recv.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace import dtypes
+from headrace.ir.device import DeviceSpec
+from headrace.ir.kernel import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +95,7 @@ class Edges:
         op = t.op
         home = self._sites[self._of[op]]
         sent = home.tensors[t]
-        is_narrow = self._bfloat16 and t.dtype is dtypes.float32
+        is_narrow = self._bfloat16 and t.dtype is dtypes.float32 and _is_cpu(home) and _is_cpu(site)
         if is_narrow:
             if t not in self._narrow:
                 b = home.builder(op.source)
@@ -143,6 +145,11 @@ class Edges:
 def _tells_all(op: Operation) -> bool:
     """Whether who has the outputs of `op` knows that it is done, and whether it was dead."""
     return len(op.outputs) == 1 and not op.opdef.primitive and not op.opdef.structured
+
+
+def _is_cpu(site: Site) -> bool:
+    """Whether there is a kernel that casts."""
+    return DeviceSpec.from_string(site.device).type == CPU
 
 
 def _stem(t: Tensor) -> str:

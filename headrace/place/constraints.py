@@ -15,7 +15,7 @@ first words are kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes
@@ -60,6 +60,10 @@ class Constraints:
         self._bodies = bodies
         self._devices = {name: DeviceSpec.from_string(name) for name in cluster.names}
         self._types = list(dict.fromkeys(d.type for d in cluster.devices))
+        # Merges that are asked which input came: the executor makes that number, and does so for CPUs
+        self._telling = {
+            t.op for g in bonds.groups for op in g.ops for t in op.inputs if t.index and t.op.opdef.primitive == "Merge"
+        }
         self.reasons: dict[Operation, str] = {}
 
     def solve(self) -> Groups:
@@ -90,13 +94,15 @@ class Constraints:
 
     def _able(self, op: Operation) -> frozenset[str]:
         """The devices that have a kernel for `op`."""
+        if op in self._telling:
+            return frozenset(name for name, spec in self._devices.items() if spec.type == kernel.CPU)
         if op.opdef.primitive or op.opdef.structured or op.type in ("_Arg", "_Retval"):
             return frozenset(self._devices)
         types = [t for t in self._types if kernel.find_kernel(op, t) is not None]
         if not types:
             raise UnimplementedError(
                 f"Cannot assign a device for operation {op.name}: no kernel computes '{op.type}' (operation "
-                f"{op.name!r}{_made(op)}) on {' or '.join(self._types)}",
+                f"{op.name!r}{_made(op)}) on {' or '.join(self._types)}{self._lack(op, self._types)}",
                 op.name,
                 op,
             )
@@ -149,16 +155,19 @@ class Constraints:
                     op,
                 )
             if not able:
+                lack = self._lack(op, self._types_of(there))
                 raise InvalidArgumentError(
                     f"Cannot assign a device for operation {op.name}: it asks for {op.device!r}{_made(op)}, where no "
-                    f"kernel computes '{op.type}'; it can run on {', '.join(sorted(self._able(op)))}. {_SOFTEN}",
+                    f"kernel computes '{op.type}'{lack}; it can run on {', '.join(sorted(self._able(op)))}. {_SOFTEN}",
                     op.name,
                     op,
                 )
             if who is not None:
                 raise self._conflict(group, op, who)
             raise self._impossible(group, op, f"'{op.name}' asks for a device that has no kernels for all of them")
-        why = "is not there" if not there else f"has no kernel for '{op.type}'" if not able else ""
+        lack = self._lack(op, self._types_of(there))
+        lack = f"has no kernel for '{op.type}'{lack}, while {self._have_one(op)} has one"
+        why = "is not there" if not there else lack if not able else ""
         why = why or (f"does not suit '{who.name}'" if who is not None else "does not suit all that it stands with")
         of_type = DeviceSpec(asked.job, asked.replica, asked.task, asked.type)
         for kept in (of_type, DeviceSpec(type=asked.type), DeviceSpec(asked.job, asked.replica, asked.task)):
@@ -171,6 +180,18 @@ class Constraints:
 
     def _matching(self, asked: DeviceSpec) -> frozenset[str]:
         return frozenset(name for name, spec in self._devices.items() if asked.matches(spec))
+
+    def _have_one(self, op: Operation) -> str:
+        """The types of device with a kernel for `op`."""
+        return " or ".join(self._types_of(self._able(op)))
+
+    def _types_of(self, names: Iterable[str]) -> list[str]:
+        """The types of the devices `names`."""
+        return list(dict.fromkeys(t for t in (self._devices[name].type for name in sorted(names)) if t))
+
+    def _lack(self, op: Operation, types: Iterable[str]) -> str:
+        """That devices of `types` compute the type of `op`, but not with its attributes; "" if they do not at all."""
+        return "".join(kernel.why_none(op, t) for t in types)
 
     def _there(self) -> str:
         """The devices in short."""
