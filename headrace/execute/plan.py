@@ -27,7 +27,7 @@ from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedEr
 from headrace.ir import checking
 from headrace.ir import frames as ir_frames
 from headrace.ir.device import DeviceSpec
-from headrace.ir.kernel import CPU, find_kernel
+from headrace.ir.kernel import CPU, find_kernel, why_none
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -266,9 +266,10 @@ class Plan:
       is_straight: whether there is no control flow in it.
       uses_blas: whether some node may call the BLAS library.
       device: of one part of a step over several devices, which it is for; "" for a whole step.
+      sequence: the order that runs go along (`execute.sequence`); None: not looked for yet; False: there is none.
     """
 
-    __slots__ = ("args", "binders", "device", "frames", "is_straight", "nodes", "retvals", "uses_blas")
+    __slots__ = ("args", "binders", "device", "frames", "is_straight", "nodes", "retvals", "sequence", "uses_blas")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -279,6 +280,7 @@ class Plan:
         self.is_straight = True
         self.uses_blas = False
         self.device = ""
+        self.sequence: Any = None
 
     @property
     def root(self) -> FramePlan:
@@ -359,7 +361,7 @@ def _add_graph(plan: Plan, ops: Sequence[Operation], function: str | None) -> Fr
 
     opened = {enter: frame_plans[id(f)] for f in tree.frames for enter in f.enters}
     nodes: dict[Operation, Node] = {}
-    constants = _constants(ops)
+    constants = _constants(ops, _device_type(plan))
     for op in ops:
         if op in constants:
             continue
@@ -396,17 +398,20 @@ def _called(call: Operation, roots: Mapping[str, FramePlan]) -> FramePlan:
     return root
 
 
-def _constants(ops: Sequence[Operation]) -> dict[Operation, Any]:
+def _constants(ops: Sequence[Operation], device: str) -> dict[Operation, Any]:
     """The values of the constants that need not be nodes: in the root frame, waiting for nothing.
 
-    One that feeds a Merge stays a node, because a Merge cares which token comes first.
+    One that feeds a Merge stays a node, because a Merge cares which token comes first. One that is on a device without
+    a kernel for constants is the start of a loop that counts (`partition.control_loops`): nobody looks at its value.
     """
     merged = {t.op for op in ops if op.opdef.primitive == "Merge" for t in op.inputs}
     out: dict[Operation, Any] = {}
     for op in ops:
         if op.type == "Const" and not op.control_inputs and op not in merged:
-            kernel = find_kernel(op)
-            if kernel is not None and isinstance(op.attrs["value"], np.ndarray):  # else it says so itself when it fires
+            kernel = find_kernel(op, device) or find_kernel(op)
+            if kernel is None or kernel.form != "pure":
+                continue
+            if isinstance(op.attrs["value"], np.ndarray):  # else it says so itself when it fires
                 out[op] = kernel.factory(np, op.attrs)()
     return out
 
@@ -438,26 +443,32 @@ def _make_node(plan: Plan, op: Operation, frame: FramePlan, in_function: bool) -
     return node
 
 
+def _device_type(plan: Plan) -> str:
+    return DeviceSpec.from_string(plan.device).type or CPU
+
+
 def _add_kernel(plan: Plan, node: Node) -> None:
     op = node.op
-    device: str = DeviceSpec.from_string(plan.device).type or CPU
+    device = _device_type(plan)
     kernel = find_kernel(op, device)
     if kernel is None:
-        raise UnimplementedError(f"no kernel computes '{op.type}' (operation {op.name!r}) on {device}", op.name, op)
+        raise UnimplementedError(
+            f"no kernel computes '{op.type}' (operation {op.name!r}) on {device}{why_none(op, device)}", op.name, op
+        )
     plan.uses_blas |= op.opdef.facts.blas
     if kernel.form != "pure":
         node.kind = STATEFUL if kernel.form == "stateful" else ASYNC
         node.bound = len(plan.binders)
         factory = kernel.factory
         if flags.VERIFY.value >= 2:
-            factory = checking.later(op, factory, node.kind == ASYNC)
+            factory = checking.later(op, factory, node.kind == ASYNC, device == CPU)
         plan.binders.append((op, factory))
         return
     f = kernel.factory(np, op.attrs)
     node.culprit = getattr(f, "culprit", None)
     plan.uses_blas |= getattr(f, "uses_blas", False)
     if flags.VERIFY.value >= 2:
-        f = checking.checked(op, f)
+        f = checking.checked(op, f, device == CPU)
     if node.reads:
         f = _reading(f, node.reads)
     node.kernel = f

@@ -8,6 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from headrace import forking
 from headrace.errors import DeadlineExceededError
 
 if TYPE_CHECKING:
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 
 _ids = itertools.count(1)
 _making = threading.Lock()
+
+
+def _forked() -> None:
+    global _making
+    _making = threading.Lock()
+
+
+forking.when_forked(_forked)
 
 
 class Completions:
@@ -53,16 +62,17 @@ class Step:
       locate: tells the tag where compiled code runs.
       memory: the account of the device it runs on (`resources.step_memory.StepMemory`); None if that has no limit.
       cancelled: the error the step was cancelled with, or None.
-      completions: what pool threads and asynchronous kernels hand to the executor; None wakes it up.
+      completions: what pool threads and asynchronous kernels hand to the executor; None wakes it up. (Made when its
+        executor first asks: most steps have nobody who could hand anything in.)
       of: of a device's part of a step, the step; else None.
       parts: the parts made by `part`.
     """
 
     __slots__ = (
+        "_completions",
         "_make_resources",
         "_resources",
         "cancelled",
-        "completions",
         "deadline",
         "id",
         "iteration",
@@ -81,7 +91,7 @@ class Step:
         self.locate: Callable[[], str] | None = None
         self.memory: Any = None
         self.cancelled: BaseException | None = None
-        self.completions = Completions()
+        self._completions: Completions | None = None
         self.of: Step | None = None
         self.parts: list[Step] = []
         self._make_resources = make_resources
@@ -93,6 +103,14 @@ class Step:
         out.id, out.of, out.cancelled = self.id, self, self.cancelled
         self.parts.append(out)
         return out
+
+    @property
+    def completions(self) -> Completions:
+        """See the class."""
+        found = self._completions
+        if found is None:
+            found = self._completions = Completions()
+        return found
 
     @property
     def resources(self) -> Any:
@@ -117,7 +135,8 @@ class Step:
         it."""
         if self.cancelled is None:
             self.cancelled = error
-        self.completions.put(None)
+        if self._completions is not None:  # else its executor will look at `cancelled` before it first waits
+            self._completions.put(None)
         for part in self.parts:
             part.cancel(error)
 
