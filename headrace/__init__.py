@@ -15,7 +15,7 @@ Outside a graph ops run at once: `hr.square(3.0)` is a concrete tensor.
 # fmt: off
 
 import headrace.ops
-from headrace import dtypes, errors, flags, trace
+from headrace import dtypes, errors, flags, interchange, trace
 from headrace.build import linalg, math, nn, operators, random, raw_ops, scopes, special, strings
 from headrace.build.arrays import (
     bitcast, broadcast_dynamic_shape, broadcast_static_shape, broadcast_to, concat, expand_dims, fill, meshgrid,
@@ -78,7 +78,7 @@ from headrace.dtypes import (
     string, uint8, uint16, uint32, uint64, variant
 )
 from headrace.dtypes import bool_ as bool
-from headrace.eager import EagerBuilder, EagerTensor
+from headrace.eager import EagerBuilder as _EagerBuilder, EagerTensor
 from headrace.grad.checks import check_gradients
 from headrace.grad.custom import custom_gradient
 from headrace.grad.gradients import gradients
@@ -88,20 +88,36 @@ from headrace.grad.transforms import grad, jvp, value_and_grad, vjp
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.slices import IndexedSlices
 from headrace.explain import explain
+from headrace.extend import load_plugins, register_device, register_kernel, register_op
+from headrace.interchange.files import read_graph, write_graph
+from headrace.interchange.meta_graph import MetaGraph, Signature, export_meta_graph, import_meta_graph
 from headrace.place import Cluster, Costs, DeviceModel, Link
-from headrace.session import RunOptions, Session
+from headrace.metadata import RunMetadata, RunOptions
+from headrace.report import report
+from headrace.session import Session
 from headrace.simulate import simulate
 
-scopes.outside.builder = EagerBuilder()
+scopes.outside.builder = _EagerBuilder()
 scopes.outside.session = Session
+scopes.outside.graph_def = interchange.graph_def
+
+
+def _html(graph: Graph) -> str:
+    from headrace.inspect.page import graph_html  # only notebooks need it
+
+    return graph_html(graph)
+
+
+scopes.outside.html = _html
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Assert", "Cluster", "Costs", "DType", "DeviceModel", "EagerTensor", "FIFOQueue", "Function", "Graph",
-    "IndexedSlices", "Link", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase",
+    "IndexedSlices", "Link", "MetaGraph", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase",
     "RandomShuffleQueue", "RegisterGradient",
-    "RunOptions", "Session", "Tensor", "TensorArray", "TensorSpec", "Variable", "__version__", "abs",
+    "RunMetadata", "RunOptions", "Session", "Signature", "Tensor", "TensorArray", "TensorSpec", "Variable",
+    "__version__", "abs",
     "accumulate_n", "acos", "acosh", "add", "add_n", "adjoint", "all_gather", "all_max", "all_min",
     "all_prod", "all_sum", "angle", "argmax", "argmin", "as_dtype", "asin",
     "asinh", "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal", "assert_less",
@@ -115,20 +131,24 @@ __all__ = [
     "control_dependencies", "convert_to_tensor", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum",
     "cumulative_logsumexp", "custom_gradient", "device", "diag", "diag_part", "digamma", "divide",
     "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch", "einsum", "ensure_shape", "equal", "erf",
-    "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain", "expm1", "eye", "fill", "flags", "float16",
+    "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain", "expm1",
+    "export_meta_graph", "eye", "fill", "flags", "float16",
     "float32", "float64", "floor", "floordiv", "floormod", "foldl", "foldr", "gather", "gather_nd", "global_norm",
     "grad", "gradients", "greater", "greater_equal", "group", "hessian", "identity", "identity_n", "igamma",
-    "igammac", "imag", "import_graph_def", "int16", "int32", "int64", "int8", "invert", "invert_permutation",
+    "igammac", "imag", "import_graph_def", "import_meta_graph", "int16", "int32", "int64", "int8", "invert",
+    "invert_permutation",
     "is_finite", "is_inf", "is_nan", "is_tensor", "jacobian", "jvp", "l2_normalize", "left_shift", "less",
-    "less_equal", "lgamma", "linalg", "linspace", "log", "log1p", "log_sigmoid", "logical_and", "logical_not",
+    "less_equal", "lgamma", "linalg", "linspace", "load_plugins", "log", "log1p", "log_sigmoid", "logical_and",
+    "logical_not",
     "logical_or", "logical_xor", "map_fn", "math", "matmul", "matrix_transpose", "matvec", "maximum", "meshgrid",
     "minimum", "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis", "nextafter",
     "nn", "no_op", "norm", "not_equal", "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack",
     "placeholder", "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "py_func",
-    "py_function", "random", "range", "rank", "raw_ops", "real", "reciprocal", "reciprocal_no_nan", "recompute",
+    "py_function", "random", "range", "rank", "raw_ops", "read_graph", "real", "reciprocal", "reciprocal_no_nan",
+    "recompute",
     "recompute_grad", "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max",
     "reduce_mean", "reduce_min", "reduce_prod", "reduce_scatter", "reduce_std", "reduce_sum",
-    "reduce_variance", "repeat",
+    "reduce_variance", "register_device", "register_kernel", "register_op", "repeat", "report",
     "reshape", "resource", "reverse", "reverse_sequence", "right_shift", "rint", "roll", "round", "rsqrt",
     "saturate_cast", "scan", "scatter_nd", "searchsorted", "segment_max", "segment_mean", "segment_min",
     "segment_prod", "segment_sum", "sequence_mask", "set_diag", "setdiff1d", "shape", "shape_n", "sigmoid",
@@ -139,6 +159,7 @@ __all__ = [
     "truediv", "truncatediv", "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique",
     "unique_with_counts", "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min",
     "unsorted_segment_prod", "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "value_and_grad",
-    "variables_initializer", "variant", "vjp", "where", "while_loop", "xdivy", "xlog1py", "xlogy", "zeros",
+    "variables_initializer", "variant", "vjp", "where", "while_loop", "write_graph", "xdivy", "xlog1py", "xlogy",
+    "zeros",
     "zeros_like", "zeta",
 ]

@@ -74,22 +74,27 @@ class DType:
 
     @property
     def is_floating(self) -> bool:
+        """Whether its elements are real numbers with a fraction."""
         return self.base in FLOATING
 
     @property
     def is_integer(self) -> bool:
+        """Whether its elements are whole numbers."""
         return self.base in INTEGER
 
     @property
     def is_complex(self) -> bool:
+        """Whether its elements are complex numbers."""
         return self.base in COMPLEX
 
     @property
     def is_bool(self) -> bool:
+        """Whether it is the dtype of truth values."""
         return self.base is bool_
 
     @property
     def is_numeric(self) -> bool:
+        """Whether its elements are numbers."""
         return self.base in NUMERIC
 
     @property

@@ -62,6 +62,11 @@ class OpError(HeadraceError):
         self.node = node
         self.op = op
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """In another process, or a copy, there is no operation (that belongs to its graph), nor what the run noted."""
+        state = {k: v for k, v in self.__dict__.items() if k == "__notes__" or not k.startswith("_")}
+        return type(self), self.args, {**state, "op": None}
+
     @property
     def experimental_payloads(self) -> Mapping[bytes, bytes]:
         """Always empty; present because TensorFlow's errors have it."""
@@ -188,6 +193,14 @@ class FeedError(HeadraceError, ValueError, TypeError):
     """A fed value does not fit its tensor: wrong shape, wrong dtype, or not an array at all.
 
     TensorFlow raises `ValueError` for some of these and `TypeError` for others; this is both.
+    """
+
+
+class HeadraceWarning(UserWarning):
+    """Of all warnings that headrace gives but those of what is deprecated: something works, but hardly as it is meant.
+
+    They name a line of the user's, and are shown once for each; `warnings.filterwarnings` makes errors of them, or
+    silences them.
     """
 
 

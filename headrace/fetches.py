@@ -135,7 +135,7 @@ def feeder(t: Tensor) -> Callable[[Any], Any]:
                 try:
                     return make(value)
                 except OverflowError as e:
-                    raise FeedError(f"the value fed to '{t.name}' does not fit {dtype.name}: {e}") from None
+                    raise FeedError(f"the value fed to {_named(t)} does not fit {dtype.name}: {e}") from None
         if kind is np.ndarray and value.dtype == want:
             array = value
         else:
@@ -157,30 +157,30 @@ _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
 def _as_array(t: Tensor, value: Any, want: np.dtype) -> np.ndarray:
     if isinstance(value, (Tensor, Operation)):
         raise FeedError(
-            f"the value fed to '{t.name}' is the symbolic {value!r}; feed numbers: run it first and feed the result"
+            f"the value fed to {_named(t)} is the symbolic {value!r}; feed numbers: run it first and feed the result"
         )
     try:
         array = np.asarray(value)
         if array.size == 0 and not hasattr(value, "dtype"):
             array = array.astype(want)
     except (ValueError, TypeError) as e:
-        raise FeedError(f"the value fed to '{t.name}' is no array: {e}") from e
+        raise FeedError(f"the value fed to {_named(t)} is no array: {e}") from e
     if array.dtype == want:
         # what has an array of its own and hands it out may write into it later
         return array.copy() if hasattr(value, "__array__") else array
     if _KINDS.get(array.dtype.kind, 9) > _KINDS.get(want.kind, -1):
         raise FeedError(
-            f"Type of the value fed to '{t.name}' is {array.dtype}, which does not fit its dtype {t.dtype.base.name}: "
-            f"convert it first (value {_short(value)})"
+            f"Type of the value fed to {_named(t)} is {_kind(array)}, which does not fit its dtype "
+            f"{t.dtype.base.name}: convert it first (value {_short(value)})"
         )
     try:
         cast = array.astype(want)
     except (ValueError, TypeError) as e:
         raise FeedError(
-            f"the value fed to '{t.name}' cannot be made {t.dtype.base.name} from {array.dtype}: {e}"
+            f"the value fed to {_named(t)} cannot be made {t.dtype.base.name} from {array.dtype}: {e}"
         ) from e
     if want.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(cast, array):
-        raise FeedError(f"the value fed to '{t.name}' does not fit {t.dtype.base.name}: {_short(value)}")
+        raise FeedError(f"the value fed to {_named(t)} does not fit {t.dtype.base.name}: {_short(value)}")
     return cast
 
 
@@ -201,9 +201,18 @@ def _strings(t: Tensor, value: Any) -> np.ndarray:
         if isinstance(x, str):
             x = x.encode()
         if not isinstance(x, bytes):
-            raise FeedError(f"the value fed to '{t.name}' must hold text, got {_short(x)} of type {type(x).__name__}")
+            raise FeedError(f"the value fed to {_named(t)} must hold text, got {_short(x)} of type {type(x).__name__}")
         flat[i] = x
     return out
+
+
+def _named(t: Tensor) -> str:
+    return f"'{t.name}'" + (f" (made at {t.op.source})" if t.op.source is not None else "")
+
+
+def _kind(array: np.ndarray) -> str:
+    what = {"U": " (text)", "S": " (text)", "O": " (no numbers)"}.get(array.dtype.kind, "")
+    return f"{array.dtype}{what}"
 
 
 def _short(value: Any) -> str:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace import dtypes, flags
+from headrace import dtypes, flags, forking, notices
 from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers
 from headrace.compile.clusters import Cluster as Clustered
@@ -20,8 +21,10 @@ from headrace.grad.differentiate import differentiate
 from headrace.ir.device import DeviceSpec
 from headrace.ir.dumps import Dumps
 from headrace.ir.editing import Editor, own_bodies
+from headrace.ir.ends import check_fits
 from headrace.ir.function import FuncGraph, bodies, owned
 from headrace.ir.infer import constant_value
+from headrace.ir.kernel import CPU
 from headrace.ir.naming import name_as_lowered
 from headrace.lower import Lowered, is_structured, lower
 from headrace.lower.collectives import expand_collectives
@@ -108,6 +111,11 @@ class CompiledStep:
         self._divided: dict[bool, Divided] = {}
         self._dumps = Dumps()
         self._lock = threading.Lock()
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`."""
+        self._lock = threading.Lock()
 
     @property
     def pruned(self) -> Pruned:
@@ -153,7 +161,8 @@ class CompiledStep:
     def is_divided(self) -> bool:
         """Whether the step runs on several devices."""
         if self._is_divided is None:  # asked at every run
-            self._is_divided = len(self._devices.names) > 1 and len(set(self.placement.of.values())) > 1
+            used = set(self.placement.of.values()) if len(self._devices.names) > 1 else set()
+            self._is_divided = len(used) > 1 or any(not _is_cpu(device) for device in used)
         return self._is_divided
 
     @property
@@ -162,6 +171,11 @@ class CompiledStep:
         if self._placed is None:
             self._placed = self._place()
         return self._placed[0]
+
+    @property
+    def moved(self) -> Mapping[Operation, str]:
+        """The operations that are not on the device that they ask for, and why, if the session has several."""
+        return self.placement.reasons if len(self._devices.names) > 1 else {}
 
     def divided(self, is_seen: bool = False) -> Divided:
         """The step as several devices run it.
@@ -194,6 +208,7 @@ class CompiledStep:
         outcome = self._outcome  # asked at every run
         return self.outcome.compiled if outcome is None else outcome.compiled
 
+    @notices.timed("prune")
     def _prune(self) -> Pruned:
         pruned = prune(*self._ends)  # 1. what the step needs, its ends explicit
         _checkpoint(pruned.graph)
@@ -203,6 +218,7 @@ class CompiledStep:
             self._dumps.graph("pruned", pruned.graph)
         return pruned
 
+    @notices.timed("lower")
     def _primitive(self, pruned: Pruned) -> tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]:
         """The step as the token machine knows it: its operations, and those of the functions it calls."""
         lowered = lowered_form(pruned, self._ends[2])
@@ -226,6 +242,7 @@ class CompiledStep:
                 if "_accumulates" in op.attrs:
                     op.attrs = {**op.attrs, "_counted": True}
 
+    @notices.timed("place")
     def _place(self) -> tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]]:
         """Where the operations of the step are to run; they, and those of the functions it calls."""
         devices = self._devices
@@ -243,6 +260,9 @@ class CompiledStep:
         devices.homes.update((op.name, name) for op, name in found.of.items() if _owns_state(op))
         if devices.log is not None:
             devices.log(found)
+        elif notices.listener("placement", notices.INFO) is not None:
+            n = Counter(found.of.values())
+            notices.inform("placement", ["a step of " + ", ".join(f"{n[d]} operations on {d}" for d in sorted(n))])
         return found, ops, functions
 
     def _seconds(self, ops: Sequence[Operation], of: Mapping[Operation, str]) -> Mapping[Operation, float] | None:
@@ -257,6 +277,7 @@ class CompiledStep:
     def _cluster(self) -> Cluster:
         return Cluster.local(self._devices.names)
 
+    @notices.timed("partition and plan")
     def _divide(self, clustered: bool) -> Divided:
         self._placed = self._placed or self._place()
         placement, ops, functions = self._placed
@@ -267,22 +288,25 @@ class CompiledStep:
             of = {op: by_name[op.name] for op in ops}
         parts = partition(ops, of, bfloat16=self._devices.bfloat16, costs=self._seconds(ops, of))
         found: list[Clustered] = []
-        if clustered:
-            functions = {name: _contract(body, found) for name, body in functions.items()}
         plans = {}
         for name, part in parts.items():
             _checkpoint(part.graph)
             self._dumps.graph(f"part-{name.rpartition(':device:')[2].replace(':', '-')}", part.graph)
-            mine = _contract(part.ops, found) if clustered else part.ops
-            plans[name] = make_plan(mine, _called(mine, functions), name)
+            mine: Sequence[Operation] = part.ops
+            called = _called(mine, functions)
+            if clustered and _is_cpu(name):  # the kernels of other devices are not for compiled code
+                mine = _contract(mine, found)
+                called = {f: _contract(body, found) for f, body in called.items()}
+            plans[name] = make_plan(mine, called, name)
         return Divided(plans, tuple(found))
 
+    @notices.timed("compile, all in all")
     def _compile(self) -> Outcome:
         if self.is_divided:
-            n = len(set(self.placement.of.values()))
-            reasons = [f"it runs on {n} devices"]
+            used = set(self.placement.of.values())
+            reasons = [f"it runs on {len(used)} devices" if len(used) > 1 else f"it runs on {min(used)}"]
             if self._engine == "compiled":
-                raise InvalidArgumentError("this step cannot be compiled: " + "; ".join(reasons))
+                raise InvalidArgumentError(_not_compiled(reasons))
             return Outcome(None, tuple(reasons), None)
         mine = self._prune()
         kept = _kept(mine, self._ends[2])
@@ -302,8 +326,13 @@ class CompiledStep:
                 return Outcome(compiled, (), report)
         self._dumps.text("not-compiled.txt", "".join(f"# {line}\n" for r in reasons for line in r.splitlines()))
         if self._engine == "compiled":
-            raise InvalidArgumentError("this step cannot be compiled: " + "; ".join(reasons))
+            raise InvalidArgumentError(_not_compiled(reasons))
         return Outcome(None, tuple(reasons), None)
+
+
+def _not_compiled(reasons: Sequence[str]) -> str:
+    """What is said where the engine is to be "compiled" and there is something against it."""
+    return f'this step cannot be compiled: {"; ".join(reasons)}. engine="auto" runs it by the token machine'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -374,8 +403,10 @@ def _make_structured(pruned: Pruned, kept: Sequence[Operation], dumps: Dumps) ->
 _STACKING: Final = frozenset({"loop_fission", "loop_accumulations", "loop_collections"})
 
 
+@notices.timed("optimize")
 def _optimized(graph: Graph, kept: Sequence[Operation], dumps: Dumps, has_limit: bool) -> Context:
     """The passes over a step's graph, and the graphs in it."""
+    check_fits(graph.operations)  # they rely on it
     own_bodies(graph)
     check = _checkpoint if flags.VERIFY.value > 2 else None
     options = options_from(flags.OPTIMIZE.value)
@@ -432,6 +463,10 @@ def _inherit_devices(ops: Sequence[Operation], graph: Graph) -> None:
             if other is not None and other.device:
                 op.device = other.device
                 break
+
+
+def _is_cpu(device: str) -> bool:
+    return DeviceSpec.from_string(device).type == CPU
 
 
 def _owns_state(op: Operation) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from headrace.errors import SignatureError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -37,9 +39,14 @@ def as_shape(value: object) -> Shape:
     if dims is None:
         return None
     out: list[Dim] = []
-    for d in cast("Iterable[Any]", dims):
-        d = getattr(d, "value", d)
-        out.append(None if d is None or int(d) < 0 else int(d))
+    try:
+        for d in cast("Iterable[Any]", dims):
+            d = getattr(d, "value", d)
+            out.append(None if d is None or int(d) < 0 else int(d))
+    except (TypeError, ValueError) as e:
+        raise SignatureError(
+            f"{value!r} is no shape: give a tuple of sizes, None for one that is not known, as in (None, 3)"
+        ) from e
     return tuple(out)
 
 

@@ -9,24 +9,31 @@ import io
 import pkgutil
 import re
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import headrace
+from tests.extending.registering import forgotten
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
     "README.md",
     "docs/structured.md",
     "docs/gradients.md",
+    "docs/graphs.md",
     "docs/recovery.md",
     "docs/eager.md",
     "docs/compiling.md",
+    "docs/flags.md",
     "docs/memory.md",
     "docs/devices.md",
     "docs/placement.md",
     "docs/collectives.md",
+    "docs/inspecting.md",
+    "docs/counters.md",
+    "docs/extending.md",
 )
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE
 
@@ -38,6 +45,13 @@ def _modules() -> list[str]:
 
 def _examples(module: types.ModuleType) -> list[doctest.DocTest]:
     return [t for t in doctest.DocTestFinder().find(module) if t.examples]
+
+
+@pytest.fixture(autouse=True)
+def registries() -> Iterator[None]:
+    """What examples register is gone after them."""
+    with forgotten():
+        yield
 
 
 @pytest.mark.parametrize("name", _modules())

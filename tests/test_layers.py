@@ -17,13 +17,14 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "headrace"
 MAX_LINES = 620
 
-BASE = {"errors", "flags", "trace", "dtypes", "shapes", "registry"}
+BASE = {"errors", "flags", "trace", "metadata", "dtypes", "shapes", "registry", "plugins"}
+BASE |= {"forking", "notices", "deprecation"}
 GRAPH = BASE | {"ir"}
 OPS = GRAPH | {"ops", "resources"}
 FRONT = {"build", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
-TOP = ENGINE | {"explain", "fetches", "pipeline", "session", "simulate"}
+TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -47,7 +48,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fetches": ENGINE,
     "explain": ENGINE | {"pipeline"},
     "simulate": ENGINE | {"explain", "fetches", "pipeline"},
-    "session": ENGINE | {"explain", "fetches", "pipeline", "simulate"},
+    "extend": ENGINE,
+    "report": ENGINE,
+    "interchange": ENGINE | {"pb"},
+    "partial": ENGINE | {"fetches", "pipeline"},
+    "session": ENGINE | {"explain", "fetches", "partial", "pipeline", "simulate"},
     "dist": TOP,
     "train": TOP,
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "train"}),
@@ -62,7 +67,10 @@ LAYER = (
     | {"ir": "1", "ops": "2", "resources": "2", "build": "3a", "recover": "3a", "execute": "3 run"}
     | dict.fromkeys(FRONT - {"build", "recover"}, "3b")
     | dict.fromkeys(PASSES, "3 passes")
-    | {"explain": "4", "fetches": "4", "pipeline": "4", "session": "4", "simulate": "4", "dist": "5", "train": "5"}
+    | dict.fromkeys(
+        ("explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"), "4"
+    )
+    | {"dist": "5", "train": "5"}
     | dict.fromkeys(COMMAND, "5")
     | {"": "6", "v1": "6", "__main__": "6"}
 )
@@ -74,6 +82,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     **dict.fromkeys(MAY_IMPORT, ARRAYS),
     "pb": {"google"},
     "ir": ARRAYS | {"google"},
+    "interchange": ARRAYS | {"google"},
+    "report": ARRAYS | {"threadpoolctl"},
     "ops": ARRAYS | {"scipy"},
     "execute": ARRAYS | {"threadpoolctl", "jax"},
     "compile": ARRAYS | {"jax"},

@@ -137,6 +137,11 @@ def expand_dims(input: Any, axis: Any, name: str | None = None) -> Any:
     """A tensor with one more axis, of length 1, that stands at `axis` (negative: counted from the end).
 
     Source: TensorFlow's `tf.expand_dims`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.expand_dims([1, 2], 0).shape
+      (1, 2)
     """
     return scopes.builder(input, axis).make("ExpandDims", (input, axis), {}, name)
 
@@ -150,6 +155,11 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
       name: name of the operation; "Squeeze" if None.
 
     Source: TensorFlow's `tf.squeeze`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.squeeze([[1], [2]])
+      <EagerTensor shape=[2] dtype=int32: array([1, 2], dtype=int32)>
     """
     if axis is None:
         dims: tuple[int, ...] = ()
@@ -241,8 +251,10 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Any:
     if not isinstance(values, (list, tuple)):
         return scopes.builder(values).tensor(values, None, name)
     items = list(values)
+    if not items:
+        raise ValueError("'values' of stack must not be empty: of no tensors neither shape nor dtype is known")
     b = scopes.builder(items)
-    if axis == 0 and items:
+    if axis == 0:
         try:
             return b.tensor(items, None, name)
         except ShapeError:
@@ -357,6 +369,11 @@ def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any
       ValueError: there is no such mode.
 
     Source: TensorFlow's `tf.pad`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.pad([1, 2], [[1, 0]])
+      <EagerTensor shape=[3] dtype=int32: array([0, 1, 2], dtype=int32)>
     """
     b = scopes.builder(tensor, paddings, constant_values)
     chosen = mode.upper()
@@ -532,6 +549,12 @@ def one_hot(
       TypeError: values and `dtype` contradict one another.
 
     Source: TensorFlow's `tf.one_hot`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.one_hot([0, 2], 3, dtype=hr.int32)
+      <EagerTensor shape=[2,3] dtype=int32: array([[1, 0, 0],
+             [0, 0, 1]], dtype=int32)>
     """
     with scopes.name_scope(name, "one_hot", [indices, depth, on_value, off_value]) as scope:
         b = scopes.builder(indices, depth, on_value, off_value)

@@ -16,6 +16,7 @@ from headrace import dtypes, shapes
 from headrace.build import nest, scopes, tracing
 from headrace.errors import InvalidArgumentError, SignatureError
 from headrace.ir.builder import Builder
+from headrace.ir.failure import quoted
 from headrace.ir.graph import Operation, Tensor
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def checked_predicate(t: Tensor, what: str) -> Tensor:
     if not is_bool or not shapes.compatible(t.shape, ()):
         made = f" (made at {t.op.source})" if t.op.source is not None else ""
         raise SignatureError(
-            f"{what} must be a boolean scalar, got '{t.name}'{made} of dtype {t.dtype.base.name} and shape "
+            f"{what} must be a boolean scalar, got {quoted(t)}{made} of dtype {t.dtype.base.name} and shape "
             f"{shapes.show(t.shape)}; {_fix(is_bool)}"
         )
     return t
@@ -102,7 +103,7 @@ def _fix(is_bool: bool) -> str:
     return (
         "reduce it (reduce_any, reduce_all) or take one element"
         if is_bool
-        else "compare it (x != 0) or cast it to bool"
+        else "compare it (x > 0, hr.not_equal(x, 0)) or cast it to bool"
     )
 
 

@@ -60,9 +60,19 @@ def print(
       The operation. Outside an ordered graph (`hr.Graph`), something has to depend on it, or it does not run.
 
     Source: TensorFlow's `tf.print`.
+
+    Example:
+      >>> import sys
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.int32, (3,))
+      ...     shown = hr.print("x is", x, output_stream=sys.stdout)
+      >>> hr.Session(graph=g).run(shown, {x: [1, 2, 3]})
+      x is [1 2 3]
     """
     streams = {None: "stderr", sys.stderr: "stderr", sys.stdout: "stdout"}
-    target = output_stream if isinstance(output_stream, str) else streams.get(output_stream)
+    is_file = isinstance(output_stream, str) and output_stream.startswith("file://")
+    target = output_stream if is_file else streams.get(output_stream)
     if target is None:
         raise ValueError(f"'output_stream' must be sys.stderr, sys.stdout or 'file://...', got {output_stream!r}")
     tensors = [x for x in inputs if is_tensor(x)]

@@ -11,6 +11,7 @@ are open are done, those calls, and the conditionals and loops around them, get 
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
@@ -101,6 +102,8 @@ class Function:
         self.fn = fn
         self.name = name or getattr(fn, "__name__", type(fn).__name__).replace("<lambda>", "function")
         self.__name__ = self.name
+        self.__module__ = getattr(fn, "__module__", __name__)
+        self.__qualname__: str = getattr(fn, "__qualname__", self.name)
         self.__doc__ = getattr(fn, "__doc__", None) or type(self).__doc__
         self.input_signature = None if input_signature is None else tuple(input_signature)
         self.results = None if results is None else nest.map_leaves(_as_spec, results)
@@ -109,6 +112,24 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<Function {self.name!r}>"
+
+    def __copy__(self) -> Function:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Function:
+        return self
+
+    def __reduce__(self) -> str:
+        """Like a Python function, it is pickled as the name by which its module knows it."""
+        found: Any = sys.modules.get(self.__module__)
+        for name in self.__qualname__.split("."):
+            found = getattr(found, name, None)
+        if found is not self:
+            raise TypeError(
+                f"the Function {self.name!r} cannot be pickled: {self.__module__}.{self.__qualname__} is not it. "
+                "Define it at the top of a module, with @hr.Function, or export a graph that calls it (as_graph_def)"
+            )
+        return self.__qualname__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(scopes.builder(*nest.flatten((args, kwargs))), Builder):

@@ -303,11 +303,14 @@ def _rows(b: Any, elems: Any) -> list[Any]:
         if t.shape is None:
             continue
         if not len(t.shape):
-            raise ValueError(f"the tensors of 'elems' must be at least 1-dimensional: {path} is a scalar ({t!r})")
+            raise ValueError(
+                f"the tensors of 'elems' must be at least 1-dimensional: {path} is the scalar {t!r}{_made(t)}"
+            )
         rows = t.shape[0]
         if rows is not None and first is not None and rows != first[1]:
             raise ValueError(
-                f"the tensors of 'elems' must have equally many rows: {first[0]} has {first[1]}, {path} {rows}"
+                f"the tensors of 'elems' must have equally many rows: {first[0]} has {first[1]}, {path} "
+                f"({t!r}{_made(t)}) has {rows}"
             )
         first = first or (None if rows is None else (path, rows))
     return flat
@@ -358,3 +361,8 @@ def _of_dtype(array: TensorArray, leaf: Any, fn: Callable[..., Any], argument: s
             f"where {array.dtype.name} was expected; say what it returns: {argument}{leaf.dtype.base.name}, or cast it"
         )
     return leaf
+
+
+def _made(t: Any) -> str:
+    source = t.op.source if isinstance(t, Tensor) else None
+    return f", made at {source}" if source is not None else ""

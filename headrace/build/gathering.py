@@ -57,6 +57,11 @@ def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None =
       name: name of the operation; "GatherNd" if None.
 
     Source: TensorFlow's `tf.gather_nd`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.gather_nd([[1, 2], [3, 4]], [[1, 0]])
+      <EagerTensor shape=[1] dtype=int32: array([3], dtype=int32)>
     """
     if not batch_dims:
         return scopes.builder(params, indices).make("GatherNd", (params, indices), {}, name)
@@ -86,6 +91,11 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
       name: name of the scope; "Repeat" if None.
 
     Source: TensorFlow's `tf.repeat`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.repeat([1, 2], 2)
+      <EagerTensor shape=[4] dtype=int32: array([1, 1, 2, 2], dtype=int32)>
     """
     if axis is None:
         input = arrays.reshape(input, np.array([-1], np.int32))
@@ -110,6 +120,11 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     """Zeros of a shape, with `updates` added at the places that the rows of `indices` name.
 
     Source: TensorFlow's `tf.scatter_nd`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.scatter_nd([[1]], [5], [3])
+      <EagerTensor shape=[3] dtype=int32: array([0, 5, 0], dtype=int32)>
     """
     b = scopes.builder(indices, updates, shape)
     return b.make("ScatterNd", (indices, updates, shape), {}, name)
@@ -145,6 +160,11 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:
     """The part of a tensor that starts at `begin` and has the shape `size`; -1 in it: up to the end.
 
     Source: TensorFlow's `tf.slice`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.slice([1, 2, 3], [1], [2])
+      <EagerTensor shape=[2] dtype=int32: array([2, 3], dtype=int32)>
     """
     return scopes.builder(input_, begin, size).make("Slice", (input_, begin, size), {}, name)
 
@@ -173,6 +193,11 @@ def strided_slice(
       name: name of the operation; "StridedSlice" if None.
 
     Source: TensorFlow's `tf.strided_slice`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strided_slice([1, 2, 3], [0], [3], [2])
+      <EagerTensor shape=[2] dtype=int32: array([1, 3], dtype=int32)>
     """
     if strides is None:
         strides = arrays.ones_like(begin)
@@ -232,6 +257,11 @@ def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = N
     """`unique`, and how often each element appears.
 
     Source: TensorFlow's `tf.unique_with_counts`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.unique_with_counts([4, 4, 5])[2]
+      <EagerTensor shape=[2] dtype=int32: array([2, 1], dtype=int32)>
     """
     attrs = {"out_idx": dtypes.as_dtype(out_idx)}
     made: tuple[Any, Any, Any] = scopes.builder(x).make("UniqueWithCounts", (x,), attrs, name)
@@ -242,6 +272,11 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
     """The elements of the vector `x` that are not in `y`, and their indices.
 
     Source: TensorFlow's `tf.compat.v1.setdiff1d`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.setdiff1d([1, 2, 3], [2])[0]
+      <EagerTensor shape=[2] dtype=int32: array([1, 3], dtype=int32)>
     """
     attrs = {"out_idx": dtypes.as_dtype(index_dtype)}
     made: tuple[Any, Any] = scopes.builder(x, y).make("ListDiff", (x, y), attrs, name)
@@ -261,6 +296,11 @@ def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Any:
     """The rows of several tensors in one, each at the place that the tensor of `indices` that goes with it says.
 
     Source: TensorFlow's `tf.dynamic_stitch`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.dynamic_stitch([[0, 2], [1]], [[1, 3], [2]])
+      <EagerTensor shape=[3] dtype=int32: array([1, 2, 3], dtype=int32)>
     """
     return scopes.builder(*indices, *data).make("DynamicStitch", (list(indices), list(data)), {}, name)
 
@@ -278,6 +318,12 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, n
       ValueError: `maxlen` is no scalar.
 
     Source: TensorFlow's `tf.sequence_mask`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.sequence_mask([1, 3])
+      <EagerTensor shape=[2,3] dtype=bool: array([[ True, False, False],
+             [ True,  True,  True]])>
     """
     with scopes.name_scope(name, "SequenceMask", [lengths, maxlen]):
         b = scopes.builder(lengths, maxlen)

@@ -76,6 +76,11 @@ def matvec(
     """The product of matrices and vectors.
 
     Source: TensorFlow's `tf.linalg.matvec`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.matvec([[1, 2], [3, 4]], [1, 1])
+      <EagerTensor shape=[2] dtype=int32: array([3, 7], dtype=int32)>
     """
     with scopes.name_scope(name, "MatVec", [a, b]):
         column = arrays.expand_dims(b, -1)
@@ -98,6 +103,11 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Any:
       ValueError: `axes` is no such thing, or there is no such axis.
 
     Source: TensorFlow's `tf.tensordot`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.tensordot([1, 2], [3, 4], 1)
+      <EagerTensor shape=[] dtype=int32: np.int32(11)>
     """
     with scopes.name_scope(name, "Tensordot", [a, b, axes]) as scope:
         make = scopes.builder(a, b)
@@ -176,6 +186,11 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Any:
       ValueError: the equation does not fit the tensors.
 
     Source: TensorFlow's `tf.einsum`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.einsum('ij,j->i', [[1, 2], [3, 4]], [1, 1])
+      <EagerTensor shape=[2] dtype=int32: array([3, 7], dtype=int32)>
     """
     text = equation.replace(" ", "")
     if "->" not in text:
@@ -214,6 +229,12 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
       ShapeError (a ValueError): it is known to have fewer than two axes.
 
     Source: TensorFlow's `tf.linalg.matrix_transpose`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.matrix_transpose([[1, 2], [3, 4]])
+      <EagerTensor shape=[2,2] dtype=int32: array([[1, 3],
+             [2, 4]], dtype=int32)>
     """
     with scopes.name_scope(name, "matrix_transpose", [a]):
         b = scopes.builder(a)
@@ -261,6 +282,12 @@ def diag(
       align: where diagonals that are shorter than others stand ("RIGHT_LEFT": upper ones right, lower ones left).
 
     Source: TensorFlow's `tf.linalg.diag`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.linalg.diag([1, 2])
+      <EagerTensor shape=[2,2] dtype=int32: array([[1, 0],
+             [0, 2]], dtype=int32)>
     """
     b = scopes.builder(diagonal, k, num_rows, num_cols, padding_value)
     args = (diagonal, k, num_rows, num_cols, padding_value)
@@ -273,6 +300,11 @@ def diag_part(
     """The diagonals of matrices; see `diag` for `k` and `align`.
 
     Source: TensorFlow's `tf.linalg.diag_part`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.diag_part([[1, 2], [3, 4]])
+      <EagerTensor shape=[2] dtype=int32: array([1, 4], dtype=int32)>
     """
     b = scopes.builder(input, k, padding_value)
     return b.make("MatrixDiagPartV3", (input, k, padding_value), {"align": align}, name)
@@ -282,6 +314,12 @@ def set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, alig
     """Matrices with other diagonals; see `diag` for `k` and `align`.
 
     Source: TensorFlow's `tf.linalg.set_diag`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.set_diag([[1, 2], [3, 4]], [8, 9])
+      <EagerTensor shape=[2,2] dtype=int32: array([[8, 2],
+             [3, 9]], dtype=int32)>
     """
     b = scopes.builder(input, diagonal, k)
     return b.make("MatrixSetDiagV3", (input, diagonal, k), {"align": align}, name)
@@ -292,6 +330,12 @@ def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = Non
     (negative: all).
 
     Source: TensorFlow's `tf.linalg.band_part`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.band_part([[1, 2], [3, 4]], 0, 0)
+      <EagerTensor shape=[2,2] dtype=int32: array([[1, 0],
+             [0, 4]], dtype=int32)>
     """
     b = scopes.builder(input, num_lower, num_upper)
     return b.make("MatrixBandPart", (input, num_lower, num_upper), {}, name)
@@ -338,6 +382,12 @@ def eye(
       name: name of the scope; "eye" if None.
 
     Source: TensorFlow's `tf.eye`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.eye(2)
+      <EagerTensor shape=[2,2] dtype=float32: array([[1., 0.],
+             [0., 1.]], dtype=float32)>
     """
     with scopes.name_scope(name, "eye", [num_rows, num_columns]):
         b = scopes.builder(num_rows, num_columns, batch_shape)
@@ -365,6 +415,11 @@ def cross(a: Any, b: Any, name: str | None = None) -> Any:
     """The cross products of the vectors of three elements in the last axis.
 
     Source: TensorFlow's `tf.linalg.cross`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.cross([1, 0, 0], [0, 1, 0])
+      <EagerTensor shape=[3] dtype=int32: array([0, 0, 1], dtype=int32)>
     """
     return scopes.builder(a, b).make("Cross", (a, b), {}, name)
 
@@ -383,6 +438,11 @@ def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool =
       ValueError: there is no such norm.
 
     Source: TensorFlow's `tf.linalg.norm`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.norm([3.0, 4.0])
+      <EagerTensor shape=[] dtype=float32: np.float32(5.0)>
     """
     is_matrix = isinstance(axis, (list, tuple)) and len(axis) == 2
     if isinstance(axis, (list, tuple)) and len(axis) not in (1, 2):
@@ -416,6 +476,11 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
     """`x`, divided by its Euclidean norm along axes; the norm is taken to be at least sqrt(epsilon).
 
     Source: TensorFlow's `tf.math.l2_normalize`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.l2_normalize([3.0, 4.0])
+      <EagerTensor shape=[2] dtype=float32: array([0.6, 0.8], dtype=float32)>
     """
     with scopes.name_scope(name, "l2_normalize", [x]) as scope:
         b = scopes.builder(x)
@@ -428,6 +493,11 @@ def global_norm(t_list: Any, name: str | None = None) -> Any:
     """The Euclidean norm of all elements of several tensors; None among them counts for nothing.
 
     Source: TensorFlow's `tf.linalg.global_norm`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.global_norm([3.0, 4.0])
+      <EagerTensor shape=[] dtype=float32: np.float32(5.0)>
     """
     present = [t for t in t_list if t is not None]
     with scopes.name_scope(name, "global_norm", present):
@@ -441,6 +511,11 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     """`t`, scaled down where its Euclidean norm along `axes` (None: all) is above `clip_norm`.
 
     Source: TensorFlow's `tf.clip_by_norm`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.clip_by_norm([3.0, 4.0], 1.0)
+      <EagerTensor shape=[2] dtype=float32: array([0.6, 0.8], dtype=float32)>
     """
     with scopes.name_scope(name, "clip_by_norm", [t, clip_norm]) as scope:
         b = scopes.builder(t, clip_norm)

@@ -397,6 +397,11 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Any:
     """`value` with elements of another dtype; what would not fit becomes the greatest or least that does.
 
     Source: TensorFlow's `tf.saturate_cast`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.saturate_cast([300, -1], hr.uint8)
+      <EagerTensor shape=[2] dtype=uint8: array([255,   0], dtype=uint8)>
     """
     with scopes.name_scope(name, "saturate_cast", [value]) as scope:
         b = scopes.builder(value)
@@ -440,6 +445,11 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Any:
     """real + i · imag, element by element: complex64 of float32, complex128 of float64.
 
     Source: TensorFlow's `tf.complex`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.complex(1.0, 2.0)
+      <EagerTensor shape=[] dtype=complex64: np.complex64(1+2j)>
     """
     with scopes.name_scope(name, "Complex", [real, imag]) as scope:
         b = scopes.builder(real, imag)
@@ -490,6 +500,11 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
       name: name of the operation; "clip_by_value" if None.
 
     Source: TensorFlow's `tf.clip_by_value`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.clip_by_value([1, 5, 9], 2, 6)
+      <EagerTensor shape=[3] dtype=int32: array([2, 5, 6], dtype=int32)>
     """
     with scopes.name_scope(name, "clip_by_value", [t, clip_value_min, clip_value_max]) as scope:
         b = scopes.builder(t, clip_value_min, clip_value_max)
@@ -509,6 +524,11 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
       ValueError: there are none, or their shapes differ.
 
     Source: TensorFlow's `tf.add_n`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.add_n([1, 2, 3])
+      <EagerTensor shape=[] dtype=int32: np.int32(6)>
     """
     items = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     if not items:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from headrace import dtypes, shapes
 from headrace.build import scopes
@@ -70,9 +70,9 @@ class QueueBase:
             raise TypeError(f"A list of queues expected, got {queues!r}")
         first = queues[0]
         if any(q.dtypes != first.dtypes for q in queues):
-            raise TypeError("Queues do not have matching component dtypes.")
+            raise TypeError(f"Queues do not have matching component dtypes: {_told(queues, 'dtypes')}")
         if any(q.names != first.names for q in queues):
-            raise TypeError("Queues do not have matching component names.")
+            raise TypeError(f"Queues do not have matching component names: {_told(queues, 'names')}")
         b = scopes.builder(index, *(q.queue_ref for q in queues))
         chosen = b.GatherV2(b.Pack([q.queue_ref for q in queues]), index, 0)
         common: list[Shape] | None = None
@@ -103,6 +103,12 @@ class QueueBase:
     @property
     def names(self) -> list[str] | None:
         return self._names
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"the queue {self._name!r} cannot be copied or pickled: what is in it belongs to a session. Make another "
+            "one; a graph with its queues is exported by as_graph_def()"
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} of ({', '.join(d.name for d in self._dtypes)})>"
@@ -375,6 +381,10 @@ def _as_names(given: Any, types: Sequence[dtypes.DType]) -> list[str] | None:
             f"len(names)={len(names)}, len(dtypes)={len(types)}"
         )
     return names
+
+
+def _told(queues: Sequence[QueueBase], what: str) -> str:
+    return ", ".join(f"{q!r} has {getattr(q, what)}" for q in queues)
 
 
 def _joined(column: Sequence[Shape]) -> Shape:

@@ -15,10 +15,11 @@ from collections.abc import Callable
 import headrace.ops  # noqa: F401 - registers the op types
 from headrace.build import scopes
 from headrace.ir.opdef import REQUIRED, OpDef, op_registry
+from headrace.ir.source import is_ours
 
 
 def __getattr__(type: str) -> Callable[..., typing.Any]:
-    if type not in op_registry:
+    if type not in op_registry and (not type[:1].isupper() or op_registry.sought(type) is None):
         raise AttributeError(f"module {__name__!r} has no attribute {type!r}: no op type of that name is registered")
     return _function(type)
 
@@ -43,14 +44,13 @@ def _function(type: str) -> Callable[..., typing.Any]:
         return scopes.builder(*args).make(type, args, kwargs, name)
 
     function.__name__ = function.__qualname__ = type
+    theirs = f"\n\n    Source: TensorFlow's `tf.raw_ops.{type}`." if is_ours(op_registry.where(type)) else ""
     function.__doc__ = f"""{record.doc or f"The op {type}."}
 
     Keyword arguments: {_signature(record)}
 
     Returns:
-      {_returns(record)}
-
-    Source: TensorFlow's `tf.raw_ops.{type}`.
+      {_returns(record)}{theirs}
     """
     return function
 

@@ -79,6 +79,11 @@ def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False
       name: name of the scope; "ReduceLogSumExp" if None.
 
     Source: TensorFlow's `tf.reduce_logsumexp`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.reduce_logsumexp([0.0, 0.0])
+      <EagerTensor shape=[] dtype=float32: np.float32(0.6931472)>
     """
     with scopes.name_scope(name, "ReduceLogSumExp", [input_tensor]) as scope:
         b = scopes.builder(input_tensor)
@@ -96,6 +101,11 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
     """The variance along axes: the mean of the squared distances from the mean.
 
     Source: TensorFlow's `tf.math.reduce_variance`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.reduce_variance([1.0, 3.0])
+      <EagerTensor shape=[] dtype=float32: np.float32(1.0)>
     """
     with scopes.name_scope(name, "reduce_variance", [input_tensor]):
         b = scopes.builder(input_tensor)
@@ -111,6 +121,11 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
     """The standard deviation along axes.
 
     Source: TensorFlow's `tf.math.reduce_std`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.reduce_std([1.0, 3.0])
+      <EagerTensor shape=[] dtype=float32: np.float32(1.0)>
     """
     with scopes.name_scope(name, "reduce_std", [input_tensor]):
         return math.sqrt(reduce_variance(input_tensor, axis, keepdims))
@@ -122,6 +137,11 @@ def count_nonzero(
     """How many elements differ from zero (of strings: from the empty one), along axes.
 
     Source: TensorFlow's `tf.math.count_nonzero`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.count_nonzero([0, 5, 6])
+      <EagerTensor shape=[] dtype=int64: np.int64(2)>
     """
     with scopes.name_scope(name, "count_nonzero", [input]):
         b = scopes.builder(input)
@@ -275,6 +295,11 @@ def top_k(
     """The `k` greatest elements of the last axis, and their indices.
 
     Source: TensorFlow's `tf.math.top_k`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.top_k([3, 9, 1], 2)[0]
+      <EagerTensor shape=[2] dtype=int32: array([9, 3], dtype=int32)>
     """
     attrs = {"sorted": sorted, "index_type": dtypes.as_dtype(index_type)}
     made: tuple[Any, Any] = scopes.builder(input, k).make("TopKV2", (input, k), attrs, name)
@@ -285,6 +310,11 @@ def invert_permutation(x: Any, name: str | None = None) -> Any:
     """The permutation that undoes `x`, a vector of the numbers from 0 in any order.
 
     Source: TensorFlow's `tf.math.invert_permutation`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.invert_permutation([1, 2, 0])
+      <EagerTensor shape=[3] dtype=int32: array([2, 0, 1], dtype=int32)>
     """
     return scopes.builder(x).make("InvertPermutation", (x,), {}, name)
 
@@ -299,6 +329,11 @@ def searchsorted(
       ValueError: `side` is something else.
 
     Source: TensorFlow's `tf.searchsorted`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.searchsorted([1, 3, 5], [4])
+      <EagerTensor shape=[1] dtype=int32: array([2], dtype=int32)>
     """
     types = {"left": "LowerBound", "right": "UpperBound"}
     if side not in types:
@@ -367,6 +402,11 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
       axis: where the new axis goes.
 
     Source: TensorFlow's `tf.linspace`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.linspace(0.0, 1.0, 3)
+      <EagerTensor shape=[3] dtype=float32: array([0. , 0.5, 1. ], dtype=float32)>
     """
     with scopes.name_scope(name, "linspace", [start, stop, num]) as scope:
         b = scopes.builder(start, stop, num)

@@ -285,8 +285,8 @@ class TensorArray:
             return b.tensor(value, self._dtype, name="value")
         except TypeError as e:
             raise SignatureError(
-                f"TensorArray dtype is {self._dtype.name}, but what is put into it is not: {e}; cast it (hr.cast), or "
-                "make the array of its dtype"
+                f"TensorArray dtype is {self._dtype.name}, but what is put into it is not: {e}, or make "
+                "the array of its dtype"
             ) from e
 
     def _checked(self, shape: Shape, verb: str, value: Any) -> Shape:

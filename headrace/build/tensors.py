@@ -179,6 +179,11 @@ def is_tensor(x: Any) -> bool:
     """Whether `x` is a tensor, symbolic or eager, or something that stands for one (a variable).
 
     Source: TensorFlow's `tf.is_tensor`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.is_tensor(hr.constant(1)), hr.is_tensor(1)
+      (True, False)
     """
     return isinstance(x, Tensor) or hasattr(type(x), "as_tensor")
 
@@ -187,6 +192,13 @@ def identity(input: Any, name: str | None = None) -> Any:
     """A tensor with the value of `input`, made by an operation of its own (which can wait for others).
 
     Source: TensorFlow's `tf.identity`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     y = hr.identity(hr.constant(3) * 2, name="result")
+      >>> hr.Session(graph=g).run("result:0")
+      np.int32(6)
     """
     return scopes.builder(input).make("Identity", (input,), {}, name)
 
@@ -195,6 +207,11 @@ def identity_n(input: Any, name: str | None = None) -> list[Any]:
     """Tensors with the values of `input`, a list; none is there before all are.
 
     Source: TensorFlow's `tf.identity_n`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.identity_n([1, 2])
+      [<EagerTensor shape=[] dtype=int32: np.int32(1)>, <EagerTensor shape=[] dtype=int32: np.int32(2)>]
     """
     return as_list(scopes.builder(*input).make("IdentityN", (list(input),), {}, name))
 
@@ -203,6 +220,14 @@ def stop_gradient(input: Any, name: str | None = None) -> Any:
     """`input`, which gradients treat as a constant.
 
     Source: TensorFlow's `tf.stop_gradient`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.constant(3.0)
+      ...     dx = hr.gradients(x * hr.stop_gradient(x), [x])
+      >>> hr.Session(graph=g).run(dx)
+      [np.float32(3.0)]
     """
     return scopes.builder(input).make("StopGradient", (input,), {}, name)
 
@@ -219,6 +244,11 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
     """`x`, checked when it runs to have a shape that fits `shape`, and statically known to.
 
     Source: TensorFlow's `tf.ensure_shape`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.ensure_shape([1, 2], (None,))
+      <EagerTensor shape=[2] dtype=int32: array([1, 2], dtype=int32)>
     """
     return scopes.builder(x).make("EnsureShape", (x,), {"shape": shapes.as_shape(shape)}, name)
 

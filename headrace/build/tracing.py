@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -95,12 +96,27 @@ def call(
     Scope, device and the like are those of `b`; what `b` waits for, whoever owns the graph waits for.
 
     Raises:
-      SignatureError: it returned what is no tensor. What `fn` itself raises, unchanged.
+      SignatureError: it returned what is no tensor. What `fn` itself raises, with a note that says what called it.
     """
     inner = dataclasses.replace(b, graph=graph, control_inputs=())
     with scopes.entered(inner):
-        value = fn(*args, **(kwargs or {}))
+        try:
+            value = fn(*args, **(kwargs or {}))
+        except Exception as e:
+            e.add_note(_called(graph, args, e))
+            raise
         return convert(value, inner, graph.title)
+
+
+def _called(graph: FuncGraph, args: Sequence[Any], error: Exception) -> str:
+    """In what an error arose; and if it did at its door, what it is called with."""
+    tb = error.__traceback__
+    inside = tb is not None and any(not source.is_ours(f.f_code.co_filename) for f, _ in traceback.walk_tb(tb))
+    if inside or not isinstance(error, TypeError):
+        return f"in {graph.title}"
+    names = [t.op.name.removeprefix("arg.") for t in graph.params[len(graph.params) - len(args) :]] if args else []
+    given = f"{len(args)} argument{'s' * (len(args) != 1)}" + (f": {', '.join(names)}" if names else "")
+    return f"in {graph.title}, which is called with {given}"
 
 
 def convert(value: Any, b: Builder, what: str) -> Any:
@@ -115,9 +131,9 @@ def _tensor(path: str, leaf: Any, b: Builder, what: str) -> Tensor:
         return done
     try:
         return b.tensor(leaf)
-    except GraphError:
-        raise
     except (TypeError, ValueError) as e:
+        if isinstance(e, GraphError) and not isinstance(e, SignatureError):
+            raise
         at = f" at {path}" if path else ""
         raise SignatureError(
             f"{what} returned {nest.describe(leaf)}{at}, which cannot be a tensor ({e}); return tensors, numbers, "

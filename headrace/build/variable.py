@@ -124,6 +124,45 @@ class Variable:
         if isinstance(root, scopes.Graph):
             root.variables.append(self)
 
+    @classmethod
+    def of_operations(
+        cls, handle: Tensor, initializer: Operation, element: Tensor, initial_value: Tensor | None, trainable: bool
+    ) -> Any:
+        """The variable that operations which are there already make up, as in an imported graph. (Whoever asks for it
+        puts it where variables are kept.)
+
+        Args:
+          handle: what operations know it by.
+          initializer: the operation that gives it its first value.
+          element: its value, as it is fetched.
+          initial_value: what its first value comes from; None: that value.
+          trainable: see `Variable`.
+
+        Raises:
+          GraphError: these operations are not those of a variable.
+        """
+        self = object.__new__(cls)
+        held = cls._held(handle)
+        if held is None:
+            raise GraphError(f"'{handle.name}' ({handle.op.type}) is no handle of a variable")
+        self.dtype, self._shape = held
+        if element.dtype.base is not self.dtype:
+            raise GraphError(f"'{element.name}' is {element.dtype.base.name}, so not a value of '{handle.op.name}'")
+        self.graph = handle.graph
+        self.trainable, self.constraint, self._validates = trainable, None, True
+        self.handle, self._op, self._name = handle, handle.op, handle.op.name
+        self._initializer, self._element = initializer, element
+        # the initializer may be a group of operations, too
+        assigns = len(initializer.inputs) > 1 and initializer.inputs[0] is handle
+        self._first = initializer.inputs[1] if assigns else element
+        self._initial_value = self._first if initial_value is None else initial_value
+        return self
+
+    @classmethod
+    def _held(cls, handle: Tensor) -> tuple[dtypes.DType, Shape] | None:
+        """The dtype and shape of what `handle` is the handle of; None if it is none."""
+        return handle.handle if handle.dtype is dtypes.resource and handle.op.type == "VarHandleOp" else None
+
     def _make_eagerly(self, b: Any, initial_value: Any, name: str, dtype: dtypes.DType | None, shape: Any) -> None:
         value = b.tensor(initial_value() if callable(initial_value) else initial_value, dtype)
         self.graph = None
@@ -413,10 +452,28 @@ class Variable:
     def __deepcopy__(self, memo: object) -> Any:
         return self._copied()
 
-    def _copied(self) -> Any:
+    def _outside_graphs(self) -> None:
         if self.graph is not None:
-            raise TypeError("a Variable belongs to its graph and cannot be copied; make another one")
-        return type(self)(self.value(), self.trainable, self._name, shape=self._shape, constraint=self.constraint)
+            raise TypeError(
+                "a Variable belongs to its graph and cannot be copied or pickled: make another one, or export the "
+                f"graph with as_graph_def(); the value of {self.name!r} is what session.run(variable) gives"
+            )
+
+    def _copied(self) -> Any:
+        self._outside_graphs()
+        return _remade(*self._made_of())
+
+    def _made_of(self) -> tuple[Any, ...]:
+        return type(self), self.value(), self.trainable, self._name, self._shape, self.constraint
+
+    def __reduce__(self) -> Any:
+        self._outside_graphs()
+        return _remade, self._made_of()
+
+
+def _remade(kind: type[Variable], value: Any, trainable: bool, name: str, shape: Shape, constraint: Any) -> Variable:
+    """A variable outside of graphs like another one."""
+    return kind(value, trainable, name, shape=shape, constraint=constraint)
 
 
 operators.install(Variable)

@@ -278,9 +278,12 @@ def as_list(result: Any, structure: Sequence[Any], who: str, labels: Sequence[st
             raise SignatureError(
                 f"The two structures don't have the same nested structure: loop variable {k}{at} is {found.first} "
                 f"when it enters the loop, but {who} returned {found.second}. {must}, of the structure that the "
-                "variable has"
+                f"variable has{_LISTS if found.first.startswith('a list') else ''}"
             )
     return values
+
+
+_LISTS = " (a list of numbers is as many variables; to make it one tensor, start with hr.constant([...]))"
 
 
 def _held(t: Tensor) -> str:
@@ -311,11 +314,14 @@ def _run(cond: Callable[..., Any], body: Callable[..., Any], variables: list[Any
         return made
 
     structure = variables = as_tensors(variables)
+    if most is not None and np.ndim(most):
+        raise ShapeError(f"'maximum_iterations' must be a scalar, got one of shape {shapes.show(np.shape(most))}")
     left = None if most is None else int(np.asarray(most))
     labels = [str(k) for k in range(len(variables))]
     who = f"the body of a loop ({tracing.source_of(body)})"
+    what = f"what the condition of a loop ({tracing.source_of(cond)}) returned"
     while left is None or left > 0:
-        if not is_true(cond(*variables), "what the condition of a loop returned"):
+        if not is_true(cond(*variables), what):
             break
         variables = as_tensors(as_list(body(*variables), structure, who, labels))
         left = None if left is None else left - 1

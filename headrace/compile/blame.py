@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headrace.errors import InvalidArgumentError
-from headrace.ir.failure import blamed
+from headrace.errors import DeadlineExceededError, InvalidArgumentError
+from headrace.ir.failure import blamed, endless
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -34,7 +34,13 @@ def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
     found = _culprit(error, at)
     if found is None:
         return
-    out = blamed(found.error, found.op, _where(at), found.inputs)
+    where = _where(at)
+    out = blamed(found.error, found.op, where, found.inputs)
+    if isinstance(out, DeadlineExceededError) and found.op.opdef.structured:
+        loop = next((loop for m in marks for loop in m.loops if loop.op is found.op), None)
+        if loop is not None:
+            inner = _iteration(loop, at[-1][1])
+            out.add_note(endless(f"{inner}, in {where}" if where else inner, loop.op.source))
     out._blamed = True  # type: ignore[attr-defined]
     raise out
 

@@ -14,9 +14,10 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.errors import GraphError, InvalidArgumentError
+from headrace.errors import HeadraceInternalError
 from headrace.ir import walk
 from headrace.ir.counting import counting
+from headrace.ir.ends import check_ends, check_loop
 from headrace.ir.function import FuncGraph, bodies, body, recursive_functions
 from headrace.ir.infer import constant_value
 from headrace.ir.opdef import Func
@@ -129,7 +130,8 @@ class Blocks:
             graphs = [g for _, g in bodies(op)]
             if kind == "If":
                 graphs = [body(op, op.attrs["else_branch"]), body(op, op.attrs["then_branch"])]
-            _check_ends(op, graphs, len(op.inputs) - 1, len(op.outputs))
+            for g in graphs:
+                check_ends(op, g, len(op.inputs) - 1, len(op.outputs))
             blocks = tuple(self._block(g, tuple(g.results[i] for i in live), g.control_results) for g in graphs)
             reads = dict.fromkeys(op.inputs[1 + k] for b in blocks for k in b.params)
             return Item(op, live, kind, blocks, offset=1, reads=(op.inputs[0], *reads))
@@ -142,15 +144,7 @@ class Blocks:
     def _loop(self, op: Operation, live: tuple[int, ...]) -> Item:
         cond, loop = body(op, op.attrs["cond"]), body(op, op.attrs["body"])
         n = len(op.inputs)
-        if len(cond.results) != 1:
-            raise InvalidArgumentError(
-                f"Expected a single scalar return value from WhileOp cond, got {len(cond.results)} tensors: "
-                f"{cond.name!r}, the condition of '{op.name}'",
-                op.name,
-                op,
-            )
-        _check_ends(op, [cond], n, 1)
-        _check_ends(op, [loop], n, n)
+        check_loop(op, cond, loop)
         counted = trips(op)
         test = self._block(cond, (cond.results[0],), cond.control_results)
         only_counts = counted is not None and counted.is_exact and _is_quiet(test) and all(map(_ends, counted.bounds))
@@ -191,13 +185,13 @@ class Blocks:
                 graph = counting(op)
             elif kind == "SymbolicGradient":
                 if self._expand is None:
-                    raise GraphError(f"SymbolicGradient '{op.name}' cannot be compiled without gradients")
+                    raise HeadraceInternalError(f"SymbolicGradient '{op.name}' cannot be compiled without gradients")
                 graph = self._expand(op)
             else:
                 graph = body(op, op.attrs["f"])
             self._graphs[op] = graph
         offset = 1 if kind == "RemoteCall" else 0
-        _check_ends(op, [graph], len(op.inputs) - offset, len(op.outputs))
+        check_ends(op, graph, len(op.inputs) - offset, len(op.outputs))
         inner = self._block(graph, tuple(graph.results[i] for i in live), graph.control_results)
         reads = dict.fromkeys(op.inputs[offset + k] for k in inner.params)
         return Item(op, live, "Call", (inner,), offset=offset, reads=tuple(reads))
@@ -210,7 +204,7 @@ class Blocks:
         f = op.attrs["f"]
         graph = body(op, f)
         offset = 1 if op.opdef.structured == "RemoteCall" else 0
-        _check_ends(op, [graph], len(op.inputs) - offset, len(op.outputs))
+        check_ends(op, graph, len(op.inputs) - offset, len(op.outputs))
         if f.name not in self.functions:
             self.functions[f.name] = Block(graph, (), (), ())  # it is on its way
             self.functions[f.name] = self._block(graph, tuple(graph.results), graph.control_results)
@@ -234,14 +228,3 @@ def _ends(bound: Bound) -> bool:
 def _waits_for_nothing(t: Tensor) -> bool:
     """Whether all that makes `t` waits for no other operation."""
     return not any(op.control_inputs for op in walk.reachable([t.op]))
-
-
-def _check_ends(op: Operation, graphs: Iterable[FuncGraph], params: int, results: int) -> None:
-    for g in graphs:
-        if (len(g.params), len(g.results)) != (params, results):
-            raise InvalidArgumentError(
-                f"'{op.name}' ({op.type}) gives {params} values to {g.name!r} and expects {results} back, but it takes "
-                f"{len(g.params)} and returns {len(g.results)}",
-                op.name,
-                op,
-            )

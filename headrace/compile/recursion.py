@@ -12,12 +12,22 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from headrace import forking
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _lock = threading.Lock()
 _active = 0
 _before = 0
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+forking.when_forked(_forked)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from headrace import dtypes, flags
+from headrace import dtypes, flags, forking
 from headrace.eager.tensor import EagerTensor
 from headrace.errors import DeadlineExceededError, GraphError, NotFoundError, SignatureError, UnimplementedError
 from headrace.ir import source
@@ -119,7 +119,12 @@ class EagerBuilder(OpCalls):
 
     def __init__(self) -> None:
         self.session = ResourceManager()
+        forking.follow(self.session)
         self._prepared: dict[Any, _Prepared] = {}
+
+    def forget_kernels(self) -> None:
+        """Kernels have been registered: looks for all anew."""
+        self._prepared.clear()
 
     # *** what makes no difference here: everything before has been done ***
 
@@ -197,7 +202,7 @@ class EagerBuilder(OpCalls):
         try:
             record = op_registry.get(type)
         except LookupError as e:
-            raise NotFoundError(f"Op type not registered '{type}': {e}") from None
+            raise NotFoundError(f"Op type not registered '{type}': {e}") from e.__cause__
         try:
             groups = self._bind(record, args, attrs)
             prepared, key = self._prepare(record, groups, attrs)

@@ -147,6 +147,11 @@ class EagerTensor:
         return self
 
     def __reduce__(self) -> Any:
+        if self.dtype.base is dtypes.resource:
+            raise TypeError(
+                f"an eager tensor of dtype resource, the handle of {self._value!r}, means something in this process "
+                "only and cannot be pickled; pickle what is in the resource"
+            )
         return EagerTensor, (self._value, self.dtype)
 
 

@@ -1,23 +1,35 @@
 """What an error of a running step says: which operation, made where, in which loop and iteration, on which inputs.
 
 A kernel's own `OpError` is kept and gains notes. What numpy raises is given TensorFlow's class (`ir.failure`).
+
+The last note tells the last events of the step. Nothing is written down while a step runs for which nobody listens. But
+what the operation that failed was given had been computed before, what is in the queue of ready nodes would have been
+next, and the open frames tell how far each loop had come: that is read when an error is there.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.errors import InvalidArgumentError
-from headrace.ir.failure import blamed, known_as, place
+from headrace.errors import DeadlineExceededError, InvalidArgumentError, OpError
+from headrace.ir.failure import blamed, endless, known_as, place
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from headrace.execute.frames import Propagator
     from headrace.execute.plan import Node
-    from headrace.execute.records import Iteration, Origin
+    from headrace.execute.records import Frame, Iteration, Origin
+    from headrace.ir.graph import Operation
+    from headrace.ir.source import Source
 
 SHOWN: Final = 4  # of deeply nested frames so many are named at either end
+BRIEFLY: Final = 1  # the same where one event of several is told
+EVENTS: Final = 4  # of each kind of events so many are told
 
 
-def where(it: Iteration) -> str:
+def where(it: Iteration, shown: int = SHOWN) -> str:
     """`iteration 3 of loop 'a', in function 'f' (called by 'c' at file:line), in ...`; "" in the root frame.
 
     Where calls are nested deeply, the middle is left out.
@@ -26,9 +38,9 @@ def where(it: Iteration) -> str:
     while it.frame.parent is not None:
         frames.append(it)
         it = it.frame.parent
-    parts = [_frame_of(i) for i in (frames if len(frames) <= 2 * SHOWN else frames[:SHOWN] + frames[-SHOWN:])]
+    parts = [_frame_of(i) for i in (frames if len(frames) <= 2 * shown else frames[:shown] + frames[-shown:])]
     if len(parts) < len(frames):
-        parts.insert(SHOWN, f"{len(frames) - len(parts)} more calls and loops")
+        parts.insert(shown, f"{len(frames) - len(parts)} more calls and loops")
     return ", in ".join(parts)
 
 
@@ -46,8 +58,69 @@ def blame(error: BaseException, node: Node, it: Iteration, x: Any) -> BaseExcept
         return error  # KeyboardInterrupt and its like are nobody's fault
     found = None if node.culprit is None else node.culprit(error)
     if found is not None:  # an operation of a cluster
-        return blamed(found.error, found.op, where(it), found.inputs)
-    return blamed(error, node.op, where(it), _inputs(node, x))
+        op, out = found.op, blamed(found.error, found.op, where(it), found.inputs)
+    else:
+        op, out = node.op, blamed(error, node.op, where(it), _inputs(node, x))
+    out._fired = [*_before(op), op], where(it, BRIEFLY)  # type: ignore[attr-defined]
+    return out
+
+
+def _before(op: Operation) -> list[Operation]:
+    """What `op` depends on in its own iteration, as far as a few steps back, oldest first: it fired before."""
+    out: dict[Operation, None] = {}
+    todo = [op]
+    for o in todo:
+        for t in o.inputs if len(out) < EVENTS else ():
+            if _is_told(t.op) and t.op not in out:
+                out[t.op] = None
+                todo.append(t.op)
+    return list(out)[:EVENTS][::-1]
+
+
+def _is_told(op: Operation) -> bool:
+    return not (op.opdef.primitive or op.type in ("Const", "Placeholder") or op.type[0] == "_")
+
+
+def tell(
+    error: BaseException,
+    p: Propagator,
+    recent: Collection[tuple[Node, Iteration]],
+    waiting: Collection[tuple[Node, Iteration]],
+) -> None:
+    """Adds to the notes of `error` the last events of the step that it ends.
+
+    Args:
+      p: the state of the token machine.
+      recent: what fired last, if somebody listened; oldest first.
+      waiting: what was started and is not done.
+    """
+    if not isinstance(error, OpError):
+        return
+    if isinstance(error, DeadlineExceededError):
+        loops = [f for f in p.open_frames() if f.parent is not None and f.call is None and not f.children]
+        if loops:
+            longest = max(loops, key=lambda f: f.newest.index)
+            error.add_note(endless(where(longest.newest), _loop_source(longest)))
+    ops, at = getattr(error, "_fired", ([], ""))
+    if not (at or recent or waiting):
+        return  # nothing went round and nobody waited: it is all there in the graph
+    fired = [_event("fired", n.live.op, where(it, BRIEFLY)) for n, it in recent if _is_told(n.live.op)]
+    lines = fired[:-1] or [_event("fired", op, at) for op in ops[:-1]]
+    lines += [_event("failed", op, at) for op in ops[-1:]]
+    lines += [_event("waited for", n.op, where(it, BRIEFLY)) for n, it in list(waiting)[:EVENTS]]
+    ready = p.ready if isinstance(p.ready, deque) else ()
+    coming = [(n, it) for n, it, _ in list(ready)[: 8 * EVENTS] if n is n.live and _is_told(n.op)]
+    lines += [_event("was to come", n.op, where(it, BRIEFLY)) for n, it in coming[:EVENTS]]
+    if len(lines) > 1:  # one alone is what the error itself is about
+        error.add_note("\n".join(["the last events of the step:", *lines]))
+
+
+def _event(what: str, op: Operation, at: str) -> str:
+    return f"  {what}: {place(op)}" + (f", in {at}" if at else "")
+
+
+def _loop_source(frame: Frame) -> Source | None:
+    return next((n.op.source for n in frame.plan.nodes if n.op.type == "LoopCond"), None)
 
 
 def raise_blamed(error: BaseException, node: Node | None, it: Iteration, x: Any) -> None:

@@ -29,7 +29,7 @@ from headrace import flags, shapes, trace
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute import blas
 from headrace.execute import plan as plans
-from headrace.execute.blame import dead_fetch, raise_blamed, where
+from headrace.execute.blame import dead_fetch, raise_blamed, tell, where
 from headrace.execute.burst import burst
 from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
@@ -146,7 +146,8 @@ class Executor:
                     self._go_on()
             else:
                 self._go_on()
-        except BaseException:
+        except BaseException as e:
+            self.tell(e)
             self.abandon()
             raise
         if is_fed and not self._waiting and not self.propagator.finished:
@@ -174,6 +175,11 @@ class Executor:
         """Whether a fetch has its value, or is known to be dead."""
         return self.results[position] is not _unset or position in self._dead
 
+    def tell(self, error: BaseException) -> None:
+        """Adds the last events of the step to the notes of `error`, with which it ends."""
+        recent = () if self._events is None else self._events.recent
+        tell(error, self.propagator, recent, self._waiting)
+
     def abandon(self) -> None:
         """Cancels what was started; nothing of this step runs afterwards."""
         waiting, self._waiting = self._waiting, {}
@@ -188,8 +194,8 @@ class Executor:
         if self._events is not None:
             self._fire_traced(self._events, limit)
             return
-        p, fire = self.propagator, self._fire
-        while burst(p, fire, predicate, limit):
+        p, fire, decide = self.propagator, self._fire, self._predicate
+        while burst(p, fire, decide, limit):
             self._poll()
             self._open_call()
 
@@ -236,7 +242,7 @@ class Executor:
             value = _call(node, self._kernels[node.bound], x)
             return self._finish(node, it, value)
         if kind == SWITCH:
-            p.switch(node, it, x[0], predicate(x[1]))
+            p.switch(node, it, x[0], self._predicate(x[1]))
         elif kind == LOOP_MERGE:
             p.merge(node, it, x, node.value_index[1 if it.index else 0])
         elif kind == plans.MERGE:
@@ -259,7 +265,7 @@ class Executor:
         elif kind == plans.RESULT:
             p.result(node, it, x.read() if node.reads else x)
         elif kind == plans.SWITCH_N:
-            p.switch_n(node, it, x[0], branch(x[1]))
+            p.switch_n(node, it, x[0], self._branch(x[1]))
         elif kind == DEAD:
             if node.live.kind == plans.RETVAL:
                 self._dead.setdefault(node.live.position, x)
@@ -267,6 +273,12 @@ class Executor:
         else:
             raise InternalError(f"{node!r} is of a kind that never becomes ready", node.op.name, node.op)
         return (x,)
+
+    def _predicate(self, value: Any) -> bool:
+        return predicate(value)
+
+    def _branch(self, value: Any) -> int:
+        return branch(value)
 
     def _finish(self, node: Node, it: Iteration, value: Any) -> tuple[Any, ...]:
         """Hands a kernel's result to the propagator in the form it wants."""
@@ -429,7 +441,7 @@ class Executor:
             raise_blamed(error, node, it, x)
         values = self._finish(node, it, value)
         if self._events is not None:
-            self._events.end(node, it, values)
+            self._events.end(node, it, values, waited=True)
 
     def _waits(self) -> str:
         shown = [place(n.op) + (f" in {where(i)}" if where(i) else "") for n, i in list(self._waiting)[:5]]

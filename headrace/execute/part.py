@@ -16,7 +16,7 @@ import numpy as np
 from headrace import flags
 from headrace.execute.blame import raise_blamed
 from headrace.execute.burst import burst
-from headrace.execute.executor import BURST, Executor, predicate
+from headrace.execute.executor import BURST, Executor
 from headrace.execute.plan import RECV, SEND, STATEFUL
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class PartExecutor(Executor):
                     raise self._stuck()
             did = True
             if once:
-                burst(self.propagator, self._fire, predicate, limit)
+                burst(self.propagator, self._fire, self._predicate, limit)
                 return True
             self._fire_ready(limit)
             if not nothing_new():
@@ -147,7 +147,7 @@ class PartExecutor(Executor):
     def _send(self, node: Node, it: Iteration, value: Any, origin: Origin | None) -> None:
         """Ships the token of the Send `node`, dead if there is an `origin`."""
         if self._events is not None:
-            self._events.sent(node, it, origin is not None)
+            self._events.sent(node, it, value, origin is not None)
         if self._detaches and isinstance(value, np.ndarray):
             value = value.copy()
         self.rendezvous.send((node.edge, it.frame.path, it.index), value, origin)
@@ -167,7 +167,7 @@ class PartExecutor(Executor):
     def _received(self, node: Node, it: Iteration, token: Token) -> tuple[Any, ...]:
         value, origin = token
         if self._events is not None:
-            self._events.received(node, it, origin is not None)
+            self._events.received(node, it, value, origin is not None)
         if origin is not None:
             self.propagator.dead(node.dead, it, origin)
             return ()
@@ -189,4 +189,4 @@ class PartExecutor(Executor):
             raise_blamed(error, node, it, x)
         values = self._received(node, it, token)
         if self._events is not None:
-            self._events.end(node if token[1] is None else node.dead, it, values)
+            self._events.end(node if token[1] is None else node.dead, it, values, waited=True)

@@ -21,6 +21,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.errors import GraphError, NotFoundError, ShapeError, SignatureError
 from headrace.ir import source
+from headrace.ir.failure import is_loop_variable, quoted
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.infer import infer_shapes
 from headrace.ir.opdef import OpDef, op_registry
@@ -38,7 +39,7 @@ class OpCalls:
     __slots__ = ()
 
     def __getattr__(self, type: str) -> Callable[..., Any]:
-        if type not in op_registry:
+        if type not in op_registry and (not type[:1].isupper() or op_registry.sought(type) is None):
             me = self.__class__.__name__
             raise AttributeError(f"{me} has no attribute {type!r}, and no op type of that name is registered")
 
@@ -110,7 +111,7 @@ class Builder(OpCalls):
         try:
             record = op_registry.get(type)
         except LookupError as e:
-            raise NotFoundError(f"Op type not registered '{type}': {e}") from None
+            raise NotFoundError(f"Op type not registered '{type}': {e}") from e.__cause__
         where = self.source or source.here()
         graph = self.graph
         name = name or type.lstrip("_")  # an op of our own: no name may begin so
@@ -122,7 +123,7 @@ class Builder(OpCalls):
             if controls:
                 controls = [c for c in map(graph.capture_control, controls) if c is not None]
             op = graph.add_checked(record, full or self._reserve(name), inputs, complete, controls)
-        except GraphError as e:
+        except (TypeError, ValueError) as e:
             if where is not None and not isinstance(e, ShapeError):
                 e.add_note(f"while making {type} at {where}")
             raise
@@ -198,7 +199,10 @@ class Builder(OpCalls):
                         group[i] = below._convert(x, record, spec, dtype, label, decided.get(attr))
                         if attr:
                             wanted.setdefault(attr, group[i].dtype.base)
-        complete = record.infer_attrs([[t.dtype for t in g] for g in groups], attrs)
+        try:
+            complete = record.infer_attrs([[t.dtype for t in g] for g in groups], attrs)
+        except GraphError as e:
+            raise _not_taken(record, groups, attrs) or e from None
         inputs = groups[0] if len(groups) == 1 else [t for g in groups for t in g]
         got = [t.dtype for t in inputs]
         if record.input_dtypes(complete) != got:
@@ -230,12 +234,12 @@ class Builder(OpCalls):
         try:
             return self.tensor(x, dtype, name)
         except TypeError as e:
-            if decided is None or isinstance(e, GraphError):
+            if decided is None or isinstance(e, GraphError) or _NO_TENSOR in str(e):
                 raise
-            of = f" of argument {decided[0].name!r} ('{decided[1].name}')"
+            of = f" of argument {decided[0].name!r} ({quoted(decided[1])})"
             raise SignatureError(
                 f"Input '{spec.name}' of '{record.type}' Op does not match type {decided[1].dtype.base.name}{of}: {e}. "
-                "Cast the one or the other (hr.cast)"
+                f"Cast the one or the other (hr.cast){_START if is_loop_variable(decided[1]) else ''}"
             ) from e
 
     def tensor(self, x: Any, dtype: DType | None = None, name: str = "Const") -> Tensor:
@@ -256,7 +260,7 @@ class Builder(OpCalls):
         if dtype is not None and x.dtype.base is not dtype.base:
             raise TypeError(
                 f"Tensor conversion requested dtype {dtype.base.name} for Tensor with dtype {x.dtype.base.name}: {x!r}"
-                "; cast it"
+                f"{f' (made at {x.op.source})' if x.op.source is not None else ''}; cast it (hr.cast)"
             )
         return x
 
@@ -285,14 +289,38 @@ def _of_nothing(x: Any, record: OpDef, attr: str) -> DType | None:
     return default if isinstance(default, dtypes.DType) else None
 
 
+def _not_taken(record: OpDef, groups: Sequence[Sequence[Tensor]], attrs: Mapping[str, Any]) -> SignatureError | None:
+    """The error of the argument that is of a dtype, or of as few tensors, as the op does not take; None: of none."""
+    for spec, group in zip(record.ins, groups, strict=True):
+        number = None if spec.number_attr is None else record.attrs[spec.number_attr].minimum
+        if number is not None and len(group) < number:
+            return SignatureError(
+                f"'{record.type}' Op needs at least {number} tensor{'s' * (number != 1)} as argument '{spec.name}', "
+                f"got {len(group)}"
+            )
+        allowed = None if spec.type_attr in (None, *attrs) else record.attrs[spec.type_attr or ""].allowed
+        if allowed is not None and group and group[0].dtype.base not in allowed:
+            t = group[0]
+            made = f" (made at {t.op.source})" if t.op.source is not None else ""
+            names = ", ".join(sorted(d.name for d in allowed))
+            return SignatureError(
+                f"Value passed to parameter '{spec.name}' of '{record.type}' Op has DataType {t.dtype.base.name} not "
+                f"in list of allowed values: {names}. Got '{t.name}'{made}; cast it (hr.cast)"
+            )
+    return None
+
+
 def _mismatch(record: OpDef, spec: ArgSpec, x: Tensor, first: ArgSpec, other: Tensor) -> SignatureError:
     """Two tensors of different dtypes for one type attribute."""
     made, also = (f" (made at {t.op.source})" if t.op.source is not None else "" for t in (x, other))
     return SignatureError(
         f"Input '{spec.name}' of '{record.type}' Op has type {x.dtype.base.name} that does not match type "
-        f"{other.dtype.base.name} of argument '{first.name}': got '{x.name}'{made} and '{other.name}'{also}. Cast one "
-        "of them (hr.cast)"
+        f"{other.dtype.base.name} of argument '{first.name}': got {quoted(x)}{made} and {quoted(other)}{also}. Cast "
+        f"one of them (hr.cast){_START if any(is_loop_variable(t) for t in (x, other)) else ''}"
     )
+
+
+_START = "; or let the loop variable start with a number of the other type (1.0 is a float, 1 an int)"
 
 
 def _leaves(x: Any) -> Iterator[Any]:
@@ -312,19 +340,33 @@ def _is_type(record: OpDef, attr: str) -> bool:
     return spec is not None and spec.kind == "type" and not spec.is_list
 
 
+_NO_TENSOR = "cannot be a tensor"
+
+
 def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
     """`value` as a read-only array of `dtype` (Python floats: float32, ints: int32 or int64 if too large, text: bytes).
 
     Raises:
-      TypeError: it cannot be an array of that dtype without losing what it is (a float as an int, text as a number).
+      TypeError: it cannot be an array of that dtype without losing what it is (a float as an int, text as a number), or
+        no array at all.
+      ValueError: its rows differ in length, or a number is too large for the dtype.
     """
     if (dtype is not None and dtype.base is dtypes.string) or (dtype is None and _is_text(value)):
         return frozen(_string_array(value))
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as e:  # numpy says where
+        raise ValueError(
+            f"{_short(value)} {_NO_TENSOR}: its rows differ in length or depth. Give rows of equal length, or "
+            f"pad them ({e})"
+        ) from e
     if array.dtype == object:
         if dtype is not None and dtype in dtypes.OBJECT:
             return frozen(array)
-        raise TypeError(f"{value!r} cannot be a tensor: its elements are of no dtype headrace has, or it is ragged")
+        raise TypeError(
+            f"{_short(value)} ({type(value).__name__}) {_NO_TENSOR}: give a number, a bool, text, an array, or "
+            "lists of these"
+        )
     if dtype is None:
         if array.dtype == np.float64 and not _has_dtype(value):
             array = array.astype(np.float32)
@@ -335,9 +377,22 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
     want = dtype.base.numpy
     if array.dtype != want:
         if array.size and _RANK_OF_KIND.get(array.dtype.kind, 2) > _RANK_OF_KIND.get(want.kind, 2):
-            raise TypeError(f"expected {dtype.base.name}, got {value!r} of dtype {array.dtype}")
+            kind = "text" if array.dtype.kind in "SU" else f"of dtype {array.dtype}"
+            raise TypeError(f"expected {dtype.base.name}, got {_short(value)}, which is {kind}")
+        if array.size and want.kind in "iu" and array.dtype.kind in "iu" and not _has_dtype(value):
+            least, most = np.iinfo(want).min, np.iinfo(want).max
+            if array.min() < least or array.max() > most:
+                raise ValueError(
+                    f"{_short(value)} does not fit {dtype.base.name}, which goes from {least} to {most}; choose a "
+                    "larger dtype"
+                )
         array = array.astype(want)
     return frozen(array)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 # how much a kind of number can hold; going down would lose something ('V' is how ml_dtypes' floats present themselves)

@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace import flags
+from headrace import flags, forking
 from headrace.errors import GraphError, InvalidArgumentError
 from headrace.ir.text import to_text
 
@@ -36,6 +36,11 @@ class Dumps:
         self._root: str = flags.DUMP.value
         self._folder: Path | None = None  # made when there is something to be written
         self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`."""
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:

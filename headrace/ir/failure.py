@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from headrace.errors import (
     OpError,
     ResourceExhaustedError,
 )
+from headrace.ir.kernel import from_outside
+from headrace.ir.naming import base_name
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.source import Source
 
 
 def place(op: Operation) -> str:
@@ -31,8 +34,40 @@ def known_as(t: Tensor) -> str:
     attrs = t.op.attrs
     if "_of" in attrs:
         return str(attrs["_of"][t.index])
-    name: str = attrs.get("of") or t.name if t.op.type == "_Arg" else t.name
-    return name
+    if t.op.type != "_Arg":
+        return t.name
+    if attrs.get("of"):
+        return str(attrs["of"])
+    return f"loop variable {base_name(t)!r}" if is_loop_variable(t) else t.name
+
+
+def is_loop_variable(t: Tensor) -> bool:
+    """Whether `t` is what the condition or body of a loop is given for a variable."""
+    role = getattr(t.op.graph, "role", "")
+    return t.op.type == "_Arg" and not t.op.attrs.get("of") and role.startswith(_OF_LOOPS)
+
+
+def quoted(t: Tensor) -> str:
+    """The same in quotes, unless it is no name but words."""
+    return known_as(t) if is_loop_variable(t) else f"'{known_as(t)}'"
+
+
+# what the titles of the condition and the body of a loop begin with
+_OF_LOOPS = ("the condition of loop", "the body of loop")
+
+
+class Given(NamedTuple):
+    """What a note of an error says that an operation was given.
+
+    Attributes:
+      note: the text.
+      type: the operation's type.
+      values: the inputs, in short.
+    """
+
+    note: str
+    type: str
+    values: list[str]
 
 
 def blamed(error: Exception, op: Operation, where: str, inputs: Sequence[Any]) -> Exception:
@@ -48,10 +83,32 @@ def blamed(error: Exception, op: Operation, where: str, inputs: Sequence[Any]) -
     shown = op if op.type != "_Retval" else op.inputs[0].op
     out = translated(error, place(shown), shown.name, shown, inputs)
     out.add_note(f"operation {place(shown)}" + (f", in {where}" if where else ""))
-    if inputs and shown is op:
-        pairs = zip(op.inputs, inputs, strict=False)
-        out.add_note(f"inputs: {', '.join(f'{known_as(t)}: {brief(v)}' for t, v in pairs)}")
+    if inputs and shown is op and op.type != "Assert":  # which says itself what it was given
+        given = [brief(v) for v in inputs]
+        note = _inputs(op, given)
+        out.add_note(note)
+        out._given = Given(note, op.type, given)  # type: ignore[attr-defined]
     return out
+
+
+def _inputs(op: Operation, given: Sequence[str]) -> str:
+    return "inputs: " + ", ".join(f"{known_as(t)}: {v}" for t, v in zip(op.inputs, given, strict=False))
+
+
+def retell(error: BaseException, op: Operation) -> None:
+    """Lets the note about the inputs call them as they are called in the user's graph, where the operation that
+    failed, a copy that may have become another's neighbour, is `op`."""
+    given: Given | None = getattr(error, "_given", None)
+    if given is not None and op.type == given.type and len(op.inputs) == len(given.values):
+        notes: list[str] = error.__notes__
+        notes[notes.index(given.note)] = note = _inputs(op, given.values)
+        error._given = given._replace(note=note)  # type: ignore[attr-defined]
+
+
+def endless(where: str, made: Source | None) -> str:
+    """What is said of a loop that was going round, at `where`, when the time was over; `made`: its line."""
+    at = f", made at {made}" if made is not None else ""
+    return f"it was in {where}{at}. Does the condition of the loop become false?"
 
 
 def translated(error: Exception, place: str, node: str, op: Any, values: Iterable[Any]) -> Exception:
@@ -81,11 +138,15 @@ def translated(error: Exception, place: str, node: str, op: Any, values: Iterabl
             text = "Incompatible shapes: " + " vs. ".join(given)
         out = InvalidArgumentError(f"{text} in {place}", node, op)
     else:
-        out = HeadraceInternalError(
-            f"the kernel of {place} failed with {type(error).__name__}: {error}. Please report this as a bug."
-        )
+        out = HeadraceInternalError(f"the kernel of {place} failed with {type(error).__name__}: {error}. {_whose(op)}")
     out.__cause__ = error
     return out
+
+
+def _whose(op: Any) -> str:
+    """What to do about a kernel that fails as none should."""
+    theirs = from_outside(op.type)
+    return f"It was registered at {' or '.join(theirs)}." if theirs else "Please report this as a bug."
 
 
 def brief(value: Any) -> str:

@@ -235,7 +235,7 @@ def body(op: Operation, f: Func | FuncGraph | Any) -> FuncGraph:
     """The graph that the value `f` of a `func` attribute of `op` means."""
     if isinstance(f, FuncGraph):
         return f
-    return op.graph.function(f.name)
+    return op.graph.function(f.name, op)
 
 
 def find_anywhere(graph: Graph, name: str) -> Operation | None:
@@ -268,7 +268,7 @@ def recursive_functions(ops: Iterable[Operation]) -> frozenset[str]:
                     out.add(f.name)
                     if f.name not in calls:
                         calls[f.name] = set()
-                        pending.append((f.name, op.graph.function(f.name)))
+                        pending.append((f.name, op.graph.function(f.name, op)))
         return out
 
     callees(ops)

@@ -26,13 +26,11 @@ from headrace.ir import attrs as wire
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.loop_shapes import infer_all
-from headrace.ir.nodedefs import CONTROL, Input, Node, NodeImport, Signatures, argument_type, write_node
+from headrace.ir.nodedefs import CONTROL, SHAPES, Input, Node, NodeImport, Signatures, argument_type, write_node
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.shapes import Shape
-
-_SHAPES: Final = "_output_shapes"  # what is known of an argument's shape is an attribute of it
 
 # What names of arguments and results are made of.
 _OTHER = re.compile(r"[^a-z0-9_]+")
@@ -104,7 +102,7 @@ def _add_params(graph: FuncGraph, message: pb.FunctionDef) -> dict[Input, Tensor
 
 
 def _stated_shape(attrs: pb.FunctionDef.ArgAttrs) -> Shape:
-    value = attrs.attr.get(_SHAPES)
+    value = attrs.attr.get(SHAPES)
     if value is None or len(value.list.shape) != 1:
         return None
     return wire.decode_shape(value.list.shape[0])
@@ -201,13 +199,16 @@ def _refuse(graph: Any) -> str:
     raise GraphError(f"{graph!r} is owned by an operation; export the whole graph")
 
 
-def encode(graph: FuncGraph, name: str, name_of: Callable[[Any], str] = _refuse) -> pb.FunctionDef:
+def encode(
+    graph: FuncGraph, name: str, name_of: Callable[[Any], str] = _refuse, add_shapes: bool = False
+) -> pb.FunctionDef:
     """The `FunctionDef` of a function.
 
     Args:
       graph: the function.
       name: what it is called there.
       name_of: the names of the functions that graphs owned by its operations are written as.
+      add_shapes: whether each node says what is known of its outputs' shapes.
 
     Raises:
       GraphError: an attribute's value has no wire form.
@@ -225,7 +226,7 @@ def encode(graph: FuncGraph, name: str, name_of: Callable[[Any], str] = _refuse)
         arg = signature.input_arg.add(name=arg_name, type=t.dtype.number)
         if t.handle is not None:
             arg.handle_data.add(dtype=t.handle[0].number, shape=wire.encode_shape(t.handle[1]))
-        out.arg_attr[i].attr[_SHAPES].list.shape.append(wire.encode_shape(t.shape))
+        out.arg_attr[i].attr[SHAPES].list.shape.append(wire.encode_shape(t.shape))
 
     def show(t: Tensor) -> str:
         op = t.op
@@ -239,7 +240,7 @@ def encode(graph: FuncGraph, name: str, name_of: Callable[[Any], str] = _refuse)
     arguments = {f"^{op.name}" for op in params}
     for op in ops:
         node = out.node_def.add()
-        write_node(node, op, show, name_of)
+        write_node(node, op, show, name_of, add_shapes)
         if any(c in params for c in op.control_inputs):  # they are there from the beginning
             node.input[:] = [text for text in node.input if text not in arguments]
     _add_results(out, graph, show)

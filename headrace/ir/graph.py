@@ -16,9 +16,11 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from headrace import forking
 from headrace.errors import GraphError, NotFoundError
 from headrace.ir import opdef as opdefs
 from headrace.ir.source import Source
+from headrace.ir.symbolic import Symbolic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
 _unset: Any = object()
 
 
-class Tensor:
+class Tensor(Symbolic):
     """One output of an operation. Equal only to itself, so that it can key a feed dict.
 
     Attributes:
@@ -65,6 +67,7 @@ class Tensor:
 
     @property
     def graph(self) -> Graph:
+        """The graph that its operation stands in."""
         return self.op.graph
 
     @property
@@ -76,24 +79,6 @@ class Tensor:
         from headrace.shapes import show
 
         return f"<Tensor {self.name!r} shape={show(self.shape)} dtype={self.dtype.name}>"
-
-    def _no_value(self, what: str, instead: str) -> NoReturn:
-        made = f" (made at {self.op.source})" if self.op.source is not None else ""
-        raise TypeError(
-            f"{what} of the symbolic tensor {self.name!r}{made}, which has no value until the graph runs; {instead}"
-        )
-
-    def __bool__(self) -> bool:
-        self._no_value("bool()", "use hr.cond or hr.while_loop (and, or: logical ops), or run it in a Session first")
-
-    def __len__(self) -> int:
-        self._no_value("len()", "use its .shape, or a Shape op")
-
-    def __iter__(self) -> Iterator[Tensor]:
-        self._no_value("iteration", "use hr.while_loop, or unstack it")
-
-    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
-        self._no_value("a numpy array", "run it: session.run(tensor)")
 
     def __copy__(self) -> NoReturn:
         raise TypeError("a Tensor belongs to its graph and cannot be copied; use graph.as_graph_def()")
@@ -223,6 +208,11 @@ class Graph:
         self._by_name: dict[str, Operation] = {}
         self._taken: dict[str, int] = {}  # lower-cased names and scopes in use -> next suffix to try
         self._lock = threading.RLock()
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`."""
+        self._lock = threading.RLock()
 
     # *** reading ***
 
@@ -283,7 +273,7 @@ class Graph:
             obj = obj.graph_element  # type: ignore[attr-defined]
         if isinstance(obj, (Tensor, Operation)):
             if obj.graph is not self:
-                raise ValueError(f"{obj!r} is not an element of this graph; it belongs to another one")
+                raise ValueError(f"{obj!r} is not an element of this graph: {foreign(obj, self)}")
             if isinstance(obj, Tensor) and not allow_tensor:
                 raise TypeError(f"{obj!r} is a tensor; an operation is needed here")
             if isinstance(obj, Operation) and not allow_operation:
@@ -312,8 +302,12 @@ class Graph:
                     return t
         return None
 
-    def function(self, name: str) -> FuncGraph:
+    def function(self, name: str, caller: Operation | None = None) -> FuncGraph:
         """The function that operations of this graph, or of one it owns, call by `name`; decoded when first asked for.
+
+        Args:
+          name: the function's.
+          caller: which operation calls it, for the text of the error.
 
         Raises:
           NotFoundError: there is none. GraphError: its definition cannot be read.
@@ -328,7 +322,11 @@ class Graph:
 
                 return graph.functions.setdefault(name, functiondef.decode(graph.library[name], graph))
             if graph.outer is None:
-                raise NotFoundError(f"Function {name!r} is not in the library of the graph{graph._near_function(name)}")
+                text = f"Function {name!r} is not in the library of the graph{graph._near_function(name)}"
+                if caller is None:
+                    raise NotFoundError(text)
+                made = f", made at {caller.source}" if caller.source else ""
+                raise NotFoundError(f"{text}; '{caller.name}' ({caller.type}{made}) calls it", caller.name, caller)
             graph = graph.outer
 
     def _near_function(self, name: str) -> str:
@@ -395,7 +393,7 @@ class Graph:
         try:
             record = opdefs.op_registry.get(type)
         except LookupError as e:
-            raise NotFoundError(f"Op type not registered '{type}' (operation {name!r}): {e}", name) from None
+            raise NotFoundError(f"Op type not registered '{type}' (operation {name!r}): {e}", name) from e.__cause__
         inputs = list(inputs)
         for t in inputs:
             if t.op.graph is not self:
@@ -596,6 +594,6 @@ def foreign(what: Tensor | Operation, graph: Graph) -> str:
             "result"
         )
     return (
-        f"'{what.name}'{made} belongs to another graph ({owner!r}) than the one this operation goes into ({graph!r}); "
+        f"'{what.name}'{made} belongs to another graph ({owner!r}) than the one that is to use it ({graph!r}); "
         "make both in one `with` block, or import the one graph into the other with import_graph_def"
     )

@@ -15,6 +15,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.errors import GraphError, OpError, ShapeError
 from headrace.ir import graph as graphs
+from headrace.ir.failure import known_as
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -94,7 +95,7 @@ def infer_shapes(op: Operation) -> None:
     except GraphError:
         raise
     except (ValueError, IndexError, TypeError, OverflowError, OpError) as e:
-        ins = ", ".join(f"{t.name}: {t.dtype.name}{shapes.show(t.shape)}" for t in op.inputs)
+        ins = ", ".join(f"{known_as(t)}: {t.dtype.name}{shapes.show(t.shape)}" for t in op.inputs)
         where = f", made at {op.source}" if op.source else ""
         raise ShapeError(f"{e} for '{op.name}' (op: '{op.type}') with inputs {ins or 'none'}{where}") from e
     if len(out) != len(op.outputs):

@@ -425,8 +425,10 @@ def _describe(spec: AttrSpec) -> str:
     text = f"list({spec.kind})" if spec.is_list else spec.kind
     if spec.allowed is not None:
         text += " in {" + ", ".join(sorted(map(str, spec.allowed))) + "}"
-    if spec.minimum is not None:
-        text += f" >= {spec.minimum}" if not spec.is_list else f", at least {spec.minimum}"
+    if spec.minimum is not None and not spec.is_list:
+        text += f" >= {spec.minimum}"
+    elif spec.minimum:
+        text += f" of at least {spec.minimum}"
     return text
 
 
@@ -502,6 +504,7 @@ def op(
     oracle: Callable[..., Any] | None = None,
     sample: Sample | None = None,
     doc: str = "",
+    depth: int = 1,
 ) -> OpDef:
     """Registers an op type and returns its record.
 
@@ -525,6 +528,7 @@ def op(
       oracle: an independent implementation on numpy arrays: `oracle(*inputs, **attrs of the case)`.
       sample: `(rng, dtype) -> cases`: how the registry-driven tests exercise it.
       doc: one sentence.
+      depth: so many frames up is the line remembered as its home.
 
     Raises:
       TypeError: not exactly one of kernel, stateful, async_, primitive and structured is given.
@@ -557,7 +561,7 @@ def op(
         sample,
         doc,
     )
-    op_registry.register(type, record, depth=2)
+    op_registry.register(type, record, depth=depth + 1)
     return record
 
 

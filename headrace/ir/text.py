@@ -142,7 +142,7 @@ def _op_lines(ops: Sequence[Operation]) -> Iterator[str]:
 def _block(first: str, graph: FuncGraph) -> Iterator[str]:
     """A graph with its ends, in braces."""
     words = "".join(f", {w}" for w in ("is_ordered", "shares_names") if getattr(graph, w))
-    attrs = _show_attrs([(name, _show(v)) for name, v in graph.attrs.items()])
+    attrs = _show_attrs([(name, show_value(v)) for name, v in graph.attrs.items()])
     params = ", ".join(map(_show_param, graph.params))
     results = ", ".join(map(show_tensor, graph.results))
     controls = "".join(f" ^{c.name}" for c in graph.control_results)
@@ -154,7 +154,7 @@ def _block(first: str, graph: FuncGraph) -> Iterator[str]:
 
 def _show_param(t: Tensor) -> str:
     attrs = t.op.attrs
-    more = _show_attrs([(name, _show(attrs[name])) for name in sorted(attrs.keys() - t.op.opdef.attrs.keys())])
+    more = _show_attrs([(name, show_value(attrs[name])) for name in sorted(attrs.keys() - t.op.opdef.attrs.keys())])
     holds = f" holds {t.handle[0].name}{shapes.show(t.handle[1])}" if t.handle is not None else ""
     of = f" of {_quote(attrs['of'])}" if attrs["of"] else ""
     return f"{t.op.name}{more}: {t.dtype.name}{shapes.show(t.shape)}{holds}{of}"
@@ -168,7 +168,7 @@ def show_op(op: Operation) -> str:
     for name in [*(n for n in declared if n in op.attrs), *sorted(op.attrs.keys() - declared.keys())]:
         value, spec = op.attrs[name], declared.get(name)
         if spec is None or spec.default is REQUIRED or not wire.equal(value, spec.default):
-            given.append((name, _show(value, spec is not None and spec.kind == "shape")))
+            given.append((name, show_value(value, spec is not None and spec.kind == "shape")))
     line += _show_attrs(given)
     if op.inputs:
         line += "(" + ", ".join(map(show_tensor, op.inputs)) + ")"
@@ -186,12 +186,12 @@ def _show_attrs(attrs: Sequence[tuple[str, str]]) -> str:
     return "[" + ", ".join(f"{k if WORD.fullmatch(k) else _quote(k)}={v}" for k, v in attrs) + "]"
 
 
-def _show(v: Any, is_shape: bool = False) -> str:
+def show_value(v: Any, is_shape: bool = False) -> str:
     """The text of an attribute's value. `is_shape`: it is a shape, or a list of them."""
     if is_shape and (v is None or all(d is None or isinstance(d, int) for d in v)):
         return shapes.show(v)
     if isinstance(v, tuple):
-        return "(" + ", ".join(_show(x, is_shape) for x in v) + ")"
+        return "(" + ", ".join(show_value(x, is_shape) for x in v) + ")"
     if isinstance(v, DType):
         return v.name
     if isinstance(v, (bool, np.bool_)):
@@ -205,7 +205,7 @@ def _show(v: Any, is_shape: bool = False) -> str:
     if isinstance(v, FuncGraph):
         return "@" + _quote(v.name)
     if isinstance(v, Func):
-        return "&" + _quote(v.name) + _show_attrs([(name, _show(x)) for name, x in v.attrs])
+        return "&" + _quote(v.name) + _show_attrs([(name, show_value(x)) for name, x in v.attrs])
     if isinstance(v, np.ndarray):
         return _show_array(v)
     if isinstance(v, wire.BadTensor):

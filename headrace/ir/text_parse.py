@@ -195,13 +195,10 @@ class _Block:
 
     def make_op(self, entry: _Entry) -> list[tuple[_Entry, int]]:
         """Makes the operation of `entry`; returns its inputs that are defined further down."""
-        record = op_registry.find(entry.type)
-        if record is None:
-            try:
-                op_registry.get(entry.type)
-            except LookupError as e:
-                raise entry.line.error(str(e), entry.start) from None
-        assert record is not None
+        try:
+            record = op_registry.get(entry.type)
+        except LookupError as e:
+            raise entry.line.error(str(e), entry.start) from e.__cause__
         found = [self.tensor(entry, *i) for i in entry.inputs]
         there = [t for t in found if t is not None]
         late = [(entry, i) for i, t in enumerate(found) if t is None]

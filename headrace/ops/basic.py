@@ -14,6 +14,7 @@ from headrace import dtypes, shapes
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.ir import arrays
 from headrace.ir.arrays import values_only
+from headrace.ir.failure import place
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -226,7 +227,7 @@ op(
 
 
 def _prevent(b: Any, n: Any, dy: Any) -> Any:
-    raise LookupError(f"Gradient explicitly disabled. Reason: {n.attrs['message']!r} (at {n.op.name})")
+    raise LookupError(f"Gradient explicitly disabled. Reason: {n.attrs['message']!r} (at {place(n.op)})")
 
 
 op(

@@ -56,7 +56,15 @@ def _call(found: callback.Callback, args: Sequence[Any]) -> Any:
         raise
     except Exception as e:
         cls = next(made for kind, made in _CLASSES if isinstance(e, kind))
-        raise cls(f"{type(e).__name__}: {e} (raised by the Python function {found.function!r})") from e
+        raise cls(f"{type(e).__name__}: {e} (raised by the Python function {_named(found)})") from e
+
+
+def _named(found: callback.Callback) -> str:
+    """The function by its name and line."""
+    fn = found.function
+    code = getattr(fn, "__code__", None)
+    name = getattr(fn, "__qualname__", None) or repr(fn)
+    return f"'{name}'" + (f", {code.co_filename}:{code.co_firstlineno}" if code is not None else "")
 
 
 def _array(value: Any, i: int, dtype: DType, found: callback.Callback) -> Any:
@@ -66,13 +74,13 @@ def _array(value: Any, i: int, dtype: DType, found: callback.Callback) -> Any:
     try:
         array = np.array(value)
     except ValueError as e:
-        raise InvalidArgumentError(f"{i}-th value returned by {found.function!r} is no array: {e}") from e
+        raise InvalidArgumentError(f"{i}-th value returned by {_named(found)} is no array: {e}") from e
     if array.dtype.kind in "SU" or (dtype is dtypes.string and array.dtype == object):
         array = _bytes(np.array(value, object), i, found)  # numpy's own text drops zeros at the end
     if array.dtype != dtype.numpy:
         got = "string" if array.dtype == object else array.dtype.name
         raise InvalidArgumentError(
-            f"{i}-th value returned by {found.function!r} is {got}, but expects {dtype.name}; "
+            f"{i}-th value returned by {_named(found)} is {got}, but expects {dtype.name}; "
             f"let it return np.{dtype.numpy.name}, or change Tout"
         )
     return array if array.ndim or dtype is dtypes.string else array[()]
@@ -84,7 +92,7 @@ def _bytes(array: np.ndarray, i: int, found: callback.Callback) -> np.ndarray:
         x = array[at]
         x = x.encode() if isinstance(x, str) else x
         if not isinstance(x, bytes):
-            raise InvalidArgumentError(f"{i}-th value returned by {found.function!r} has {x!r} in it, which is no text")
+            raise InvalidArgumentError(f"{i}-th value returned by {_named(found)} has {x!r} in it, which is no text")
         out[at] = bytes(x)
     return out
 
@@ -99,7 +107,7 @@ def _py_func(attrs: Mapping[str, Any]) -> Callable[..., Any]:
         if len(results) != len(types):
             raise InvalidArgumentError(
                 f"{token} returns {len(results)} values, but expects to see {len(types)} (the number of types in "
-                f"Tout): {found.function!r}"
+                f"Tout): {_named(found)}"
             )
         out = tuple(_array(v, i, d, found) for i, (v, d) in enumerate(zip(results, types, strict=True)))
         return out[0] if len(out) == 1 else out or None

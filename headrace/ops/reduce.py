@@ -138,7 +138,8 @@ def _norm(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 def _reduced(c: Inference) -> Sequence[Shape]:
     axes, x = c.axes(1), c.shapes[0]
-    if axes is not None and x is not None and len({a % max(len(x), 1) for a in axes}) < len(axes):
+    inside = axes is not None and x is not None and all(-len(x) <= a < len(x) for a in axes)
+    if axes is not None and x is not None and inside and len({a % len(x) for a in axes}) < len(axes):
         raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension, in {axes}")
     return [shapes.reduced(x, axes, c.attrs["keep_dims"])]
 

@@ -43,7 +43,7 @@ def _variable(handle: Any, dtype: dtypes.DType) -> Variable:
     if not variable.is_initialized:
         raise NotFoundError(
             f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
-            "run its initializer in this session first"
+            "run its initializer in this session first: session.run(v.initializer), where v is the variable"
         )
     return variable
 

@@ -174,9 +174,10 @@ def _check_outside(reading: Reading, t: Tensor) -> None:
     if loop is reading.tree.root and not reading.path_of(t):
         return
     where = f"the loop {loop.name!r}" if loop is not reading.tree.root else shown(reading.path_of(t))
+    made = f" (made at {op.source})" if op.source is not None else ""
     raise InvalidArgumentError(
-        f"'{t.name}' stands in {where}, which is there as primitives: it has no one value to be differentiated or "
-        "differentiated by; take what comes out of the loop or conditional, or what goes in",
+        f"'{t.name}'{made} stands in {where}, which is there as primitives: it has no one value to be fetched, "
+        "differentiated or differentiated by; take what comes out of the loop or conditional, or what goes in",
         op.name,
         op,
     )

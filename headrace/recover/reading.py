@@ -177,7 +177,7 @@ class Reading:
         after: dict[Node, list[Node]] = {n: [] for n in members}
         waiting: dict[Node, int] = {}
         for n in members:
-            before = [p for p in dict.fromkeys(self.predecessors(n)) if p in inside and p is not n]
+            before = [p for p in dict.fromkeys(self.predecessors(n)) if p in inside]
             waiting[n] = len(before)
             for p in before:
                 after[p].append(n)

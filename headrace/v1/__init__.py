@@ -47,6 +47,7 @@ from headrace.v1 import (
     debugging,
     dtypes,
     initializers,
+    io,
     linalg,
     logging,
     math,
@@ -462,7 +463,7 @@ disable_eager_execution = disable_control_flow_v2 = disable_v2_behavior
 disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 
 # The messages of the wire format, which take long to import: on first use.
-_MESSAGES = ("AttrValue", "GraphDef", "NameAttrList", "NodeDef")
+_MESSAGES = ("AttrValue", "GraphDef", "MetaGraphDef", "NameAttrList", "NodeDef")
 _LATER = {"GradientTape": "gradients of what runs at once are a later step; tf.gradients differentiates graphs"}
 
 

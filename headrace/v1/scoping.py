@@ -92,7 +92,7 @@ def import_graph_def(
     return_elements: Sequence[str] | None = None,
     name: str | None = None,
     op_dict: None = None,
-    producer_op_list: None = None,
+    producer_op_list: Any = None,
 ) -> Any:
     """Adds the nodes of a `GraphDef` to the default graph. See `headrace.import_graph_def`.
 
@@ -101,11 +101,15 @@ def import_graph_def(
       input_map: name of a tensor in it → tensor that takes its place.
       return_elements: names of the tensors and operations to return.
       name: prefix of the nodes' names, made unique; "import" if None, and none if "".
-      op_dict, producer_op_list: not used.
+      op_dict: not used.
+      producer_op_list: the op definitions of what wrote it (an `OpList`): new attributes that have their default value
+        there are left out.
 
     Source: TensorFlow's `tf.import_graph_def`.
     """
     if name == "":
-        return importing.import_graph_def(graph_def, "", input_map, return_elements)
+        return importing.import_graph_def(graph_def, "", input_map, return_elements, producer_op_list=producer_op_list)
     with scopes.name_scope(name, "import") as prefix:
-        return importing.import_graph_def(graph_def, prefix, input_map, return_elements)
+        return importing.import_graph_def(
+            graph_def, prefix, input_map, return_elements, producer_op_list=producer_op_list
+        )

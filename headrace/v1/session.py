@@ -167,7 +167,8 @@ def _install() -> None:
                (Operation, "run", _run), (Operation, "values", _values))  # fmt: skip
     for cls, name, method in methods:
         setattr(cls, name, method)
-    Tensor.value_index = property(lambda self: self.index)  # type: ignore[attr-defined]
+    doc = "Which output of its operation the tensor is."
+    Tensor.value_index = property(lambda self: self.index, doc=doc)  # type: ignore[attr-defined]
 
 
 _install()

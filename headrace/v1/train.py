@@ -1,13 +1,16 @@
-"""TensorFlow 1's `tf.train`, as far as it is there: what keeps threads together that feed queues."""
+"""TensorFlow 1's `tf.train`, as far as it is there: what keeps threads together that feed queues; graphs in files."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from headrace.errors import GraphError, OpError, exception_type_from_error_code
+from headrace.interchange.files import read_message, write_graph
 from headrace.train import coordinator, queue_runner
 from headrace.v1.graph import GraphKeys, get_default_graph, in_default_graph
+from headrace.v1.meta_graph import export_meta_graph, import_meta_graph
 from headrace.v1.session import get_default_session
 
 Coordinator = coordinator.Coordinator
@@ -20,6 +23,49 @@ class QueueRunner(queue_runner.QueueRunner):
     """
 
     __init__ = in_default_graph(queue_runner.QueueRunner.__init__)
+
+    def to_proto(self) -> Any:
+        """The names of its queue and operations: a `QueueRunnerDef` message."""
+        from headrace import pb
+
+        codes: list[Any] = [c.error_code for c in self._closed if issubclass(c, OpError)]
+        return pb.QueueRunnerDef(
+            queue_name=self.queue.name,
+            enqueue_op_name=[op.name for op in self.enqueue_ops],
+            close_op_name=self.close_op.name,
+            cancel_op_name=self.cancel_op.name,
+            queue_closed_exception_types=codes,
+        )
+
+    @classmethod
+    def from_proto(cls, queue_runner_def: Any, import_scope: str | None = None) -> QueueRunner:
+        """The queue runner that a `QueueRunnerDef` message describes, in the default graph.
+
+        Args:
+          queue_runner_def: headrace's message, or TensorFlow's.
+          import_scope: put before its names.
+
+        Raises:
+          GraphError: it is malformed. KeyError: the graph has no such operation.
+        """
+        prefix = f"{import_scope}/" if import_scope else ""
+        graph = get_default_graph()
+        return cls.of_names(queue_runner_def, lambda name: graph.as_graph_element(prefix + name))
+
+    @classmethod
+    def of_names(cls, queue_runner_def: Any, find: Callable[[str], Any]) -> QueueRunner:
+        """The queue runner of a `QueueRunnerDef`, or of its bytes; `find` gives a tensor or operation by its name."""
+        from headrace import pb
+
+        given = read_message(pb.QueueRunnerDef, queue_runner_def)
+        if not given.enqueue_op_name:
+            raise GraphError("a QueueRunnerDef without operations that enqueue")
+        try:
+            closed = [exception_type_from_error_code(code) for code in given.queue_closed_exception_types]
+        except KeyError as e:
+            raise GraphError(f"a QueueRunnerDef with an error code that there is not: {e}") from e
+        ops = [find(name) for name in (*given.enqueue_op_name, given.close_op_name, given.cancel_op_name)]
+        return cls(find(given.queue_name), ops[:-2], ops[-2], ops[-1], closed)
 
 
 def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:
@@ -59,8 +105,24 @@ def start_queue_runners(
     return [t for qr in runners for t in qr.create_threads(session, coord=coord, daemon=daemon, start=start)]
 
 
+# The messages, which take long to load: on first use.
+_MESSAGES = ("QueueRunnerDef", "SaverDef")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MESSAGES:
+        from headrace import pb
+
+        return getattr(pb, name)
     raise AttributeError(f"headrace.v1.train has no {name!r}: optimizers and savers are a later step; see docs/v1.md")
 
 
-__all__ = ["Coordinator", "QueueRunner", "add_queue_runner", "start_queue_runners"]
+__all__ = [
+    "Coordinator",
+    "QueueRunner",
+    "add_queue_runner",
+    "export_meta_graph",
+    "import_meta_graph",
+    "start_queue_runners",
+    "write_graph",
+]

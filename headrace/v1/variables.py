@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.build import grouping, scopes, variable
-from headrace.errors import UnimplementedError
+from headrace.build import grouping, reference, scopes, variable
+from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
 from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
 from headrace.v1.session import session_for
@@ -49,7 +49,8 @@ class Variable(variable.Variable):
       validate_shape: if False, values of any shape can be assigned.
       caching_device: not used; a value is read where it is.
       name: below the name scope; "Variable" if None.
-      variable_def, import_scope: refused unless None.
+      variable_def: a `VariableDef` message; the variable is the one that it describes, and nothing is made.
+      import_scope: put before its names.
       dtype: None: that of `initial_value`.
       expected_shape, shape: what the value must fit.
       constraint: kept for whoever updates the variable.
@@ -74,18 +75,24 @@ class Variable(variable.Variable):
         validate_shape: bool = True,
         caching_device: Any = None,
         name: str | None = None,
-        variable_def: None = None,
+        variable_def: Any = None,
         dtype: Any = None,
         expected_shape: Any = None,
-        import_scope: None = None,
+        import_scope: str | None = None,
         constraint: Any = None,
         use_resource: bool | None = None,
         synchronization: Any = VariableSynchronization.AUTO,
         aggregation: Any = VariableAggregation.NONE,
         shape: Any = None,
     ) -> None:
-        if variable_def is not None or import_scope is not None:
-            raise UnimplementedError("variables cannot be made from a VariableDef: give initial_value")
+        if variable_def is not None:
+            if initial_value is not None:
+                raise ValueError("variable_def and initial_value are mutually exclusive.")
+            found = self.from_proto(variable_def, import_scope)
+            if type(self) is Variable:
+                self.__class__ = type(found)
+            vars(self).update(vars(found))
+            return
         keys = [GraphKeys.GLOBAL_VARIABLES] if collections is None else list(collections)
         if trainable is not False and GraphKeys.TRAINABLE_VARIABLES not in keys:
             keys.append(GraphKeys.TRAINABLE_VARIABLES)
@@ -96,6 +103,31 @@ class Variable(variable.Variable):
         get_default_graph().add_to_collections(keys, self)
 
     _enter_and_make = in_default_graph(variable.Variable.__init__)
+
+    def to_proto(self) -> Any:
+        """The names of the operations that it is: a `VariableDef` message."""
+        from headrace.interchange.variables import encode_variable
+
+        return encode_variable(self)
+
+    @staticmethod
+    def from_proto(variable_def: Any, import_scope: str | None = None) -> Any:
+        """The variable that a `VariableDef` message, headrace's or TensorFlow's, describes, in the default graph.
+
+        Raises:
+          GraphError: it describes no variable. KeyError: the graph has no such operation.
+        """
+        from headrace.interchange.variables import decode_variable
+
+        prefix = f"{import_scope}/" if import_scope else ""
+        graph = get_default_graph()
+
+        def find(name: str) -> Tensor | Operation:
+            if ":" not in name:
+                return graph.get_operation_by_name(prefix + name)
+            return ir_graph.Graph.get_tensor_by_name(graph, prefix + name)  # the handle, not its value
+
+        return decode_variable(variable_def, find, KINDS)
 
     def get_shape(self) -> TensorShape:
         """What is known of the shape of its values."""
@@ -113,6 +145,13 @@ class Variable(variable.Variable):
     def _in(self, session: Any, method: str) -> Any:
         assert self.graph is not None
         return session_for(self, self.graph, session, method)
+
+
+class ReferenceVariable(reference.ReferenceVariable, Variable):
+    """A variable of an imported graph that is a reference. See `headrace.build.reference.ReferenceVariable`."""
+
+
+KINDS = (Variable, ReferenceVariable)  # what `VariableDef`s are read as
 
 
 # *** collections of variables ***

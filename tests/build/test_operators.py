@@ -65,10 +65,15 @@ def test_names_are_tensorflows() -> None:
 
 
 def test_equality_is_identity() -> None:
-    with hr.Graph():
+    with hr.Graph() as g:
         x, y = placeholder(hr.float32), placeholder(hr.float32)
         assert x == x
         assert x != y
+        for compare in (lambda: x == 1.0, lambda: x != 0, lambda: x == 3):
+            with pytest.raises(TypeError, match=r"== or != with a number of the symbolic tensor .*; use hr.equal"):
+                compare()
+        assert (x == None) is False  # noqa: E711
+        g.shows_primitives = True  # as headrace.v1 makes them: TensorFlow 1's programs ask it of placeholders
         assert (x == 1.0) is False
         assert {x: 1}[x] == 1
 

@@ -394,7 +394,7 @@ def test_an_error_names_the_operation_the_loop_and_the_iteration() -> None:
         _, s = hr.while_loop(lambda i, s: i < 4, body, [0, 0], name="loop")
     got, want = failures(g, fill, s)
     assert str(got) == str(want)
-    assert got.__notes__ == want.__notes__
+    assert got.__notes__[:2] == want.__notes__[:2]  # the last is of events, and a cluster is one
     assert got.op is want.op
     assert "divide" in got.__notes__[0]
     assert "iteration 2 of loop 'loop" in got.__notes__[0]

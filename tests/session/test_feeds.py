@@ -120,7 +120,7 @@ def test_values_that_do_not_fit_name_the_tensor(dtype: str, value: Any, why: str
 
 def test_a_symbolic_tensor_is_no_value() -> None:
     s, p, y = identity("float32")
-    with s, pytest.raises(FeedError, match=r"the value fed to 'p:0' is the symbolic .*; feed numbers"):
+    with s, pytest.raises(FeedError, match=r"the value fed to 'p:0' \(made at .*\) is the symbolic .*; feed numbers"):
         s.run(y, {p: y})
 
 

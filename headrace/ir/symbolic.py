@@ -1,0 +1,109 @@
+"""What a symbolic tensor cannot do, and what to do instead.
+
+It has no value until its graph runs, so whatever Python or numpy asks of a value raises: `if`, `int()`, `range()`, a
+loop over it, `x[0] = 1`.
+
+`==` between tensors asks whether they are the same one, so that they can be keys. Between a tensor and a number that
+would be False whatever the number, which nobody means; so where a user's program asks that, it raises too. (Not in
+graphs of `headrace.v1`: programs for TensorFlow 1 ask it of what may be a number or a placeholder.)
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import numpy as np
+
+from headrace.ir.source import is_ours
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
+
+_RUN: Final = "it has a value when the graph runs: session.run(tensor)"
+
+# What arrays and eager tensors have: what to do instead.
+_OF_ARRAYS: Final = {
+    **dict.fromkeys(("numpy", "item", "tolist"), _RUN),
+    "T": "use hr.transpose(tensor)",
+    "astype": "use hr.cast(tensor, dtype)",
+    "ndim": "use len(tensor.shape), or hr.rank(tensor)",
+    "size": "use hr.size(tensor)",
+    **{f: f"use hr.{f}(tensor, ...)" for f in ("reshape", "transpose")},
+    **{f: f"use hr.reduce_{f}(tensor)" for f in ("sum", "mean", "max", "min", "prod", "any", "all")},
+}
+
+
+class Symbolic:
+    """What raises; a base of `ir.graph.Tensor`."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        op: Operation
+
+        @property
+        def name(self) -> str: ...
+
+    def _made(self) -> str:
+        return f" (made at {self.op.source})" if self.op.source is not None else ""
+
+    def _no_value(self, what: str, instead: str) -> NoReturn:
+        raise TypeError(
+            f"{what} of the symbolic tensor {self.name!r}{self._made()}, which has no value until the graph runs; "
+            f"{instead}"
+        )
+
+    def __bool__(self) -> bool:
+        self._no_value(
+            "bool()",
+            "for `if` use hr.cond, for `while` hr.while_loop, for `and`, `or`, `not` hr.logical_and, logical_or, "
+            "logical_not, for a < b < c two comparisons; or run it in a Session first",
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is self.__class__:  # it is asked often while a step is compiled
+            return self is other
+        if (
+            isinstance(other, (int, float, complex, np.ndarray, np.generic))
+            and not self.op.graph.shows_primitives
+            and not is_ours(sys._getframe(1).f_code.co_filename)
+        ):
+            self._no_value(
+                "a comparison by == or != with a number", "use hr.equal or hr.not_equal, or run it in a Session first"
+            )
+        return NotImplemented
+
+    __hash__ = object.__hash__
+
+    def __int__(self) -> int:
+        self._no_value("int()", "use hr.cast(tensor, hr.int32), or run it in a Session first")
+
+    def __float__(self) -> float:
+        self._no_value("float()", "use hr.cast(tensor, hr.float32), or run it in a Session first")
+
+    def __index__(self) -> int:
+        self._no_value(
+            "an index (of a list, in range())", "use hr.gather, or hr.while_loop; or run it in a Session first"
+        )
+
+    def __len__(self) -> int:
+        self._no_value("len()", "use its .shape, or hr.shape(tensor)[0]")
+
+    def __iter__(self) -> Any:
+        self._no_value("iteration", "use hr.while_loop, or unstack it (hr.unstack)")
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        self._no_value("a numpy array", "use hr's functions in place of numpy's, or run it: session.run(tensor)")
+
+    def __setitem__(self, index: object, value: object) -> None:
+        self._no_value(
+            "assignment to elements",
+            "tensors do not change: make a new one (hr.tensor_scatter_nd_update), or collect rows in a hr.TensorArray",
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        text = f"'Tensor' object has no attribute {name!r}"
+        if name in _OF_ARRAYS:
+            text += f": it is the symbolic tensor {self.name!r}{self._made()}, no array; {_OF_ARRAYS[name]}"
+        raise AttributeError(text, name=name, obj=self)

@@ -1,0 +1,211 @@
+"""What somebody who is to help has to know: versions, machine, flags that were changed, and where the last error arose.
+
+    >>> import headrace as hr
+    >>> hr.report().splitlines()[0].split()[0]
+    'headrace'
+
+At most 20 lines, to be pasted into an issue. Folders are left out, and of the environment only headrace's own flags are
+told, so nothing private is in it but what the error's own first line says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Final
+
+from headrace import flags
+from headrace.execute.devices import device_types
+from headrace.ir import source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+LINES: Final = 20
+WIDTH: Final = 300  # characters of one line
+
+_PACKAGES: Final = ("numpy", "ml_dtypes", "protobuf", "scipy", "threadpoolctl")
+_GUESTS: Final = ("tensorflow", "jax", "jaxlib")  # told if they are in this process
+
+# Which stage of a program's way a part of headrace belongs to. The outermost one of a traceback tells where an error
+# arose: a pass may make operations, and running may call what the user wrote.
+_BUILDING: Final = frozenset({"build", "grad", "autograph", "v1"})
+_STAGES: Final = {
+    **dict.fromkeys(("interchange", "inspect"), "import and export"),
+    "fetches": "feed and fetch",
+    "prune": "prune",
+    "recover": "recover",
+    "optimize": "optimize",
+    "lower": "lower",
+    "place": "place",
+    "partition": "partition",
+    "compile": "compile",
+    **dict.fromkeys(("execute", "eager"), "run"),
+}
+# The same of the functions of `pipeline`, for what they find themselves or `ir` finds for them.
+_IN_PIPELINE: Final = {
+    "_prune": "prune",
+    "_make_structured": "recover",
+    "_optimized": "optimize",
+    "_compile": "compile",
+    "_primitive": "lower",
+    "_check_devices": "place",
+    "_place": "place",
+    "_divide": "partition",
+}
+_PATH: Final = re.compile(r"(?:[A-Za-z]:)?[^\s'\"(),<>:]*[/\\]([^\s/\\'\"():]+\.\w+)")
+
+
+class Report(str):
+    """The text; it shows itself as it is, where other text is shown in quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def report(error: BaseException | None = None) -> Report:
+    """Versions, machine, changed flags and the failing stage, in at most 20 lines.
+
+    Args:
+      error: the error to tell of; None: the one that is being handled, or the last one that nobody handled.
+
+    Returns:
+      Text (a `str`), which a notebook or prompt shows as it is.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g, hr.Session(graph=g) as session:
+      ...     try:
+      ...         session.run(hr.gather([1.0, 2.0], hr.placeholder_with_default(5, ())))
+      ...     except hr.errors.InvalidArgumentError as e:
+      ...         told = hr.report(e)
+      >>> [line for line in told.splitlines() if line.startswith("stage")]
+      ['stage: run']
+    """
+    if error is None:
+        error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+    lines = [*_machine(), *([] if error is None else _failure(error))]
+    return Report("\n".join(_line(text) for text in lines[:LINES]))
+
+
+def _line(text: str) -> str:
+    text = text.replace("\n", " ")
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+
+
+def _machine() -> Iterator[str]:
+    import platform
+    from importlib import metadata
+
+    yield f"headrace {sys.modules['headrace'].__version__}"
+    yield f"Python {platform.python_version()} ({platform.python_implementation()})"
+    found = []
+    for name in _PACKAGES:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"no {name}")
+    yield ", ".join(found)
+    guests = [f"{n} {getattr(sys.modules[n], '__version__', '?')}" for n in _GUESTS if n in sys.modules]
+    if guests:
+        yield f"in this process: {', '.join(guests)}"
+    cores = f"{_usable()} of {os.cpu_count()} cores"
+    yield f"platform: {platform.system()} {platform.release()} {platform.machine()}, {cores}"
+    yield f"BLAS: {_blas()}"
+    changed = [f"HEADRACE_{name}={_shown(value)}" for name, value in flags.changed().items()]
+    yield f"flags: {', '.join(changed) or 'none changed'}"
+    yield f"types of devices: {', '.join(sorted(device_types))}"
+
+
+def _usable() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _blas() -> str:
+    """The libraries of linear algebra that are loaded, and their threads."""
+    try:
+        import threadpoolctl
+    except ImportError:
+        return "not known without threadpoolctl"
+    found = [lib for lib in threadpoolctl.threadpool_info() if lib.get("user_api") == "blas"]
+    told = (f"{lib['internal_api']} {lib['version'] or '?'} ({lib['num_threads']} threads)" for lib in found)
+    return ", ".join(dict.fromkeys(told)) or "none loaded"
+
+
+def _shown(value: object) -> str:
+    """The value of a flag; of a folder only that there is one."""
+    text = str(value)
+    return "<a folder>" if os.sep in text else text
+
+
+def _failure(error: BaseException) -> Iterator[str]:
+    kind = type(error)
+    yield f"error: {kind.__module__}.{kind.__qualname__}"
+    first = str(error).partition("\n")[0]
+    yield f"says: {without_folders(first)}"
+    op = getattr(error, "op", None)
+    if op is not None:
+        yield f"operation: {op.name} ({op.type})"
+    line = _user_line(error)
+    if line:
+        yield f"line: {line}"
+    yield f"stage: {stage(error)}"
+
+
+def without_folders(text: str) -> str:
+    """`text` with the names of files instead of paths to them."""
+    return _PATH.sub(r"\1", text)
+
+
+def _user_line(error: BaseException) -> str:
+    """The user's line: where the operation was made that failed, or where the program was."""
+    made = getattr(getattr(error, "op", None), "source", None)
+    if made is not None:
+        return without_folders(str(made))
+    for note in getattr(error, "__notes__", ()):
+        found = re.search(r"(?:made|making \w+) at ([^,\n]*)", note)
+        if found:
+            return without_folders(found[1])
+    for file, line, function in reversed(list(_frames(error.__traceback__))):
+        is_library = file.startswith(os.path.dirname(os.__file__)) or "site-packages" in file
+        if not (is_library or source.is_ours(file)) and os.path.exists(file):
+            return f"{os.path.basename(file)}:{line} in {function}"
+    return ""
+
+
+def stage(error: BaseException) -> str:
+    """In which stage an error arose: "build", "prune", "optimize", "lower", "place", "partition", "compile", "run", ...
+
+    It is told by the modules that its traceback goes through.
+    """
+    root = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    found = ""
+    for file, _, function in _frames(error.__traceback__):
+        if not file.startswith(root):
+            continue
+        part = file[len(root) :].split(os.sep)[0].removesuffix(".py")
+        if part == "compile" and function in ("run", "_run", "quietly"):
+            return "run"
+        if part == "execute" and file.endswith("plan.py"):
+            return "plan"
+        if part in _BUILDING:
+            found = "build"  # unless what was to be made was run at once
+        elif part in _STAGES:
+            return _STAGES[part]
+        elif part == "pipeline":
+            found = _IN_PIPELINE.get(function, found)
+    return found or "outside headrace"
+
+
+def _frames(tb: TracebackType | None) -> Iterator[tuple[str, int, str]]:
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        yield code.co_filename, tb.tb_lineno, code.co_name
+        tb = tb.tb_next

@@ -1,0 +1,10 @@
+"""How often a number can be halved before it is below 1: but the body forgets to halve."""
+
+import headrace as hr
+
+with hr.Graph() as graph:
+    x = hr.placeholder(hr.float32, ())
+    times, _ = hr.while_loop(lambda n, x: x >= 1.0, lambda n, x: (n + 1, x), [0, x])
+
+with hr.Session(graph=graph) as session:
+    print(int(session.run(times, {x: 100.0}, timeout_ms=200)))

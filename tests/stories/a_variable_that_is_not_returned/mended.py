@@ -1,0 +1,17 @@
+"""Powers of a base; the base does not change, so the body does not mention it."""
+
+import headrace as hr
+
+with hr.Graph() as graph:
+    n = hr.placeholder(hr.int32, ())
+
+    def more(i, power, base):
+        return i < n
+
+    def times(i, power, base):
+        return i + 1, power * base, base
+
+    _, power, _ = hr.while_loop(more, times, [0, 1, 3])
+
+with hr.Session(graph=graph) as session:
+    print(int(session.run(power, {n: 4})))  # 81

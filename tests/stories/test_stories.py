@@ -1,0 +1,57 @@
+"""Programs as a new user writes them, with a mistake in each, which can be mended from the error alone.
+
+A story is a folder: `mistake.py`, the program; `error.txt`, what Python says when it is run, from the last line of the
+traceback on; and `mended.py`, the program changed as that text says. In `error.txt`, `<n>` is any number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import runpy
+import traceback
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+
+STORIES = Path(__file__).parent
+NAMES = sorted(p.parent.name for p in STORIES.glob("*/mistake.py"))
+
+
+def said(program: str) -> str:
+    """What running `program` of the current folder ends in: the class, text and notes of its error."""
+    with pytest.raises(Exception) as caught:
+        runpy.run_path(program, run_name="__main__")
+    return "".join(traceback.format_exception_only(caught.value))
+
+
+def printed(program: str) -> list[str]:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        runpy.run_path(program, run_name="__main__")
+    return out.getvalue().splitlines()
+
+
+def test_there_are_enough() -> None:
+    assert len(NAMES) >= 10
+    assert {p.name for p in STORIES.glob("[a-z]*/") if not p.name.startswith("__")} >= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_mistake_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(STORIES / name)
+    wanted = re.escape((STORIES / name / "error.txt").read_text()).replace("<n>", r"\d+")
+    got = said("mistake.py")
+    assert re.fullmatch(wanted, got), got
+    assert "mistake.py:" in got
+    assert str(Path(hr.__file__).parent) not in got  # the user's lines, never ours
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_mended_program_works(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(STORIES / name)
+    text = Path("mended.py").read_text()
+    assert printed("mended.py") == re.findall(r"^ *print\(.*\)  +# (.*)$", text, flags=re.M)

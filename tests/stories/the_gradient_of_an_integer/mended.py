@@ -1,0 +1,12 @@
+"""How fast a compound interest grows with its rate in percent."""
+
+import headrace as hr
+
+with hr.Graph() as graph:
+    percent = hr.placeholder(hr.float32, (), name="percent")
+    rate = 1.0 + percent / 100.0
+    _, money = hr.while_loop(lambda year, m: year < 2, lambda year, m: (year + 1, m * rate), [0, 100.0])
+    (slope,) = hr.gradients(money, percent)
+
+with hr.Session(graph=graph) as session:
+    print(round(float(session.run(slope, {percent: 10.0})), 3))  # 2.2
