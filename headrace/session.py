@@ -33,7 +33,6 @@ from headrace.ir.function import find_anywhere
 from headrace.metadata import RunMetadata, RunOptions
 from headrace.metadata.counters import measuring
 from headrace.partial import PartialRun, take
-from headrace.pipeline import CompiledStep, Devices, compile_step
 from headrace.resources.manager import ResourceManager
 from headrace.resources.memory import Memory
 from headrace.resources.step_memory import StepMemory
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
     from headrace.compile import Compiled
     from headrace.ir.graph import Graph
+    from headrace.pipeline import CompiledStep
     from headrace.place import Placement
 
 CLOSED = "Attempted to use a closed Session."
@@ -153,6 +153,10 @@ class Session:
             for d in self._local.values()
             if d.memory_limit is not None
         }
+        from headrace.pipeline import (
+            Devices,
+        )  # all that makes steps; who builds graphs or runs eagerly needs none of it
+
         self._devices = Devices(
             tuple(self._local),
             bool(config.get("allow_soft_placement", True)),
@@ -297,6 +301,8 @@ class Session:
         tensors = [feed_tensor(self.graph, k) for k in feed_keys]
         if len(set(tensors)) < len(tensors):
             raise FeedError(f"a tensor is fed twice: {[t.name for t in tensors]}")
+        from headrace.pipeline import compile_step
+
         with self._explained():
             step = compile_step(tensors, resolved.tensors, resolved.targets, self._devices, self._engine)
         return _Call(step, [feeder(t) for t in tensors], resolved.pack, [t.name for t in resolved.tensors])

@@ -8,11 +8,8 @@ from typing import Any
 from headrace.errors import InvalidArgumentError
 from headrace.fetches import Fetches, feed_tensor, key_of
 from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.lower.collectives import expand_collectives
-from headrace.pipeline import lowered_form
 from headrace.place import Cluster, Costs, place
 from headrace.place.simulate import Simulation, simulate_step
-from headrace.prune import prune
 
 
 def simulate(
@@ -50,6 +47,11 @@ def simulate(
       >>> two < 0.6 * one
       True
     """
+    # the stages of a step take a while to import, and most programs never ask
+    from headrace.lower.collectives import expand_collectives
+    from headrace.pipeline import lowered_form
+    from headrace.prune import prune
+
     graph = _graph(fetches)
     resolved = Fetches(graph, fetches)
     pruned = prune([feed_tensor(graph, f) for f in feeds], resolved.tensors, resolved.targets)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-import headrace.session
+import headrace.pipeline
 from headrace.errors import GraphError, InvalidArgumentError, ShapeError, SignatureError
 from headrace.execute.plan import make_plan
 from headrace.grad.differentiate import differentiate
@@ -78,7 +78,7 @@ def expanded(bytes_for_ring: int, seen: list[Graph]) -> Iterator[None]:
         step._plan = make_plan(ops, lowered.functions)
         return step
 
-    with mock.patch.object(headrace.session, "compile_step", compile_step):
+    with mock.patch.object(headrace.pipeline, "compile_step", compile_step):
         yield
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import headrace as hr
-import headrace.session
+import headrace.pipeline
 from headrace import pipeline
 from headrace.execute.plan import Plan, make_plan
 from headrace.grad.differentiate import differentiate
@@ -71,7 +71,7 @@ def optimized(steps: Steps | None = None, seen: list[Context] | None = None) -> 
         lowered = lower(pruned.graph, context.kept, differentiate)
         return Step(pruned, make_plan(lowered.ops, lowered.functions))
 
-    with mock.patch.object(headrace.session, "compile_step", compile_step):
+    with mock.patch.object(headrace.pipeline, "compile_step", compile_step):
         yield
 
 
