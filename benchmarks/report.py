@@ -22,10 +22,12 @@ class Row(Result):
     Attributes:
       key: what `--only` calls it.
       aims: contender → the greatest ratio that is aimed at; the unit → the greatest value.
+      is_compared: whether ratios mean something; of what should be nothing they do not.
     """
 
     key: str = ""
     aims: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    is_compared: bool = True
 
     def ratios(self, other: str) -> list[float]:
         """What headrace takes divided by what `other` takes, round by round."""
@@ -81,7 +83,7 @@ class Run:
     def _ratios(self, names: Sequence[str]) -> str:
         lines = [["workload: headrace divided by", *names, "time"]]
         for row in self.rows:
-            if row.values:
+            if row.values and row.is_compared:
                 against = (_judged(row, name, row.ratios(name)) for name in names)
                 lines.append([row.name, *against, _judged(row, row.unit, row.values) if row.unit in row.aims else ""])
         return _table(lines, "l" + "r" * len(names) + "r")

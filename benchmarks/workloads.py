@@ -203,7 +203,7 @@ def left_behind(rounds: int, n_threads: int, who: Sequence[str] = tuple(CONTENDE
             mine += [] if found is None else [found]
     facts = "the slope of resident memory; x + 1 by session.run"
     title = f"memory left by a run, over {RUNS:,} runs"
-    return Row(title, "bytes", values.pop("headrace", []), facts, values, key="left")
+    return Row(title, "bytes", values.pop("headrace", []), facts, values, key="left", is_compared=False)
 
 
 RUNS = 100_000

@@ -183,6 +183,14 @@ def test_ratios_are_taken_within_a_round() -> None:
     assert summary == "Of 2 aims 1 are met."
 
 
+def test_what_should_be_nothing_is_not_divided() -> None:
+    text = Run([_row("left", [1e-3], [1e-4], is_compared=False), _row("loop", [1.0], [2.0])], {}).text()
+    times, ratios, *_ = text.split("\n\n")
+    assert "| left |" in times
+    assert "| left |" not in ratios
+    assert "| loop | 0.5 |" in ratios
+
+
 def test_json_goes_there_and_back(tmp_path: Path) -> None:
     run = Run([_row("loop", [1.0, 2.0], [3.0, 4.0], key="k", aims={"µs": 6.0}), WAITING], {"python": "3"})
     run.write(tmp_path / "new" / "a.json")
