@@ -186,7 +186,8 @@ class Sequential:
         self._places = sequence.places[:]
         self._blas_threads = blas_threads
         self.step = step
-        self.results: list[Any] = [None] * len(sequence.plan.retvals)
+        fetches = sequence.plan.retvals
+        self.results: list[Any] = [None] * (fetches[-1].position + 1 if fetches else 0)
 
     def feed(self, position: int, value: Any) -> None:
         """Supplies the feed `position`."""
