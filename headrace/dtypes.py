@@ -4,7 +4,8 @@ A `DType` is identified by TensorFlow's `DataType` enum number. A *reference* dt
 a tensor that carries a variable instead of a value; ops that want the value read it when they fire.
 
 `string`, `resource` and `variant` have no numpy element type: their arrays are `object` arrays (of `bytes`, of resource
-handles, of opaque values).
+handles, of opaque values). The quantised dtypes (`qint8`, `quint8`, ...) have the arrays of whole numbers, which say
+nothing of how they are meant: what has such a dtype must be told so, for numpy's is that of the plain integers.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def _dtype(name: str, number: int, numpy: object) -> DType:
     d = DType(name, number, np.dtype(numpy))  # type: ignore[call-overload]
     _BY_NUMBER[number] = d
     _BY_NAME[name] = d
-    if number not in _OBJECT_NUMBERS:
+    if number not in _STORED_OTHERWISE:
         _BY_NUMPY[d.numpy] = d
     return d
 
@@ -139,7 +140,7 @@ def _dtype(name: str, number: int, numpy: object) -> DType:
 _BY_NUMBER: dict[int, DType] = {}
 _BY_NAME: dict[str, DType] = {}
 _BY_NUMPY: dict[np.dtype, DType] = {}
-_OBJECT_NUMBERS = (7, 20, 21)
+_STORED_OTHERWISE = (7, 20, 21, 11, 12, 13, 15, 16)  # as objects, or as plain integers
 
 float32: Final = _dtype("float32", 1, np.float32)
 float64: Final = _dtype("float64", 2, np.float64)
@@ -151,7 +152,12 @@ string: Final = _dtype("string", 7, object)
 complex64: Final = _dtype("complex64", 8, np.complex64)
 int64: Final = _dtype("int64", 9, np.int64)
 bool_: Final = _dtype("bool", 10, np.bool_)
+qint8: Final = _dtype("qint8", 11, np.int8)
+quint8: Final = _dtype("quint8", 12, np.uint8)
+qint32: Final = _dtype("qint32", 13, np.int32)
 bfloat16: Final = _dtype("bfloat16", 14, ml_dtypes.bfloat16)
+qint16: Final = _dtype("qint16", 15, np.int16)
+quint16: Final = _dtype("quint16", 16, np.uint16)
 uint16: Final = _dtype("uint16", 17, np.uint16)
 complex128: Final = _dtype("complex128", 18, np.complex128)
 float16: Final = _dtype("float16", 19, np.float16)
@@ -173,6 +179,8 @@ NUMERIC: Final = REAL | COMPLEX
 INDEX: Final = frozenset({int32, int64})
 OBJECT: Final = frozenset({string, resource, variant})
 ALL: Final = NUMERIC | OBJECT | {bool_}
+QUANTIZED: Final = frozenset({qint8, quint8, qint16, quint16, qint32})  # not among ALL: few ops know them
+VALUE: Final = ALL - {resource, variant}  # what has elements to look at, not handles
 
 
 def from_number(number: int) -> DType:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from headrace import plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 V = TypeVar("V")
 
@@ -33,8 +33,8 @@ def line_of_caller(depth: int = 1) -> str:
 class Registry(Generic[V]):
     """A dict from name to value with good errors.
 
-    What is not there may come with a package that has not been imported yet: before `get` and `sought` say so, plugins
-    are loaded (`plugins`). `find` and `in` ask only what is there now.
+    What is not there may come with a part of headrace that has not been imported yet (`later`): it is, before a name is
+    said to be unknown and before names are listed. `get` and `sought` load plugins as well (`plugins`).
 
     >>> r = Registry("colour")
     >>> r.register("red", 1)
@@ -48,6 +48,19 @@ class Registry(Generic[V]):
         self.kind = kind
         self._items: dict[str, V] = {}
         self._where: dict[str, str] = {}
+        self._later: tuple[Callable[[], object], ...] = ()
+
+    def later(self, load: Callable[[], object]) -> None:
+        """Has `load` called, which registers more, when a name is missing. Calling it twice must do nothing more."""
+        self._later += (load,)
+
+    def _seek(self, name: str | None) -> None:
+        """Registers what comes later, until `name` is there. Threads that do so at once wait for the same imports."""
+        for load in self._later:
+            load()
+            if name in self._items:
+                return
+        self._later = ()
 
     def register(self, name: str, value: V, depth: int = 1) -> None:
         """Adds `value`; `depth` frames up is the line remembered as its home.
@@ -63,7 +76,7 @@ class Registry(Generic[V]):
 
     def get(self, name: str) -> V:
         """The value, or a `LookupError` that lists near names, and what plugins could not be loaded."""
-        if name in self._items:
+        if name in self:
             return self._items[name]
         failures = plugins.load()
         if name in self._items:
@@ -79,23 +92,27 @@ class Registry(Generic[V]):
 
     def sought(self, name: str) -> V | None:
         """The value, or None if it is not there once plugins are loaded."""
-        if name not in self._items:
+        if name not in self:
             plugins.load()
         return self._items.get(name)
 
     def find(self, name: str) -> V | None:
-        """The value, or None if it is not there now."""
-        return self._items.get(name)
+        """The value, or None if it is not there without plugins."""
+        return self._items[name] if name in self else None
 
     def where(self, name: str) -> str:
         """The `file:line` that registered `name`."""
         return self._where[name]
 
     def __contains__(self, name: str) -> bool:
+        if name not in self._items and self._later:
+            self._seek(name)
         return name in self._items
 
     def __iter__(self) -> Iterator[str]:
+        self._seek(None)
         return iter(self._items)
 
     def __len__(self) -> int:
+        self._seek(None)
         return len(self._items)

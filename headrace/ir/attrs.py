@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from google.protobuf import message as protobuf
 
 from headrace import dtypes, pb
 from headrace.dtypes import DType
@@ -177,6 +178,7 @@ _FIELDS: Final[dict[DType, tuple[str, Any]]] = {
     dtypes.uint64: ("uint64_val", np.uint64),
     dtypes.uint32: ("uint32_val", np.uint32),
     **dict.fromkeys((dtypes.int32, dtypes.int16, dtypes.int8, dtypes.uint16, dtypes.uint8), ("int_val", np.int32)),
+    **dict.fromkeys(dtypes.QUANTIZED, ("int_val", np.int32)),
 }
 
 
@@ -312,6 +314,32 @@ def encode_tensor(array: Values | BadTensor) -> pb.TensorProto:
     else:
         proto.tensor_content = flat.astype(flat.dtype.newbyteorder("<"), copy=False).tobytes()
     return proto
+
+
+def write_tensor(array: Values, dtype: DType) -> bytes:
+    """The serialized wire form of an array of `dtype`, with every element written out.
+
+    Raises:
+      GraphError: see `encode_tensor`.
+    """
+    if dtype is dtypes.string:
+        return encode_tensor(array).SerializeToString(deterministic=True)
+    content = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+    proto = pb.TensorProto(tensor_shape=encode_shape(array.shape), tensor_content=content)
+    proto.dtype = dtype.number  # type: ignore[assignment]
+    return proto.SerializeToString(deterministic=True)
+
+
+def read_tensor(data: bytes) -> tuple[DType, Values]:
+    """The dtype and array that `data` says; `ValueError` if it is no serialized tensor."""
+    try:
+        proto = pb.TensorProto.FromString(data)
+        array = decode_tensor(proto)
+        if isinstance(array, BadTensor):
+            raise ValueError(array.reason)
+        return decode_dtype(proto.dtype), array
+    except (protobuf.DecodeError, GraphError) as e:
+        raise ValueError(f"Cannot parse tensor from proto: {e}") from None
 
 
 # *** attributes ***

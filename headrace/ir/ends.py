@@ -7,15 +7,30 @@ so whoever does looks here first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.errors import InvalidArgumentError
 from headrace.ir.function import bodies
 
 if TYPE_CHECKING:
+    from headrace.dtypes import DType
     from headrace.ir.function import FuncGraph
     from headrace.ir.graph import Operation
+
+
+def interface(op: Operation, path: str) -> tuple[Sequence[DType], Sequence[DType] | None]:
+    """What the structured operation `op` passes to the graph that its attribute `path` holds, and what it expects back.
+    None: one value, whatever it is (a condition)."""
+    takes, gives = [t.dtype for t in op.inputs], [t.dtype for t in op.outputs]
+    kind = op.opdef.structured
+    if kind in ("If", "Case", "RemoteCall"):
+        return takes[1:], gives
+    if kind == "For":
+        return [takes[0], *takes[3:]], gives
+    if kind == "SymbolicGradient":
+        return takes[: len(gives)], takes[len(gives) :]
+    return takes, None if kind == "While" and path == "cond" else gives
 
 
 def check_ends(op: Operation, graph: FuncGraph, params: int, results: int) -> None:
@@ -29,35 +44,30 @@ def check_ends(op: Operation, graph: FuncGraph, params: int, results: int) -> No
         )
 
 
-def check_loop(op: Operation, cond: FuncGraph, body: FuncGraph) -> None:
-    """Raises `InvalidArgumentError` unless the condition and body of the While `op` fit it."""
-    if len(cond.results) != 1:
-        raise InvalidArgumentError(
-            f"Expected a single scalar return value from WhileOp cond, got {len(cond.results)} tensors: "
-            f"{cond.name!r}, the condition of '{op.name}'",
-            op.name,
-            op,
-        )
-    n = len(op.inputs)
-    check_ends(op, cond, n, 1)
-    check_ends(op, body, n, n)
+def check_fit(op: Operation) -> None:
+    """Raises `InvalidArgumentError` unless the graphs that `op` owns or calls fit it. (Of a SymbolicGradient they are
+    not what is run.)"""
+    if op.opdef.structured == "SymbolicGradient":
+        return
+    for path, graph in bodies(op):
+        takes, gives = interface(op, path)
+        if gives is None and len(graph.results) != 1:
+            raise InvalidArgumentError(
+                f"Expected a single scalar return value from WhileOp cond, got {len(graph.results)} tensors: "
+                f"{graph.name!r}, the condition of '{op.name}'",
+                op.name,
+                op,
+            )
+        check_ends(op, graph, len(takes), 1 if gives is None else len(gives))
 
 
 def check_fits(ops: Iterable[Operation]) -> None:
-    """Raises `InvalidArgumentError` unless what `ops` own or call fits them, and what is in that, and so on."""
+    """`check_fit` of those of `ops` that are structured, of those in their graphs, and so on."""
     todo, seen = [ops], set()
     while todo:
         for op in todo.pop():
-            kind = op.opdef.structured
-            if not kind:
-                continue
-            graphs = dict(bodies(op))
-            if kind == "While":
-                check_loop(op, graphs["cond"], graphs["body"])
-            elif kind != "SymbolicGradient":  # it calls the gradient of what it names
-                given = len(op.inputs) - {"If": 1, "Case": 1, "RemoteCall": 1, "For": 2}.get(kind, 0)
-                for graph in graphs.values():
-                    check_ends(op, graph, given, len(op.outputs))
-            new = [g for g in graphs.values() if g not in seen]
-            seen.update(new)
-            todo += [g.operations for g in new]
+            if op.opdef.structured:
+                check_fit(op)
+                new = [g for _, g in bodies(op) if g not in seen]
+                seen.update(new)
+                todo += [g.operations for g in new]

@@ -67,6 +67,7 @@ class Inference:
 
     def axes(self, i: int) -> list[int] | None:
         """Input `i`, a scalar or vector of axes, as a list of ints, if known."""
+        shapes.with_rank_at_most(self.shapes[i], 1)
         v = self.value(i)
         return None if v is None else [int(a) for a in np.ravel(v)]
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.ir.opdef import op_registry
 from headrace.ir.source import is_ours
 from headrace.registry import DuplicateError, line_of_caller
@@ -166,4 +167,18 @@ def constant_kernel(op: Operation) -> Callable[..., Any] | None:
     if op.type not in op_registry:
         return None
     kernel = find_kernel(op)
-    return kernel.factory(np, op.attrs) if kernel is not None and kernel.form == "pure" else None
+    return made_for(op, kernel) if kernel is not None and kernel.form == "pure" else None
+
+
+def made_for(op: Operation, kernel: Kernel) -> Callable[..., Any]:
+    """A pure kernel for the attributes of `op`, bound to numpy.
+
+    Raises:
+      InvalidArgumentError: it refuses the attributes, which no shape rule has seen since ranks are not known.
+    """
+    try:
+        return kernel.factory(np, op.attrs)
+    except HeadraceError:
+        raise
+    except ValueError as e:
+        raise InvalidArgumentError(f"{e} ('{op.name}', {op.type})", op.name, op) from e

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headrace import notices, pb
+from headrace.dtypes import QUANTIZED
 from headrace.errors import GraphError, HeadraceError, NotFoundError
 from headrace.ir import attrs as wire
 from headrace.ir.device import DeviceSpec
@@ -569,6 +570,8 @@ def write_node(
             node.attr[name].CopyFrom(wire.encode_attr(value, spec))
         except GraphError as e:
             raise GraphError(f"operation '{op.name}' ({op.type}), attribute '{name}': {e}") from e
+    if op.type == "Const" and op.attrs["dtype"] in QUANTIZED:
+        node.attr["value"].tensor.dtype = op.attrs["dtype"].number  # which its array cannot say
     if owns and len(op.attrs.get("output_shapes", op.outputs)) != len(op.outputs):
         # Without them TensorFlow takes a loop's outputs to have the shapes of its inputs.
         node.attr["output_shapes"].list.shape.extend(wire.encode_shape(t.shape) for t in op.outputs)

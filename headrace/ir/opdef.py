@@ -128,6 +128,9 @@ class Owned:
     __slots__ = ()
 
 
+MOST_TENSORS: Final = 2**16  # in one argument: a graph from elsewhere may ask for any number
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArgSpec:
     """One named argument: a single tensor, `number_attr` tensors of one type, or one tensor a type of a list
@@ -151,7 +154,12 @@ class ArgSpec:
         d: DType = self.dtype if self.dtype is not None else attrs[self.type_attr or ""]
         if self.is_ref:
             d = d.ref
-        return [d] * attrs[self.number_attr] if self.number_attr is not None else [d]
+        if self.number_attr is None:
+            return [d]
+        n: int = attrs[self.number_attr]
+        if n > MOST_TENSORS:
+            raise GraphError(f"the argument {self.name!r} would be {n} tensors; at most {MOST_TENSORS} can be")
+        return [d] * n
 
 
 def _parse_args(text: str, attrs: Mapping[str, AttrSpec]) -> tuple[ArgSpec, ...]:
@@ -339,6 +347,7 @@ class OpDef:
     oracle: Callable[..., Any] | None
     sample: Sample | None
     doc: str
+    differs: str
 
     @property
     def is_pure(self) -> bool:
@@ -504,6 +513,7 @@ def op(
     oracle: Callable[..., Any] | None = None,
     sample: Sample | None = None,
     doc: str = "",
+    differs: str = "",
     depth: int = 1,
 ) -> OpDef:
     """Registers an op type and returns its record.
@@ -528,6 +538,7 @@ def op(
       oracle: an independent implementation on numpy arrays: `oracle(*inputs, **attrs of the case)`.
       sample: `(rng, dtype) -> cases`: how the registry-driven tests exercise it.
       doc: one sentence.
+      differs: where it differs from TensorFlow's op on the CPU, in a sentence or two, for `docs/ops.md`.
       depth: so many frames up is the line remembered as its home.
 
     Raises:
@@ -560,6 +571,7 @@ def op(
         oracle,
         sample,
         doc,
+        differs,
     )
     op_registry.register(type, record, depth=depth + 1)
     return record

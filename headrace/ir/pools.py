@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Array: TypeAlias = np.ndarray
 Axes: TypeAlias = tuple[Axis, ...]
 
+BLOCK = 2**20  # bytes of images that are reduced at a time
+
 
 @functools.lru_cache(1024)
 def axes_of(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
@@ -47,7 +49,7 @@ def axes_of(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
             raise InvalidArgumentError(
                 f"Padding {list(s.margins[i])} of dimension {i} needs to be smaller than the window size {ksize[i]}"
             )
-    return tuple(s.axis(i, x[i], ksize[i]) for i in range(rank))
+    return tuple(s.axis(i, x[i], ksize[i]).trimmed() for i in range(rank))
 
 
 def _check_ksize(s: Sliding, ksize: tuple[int, ...]) -> None:
@@ -75,27 +77,39 @@ def expect(what: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> None:
 
 def reduced(f: Any, x: Array, axes: Axes, start: Any) -> Array:
     """Each window reduced by the ufunc `f`; `start` is what a window of nothing but padding gives."""
-    for i, axis in enumerate(axes):
-        if not axis.is_plain:
-            x = _along(f, x, i, axis, start)
+    moved = [(i, axis) for i, axis in enumerate(axes) if not axis.is_plain]
+    if len(moved) < 2 or x.nbytes <= 2 * BLOCK or not axes[0].is_plain:
+        return _reduced(f, x, moved, start)
+    out = np.empty(counted(axes), x.dtype)
+    step = max(1, len(x) * BLOCK // x.nbytes)
+    for image in range(0, len(x), step):  # so that what lies between two axes stays in the cache
+        out[image : image + step] = _reduced(f, x[image : image + step], moved, start)
+    return out
+
+
+def _reduced(f: Any, x: Array, moved: Sequence[tuple[int, Axis]], start: Any) -> Array:
+    for i, axis in moved:
+        x = _along(f, x, i, axis, start)
     return x
 
 
 def _along(f: Any, x: Array, i: int, axis: Axis, start: Any) -> Array:
     before = (slice(None),) * i
+    every = slice(0, axis.count)
     pieces = [axis.tap(k) for k in range(axis.size)]
-    if axis.is_inside:
-        first, *others = (x[*before, elements] for _, elements in pieces)
-        if not others:
-            return first
-        out: Array = f(first, others[0])
-        for piece in others[1:]:
-            f(out, piece, out=out)
-        return out
-    out = np.full((*x.shape[:i], axis.count, *x.shape[i + 1 :]), start, x.dtype)
+    whole = [x[*before, elements] for windows, elements in pieces if windows == every]
+    if len(whole) == len(pieces) == 1:
+        return whole[0]
+    if not whole:
+        out = np.full((*x.shape[:i], axis.count, *x.shape[i + 1 :]), start, x.dtype)
+    else:
+        out = whole[0].copy() if len(whole) == 1 else f(*whole[:2])
+    for piece in whole[2:]:
+        f(out, piece, out=out)
     for windows, elements in pieces:
-        some = out[*before, windows]
-        f(some, x[*before, elements], out=some)
+        if windows != every:
+            some = out[*before, windows]
+            f(some, x[*before, elements], out=some)
     return out
 
 
@@ -128,12 +142,17 @@ def counts(axes: Axes, dtype: np.dtype) -> Any:
 # *** Shape rules and kernels ***
 
 
+def rank_of(attrs: Mapping[str, Any]) -> int:
+    """How many axes the arrays of a pooling with these attributes have."""
+    return len(attrs.get("data_format", "NHWC"))
+
+
 def pooled_shape(type: str) -> Any:
     """The shape rule of a pooling; its windows are attributes, or the last two inputs."""
 
     def rule(c: Inference) -> Sequence[Shape]:
         s, ksize = _windows_of(type, c)
-        x = with_rank(c.shapes[0], len(c.attrs["data_format"]))
+        x = with_rank(c.shapes[0], rank_of(c.attrs))
         if s is None or ksize is None:
             return [(x[0], *[None] * (len(x) - 1))]
         return [tuple(d if ksize[i] == s.strides[i] == 1 else s.dim(i, d, ksize[i]) for i, d in enumerate(x))]
@@ -165,7 +184,7 @@ def grad_shape(result: int, others: tuple[int, int]) -> Any:
     """The result has the shape of an input, and two other inputs are alike."""
 
     def rule(c: Inference) -> Sequence[Shape]:
-        rank = len(c.attrs["data_format"])
+        rank = rank_of(c.attrs)
         merge(c.shapes[others[0]], c.shapes[others[1]])
         return [with_rank(c.shapes[result], rank)]
 

@@ -49,6 +49,11 @@ def draw(
     return np.asarray(rng.uniform(low, high, shape)).astype(d.numpy)
 
 
+def meant_as(x: np.ndarray, dtype: DType) -> np.ndarray:
+    """`x`, whose dtype is marked to be `dtype`, a quantised one: of that numpy knows only how it is stored."""
+    return x.view(np.dtype(dtype.numpy, metadata={"headrace": dtype.name}))
+
+
 def unary(low: float = -3.0, high: float = 3.0, shapes: Sequence[tuple[int, ...]] = SHAPES) -> Sample:
     """One array of several shapes, with elements in [low, high)."""
 

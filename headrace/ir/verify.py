@@ -14,6 +14,7 @@ from headrace.errors import GraphError, HeadraceError, InvalidArgumentError, Not
 from headrace.ir import frames, walk
 from headrace.ir.attrs import check_const
 from headrace.ir.device import DeviceSpec
+from headrace.ir.ends import interface
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import REQUIRED, check_attr, op_registry
@@ -158,17 +159,7 @@ def _exists(graph: Graph, name: str) -> bool:
 
 def _check_fit(op: Operation, path: str, graph: FuncGraph) -> None:
     """Checks that a graph takes and gives back what its owner passes and makes."""
-    takes = [t.dtype for t in op.inputs]
-    gives: Sequence[object] | None = [t.dtype for t in op.outputs]
-    kind = op.opdef.structured
-    if kind in ("If", "Case", "RemoteCall"):
-        takes = takes[1:]
-    elif kind == "For":
-        takes = [takes[0], *takes[3:]]
-    elif kind == "While" and path == "cond":
-        gives = None
-    elif kind == "SymbolicGradient":
-        takes, gives = takes[: len(op.outputs)], takes[len(op.outputs) :]
+    takes, gives = interface(op, path)
     of = f"{graph.title}, the attribute {path!r} of '{op.name}' ({op.type}),"
     has = [t.dtype for t in graph.params]
     if has != takes:

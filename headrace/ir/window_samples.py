@@ -71,29 +71,34 @@ _CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str], ...
     ((1, 5, 5, 1), (1, 1, 2, 1), (1, 3, 3, 1), "VALID"),
     ((0, 4, 4, 2), (1, 2, 2, 1), (1, 2, 2, 1), "SAME"),
 )
+_VOLUMES: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str], ...] = (
+    ((1, 4, 3, 4, 2), (1, 2, 3, 2, 1), (1, 2, 1, 2, 1), "VALID"),
+    ((2, 3, 2, 4, 1), (1, 2, 2, 3, 1), (1, 1, 2, 2, 1), "SAME"),
+)
 DEPTHWISE = ((2, 2, 1, 4), (1, 1, 1, 2), (1, 1, 1, 2), "VALID")
 MARGINS = ((1, 4, 5, 1), (1, 3, 2, 1), (1, 2, 1, 1), "EXPLICIT")
 
 
-def pool_samples(inputs: Any, *more: Any, v2: bool = False) -> Any:
+def pool_samples(inputs: Any, *more: Any, v2: bool = False, volumes: bool = False) -> Any:
     """Cases of a pooling in both layouts, and with `v2` of the form whose windows are inputs.
 
     Args:
       inputs: `inputs(x, y, attrs, draw)` makes the arrays, given the shapes of the input and of the result.
       more: cases beside the common ones.
       v2: whether ksize and strides are inputs.
+      volumes: whether there are three spatial axes, not two.
     """
 
     def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
         out = []
-        for number, (x, ksize, strides, padding) in enumerate((*_CASES, *more)):
+        for number, (x, ksize, strides, padding) in enumerate(_VOLUMES if volumes else (*_CASES, *more)):
             attrs: dict[str, Any] = {"ksize": ksize, "strides": strides, "padding": padding}
             if padding == "EXPLICIT":
                 attrs["explicit_paddings"] = (0, 0, 1, 2, 0, 1, 0, 0)
             for nchw in (False, True) if number in (1, 3) else (False,):
                 if nchw:
-                    x, ksize, strides = ((s[0], s[3], s[1], s[2]) for s in (x, ksize, strides))
-                    attrs |= {"ksize": ksize, "strides": strides, "data_format": "NCHW"}
+                    x, ksize, strides = ((s[0], s[-1], *s[1:-1]) for s in (x, ksize, strides))
+                    attrs |= {"ksize": ksize, "strides": strides, "data_format": "NCDHW" if volumes else "NCHW"}
                 arrays = inputs(x, pooled(x, attrs), attrs, lambda shape: draw(rng, dtype, shape, -9, 9))
                 rest = {k: v for k, v in attrs.items() if not v2 or k not in ("ksize", "strides")}
                 sizes = [np.array(v, np.int32) for v in (ksize, strides)] if v2 else []

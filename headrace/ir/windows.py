@@ -78,6 +78,19 @@ class Axis:
         start = at + first * self.stride
         return slice(first, behind), slice(start, start + (behind - first - 1) * self.stride + 1, self.stride)
 
+    @property
+    def met(self) -> range:
+        """The elements of the windows that are not of the padding in all of them, and those between them."""
+        if not self.count or not self.length:
+            return range(0)
+        first = max(0, -(((self.count - 1) * self.stride - self.before) // self.dilation))
+        return range(first, min(self.size, (self.length - 1 + self.before) // self.dilation + 1))
+
+    def trimmed(self) -> Axis:
+        """The axis with windows of those elements alone that are met, but one at least."""
+        met = self.met or range(1)
+        return dataclasses.replace(self, size=len(met), before=self.before - met.start * self.dilation)
+
     def part(self, windows: slice) -> Axis:
         """The axis with only these windows, a slice of step 1."""
         first = windows.start or 0
@@ -171,12 +184,12 @@ def sliding(type: str, attrs: Mapping[str, Any]) -> Sliding:
 
     Args:
       type: the op's, for errors.
-      attrs: `strides`, `padding`, `data_format`, and where there are such, `dilations`, `explicit_paddings`, `ksize`.
+      attrs: `strides`, `padding`, and where there are such, `data_format`, `dilations`, `explicit_paddings`.
 
     Raises:
       ValueError: the attributes cannot be meant; as TensorFlow says it when a graph is built.
     """
-    layout = attrs["data_format"]
+    layout = attrs.get("data_format", "NHWC")
     margins = attrs.get("explicit_paddings", ())
     return _sliding(type, attrs["strides"], attrs.get("dilations"), attrs["padding"], margins, layout)
 

@@ -78,6 +78,17 @@ op(
     sample=lambda rng, dtype: [],
     doc="A value that is part of the graph.",
 )
+op(
+    "HostConst",
+    outs="output: dtype",
+    attrs={"value": tensor_attr(), "dtype": type_attr()},
+    shape=_const_shape,
+    kernel=_const_kernel,
+    grad=NOT_DIFFERENTIABLE,
+    oracle=lambda value, dtype: value,
+    sample=values_only(lambda rng, dtype: [case(value=np.broadcast_to(draw(rng, dtype, ()), (2,)), dtype=dtype)]),
+    doc="A value that is part of the graph and lies in the memory of the host.",
+)
 
 
 def _not_fed(ctx: Any, attrs: Mapping[str, Any]) -> Any:

@@ -154,7 +154,11 @@ def _zero_if(which: int, formula: Any) -> Any:
 
 def _square_of_difference(xp: Any, x: Any, y: Any) -> Any:
     d = x - y
-    return d * xp.conj(d) if d.dtype.kind == "c" else d * d
+    if d.dtype.kind != "c":
+        return d * d
+    return (d.real * d.real + d.imag * d.imag).astype(
+        d.dtype
+    )  # not d * conj(d), whose rounding leaves an imaginary part
 
 
 # *** Gradients ***

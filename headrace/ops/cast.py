@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, DType
+from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, QUANTIZED, DType
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
@@ -76,8 +76,12 @@ def _truncating(xp: Any, src: DType, dst: DType) -> Callable[[Any], Any]:
     return cast
 
 
+# Quantised numbers are cast as the whole numbers in their arrays.
+_INTEGER_OF = {d: dtypes.from_numpy(d.numpy) for d in QUANTIZED}
+
+
 def _cast_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    src, dst = attrs["SrcT"], attrs["DstT"]
+    src, dst = (_INTEGER_OF.get(d, d) for d in (attrs["SrcT"], attrs["DstT"]))
     if src == dst:
         return lambda x: x
     if src not in _CASTABLE or dst not in _CASTABLE:
@@ -175,6 +179,8 @@ def _bitcast_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _bitcast_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    if dtype in QUANTIZED:  # whose arrays are those of integers
+        return []
     out = []
     for to in sorted(NUMERIC, key=str):
         tail = (to.size // dtype.size,) if to.size > dtype.size else ()
@@ -193,7 +199,7 @@ op(
     "Bitcast",
     "input: T",
     "output: type",
-    {"T": type_attr(NUMERIC), "type": type_attr(NUMERIC)},
+    {"T": type_attr(NUMERIC | QUANTIZED), "type": type_attr(NUMERIC | QUANTIZED)},
     shape=_bitcast_shape,
     kernel=_bitcast_kernel,
     grad=NOT_DIFFERENTIABLE,
@@ -206,38 +212,54 @@ op(
 # *** CheckNumerics ***
 
 
-def _check_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    message = attrs["message"]
+def _check_kernel(signed: bool) -> Any:
+    """The factory of the check, which says by `signed` which infinities it found."""
 
-    def kernel(x: Any) -> Any:
-        if not xp.isfinite(x).all():
-            found = [name for name, bad in (("Inf", xp.isinf(x)), ("NaN", xp.isnan(x))) if bad.any()]
-            raise InvalidArgumentError(f"{message} : Tensor had {' and '.join(found)} values")
-        return x
+    def kinds(xp: Any, x: Any) -> list[tuple[str, Any]]:
+        if signed:
+            return [("-Inf", x == -xp.inf), ("+Inf", x == xp.inf), ("NaN", xp.isnan(x))]
+        return [("Inf", xp.isinf(x)), ("NaN", xp.isnan(x))]
 
-    return kernel
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        message = attrs["message"]
+
+        def kernel(x: Any) -> Any:
+            if not xp.isfinite(x).all():
+                *found, last = [name for name, bad in kinds(xp, x) if bad.any()]
+                shown = f"{', '.join(found)} and {last}" if found else last
+                raise InvalidArgumentError(f"{message} : Tensor had {shown} values")
+            return x
+
+        return kernel
+
+    return factory
 
 
-def _check_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    message = f"Not a number (NaN) or infinity (Inf) values detected in gradient. {n.attrs['message']}"
-    return [b.CheckNumerics(dy, message=message)]
+def _check_grad(type: str) -> Any:
+    def rule(b: Any, n: Any, dy: Any) -> list[Any]:
+        message = f"Not a number (NaN) or infinity (Inf) values detected in gradient. {n.attrs['message']}"
+        return [b.make(type, [dy], {"message": message})]
+
+    return rule
 
 
 def _checked_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
     return [case(*c.inputs, message="m") for c in unary()(rng, dtype)]
 
 
-op(
-    "CheckNumerics",
-    "tensor: T",
-    "output: T",
-    {"T": FLOATING, "message": string_attr()},
-    shape=same_as(0),
-    kernel=_check_kernel,
-    grad=_check_grad,
-    jvp=passed,
-    facts=Facts(cost=flops_per_element(1), checks=True),
-    oracle=lambda x, message: x,
-    sample=_checked_samples,
-    doc="The input, which must have neither NaN nor infinity among its elements.",
-)
+for _type, _signed in (("CheckNumerics", False), ("CheckNumericsV2", True)):
+    op(
+        _type,
+        "tensor: T",
+        "output: T",
+        {"T": FLOATING, "message": string_attr()},
+        shape=same_as(0),
+        kernel=_check_kernel(_signed),
+        grad=_check_grad(_type),
+        jvp=passed,
+        facts=Facts(cost=flops_per_element(1), checks=True),
+        oracle=lambda x, message: x,
+        sample=_checked_samples,
+        doc="The input, which must have neither NaN nor infinity among its elements"
+        + (": the error says which infinities." if _signed else "."),
+    )

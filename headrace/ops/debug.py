@@ -1,4 +1,5 @@
-"""Ops that check and show values while a graph runs: Assert, Print, PrintV2, and StringFormat, which writes the texts.
+"""Ops that check and show values while a graph runs: Assert, Print, PrintV2, StringFormat, which writes the texts, and
+Timestamp.
 
 Source: TensorFlow's ops of the same names; texts are formatted as TensorFlow does. Two styles exist: the short one of
 Assert and Print gives the first elements in a line, the long one of `tf.print` gives both ends of every dimension.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +20,7 @@ from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, list_attr, op, string_attr, type_attr
-from headrace.ir.rules import nothing, same_as
+from headrace.ir.rules import nothing, same_as, scalars
 from headrace.ir.tangents import passed
 from headrace.resources.values import shape_of
 from headrace.shapes import Shape
@@ -275,4 +277,14 @@ op(
     grad=NOT_DIFFERENTIABLE,
     sample=_formats,
     doc="The template with the inputs, as text, in the places of its placeholders.",
+)
+op(
+    "Timestamp",
+    "",
+    "ts: float64",
+    shape=scalars,
+    stateful=lambda ctx, attrs: lambda: np.float64(time.time()),
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(effect="step", writes=True),  # two of them may differ
+    doc="The seconds since 1970.",
 )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, DType
+from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.arrays import (
     axis_in,
@@ -335,7 +335,7 @@ op(
     "OneHot",
     "indices: TI, depth: int32, on_value: T, off_value: T",
     "output: T",
-    {"axis": -1, "T": type_attr(), "TI": type_attr(INDEX | {dtypes.uint8, dtypes.int8}, dtypes.int64)},
+    {"axis": -1, "T": type_attr(VALUE), "TI": type_attr(INDEX | {dtypes.uint8, dtypes.int8}, dtypes.int64)},
     shape=_one_hot_shape,
     kernel=_one_hot_kernel,
     grad=NOT_DIFFERENTIABLE,

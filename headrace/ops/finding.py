@@ -1,6 +1,6 @@
-"""Ops that find elements by value: Where, Unique*, ListDiff, LowerBound, UpperBound, TopK*.
+"""Ops that find elements by value: Where, Unique*, ListDiff, LowerBound, UpperBound.
 
-Source: TensorFlow's ops of the same names.
+Source: TensorFlow's ops of the same names. Ops that find them by rank are in `ranking`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.dtypes import INDEX, NUMERIC, REAL, DType
+from headrace.dtypes import INDEX, NUMERIC, REAL, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.arrays import axis_in, values_only
 from headrace.ir.infer import Inference
@@ -21,13 +21,12 @@ from headrace.ir.opdef import (
     Sample,
     case,
     flops_per_input,
-    int_attr,
     missing,
     op,
     type_attr,
 )
 from headrace.ir.samples import draw
-from headrace.shapes import Dim, Shape
+from headrace.shapes import Shape
 
 _ARBITRARY = missing(
     "which of several equal elements a value comes from is arbitrary; take it from one by its index (GatherV2), and "
@@ -167,7 +166,7 @@ for _axis in (False, True):
             "x: T, axis: Taxis" if _axis else "x: T",
             "y: T, idx: out_idx, count: out_idx" if _counts else "y: T, idx: out_idx",
             {
-                "T": type_attr(),
+                "T": type_attr(VALUE),
                 **({"Taxis": type_attr(INDEX, dtypes.int64)} if _axis else {}),
                 "out_idx": _INDEX,
             },
@@ -212,7 +211,7 @@ op(
     "ListDiff",
     "x: T, y: T",
     "out: T, idx: out_idx",
-    {"T": type_attr(), "out_idx": _INDEX},
+    {"T": type_attr(VALUE), "out_idx": _INDEX},
     shape=_list_diff_shape,
     kernel=_list_diff_kernel,
     grad=_ARBITRARY,
@@ -282,7 +281,7 @@ for _name, _side, _less in (
         _name,
         "sorted_inputs: T, values: T",
         "output: out_type",
-        {"T": type_attr(), "out_type": _INDEX},
+        {"T": type_attr(VALUE), "out_type": _INDEX},
         shape=_bound_shape,
         kernel=_bound_kernel(_side),
         grad=NOT_DIFFERENTIABLE,
@@ -291,104 +290,3 @@ for _name, _side, _less in (
         sample=_bounds(REAL),
         doc=f"The {'first' if _side == 'left' else 'last'} place at which each value could enter a sorted row.",
     )
-
-# *** TopK ***
-
-
-def _top(x: Any, k: int, index: np.dtype) -> tuple[Any, Any]:
-    if x.ndim < 1:
-        raise InvalidArgumentError("input must be >= 1-D, got shape []")
-    n = x.shape[-1]
-    if not 0 <= k <= n:
-        raise InvalidArgumentError(f"input must have at least k columns. Had {n}, needed {k} (k must not be negative)")
-    # sorting backwards and turning the result round puts the first of equal elements first
-    order = n - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
-    return np.take_along_axis(x, order, -1), order.astype(index)
-
-
-def _top_v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    index = attrs["index_type"].numpy
-
-    def kernel(x: Any, k: Any) -> Any:
-        if k.ndim:
-            raise InvalidArgumentError(f"k must be scalar, got shape {shapes.show(k.shape)}")
-        return _top(x, int(k), index)
-
-    return kernel
-
-
-def _top_shape(c: Inference, k: Dim) -> Sequence[Shape]:
-    x = shapes.with_rank_at_least(c.shapes[0], 1)
-    if k is not None and k < 0:
-        raise ValueError(f"Need k >= 0, got {k}")
-    if x is None:
-        return [None, None]
-    n = x[-1]
-    if n is not None and k is not None and n < k:
-        raise ValueError(f"input must have last dimension >= k = {k} but is {n}")
-    return [(*x[:-1], k)] * 2
-
-
-def _top_grad(b: Any, n: Any, dy: Any, _: Any) -> list[Any]:
-    x, indices = n.input, n.indices
-    if indices.dtype.base not in INDEX:
-        indices = b.Cast(indices, DstT=dtypes.int32)
-    index = indices.dtype.base
-    none = [None] * (len(n.inputs) - 1)
-    if x.shape is not None and len(x.shape) == 1:
-        return [b.ScatterNd(b.ExpandDims(indices, -1), dy, b.Shape(x, out_type=index)), *none]
-    # all rows one after the other: column j of row i is element i * columns + j
-    shape = b.Shape(x, out_type=index)
-    columns = b.StridedSlice(shape, [-1], [0], [1], shrink_axis_mask=1)
-    lead = b.StridedSlice(shape, [0], [-1], [1], begin_mask=1)
-    rows = b.Prod(lead, 0, keep_dims=False)
-    starts = b.Mul(b.Range(b.const(np.zeros((), index.numpy)), rows, b.const(np.ones((), index.numpy))), columns)
-    starts = b.Reshape(starts, b.ConcatV2([lead, b.const(np.ones(1, index.numpy))], 0))
-    where = b.Reshape(b.AddV2(indices, starts), [-1, 1])
-    flat = b.ScatterNd(where, b.Reshape(dy, [-1]), b.ExpandDims(b.Mul(rows, columns), 0))
-    return [b.Reshape(flat, shape), *none]
-
-
-@values_only
-def _tops(rng: np.random.Generator, dtype: DType) -> list[Any]:
-    return [case(draw(rng, dtype, s), np.int32(k)) for s, k in (((5,), 2), ((2, 4), 4), ((2, 1, 3), 1), ((2, 3), 0))]
-
-
-def _top_model(x: np.ndarray, k: Any) -> tuple[np.ndarray, np.ndarray]:
-    where = np.zeros((*x.shape[:-1], int(k)), np.int32)
-    for at in np.ndindex(x.shape[:-1]):
-        where[at] = sorted(range(x.shape[-1]), key=lambda j: (-float(x[at][j]), j))[: int(k)]
-    return np.take_along_axis(x, where.astype(np.int64), -1), where
-
-
-op(
-    "TopK",
-    "input: T",
-    "values: T, indices: int32",
-    {"k": int_attr(minimum=0), "sorted": True, "T": REAL},
-    shape=lambda c: _top_shape(c, c.attrs["k"]),
-    kernel=lambda xp, attrs: lambda x: _top(x, attrs["k"], np.dtype(np.int32)),
-    grad=_top_grad,
-    facts=Facts(cost=flops_per_input(30)),
-    oracle=_top_model,
-    sample=lambda rng, dtype: [case(x.inputs[0], k=int(x.inputs[1])) for x in _tops(rng, dtype)],
-    doc="The `k` largest elements of each row, the largest first, and where they stand; sorted whatever `sorted` says.",
-)
-op(
-    "TopKV2",
-    "input: T, k: Tk",
-    "values: T, indices: index_type",
-    {
-        "sorted": True,
-        "T": REAL,
-        "Tk": type_attr(INDEX | {dtypes.int16}, dtypes.int32),
-        "index_type": type_attr(INDEX | {dtypes.int16}, dtypes.int32),
-    },
-    shape=lambda c: _top_shape(c, c.scalar(1)),
-    kernel=_top_v2_kernel,
-    grad=_top_grad,
-    facts=Facts(dynamic_shape=True, cost=flops_per_input(30)),
-    oracle=_top_model,
-    sample=_tops,
-    doc="The `k` largest elements of each row, the largest first, and where they stand; sorted whatever `sorted` says.",
-)

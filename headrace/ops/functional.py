@@ -6,6 +6,7 @@ primitives of `control`, and the compiler reads them as they are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
+from headrace.errors import InvalidArgumentError
 from headrace.ir.arrays import zeros
 from headrace.ir.function import FuncGraph
 from headrace.ir.infer import Inference
@@ -29,7 +31,7 @@ from headrace.ir.opdef import (
     shape_attr,
     type_attr,
 )
-from headrace.shapes import Shape
+from headrace.shapes import Shape, show
 
 # the rules of these are `grad.conditionals`, `grad.loops` and `grad.calls`: they make operations that own graphs, too
 _OF_ITS_GRAPHS = missing("its gradient is made of those of its graphs; ask for it by hr.gradients")
@@ -204,7 +206,10 @@ def _to_bool_sample(rng: Any, dtype: DType) -> list[Any]:
 
 def _nothing(xp: Any, attrs: Mapping[str, Any]) -> Any:
     """Zeros of some shape that take the memory of one: nobody reads them, but loops keep them."""
-    value = xp.broadcast_to(zeros(xp, (), attrs["dtype"]), tuple(d or 0 for d in attrs["shape"] or ()))
+    shape = tuple(d or 0 for d in attrs["shape"] or ())
+    if math.prod(shape) >= 2**63:
+        raise InvalidArgumentError(f"Shape {show(shape)} would have more than 2**63 - 1 elements")
+    value = xp.broadcast_to(zeros(xp, (), attrs["dtype"]), shape)
     return lambda: value
 
 

@@ -5,7 +5,7 @@ Source: TensorFlow's ops of the same names. Indices are never negative here; wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,19 @@ from headrace.ir.arrays import (
     zeros,
 )
 from headrace.ir.infer import Inference, constant_value
-from headrace.ir.opdef import Facts, Sample, case, flops_per_element, flops_per_input, op, string_attr, type_attr
+from headrace.ir.opdef import Facts, Sample, case, flops_per_element, flops_per_input, op, type_attr
 from headrace.ir.samples import draw
+from headrace.ir.scatters import (
+    POLICY,
+    add_at,
+    all_in,
+    check_static,
+    extreme_at,
+    places,
+    scatter,
+    set_at,
+    subtract_at,
+)
 from headrace.ir.slices import IndexedSlices, of_gather
 from headrace.ir.tangents import linear
 from headrace.shapes import Shape
@@ -36,21 +47,9 @@ _SMALL_INDEX = INDEX | {dtypes.int16}
 # *** Gather, GatherV2 ***
 
 
-_UNSIGNED = {2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-def _all_in(indices: Any, n: int) -> bool:
-    """Whether all indices are in [0, n)."""
-    if not indices.size:
-        return True
-    bits = 8 * indices.dtype.itemsize - (indices.dtype.kind == "i")
-    # seen as unsigned, negative numbers are the largest: one reduction instead of two
-    return bool(indices.view(_UNSIGNED[indices.dtype.itemsize]).max() < min(n, 2**bits))
-
-
 def check_indices(indices: Any, n: int) -> None:
     """Raises `InvalidArgumentError` for the first index that is not in [0, n)."""
-    if not _all_in(indices, n):
+    if not all_in(indices, n):
         bad = np.argwhere((indices < 0) | (indices >= n))[0]
         where = shapes.show(tuple(bad.tolist())) if indices.ndim else ""
         raise InvalidArgumentError(f"indices{where} = {indices[tuple(bad)]} is not in [0, {n})")
@@ -275,111 +274,6 @@ op(
     doc="The slices of `params` at `indices` along `axis`; the first `batch_dims` dimensions of both go together.",
 )
 
-# *** many-dimensional indices: what GatherNd, ScatterNd and TensorScatter* share ***
-
-_POLICY = string_attr("", {"", "DEFAULT", "ERROR", "IGNORE"})
-
-
-def _places(indices: Any, shape: Sequence[int], ignore_bad: bool) -> tuple[tuple[Any, ...], Any]:
-    """Index arrays for the leading dimensions of `shape`, and a mask of those in range (None: all of them are)."""
-    depth = indices.shape[-1]
-    if depth > len(shape):
-        raise InvalidArgumentError(
-            "The last dimension of indices must have at most as many elements as there are dimensions, "
-            f"got {depth} for the shape {shapes.show(tuple(shape))}"
-        )
-    columns = tuple(indices[..., i] for i in range(depth))
-    if all(_all_in(column, n) for column, n in zip(columns, shape)):
-        return columns, None
-    bad = np.zeros(indices.shape[:-1], bool)
-    for column, n in zip(columns, shape):
-        bad |= (column < 0) | (column >= n)
-    if not ignore_bad:
-        first = tuple(np.argwhere(bad)[0].tolist())
-        at = shapes.show(first) if first else ""
-        raise InvalidArgumentError(
-            f"indices{at} = {indices[first].tolist()} does not index into shape {shapes.show(tuple(shape))}"
-        )
-    return columns, ~bad
-
-
-def _check_updates(indices: Any, updates: Any, shape: Sequence[int]) -> None:
-    for name, x in (("Indices", indices), ("Updates", updates)):
-        if not x.ndim:
-            raise InvalidArgumentError(f"{name} shape must have rank at least one. Found: []")
-    want = indices.shape[:-1] + tuple(shape[indices.shape[-1] :])
-    if updates.shape != want:
-        raise InvalidArgumentError(
-            f"Dimensions of updates must match indices and shape: with indices of shape {shapes.show(indices.shape)} "
-            f"and shape {shapes.show(tuple(shape))} they are {shapes.show(want)}, got {shapes.show(updates.shape)}"
-        )
-
-
-_MANY = 64  # updates from which on sorting them pays
-
-
-def _add_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
-    """`out[where] += updates`, where several updates of one place add up."""
-    depth = len(where)
-    if not depth:
-        out += np.add.reduce(updates.reshape(-1, *out.shape), 0, dtype=out.dtype)
-    elif updates.ndim > where[0].ndim and where[0].size >= _MANY:
-        # whole slices: sorted by place, neighbours of one place are summed in one go
-        flat = np.ravel_multi_index([w.ravel() for w in where], out.shape[:depth])
-        order = np.argsort(flat, kind="stable")
-        flat = flat[order]
-        starts = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))
-        sums = np.add.reduceat(updates.reshape(-1, *out.shape[depth:])[order], starts, 0, out.dtype)
-        out[np.unravel_index(flat[starts], out.shape[:depth])] += sums
-    else:
-        np.add.at(out, where, updates)
-
-
-def _set_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
-    out[where] = updates
-
-
-def _subtract_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
-    if where:
-        np.subtract.at(out, where, updates)
-    else:
-        out -= np.add.reduce(updates.reshape(-1, *out.shape), 0, dtype=out.dtype)
-
-
-def _extreme_at(ufunc: np.ufunc) -> Callable[[Any, tuple[Any, ...], Any], None]:
-    def apply(out: Any, where: tuple[Any, ...], updates: Any) -> None:
-        if where:
-            ufunc.at(out, where, updates)
-        else:
-            out[...] = ufunc(out, ufunc.reduce(updates.reshape(-1, *out.shape), 0)) if updates.size else out
-
-    return apply
-
-
-def _scatter(out: Any, indices: Any, updates: Any, put: Any, ignore_bad: bool) -> Any:
-    """`out`, which may be written, with `updates` put in at `indices`."""
-    _check_updates(indices, updates, out.shape)
-    where, good = _places(indices, out.shape, ignore_bad)
-    if good is not None:
-        where, updates = tuple(w[good] for w in where), updates[good]
-    put(out, where, updates)
-    return out if out.ndim or out.dtype == object else out[()]
-
-
-def _scatter_fits(indices: Shape, updates: Shape, shape: Shape) -> None:
-    """Checks what is known of the shapes; see `_check_updates`."""
-    shapes.with_rank_at_least(indices, 1)
-    shapes.with_rank_at_least(updates, 1)
-    if indices is None or updates is None:
-        return
-    if len(updates) < len(indices) - 1:
-        raise ValueError(f"updates {shapes.show(updates)} must start with the dimensions {shapes.show(indices[:-1])}")
-    rest = None if shape is None or indices[-1] is None else shape[indices[-1] :]
-    want = indices[:-1] + (updates[len(indices) - 1 :] if rest is None else rest)
-    if not shapes.compatible(want, updates):
-        raise ValueError(f"Dimensions of updates must be {shapes.show(want)}, got {shapes.show(updates)}")
-
-
 # *** GatherNd ***
 
 
@@ -400,7 +294,7 @@ def _gather_nd_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError("params and indices must be at least vectors")
         if not params.size and indices.size and indices.shape[-1]:
             raise InvalidArgumentError("Requested more than 0 entries, but params is empty.")
-        where, good = _places(indices, params.shape, ignore_bad)
+        where, good = places(indices, params.shape, ignore_bad)
         if not where:
             return np.broadcast_to(params, indices.shape[:-1] + params.shape)
         if good is None:
@@ -447,7 +341,7 @@ op(
     "GatherNd",
     "params: Tparams, indices: Tindices",
     "output: Tparams",
-    {"Tparams": type_attr(), "Tindices": _SMALL_INDEX, "bad_indices_policy": _POLICY},
+    {"Tparams": type_attr(), "Tindices": _SMALL_INDEX, "bad_indices_policy": POLICY},
     shape=_gather_nd_shape,
     kernel=boxed(_gather_nd_kernel),
     grad=_gather_nd_grad,
@@ -463,7 +357,7 @@ op(
 
 def _scatter_nd_shape(c: Inference) -> Sequence[Shape]:
     shape = shape_from(c, 2)
-    _scatter_fits(c.shapes[0], c.shapes[1], shape)
+    check_static(c.shapes[0], c.shapes[1], shape)
     return [shape]
 
 
@@ -473,15 +367,15 @@ def _scatter_nd_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(indices: Any, updates: Any, shape: Any) -> Any:
         wanted = dims(shape)
         check_size(wanted, dtype)
-        return _scatter(zeros(np, wanted, dtype), indices, updates, _add_at, ignore_bad)
+        return scatter(zeros(np, wanted, dtype), indices, updates, add_at, ignore_bad)
 
     return kernel
 
 
 def _scatter_sample(rng: np.random.Generator, dtype: DType) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     out = []
-    for shape, places in _ND_PLACES:
-        indices = np.array(places, np.int32)
+    for shape, at in _ND_PLACES:
+        indices = np.array(at, np.int32)
         updates = draw(rng, dtype, indices.shape[:-1] + shape[indices.shape[-1] :])
         out.append((draw(rng, dtype, shape), indices, updates))
     return out
@@ -514,7 +408,7 @@ op(
     "ScatterNd",
     "indices: Tindices, updates: T, shape: Tindices",
     "output: T",
-    {"T": type_attr(), "Tindices": _SMALL_INDEX, "bad_indices_policy": _POLICY},
+    {"T": type_attr(), "Tindices": _SMALL_INDEX, "bad_indices_policy": POLICY},
     shape=_scatter_nd_shape,
     kernel=_scatter_nd_kernel,
     grad=lambda b, n, dy: [None, b.GatherNd(dy, n.indices, bad_indices_policy=n.attrs["bad_indices_policy"]), None],
@@ -527,7 +421,7 @@ op(
 
 
 def _tensor_scatter_shape(c: Inference) -> Sequence[Shape]:
-    _scatter_fits(c.shapes[1], c.shapes[2], c.shapes[0])
+    check_static(c.shapes[1], c.shapes[2], c.shapes[0])
     return [c.shapes[0]]
 
 
@@ -536,7 +430,7 @@ def _tensor_scatter_kernel(put: Any) -> Any:
         ignore_bad = attrs["bad_indices_policy"] == "IGNORE"
 
         def kernel(tensor: Any, indices: Any, updates: Any) -> Any:
-            return _scatter(np.array(tensor), indices, updates, put, ignore_bad)
+            return scatter(np.array(tensor), indices, updates, put, ignore_bad)
 
         return kernel
 
@@ -580,11 +474,11 @@ def _tensor_scatters(allowed: frozenset[DType]) -> Sample:
 _DROP = "of several updates of a place the last one holds"
 _LINEAR = linear("tensor", "updates")
 _TENSOR_SCATTERS: tuple[tuple[str, Any, Any, Any, Any, frozenset[DType], str], ...] = (
-    ("Update", _set_at, lambda x, y: y, _update_grad, _LINEAR, dtypes.ALL - HANDLES, f"replaced by `updates`; {_DROP}"),
-    ("Add", _add_at, np.add, _add_grad, _LINEAR, NUMERIC, "increased by `updates`"),
-    ("Sub", _subtract_at, np.subtract, _sub_grad, _LINEAR, NUMERIC, "decreased by `updates`"),
-    ("Min", _extreme_at(np.minimum), np.minimum, _extreme_grad, None, REAL, "lowered to `updates` where less"),
-    ("Max", _extreme_at(np.maximum), np.maximum, _extreme_grad, None, REAL, "raised to `updates` where larger"),
+    ("Update", set_at, lambda x, y: y, _update_grad, _LINEAR, dtypes.ALL - HANDLES, f"replaced by `updates`; {_DROP}"),
+    ("Add", add_at, np.add, _add_grad, _LINEAR, NUMERIC, "increased by `updates`"),
+    ("Sub", subtract_at, np.subtract, _sub_grad, _LINEAR, NUMERIC, "decreased by `updates`"),
+    ("Min", extreme_at(np.minimum), np.minimum, _extreme_grad, None, REAL, "lowered to `updates` where less"),
+    ("Max", extreme_at(np.maximum), np.maximum, _extreme_grad, None, REAL, "raised to `updates` where larger"),
 )
 for _name, _put, _combine, _grad, _jvp, _dtypes, _doc in _TENSOR_SCATTERS:
     op(
@@ -594,7 +488,7 @@ for _name, _put, _combine, _grad, _jvp, _dtypes, _doc in _TENSOR_SCATTERS:
         {
             "T": type_attr(),
             "Tindices": _SMALL_INDEX | {dtypes.uint16} if _name == "Update" else INDEX,
-            "bad_indices_policy": _POLICY,
+            "bad_indices_policy": POLICY,
         },
         shape=_tensor_scatter_shape,
         kernel=_tensor_scatter_kernel(_put),
@@ -605,3 +499,19 @@ for _name, _put, _combine, _grad, _jvp, _dtypes, _doc in _TENSOR_SCATTERS:
         sample=_tensor_scatters(_dtypes),
         doc=f"The input with the elements at `indices` {_doc}.",
     )
+
+op(
+    "ScatterNdNonAliasingAdd",
+    "input: T, indices: Tindices, updates: T",
+    "output: T",
+    {"T": NUMERIC | {dtypes.bool_}, "Tindices": INDEX, "bad_indices_policy": POLICY},
+    shape=_tensor_scatter_shape,
+    kernel=_tensor_scatter_kernel(add_at),
+    grad=_add_grad,
+    jvp=linear("input", "updates"),
+    facts=Facts(cost=flops_per_input(1)),
+    oracle=_scatter_model(np.add),
+    sample=_tensor_scatters(NUMERIC | {dtypes.bool_}),
+    differs="TensorFlow takes a vector of indices for that many positions, and leaves out some of them.",
+    doc="The input with the elements at `indices` increased by `updates`.",
+)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.dtypes import NUMERIC, DType
+from headrace.dtypes import NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.arrays import values_only
 from headrace.ir.opdef import Facts, Sample, case, flops_per_input, missing, op, type_attr
@@ -23,7 +23,7 @@ op(
     "DeepCopy",
     "x: T",
     "y: T",
-    {"T": type_attr()},
+    {"T": type_attr(VALUE)},
     shape=same_as(0),
     kernel=lambda xp, attrs: lambda x: x,
     grad=lambda b, n, dy: [dy],
@@ -89,7 +89,7 @@ for _name, _combine, _take, _dtypes, _doc in (
         f"Inplace{_name}",
         "x: T, i: int32, v: T",
         "y: T",
-        {"T": type_attr()},
+        {"T": type_attr(VALUE)},
         shape=same_as(0),
         kernel=_kernel(_combine),
         grad=missing("TensorFlow has none; TensorScatterUpdate, TensorScatterAdd and TensorScatterSub have one"),

@@ -172,6 +172,11 @@ def _concat_value(c: Inference, parts: range) -> Shape:
 
 def _concat(xp: Any, arrays: Sequence[Any], axis: Any) -> Any:
     at = int(scalar(axis, "concat_dim"))
+    rank = np.ndim(arrays[0])
+    if not -rank <= at < rank:  # numpy takes the least int32 for no axis at all, and joins what is flat
+        raise InvalidArgumentError(
+            f"ConcatOp : Expected concatenating dimensions in the range [{-rank}, {rank}), but got {at}"
+        )
     try:
         return xp.concatenate(arrays, at)
     except ValueError as e:

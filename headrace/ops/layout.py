@@ -11,11 +11,20 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.dtypes import INDEX, NUMERIC, DType
+from headrace.dtypes import INDEX, NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.arrays import axis_in, boxed, check_size, dims, entries, ranked, values_only, zeros
 from headrace.ir.infer import Inference
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
+from headrace.ir.opdef import (
+    NOT_DIFFERENTIABLE,
+    Facts,
+    case,
+    flops_per_element,
+    flops_per_input,
+    op,
+    string_attr,
+    type_attr,
+)
 from headrace.ir.samples import draw
 from headrace.ir.tangents import linear
 from headrace.shapes import Dim, Shape
@@ -205,6 +214,57 @@ op(
 )
 
 
+def _untiled(shape: Sequence[int], times: Sequence[int]) -> list[int]:
+    """The shape that was tiled to `shape`, each dimension behind how often it comes."""
+    if len(times) != len(shape) or any(m < 1 or d % m for d, m in zip(shape, times)):
+        raise ValueError(
+            f"multiples {list(times)} must divide the dimensions of the input, {shapes.show(tuple(shape))}"
+        )
+    return [part for d, m in zip(shape, times) for part in (m, d // m)]
+
+
+def _tile_grad_shape(c: Inference) -> Sequence[Shape]:
+    shapes.with_rank(c.shapes[1], 1)
+    x, times = c.shapes[0], c.axes(1)
+    if x is None or times is None or None in x:
+        return [None if x is None else (None,) * len(x)]
+    return [tuple(_untiled([d for d in x if d is not None], times)[1::2])]
+
+
+def _tile_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel(x: Any, multiples: Any) -> Any:
+        pairs = _untiled(x.shape, dims(multiples))
+        return x.reshape(pairs).sum(axis=tuple(range(0, len(pairs), 2)), dtype=x.dtype)
+
+    return kernel
+
+
+def _tile_grad_model(x: np.ndarray, multiples: np.ndarray) -> np.ndarray:
+    out = np.zeros([d // m for d, m in zip(x.shape, multiples)], x.dtype)
+    for at in np.ndindex(x.shape):
+        out[tuple(i % d for i, d in zip(at, out.shape))] += x[at]
+    return out
+
+
+op(
+    "TileGrad",
+    "input: T, multiples: int32",
+    "output: T",
+    {"T": NUMERIC},
+    shape=_tile_grad_shape,
+    kernel=_tile_grad_kernel,
+    grad=lambda b, n, dy: [b.Tile(dy, n.multiples), None],
+    jvp=linear("input"),
+    facts=Facts(dynamic_shape=True, cost=flops_per_input(1)),
+    oracle=_tile_grad_model,
+    sample=lambda rng, dtype: [
+        case(draw(rng, dtype, s), np.array(m, np.int32)) for s, m in (((4,), [2]), ((2, 6), [2, 3]), ((), []))
+    ],
+    differs="TensorFlow refuses it in graphs of version 3 and later.",
+    doc="The sum of the tiles that Tile would have made of its input.",
+)
+
+
 def _pad_shape(c: Inference) -> Sequence[Shape]:
     n, two = shapes.with_rank(c.shapes[1], 2)
     shapes.merge_dim(two, 2)
@@ -291,7 +351,7 @@ op(
     "Pad",
     "input: T, paddings: Tpaddings",
     "output: T",
-    {"T": type_attr(), "Tpaddings": _INDEX},
+    {"T": type_attr(VALUE), "Tpaddings": _INDEX},
     shape=_pad_shape,
     kernel=_pad_kernel,
     grad=lambda b, n, dy: [_unpadded(b, n, dy), None],
@@ -305,7 +365,7 @@ op(
     "PadV2",
     "input: T, paddings: Tpaddings, constant_values: T",
     "output: T",
-    {"T": type_attr(), "Tpaddings": _INDEX},
+    {"T": type_attr(VALUE), "Tpaddings": _INDEX},
     shape=_pad_shape,
     kernel=_pad_kernel,
     grad=_pad_v2_grad,
@@ -318,7 +378,7 @@ op(
 
 # *** MirrorPad ***
 
-_MODE = {"T": type_attr(), "Tpaddings": _INDEX, "mode": string_attr(allowed={"REFLECT", "SYMMETRIC"})}
+_MODE = {"T": type_attr(VALUE), "Tpaddings": _INDEX, "mode": string_attr(allowed={"REFLECT", "SYMMETRIC"})}
 
 
 def _check_mirror(n: int, before: int, after: int, edge: int) -> None:

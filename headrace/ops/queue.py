@@ -313,3 +313,13 @@ for _suffix, _handle, _find in (("V2", "handle: resource", _by_handle), ("", "ha
         facts=_READS,
         doc="Whether nothing more can be enqueued.",
     )
+op(
+    "FakeQueue",
+    "resource: resource",
+    "handle: Ref(string)",
+    shape=lambda c: [(2,)],
+    stateful=lambda ctx, attrs: lambda handle: name_ref(handle.container, _by_handle(ctx, handle).name),
+    grad=NOT_DIFFERENTIABLE,
+    facts=_READS,
+    doc="The name of the queue of a handle.",
+)

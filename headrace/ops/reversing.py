@@ -1,4 +1,4 @@
-"""Ops that change the order along axes: ReverseV2, ReverseSequence, Roll.
+"""Ops that change the order along axes: Reverse, ReverseV2, ReverseSequence, Roll.
 
 Source: TensorFlow's ops of the same names.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, DType
-from headrace.errors import InvalidArgumentError
+from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.arrays import axis_in, boxed, dims, values_only
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, op, type_attr
@@ -79,6 +79,60 @@ op(
     ),
     sample=_reversals,
     doc="The input with the order along each of some axes reversed.",
+)
+
+
+def _chosen(flags: Sequence[bool], rank: int) -> tuple[int, ...]:
+    """The axes that Reverse is to turn round."""
+    if len(flags) != rank:
+        raise ValueError(
+            "'dims' must have the same number of values as 'input' has dimensions. "
+            f"'input' has {rank}'dims' has {len(flags)} values"
+        )
+    return tuple(i for i, flag in enumerate(flags) if flag)
+
+
+def _reverse_v1_shape(c: Inference) -> Sequence[Shape]:
+    (n,) = shapes.with_rank(c.shapes[1], 1)
+    x = c.shapes[0]
+    if x is None:
+        return [None if n is None else (None,) * n]
+    if n is not None and n != len(x):
+        _chosen([False] * n, len(x))
+    return [x]
+
+
+def _reverse_v1_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel(x: Any, flags: Any) -> Any:
+        if not x.ndim:
+            return x  # whatever the flags say
+        if flags.ndim != 1:
+            raise InvalidArgumentError(f"'dims' must be 1-dimension, not {flags.ndim}")
+        axes = _chosen(flags.tolist(), x.ndim)
+        if x.ndim > 8:
+            raise UnimplementedError("reverse is not implemented for tensors of rank > 8.")
+        return xp.flip(x, axes) if axes else x
+
+    return kernel
+
+
+op(
+    "Reverse",
+    "tensor: T, dims: bool",
+    "output: T",
+    {"T": NUMERIC | {dtypes.bool_, dtypes.string}},
+    shape=_reverse_v1_shape,
+    kernel=_reverse_v1_kernel,
+    grad=lambda b, n, dy: [b.Reverse(dy, n.dims), None],
+    jvp=linear("tensor"),
+    oracle=lambda x, flags: x[np.ix_(*[range(n)[:: -1 if f else 1] for n, f in zip(x.shape, flags)])] if x.ndim else x,
+    sample=values_only(
+        lambda rng, dtype: [
+            case(draw(rng, dtype, s), np.array(f, np.bool_))
+            for s, f in (((2, 3), [True, False]), ((2,), [False]), ((), []))
+        ]
+    ),
+    doc="The input with the order along the axes that are flagged reversed.",
 )
 
 

@@ -1,7 +1,8 @@
 """Sums, products and extremes of groups of rows: the Segment ops (sorted ids) and UnsortedSegment ops.
 
-Source: TensorFlow's ops of the same names. A sorted op makes as many rows as its last id says, an unsorted one
-`num_segments`, and drops rows with negative ids. NaN makes the extremes of its segment NaN.
+Source: TensorFlow's ops of the same names. A sorted op makes as many rows as its last id says, an unsorted one (and a
+Segment...V2, whose ids are sorted too) `num_segments`, and drops rows with negative ids. NaN makes the extremes of its
+segment NaN.
 """
 
 from __future__ import annotations
@@ -170,6 +171,24 @@ def _unsorted_kernel(name: str, fill: Callable[[DType], Any]) -> Any:
     return factory
 
 
+def _with_sorted_ids(unsorted: Any) -> Any:
+    """The factory of the same on ids that must be sorted."""
+
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        f = unsorted(xp, attrs)
+
+        def kernel(data: Any, ids: Any, num_segments: Any) -> Any:
+            if ids.ndim != 1:
+                raise InvalidArgumentError(f"segment_ids should be a vector, got the shape {show(ids.shape)}")
+            if (ids[1:] < ids[:-1]).any():
+                raise InvalidArgumentError("segment ids are not increasing")
+            return f(data, ids, num_segments)
+
+        return kernel
+
+    return factory
+
+
 def _unsorted_shape(c: Inference) -> Sequence[Shape]:
     data, ids = c.shapes[0], c.shapes[1]
     n = c.scalar(2)
@@ -281,6 +300,13 @@ def _unsorted_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
     ]
 
 
+def _sized_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [
+        case(draw(rng, dtype, s, 1, 4), np.array(ids, np.int32), np.int32(n))
+        for s, ids, n in (((4, 2), [-1, 0, 2, 2], 4), ((0, 2), [], 2))
+    ]
+
+
 _LINEAR = linear("data")
 _ZERO: Callable[[np.dtype], Any] = lambda d: 0
 _ONE: Callable[[np.dtype], Any] = lambda d: 1
@@ -322,22 +348,25 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
     ("Min", REAL, _unsorted_kernel("minimum", lambda t: _finite(t).max), _unsorted_extreme_grad, None,
      _grouping(min, _limit("max")), "The least elements"),
 ):
-    op(
-        "UnsortedSegment" + _type,
-        "data: T, segment_ids: Tindices, num_segments: Tnumsegments",
-        "output: T",
-        {
-            "T": type_attr(_types),
-            "Tindices": INDEX | {int16} if _type == "Sum" else INDEX,
-            "Tnumsegments": type_attr(INDEX, int32),
-        },
-        shape=_unsorted_shape,
-        kernel=_kernel,
-        grad=_grad,
-        jvp=_jvp,
-        facts=Facts(dynamic_shape=True, cost=flops_per_input(4)),
-        oracle=_oracle,
-        sample=_unsorted_samples,
-        doc=f"{_doc} of the rows with the same id; those with a negative one are dropped.",
-    )
+    for _name, _sorted in ((f"UnsortedSegment{_type}", False), (f"Segment{_type}V2", True)):
+        op(
+            _name,
+            "data: T, segment_ids: Tindices, num_segments: Tnumsegments",
+            "output: T",
+            {
+                "T": type_attr(_types),
+                "Tindices": INDEX | {int16} if _name == "UnsortedSegmentSum" else INDEX,
+                "Tnumsegments": type_attr(INDEX, int32),
+            },
+            shape=_unsorted_shape,
+            kernel=_with_sorted_ids(_kernel) if _sorted else _kernel,
+            grad=_grad,
+            jvp=_jvp,
+            facts=Facts(dynamic_shape=True, cost=flops_per_input(4)),
+            oracle=_oracle,
+            sample=_sized_samples if _sorted else _unsorted_samples,
+            differs="TensorFlow has it only in compiled code." if _sorted else "",
+            doc=f"{_doc} of the rows with the same id{', sorted' if _sorted else ''}; those with a negative one are "
+            "dropped.",
+        )
 # fmt: on

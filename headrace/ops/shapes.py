@@ -478,3 +478,59 @@ op(
     ],
     doc="The shape that two shapes broadcast to.",
 )
+
+
+def _unravel_shape(c: Inference) -> Sequence[Shape]:
+    (rank,) = shapes.with_rank(c.shapes[1], 1)
+    indices = shapes.with_rank_at_most(c.shapes[0], 1)
+    return [None if indices is None else (rank, *indices)]
+
+
+def _unravel_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    index = attrs["Tidx"].numpy
+
+    def kernel(indices: Any, shape: Any) -> Any:
+        if indices.ndim > 1 or shape.ndim != 1:
+            raise InvalidArgumentError(
+                "The indices can only be scalar or vector, and dims a vector: got shapes "
+                f"{shapes.show(indices.shape)} and {shapes.show(shape.shape)}"
+            )
+        sizes = shape.tolist()
+        for i, d in enumerate(sizes):
+            if d <= 0:
+                kind = "be negative" if d < 0 else "contain a dim of zero"
+                raise InvalidArgumentError(f"Input dims cannot {kind}. Got dim = {d} at index {i}")
+        if not indices.size:
+            raise InvalidArgumentError("received empty tensor indices")
+        if math.prod(sizes) > np.iinfo(index).max:
+            raise InvalidArgumentError(f"Input dims product is causing integer overflow: {sizes}")
+        if indices.min() < 0 or indices.max() >= math.prod(sizes):
+            raise InvalidArgumentError(f"index is out of bound as with dims {sizes}: got {indices.tolist()}")
+        if not sizes:  # numpy gives no coordinates an empty shape
+            return np.zeros((0, *indices.shape), index)
+        return np.array(np.unravel_index(indices, sizes), index)
+
+    return kernel
+
+
+def _unravelled(indices: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    steps = [(math.prod(shape[k + 1 :].tolist()), d) for k, d in enumerate(shape.tolist())]
+    found = [[i // step % d for step, d in steps] for i in np.ravel(indices).tolist()]
+    return np.array(found, shape.dtype).T.reshape(len(shape), *indices.shape)
+
+
+op(
+    "UnravelIndex",
+    "indices: Tidx, dims: Tidx",
+    "output: Tidx",
+    {"Tidx": _INDEX},
+    shape=_unravel_shape,
+    kernel=_unravel_kernel,
+    grad=NOT_DIFFERENTIABLE,
+    oracle=_unravelled,
+    sample=lambda rng, dtype: [
+        case(np.array(i, dtype.numpy), np.array(s, dtype.numpy)) for i, s in (([5, 23, 0], (2, 3, 4)), (7, (3, 4)))
+    ],
+    differs="A negative index is refused; TensorFlow gives coordinates that are negative.",
+    doc="The coordinates, one a row, of the elements with these numbers in an array of shape `dims`.",
+)

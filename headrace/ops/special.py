@@ -228,6 +228,14 @@ def _by_pi(b: Any, x: Any) -> Any:
     return b.Mul(b.Square(x), math.pi / 2)
 
 
+def _bessel(name: str) -> Any:
+    """The kernel of a Bessel function; below zero those of the second kind are what they are at zero."""
+    limit = {"y": -np.inf, "k": np.inf}.get(name[0])
+    if limit is None:
+        return _scipy(lambda s, x: getattr(s, name)(x))
+    return _scipy(lambda s, x: np.where(x < 0, x.dtype.type(limit), getattr(s, name)(x)))
+
+
 _MODEST, _POSITIVE = (-3.0, 3.0), (0.4, 4.0)
 
 # fmt: off
@@ -255,7 +263,7 @@ for _type, _name, _oracle, (_low, _high), _derivative in (
         "y: T",
         {"T": FLOATING},
         shape=same_as(0),
-        kernel=_scipy(lambda s, x, name=_name: getattr(s, name)(x)),
+        kernel=_bessel(_name),
         grad=times(_derivative),
         jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(40)),

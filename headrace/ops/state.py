@@ -13,12 +13,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC
-from headrace.errors import (
-    InternalError,
-    InvalidArgumentError,
-    NotFoundError,
-    OutOfRangeError,
-)
+from headrace.errors import InvalidArgumentError, NotFoundError, OutOfRangeError
 from headrace.ir import arrays
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
@@ -36,7 +31,7 @@ from headrace.ir.rules import nothing, scalars
 from headrace.ir.slices import handed_on
 from headrace.ir.tangents import passed
 from headrace.resources.manager import Handle, resource_of
-from headrace.resources.values import shape_of
+from headrace.resources.values import int_of, shape_of
 from headrace.resources.variable import CountedVariable, Ref, Variable
 from headrace.shapes import Shape
 
@@ -194,6 +189,37 @@ op(
 )
 
 
+def _select_shape(c: Inference) -> Sequence[Shape]:
+    shapes.with_rank(c.shapes[0], 0)
+    first = c.shapes[1]
+    return [first if all(s == first for s in c.shapes[2:]) else None]
+
+
+def _select(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Ref]:
+    n = attrs["N"]
+
+    def kernel(index: Any, *refs: Ref) -> Ref:
+        i = int_of(index, "Index")
+        if not 0 <= i < n:
+            raise InvalidArgumentError(f"Index must be in the range [0, {n}) but got {i}")
+        return refs[i]
+
+    return kernel
+
+
+op(
+    "RefSelect",
+    "index: int32, inputs: N * Ref(T)",
+    "output: Ref(T)",
+    {"T": type_attr(), "N": int_attr(minimum=1)},
+    shape=_select_shape,
+    stateful=_select,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_READS,
+    doc="The reference that `index` names.",
+)
+
+
 # *** shapes ***
 
 
@@ -307,6 +333,24 @@ op(
     facts=_READS,
     shape_value=_variable_shape_value,
     doc="The shape of the variable's value.",
+)
+
+
+def _no_copies(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], None]:
+    def kernel(handle: Any) -> None:
+        _initialized(handle)
+
+    return kernel
+
+
+op(
+    "DisableCopyOnRead",
+    "resource: resource",
+    shape=nothing,
+    stateful=_no_copies,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_READS,
+    doc="Nothing, of a variable with a value: reading one makes no copy here.",
 )
 
 
@@ -504,71 +548,4 @@ op(
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
     doc="The variable's value before one is added; an OutOfRangeError once it is `limit`.",
-)
-
-
-# *** gradient descent ***
-
-
-def _descended(value: Any, alpha: Any, delta: Any) -> Any:
-    if shape_of(alpha):
-        raise InvalidArgumentError(f"alpha is not a scalar: {shapes.show(shape_of(alpha))}")
-    if shape_of(value) != shape_of(delta):
-        raise InvalidArgumentError(
-            f"var and delta do not have the same shape{shapes.show(shape_of(value))} {shapes.show(shape_of(delta))}"
-        )
-    return value - alpha * delta
-
-
-def _descend_ref(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref, Any, Any], Ref]:
-    def kernel(ref: Ref, alpha: Any, delta: Any) -> Ref:
-        ref.variable.update(lambda value: _descended(value, alpha, delta))
-        return ref
-
-    return kernel
-
-
-def _descend_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], None]:
-    dtype = attrs["T"]
-
-    def kernel(handle: Any, alpha: Any, delta: Any) -> None:
-        variable = _variable_for(handle, dtype)
-        if not variable.is_initialized:  # an odd class, but TensorFlow's
-            raise InternalError(f"Invalid variable reference. Variable {variable.name} is uninitialized")
-        variable.update(lambda value: _descended(value, alpha, delta))
-
-    return kernel
-
-
-def _descend_shape(c: Inference, var: Shape) -> Shape:
-    shapes.with_rank(c.shapes[1], 0)
-    return shapes.merge(var, c.shapes[2])
-
-
-def _descend_handle_shape(c: Inference) -> Sequence[Shape]:
-    _descend_shape(c, _held(c, "T"))
-    return []
-
-
-op(
-    "ApplyGradientDescent",
-    "var: Ref(T), alpha: T, delta: T",
-    "out: Ref(T)",
-    {"T": NUMERIC, "use_locking": False},
-    shape=lambda c: [_descend_shape(c, c.shapes[0])],
-    stateful=_descend_ref,
-    grad=NOT_DIFFERENTIABLE,
-    facts=_WRITES,
-    doc="Subtracts `alpha * delta` from the variable's value.",
-)
-op(
-    "ResourceApplyGradientDescent",
-    "var: resource, alpha: T, delta: T",
-    "",
-    {"T": NUMERIC, "use_locking": False},
-    shape=_descend_handle_shape,
-    stateful=_descend_handle,
-    grad=NOT_DIFFERENTIABLE,
-    facts=_WRITES,
-    doc="Subtracts `alpha * delta` from the variable's value.",
 )

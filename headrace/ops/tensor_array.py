@@ -1,7 +1,8 @@
 """Tensor arrays of imported graphs: write-once arrays as resources of the step, and their gradients.
 
-Source: TensorFlow's TensorArrayV3 family. The *flow* is a scalar that carries no information: it is passed from op to
-op so that they run in order. `hr.TensorArray` does not use these ops; it builds tensor lists.
+Source: TensorFlow's TensorArrayV3 family, and what came before it: handles were texts (V2), or references to them. The
+*flow* is a scalar that carries no information: it is passed from op to op so that they run in order. `hr.TensorArray`
+does not use these ops; it builds tensor lists.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, missing, op, shape_attr, string_attr, type_attr
 from headrace.ir.rules import nothing
 from headrace.resources.manager import Handle, resource_of
+from headrace.resources.names import looked_up, name_ref, named
 from headrace.resources.tensor_array import TensorArray
 from headrace.resources.values import shape_of
+from headrace.resources.variable import Ref
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -32,9 +35,23 @@ _CONTAINER = "_tensor_arrays"
 _EFFECT = Facts(effect="step", writes=True)
 
 
-def _array(handle: Any, dtype: DType) -> TensorArray:
+Find = Callable[["KernelContext", Any], TensorArray]  # from a handle
+
+
+def _by_handle(ctx: KernelContext, handle: Any) -> TensorArray:
+    return resource_of(handle, TensorArray)
+
+
+def _by_text(ctx: KernelContext, handle: Any) -> TensorArray:
+    return looked_up(ctx.step.resources, handle, TensorArray)
+
+
+def _by_name(ctx: KernelContext, ref: Ref) -> TensorArray:
+    return named(ctx.step.resources, ref, TensorArray)
+
+
+def _checked(array: TensorArray, dtype: DType) -> TensorArray:
     """The array, which must hold elements of `dtype`."""
-    array = resource_of(handle, TensorArray)
     if array.dtype != dtype:
         raise InvalidArgumentError(
             f"TensorArray {array.name}: TensorArray dtype is {array.dtype.name} but Op requested dtype {dtype.name}."
@@ -51,25 +68,42 @@ def _index(value: Any) -> int:
 # *** making ***
 
 
-def _make(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], tuple[Handle, Any]]:
-    def kernel(size: Any) -> tuple[Handle, Any]:
-        if shape_of(size):
-            raise InvalidArgumentError(f"TensorArray size must be scalar, but had shape: {shapes.show(shape_of(size))}")
-        resources = ctx.step.resources
-        name = resources.unique_name(attrs["tensor_array_name"] or ctx.node)
-        array = TensorArray(
-            name,
-            attrs["dtype"],
-            int(size),
-            element_shape=attrs["element_shape"],
-            dynamic_size=attrs["dynamic_size"],
-            clear_after_read=attrs["clear_after_read"],
-            identical_element_shapes=attrs["identical_element_shapes"],
-        )
-        resources.create(_CONTAINER, TensorArray, name, array)
-        return Handle(_CONTAINER, name, array, array.dtype, array.element_shape), np.float32(0)
+def _new(ctx: KernelContext, attrs: Mapping[str, Any], size: Any) -> TensorArray:
+    if shape_of(size):
+        raise InvalidArgumentError(f"TensorArray size must be scalar, but had shape: {shapes.show(shape_of(size))}")
+    resources = ctx.step.resources
+    name = resources.unique_name(attrs["tensor_array_name"] or ctx.node)
+    array = TensorArray(
+        name,
+        attrs["dtype"],
+        int(size),
+        element_shape=attrs["element_shape"],
+        dynamic_size=attrs["dynamic_size"],
+        clear_after_read=attrs["clear_after_read"],
+        identical_element_shapes=attrs.get("identical_element_shapes", False),
+    )
+    made: TensorArray = resources.create(_CONTAINER, TensorArray, name, array)
+    return made
 
-    return kernel
+
+def _handed_on(array: TensorArray) -> tuple[Handle, Any]:
+    """The outputs of the ops that give an array, as V3 has them: its handle and a flow."""
+    return Handle(_CONTAINER, array.name, array, array.dtype, array.element_shape), np.float32(0)
+
+
+def _as_text(array: TensorArray) -> Any:
+    return name_ref(_CONTAINER, array.name).read()
+
+
+def _as_name(array: TensorArray) -> Ref:
+    return name_ref(_CONTAINER, array.name)
+
+
+def _make(give: Callable[[TensorArray], Any]) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
+        return lambda size: give(_new(ctx, attrs, size))
+
+    return factory
 
 
 def _make_shape(c: Inference) -> Sequence[Shape]:
@@ -78,21 +112,26 @@ def _make_shape(c: Inference) -> Sequence[Shape]:
     return [(), ()]
 
 
-def _grad(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., tuple[Handle, Any]]:
-    source = attrs["source"]
+def _grad(find: Find, give: Callable[[TensorArray], Any]) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+        source, resources = attrs["source"], ctx.step.resources
 
-    def kernel(handle: Any, flow: Any, prefix: Any = None) -> tuple[Handle, Any]:
-        dims = None
-        if prefix is not None:
-            if prefix.ndim != 1 or (prefix.size and prefix.min() < 0):
-                raise InvalidArgumentError(
-                    f"shape_to_prepend must be a vector of dimensions at least 0, got {prefix.tolist()}"
-                )
-            dims = tuple(prefix.tolist())
-        array = resource_of(handle, TensorArray).grad(source, dims)
-        return Handle(handle.container, array.name, array, array.dtype, array.element_shape), np.float32(0)
+        def kernel(handle: Any, flow: Any, prefix: Any = None) -> Any:
+            dims = None
+            if prefix is not None:
+                if prefix.ndim != 1 or (prefix.size and prefix.min() < 0):
+                    raise InvalidArgumentError(
+                        f"shape_to_prepend must be a vector of dimensions at least 0, got {prefix.tolist()}"
+                    )
+                dims = tuple(prefix.tolist())
+            array = find(ctx, handle).grad(source, dims)
+            if give is not _handed_on:  # it will be looked for by its name
+                resources.lookup_or_create(_CONTAINER, TensorArray, array.name, lambda: array)
+            return give(array)
 
-    return kernel
+        return kernel
+
+    return factory
 
 
 def _grad_shape(c: Inference) -> Sequence[Shape]:
@@ -106,49 +145,93 @@ def _grad_shape(c: Inference) -> Sequence[Shape]:
 # *** reading and writing ***
 
 
-def _read(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
-    dtype = attrs["dtype"]
-    return lambda handle, index, flow: _array(handle, dtype).read(_index(index))
+def _read(find: Find) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
+        dtype = attrs["dtype"]
+        return lambda handle, index, flow: _checked(find(ctx, handle), dtype).read(_index(index))
+
+    return factory
 
 
-def _write(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any, Any], Any]:
-    dtype = attrs["T"]
+def _write(find: Find) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any, Any], Any]:
+        dtype = attrs["T"]
 
-    def kernel(handle: Any, index: Any, value: Any, flow: Any) -> Any:
-        _array(handle, dtype).write(_index(index), value)
-        return flow
+        def kernel(handle: Any, index: Any, value: Any, flow: Any) -> Any:
+            _checked(find(ctx, handle), dtype).write(_index(index), value)
+            return flow
 
-    return kernel
+        return kernel
+
+    return factory
 
 
-def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
+def _gather(find: Find) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
+        dtype, shape = attrs["dtype"], attrs["element_shape"]
+        return lambda handle, indices, flow: _checked(find(ctx, handle), dtype).gather(indices, shape)
+
+    return factory
+
+
+def _pack(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
     dtype, shape = attrs["dtype"], attrs["element_shape"]
-    return lambda handle, indices, flow: _array(handle, dtype).gather(indices, shape)
+
+    def kernel(handle: Any, flow: Any) -> Any:
+        array = _checked(_by_name(ctx, handle), dtype)
+        return array.gather(np.arange(array.size()), shape)
+
+    return kernel
 
 
-def _scatter(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any, Any], Any]:
+def _scatter(find: Find) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any, Any], Any]:
+        dtype = attrs["T"]
+
+        def kernel(handle: Any, indices: Any, value: Any, flow: Any) -> Any:
+            _checked(find(ctx, handle), dtype).scatter(indices, value)
+            return flow
+
+        return kernel
+
+    return factory
+
+
+def _unpack(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
     dtype = attrs["T"]
 
-    def kernel(handle: Any, indices: Any, value: Any, flow: Any) -> Any:
-        _array(handle, dtype).scatter(indices, value)
+    def kernel(handle: Any, value: Any, flow: Any) -> Any:
+        array = _checked(_by_name(ctx, handle), dtype)
+        n = shape_of(value)[0] if shape_of(value) else 0
+        if array.size() > n:
+            raise InvalidArgumentError(
+                f"Input value must have first dimension equal to the array size ({n} vs. {array.size()})"
+            )
+        array.scatter(np.arange(n), value)
         return flow
 
     return kernel
 
 
-def _concat(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
-    dtype, shape = attrs["dtype"], attrs["element_shape_except0"]
-    return lambda handle, flow: _array(handle, dtype).concat(shape)
+def _concat(find: Find) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+        dtype, shape = attrs["dtype"], attrs["element_shape_except0"]
+        return lambda handle, flow: _checked(find(ctx, handle), dtype).concat(shape)
+
+    return factory
 
 
-def _split(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any, Any], Any]:
-    dtype = attrs["T"]
+def _split(find: Find) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any, Any], Any]:
+        dtype = attrs["T"]
 
-    def kernel(handle: Any, value: Any, lengths: Any, flow: Any) -> Any:
-        _array(handle, dtype).split(value, lengths)
-        return flow
+        def kernel(handle: Any, value: Any, lengths: Any, flow: Any) -> Any:
+            _checked(find(ctx, handle), dtype).split(value, lengths)
+            return flow
 
-    return kernel
+        return kernel
+
+    return factory
 
 
 def _element(c: Inference) -> Shape:
@@ -221,10 +304,17 @@ def _grad_array(b: Builder, n: GradNode, flow: Tensor) -> tuple[Tensor, Tensor]:
         made = f", made at {n.op.source}" if n.op.source is not None else ""
         raise LookupError(
             f"operation '{n.op.name}' ({n.op.type}{made}) has no gradient: what it works on is the gradient of a "
-            "TensorArrayV3, which has none. Make the array with hr.TensorArray, which has derivatives of all orders"
+            "TensorArray, which has none. Make the array with hr.TensorArray, which has derivatives of all orders"
         )
-    handle, _ = b.TensorArrayGradV3(n.handle, flow, source=_source(b))
+    made = _of_version(b, n, "Grad")(n.handle, flow, source=_source(b))
+    handle: Tensor = made[0] if isinstance(made, (tuple, list)) else made
     return handle, b.after(handle).Identity(flow)
+
+
+def _of_version(b: Builder, n: GradNode, what: str) -> Any:
+    """What builds a TensorArray op of the same version as `n`."""
+    kind = n.op.type
+    return getattr(b, f"TensorArray{what}{kind[-2:] if kind[-2:] in ('V2', 'V3') else ''}")
 
 
 def _source(b: Builder) -> str:
@@ -238,23 +328,23 @@ def _source(b: Builder) -> str:
 
 def _read_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
     handle, flow = _grad_array(b, n, n.flow_in)
-    return [None, None, b.TensorArrayWriteV3(handle, n.index, dy, flow)]
+    return [None, None, _of_version(b, n, "Write")(handle, n.index, dy, flow)]
 
 
 def _write_grad(b: Builder, n: GradNode, dflow: Tensor) -> list[Tensor | None]:
     handle, flow = _grad_array(b, n, dflow)
-    return [None, None, b.TensorArrayReadV3(handle, n.index, flow, dtype=n.attrs["T"]), dflow]
+    return [None, None, _of_version(b, n, "Read")(handle, n.index, flow, dtype=n.attrs["T"]), dflow]
 
 
 def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | None]:
     handle, flow = _grad_array(b, n, n.flow_in)
-    return [None, None, b.TensorArrayScatterV3(handle, n.indices, dy, flow)]
+    return [None, None, _of_version(b, n, "Scatter")(handle, n.indices, dy, flow)]
 
 
 def _scatter_grad(b: Builder, n: GradNode, dflow: Tensor) -> list[Tensor | None]:
     handle, flow = _grad_array(b, n, dflow)
     shape = None if n.value.shape is None else n.value.shape[1:]
-    dvalue = b.TensorArrayGatherV3(handle, n.indices, flow, dtype=n.attrs["T"], element_shape=shape)
+    dvalue = _of_version(b, n, "Gather")(handle, n.indices, flow, dtype=n.attrs["T"], element_shape=shape)
     return [None, None, dvalue, dflow]
 
 
@@ -262,145 +352,192 @@ def _concat_grad(b: Builder, n: GradNode, dy: Tensor | None, _: Tensor | None) -
     if dy is None:
         return [None, None]
     handle, flow = _grad_array(b, n, n.flow_in)
-    return [None, b.TensorArraySplitV3(handle, dy, n.lengths, flow)]
+    return [None, _of_version(b, n, "Split")(handle, dy, n.lengths, flow)]
 
 
 def _split_grad(b: Builder, n: GradNode, dflow: Tensor) -> list[Tensor | None]:
     handle, flow = _grad_array(b, n, dflow)
     shape = None if n.value.shape is None else n.value.shape[1:]
-    dvalue, _ = b.TensorArrayConcatV3(handle, flow, dtype=n.attrs["T"], element_shape_except0=shape)
+    dvalue, _ = _of_version(b, n, "Concat")(handle, flow, dtype=n.attrs["T"], element_shape_except0=shape)
     return [None, dvalue, None, dflow]
 
 
-op(
-    "TensorArrayV3",
-    "size: int32",
-    "handle: resource, flow: float32",
-    {
-        "dtype": type_attr(),
-        "element_shape": shape_attr(None),
-        "dynamic_size": False,
-        "clear_after_read": True,
-        "identical_element_shapes": False,
-        "tensor_array_name": "",
-    },
-    shape=_make_shape,
-    stateful=_make,
-    grad=NOT_DIFFERENTIABLE,
-    facts=_EFFECT,
-    doc="A new array of `size` tensors that are not written yet.",
-)
-op(
-    "TensorArrayGradV3",
-    "handle: resource, flow_in: float32",
-    "grad_handle: resource, flow_out: float32",
-    {"source": string_attr()},
-    shape=_grad_shape,
-    stateful=_grad,
-    grad=NOT_DIFFERENTIABLE,
-    facts=_EFFECT,
-    doc="The array's gradient array for `source`; the same one each time. The array does not grow any more.",
-)
+_MADE = {
+    "dtype": type_attr(),
+    "element_shape": shape_attr(None),
+    "dynamic_size": False,
+    "clear_after_read": True,
+    "tensor_array_name": "",
+}
+
+
+def _shape_before_v3(c: Inference) -> Sequence[Shape]:
+    shapes.with_rank(c.shapes[0], 0 if c.op.type.startswith("TensorArrayV") or c.op.type == "TensorArray" else 1)
+    return [(2,)]
+
+
+def _closing(find: Find) -> Any:
+    return lambda ctx, attrs: lambda handle: find(ctx, handle).close()
+
+
+def _sizing(find: Find) -> Any:
+    return lambda ctx, attrs: lambda handle, flow: np.int32(find(ctx, handle).size())
+
+
+for _v, _type, _find, _give in (
+    ("V3", "resource", _by_handle, _handed_on),
+    ("V2", "string", _by_text, _as_text),
+    ("", "Ref(string)", _by_name, _as_name),
+):
+    _newest = _v == "V3"
+    _handle = f"handle: {_type}"
+    op(
+        f"TensorArray{_v}",
+        "size: int32",
+        f"{_handle}, flow: float32" if _newest else _handle,
+        {**_MADE, "identical_element_shapes": False} if _newest else _MADE,
+        shape=_make_shape if _newest else _shape_before_v3,
+        stateful=_make(_give),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_EFFECT,
+        doc="A new array of `size` tensors that are not written yet.",
+    )
+    op(
+        f"TensorArrayGrad{_v}",
+        f"{_handle if _v else 'handle: string'}, flow_in: float32",
+        f"grad_{_handle}, flow_out: float32" if _newest else f"grad_{_handle}",
+        {"source": string_attr()},
+        shape=_grad_shape if _newest else _shape_before_v3,
+        stateful=_grad(_find if _v else _by_text, _give),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_EFFECT,
+        doc="The array's gradient array for `source`; the same one each time. The array does not grow any more.",
+    )
+    op(
+        f"TensorArrayWrite{_v}",
+        f"{_handle}, index: int32, value: T, flow_in: float32",
+        "flow_out: float32",
+        {"T": type_attr()},
+        shape=_write_shape,
+        stateful=_write(_find),
+        grad=_write_grad,
+        jvp=_NO_TANGENT,
+        facts=_EFFECT,
+        doc="Writes `value` at `index`.",
+    )
+    op(
+        f"TensorArrayRead{_v}",
+        f"{_handle}, index: int32, flow_in: float32",
+        "value: dtype",
+        {"dtype": type_attr()},
+        shape=_read_shape,
+        stateful=_read(_find),
+        grad=_read_grad,
+        jvp=_NO_TANGENT,
+        facts=_EFFECT,
+        doc="The element at `index`.",
+    )
+    op(
+        f"TensorArrayGather{_v}",
+        f"{_handle}, indices: int32, flow_in: float32",
+        "value: dtype",
+        {"dtype": type_attr(), "element_shape": shape_attr(None)},
+        shape=_gather_shape,
+        stateful=_gather(_find),
+        grad=_gather_grad,
+        jvp=_NO_TANGENT,
+        facts=_EFFECT,
+        doc="The elements at `indices`, stacked.",
+    )
+    op(
+        f"TensorArrayScatter{_v}",
+        f"{_handle}, indices: int32, value: T, flow_in: float32",
+        "flow_out: float32",
+        {"T": type_attr()},
+        shape=_scatter_shape,
+        stateful=_scatter(_find),
+        grad=_scatter_grad,
+        jvp=_NO_TANGENT,
+        facts=_EFFECT,
+        doc="Writes the rows of `value` at `indices`.",
+    )
+    op(
+        f"TensorArrayConcat{_v}",
+        f"{_handle}, flow_in: float32",
+        "value: dtype, lengths: int64",
+        {"dtype": type_attr(), "element_shape_except0": shape_attr(None)},
+        shape=_concat_shape,
+        stateful=_concat(_find),
+        grad=_concat_grad,
+        jvp=_NO_TANGENT,
+        facts=_EFFECT,
+        doc="All elements, one after the other along their first dimension, and the length of each.",
+    )
+    op(
+        f"TensorArraySplit{_v}",
+        f"{_handle}, value: T, lengths: int64, flow_in: float32",
+        "flow_out: float32",
+        {"T": type_attr()},
+        shape=_split_shape,
+        stateful=_split(_find),
+        grad=_split_grad,
+        jvp=_NO_TANGENT,
+        facts=_EFFECT,
+        doc="Writes consecutive pieces of `value`, of the given lengths.",
+    )
+    op(
+        f"TensorArraySize{_v}",
+        f"{_handle}, flow_in: float32",
+        "size: int32",
+        shape=lambda c: [()],
+        stateful=_sizing(_find),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_EFFECT,
+        doc="The number of elements.",
+    )
+    op(
+        f"TensorArrayClose{_v}",
+        _handle,
+        "",
+        shape=nothing,
+        stateful=_closing(_find),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_EFFECT,
+        doc="Drops the elements; every later use fails.",
+    )
+
 op(
     "TensorArrayGradWithShape",
     "handle: resource, flow_in: float32, shape_to_prepend: int32",
     "grad_handle: resource, flow_out: float32",
     {"source": string_attr()},
     shape=_grad_shape,
-    stateful=_grad,
+    stateful=_grad(_by_handle, _handed_on),
     grad=NOT_DIFFERENTIABLE,
     facts=_EFFECT,
     doc="The array's gradient array for `source`, whose elements have further dimensions in front.",
 )
 op(
-    "TensorArrayWriteV3",
-    "handle: resource, index: int32, value: T, flow_in: float32",
-    "flow_out: float32",
-    {"T": type_attr()},
-    shape=_write_shape,
-    stateful=_write,
-    grad=_write_grad,
-    jvp=_NO_TANGENT,
-    facts=_EFFECT,
-    doc="Writes `value` at `index`.",
-)
-op(
-    "TensorArrayReadV3",
-    "handle: resource, index: int32, flow_in: float32",
-    "value: dtype",
-    {"dtype": type_attr()},
-    shape=_read_shape,
-    stateful=_read,
-    grad=_read_grad,
-    jvp=_NO_TANGENT,
-    facts=_EFFECT,
-    doc="The element at `index`.",
-)
-op(
-    "TensorArrayGatherV3",
-    "handle: resource, indices: int32, flow_in: float32",
+    "TensorArrayPack",
+    "handle: Ref(string), flow_in: float32",
     "value: dtype",
     {"dtype": type_attr(), "element_shape": shape_attr(None)},
-    shape=_gather_shape,
-    stateful=_gather,
-    grad=_gather_grad,
+    shape=lambda c: [shapes.concatenate((None,), c.attrs["element_shape"])],
+    stateful=_pack,
+    grad=missing("TensorFlow has none either; TensorArrayGather has one"),
     jvp=_NO_TANGENT,
     facts=_EFFECT,
-    doc="The elements at `indices`, stacked.",
+    doc="All elements, stacked.",
 )
 op(
-    "TensorArrayScatterV3",
-    "handle: resource, indices: int32, value: T, flow_in: float32",
+    "TensorArrayUnpack",
+    "handle: Ref(string), value: T, flow_in: float32",
     "flow_out: float32",
     {"T": type_attr()},
-    shape=_scatter_shape,
-    stateful=_scatter,
-    grad=_scatter_grad,
-    jvp=_NO_TANGENT,
-    facts=_EFFECT,
-    doc="Writes the rows of `value` at `indices`.",
-)
-op(
-    "TensorArrayConcatV3",
-    "handle: resource, flow_in: float32",
-    "value: dtype, lengths: int64",
-    {"dtype": type_attr(), "element_shape_except0": shape_attr(None)},
-    shape=_concat_shape,
-    stateful=_concat,
-    grad=_concat_grad,
-    jvp=_NO_TANGENT,
-    facts=_EFFECT,
-    doc="All elements, one after the other along their first dimension, and the length of each.",
-)
-op(
-    "TensorArraySplitV3",
-    "handle: resource, value: T, lengths: int64, flow_in: float32",
-    "flow_out: float32",
-    {"T": type_attr()},
-    shape=_split_shape,
-    stateful=_split,
-    grad=_split_grad,
-    jvp=_NO_TANGENT,
-    facts=_EFFECT,
-    doc="Writes consecutive pieces of `value`, of the given lengths.",
-)
-op(
-    "TensorArraySizeV3",
-    "handle: resource, flow_in: float32",
-    "size: int32",
     shape=lambda c: [()],
-    stateful=lambda ctx, attrs: lambda handle, flow: np.int32(resource_of(handle, TensorArray).size()),
-    grad=NOT_DIFFERENTIABLE,
+    stateful=_unpack,
+    grad=missing("TensorFlow has none either; TensorArrayScatter has one"),
+    jvp=_NO_TANGENT,
     facts=_EFFECT,
-    doc="The number of elements.",
-)
-op(
-    "TensorArrayCloseV3",
-    "handle: resource",
-    "",
-    shape=nothing,
-    stateful=lambda ctx, attrs: lambda handle: resource_of(handle, TensorArray).close(),
-    grad=NOT_DIFFERENTIABLE,
-    facts=_EFFECT,
-    doc="Drops the elements; every later use fails.",
+    doc="Writes the rows of `value` to the elements, in order.",
 )

@@ -277,6 +277,27 @@ for _type, _formula, _conjugates, _grad, _slope in (
 # fmt: on
 
 
+def _ones(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    unsigned = f"u{attrs['T'].size}"  # numpy counts in the absolute value
+    return lambda x: xp.bitwise_count(x.view(unsigned))
+
+
+op(
+    "PopulationCount",
+    "x: T",
+    "y: uint8",
+    {"T": INTEGER},
+    shape=same_as(0),
+    kernel=_ones,
+    grad=NOT_DIFFERENTIABLE,
+    facts=Facts(cost=flops_per_element(2), total=()),
+    oracle=lambda x: np.array([f"{int(v) % 2 ** (8 * x.itemsize):b}".count("1") for v in x.flat], np.uint8).reshape(
+        x.shape
+    ),
+    sample=unary(-9, 9),
+    doc="How many bits of each integer are 1.",
+)
+
 # *** Parts of complex numbers ***
 
 _PARTS = {"T": type_attr(COMPLEX, complex64), "Tout": type_attr({float32, float64}, float32)}

@@ -13,7 +13,8 @@ True
 The `*_pb2.py` and `*_pb2.pyi` files are generated from the `*.proto` files beside them by `make protos`; do not edit
 them. `tests/conformance/test_wire_schema.py` compares the schema with an installed TensorFlow's.
 
-Only `headrace.ir` and `headrace.interchange` use this package: elsewhere a graph is an `ir.Graph`.
+Only `headrace.ir` and `headrace.interchange` use this package: elsewhere a graph is an `ir.Graph`, and an example of
+training data a dictionary of arrays (`ir.examples`).
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from headrace.pb.types_pb2 import DataType, SerializedDType
 from headrace.pb.versions_pb2 import VersionDef
 
 if TYPE_CHECKING:
+    from headrace.pb.example_pb2 import Example, SequenceExample
+    from headrace.pb.feature_pb2 import Feature
     from headrace.pb.meta_graph_pb2 import AssetFileDef, CollectionDef, MetaGraphDef, SignatureDef, TensorInfo
     from headrace.pb.queue_runner_pb2 import QueueRunnerDef
     from headrace.pb.saver_pb2 import SaverDef
@@ -48,6 +51,8 @@ __all__ = [
     "AttrValue",
     "CollectionDef",
     "DataType",
+    "Example",
+    "Feature",
     "FullTypeDef",
     "FullTypeId",
     "FunctionDef",
@@ -66,6 +71,7 @@ __all__ = [
     "ResourceHandleProto",
     "SaveSliceInfoDef",
     "SaverDef",
+    "SequenceExample",
     "SerializedDType",
     "SignatureDef",
     "TensorInfo",
@@ -77,14 +83,17 @@ __all__ = [
 ]
 __all__ += DataType.keys()
 
-# What only files of whole models have is loaded on first use.
+# What only files of whole models or records of data have is loaded on first use.
 _LATER = {
     "AssetFileDef": "meta_graph",
     "CollectionDef": "meta_graph",
+    "Example": "example",
+    "Feature": "feature",
     "MetaGraphDef": "meta_graph",
     "QueueRunnerDef": "queue_runner",
     "SaveSliceInfoDef": "variable",
     "SaverDef": "saver",
+    "SequenceExample": "example",
     "SignatureDef": "meta_graph",
     "TensorInfo": "meta_graph",
     "VariableDef": "variable",

@@ -16,6 +16,7 @@ from headrace.resources.variable import Ref, Variable
 
 if TYPE_CHECKING:
     from headrace.resources.manager import R, ResourceManager
+    from headrace.resources.values import Value
 
 
 def name_ref(container: str, name: str) -> Ref:
@@ -32,7 +33,16 @@ def named(manager: ResourceManager, ref: Ref, kind: type[R]) -> R:
       InvalidArgumentError: it does not refer to two strings.
       NotFoundError: there is no such resource.
     """
-    value = ref.read()
+    return looked_up(manager, ref.read(), kind)
+
+
+def looked_up(manager: ResourceManager, value: Value, kind: type[R]) -> R:
+    """The resource whose container and name `value`, a string vector, has.
+
+    Raises:
+      InvalidArgumentError: it does not have two strings.
+      NotFoundError: there is no such resource.
+    """
     if shape_of(value) != (2,):
         raise InvalidArgumentError(
             f"{kind.__name__} handle must have two elements, but had shape: {shapes.show(shape_of(value))}"

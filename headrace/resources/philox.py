@@ -38,6 +38,7 @@ _MULTIPLIER2: Final = 0xCD9E8D57
 _WEYL0: Final = 0x9E3779B9  # what is added to the key after each round
 _WEYL1: Final = 0xBB67AE85
 _ROUNDS: Final = 10
+_SCRAMBLER: Final = 0x02461E293EC8F720  # the key with which seeds are mixed
 _FEW: Final = 8  # blocks
 _CHUNK: Final = 1 << 13  # blocks computed together: the work arrays stay in the cache
 _LEAST_U: Final = 1e-7  # Box-Muller takes the logarithm of nothing smaller
@@ -91,6 +92,13 @@ class Stream:
         self.key = key
         self.counter = counter
 
+    @classmethod
+    def scrambled(cls, seed: int, seed2: int) -> Stream:
+        """The stream of a stateless op's two seeds. They are mixed first, so that either may be as weak as 0 or 1."""
+        low, high = seed % (1 << 64), seed2 % (1 << 64)
+        mix = _block(_SCRAMBLER, low | high << 64)
+        return cls(mix[0] | mix[1] << 32, (mix[2] | mix[3] << 32) << 64)
+
     def skip(self, blocks: int) -> Stream:
         """The stream `blocks` blocks later."""
         return Stream(self.key, (self.counter + blocks) & _COUNTER_MASK)
@@ -128,13 +136,17 @@ class Stream:
         return _float_from_word(self.words(n), dtype)
 
     def uniform_int(self, n: int, low: int, high: int, dtype: DType) -> np.ndarray:
-        """Integers in [low, high) of dtype int32 or int64; slightly biased, as `word mod range` is."""
-        words = self.words(n) if dtype is dtypes.int32 else self.words64(n)
+        """Integers in [low, high) of a dtype of 32 or 64 bits; slightly biased, as `word mod range` is."""
+        words = self.words(n) if dtype.size == 4 else self.words64(n)
         unsigned = words.dtype.type
         offsets = words % unsigned(high - low)
         # added modulo 2**bits, which is right because the sum lies in [low, high)
         out: np.ndarray = offsets + unsigned(low % (1 << (8 * words.itemsize)))
         return out.view(dtype.numpy)
+
+    def integers(self, n: int, dtype: DType) -> np.ndarray:
+        """Integers of a dtype of 32 or 64 bits, any of them."""
+        return (self.words(n) if dtype.size == 4 else self.words64(n)).view(dtype.numpy)
 
     def normal(self, n: int, dtype: DType) -> np.ndarray:
         """Standard normal numbers of a floating dtype."""
@@ -147,6 +159,14 @@ class Stream:
         if dtype is dtypes.float64:
             return self._truncated(n, 2, _normal_doubles)
         return self._truncated(n, 4, _normal_floats).astype(dtype.numpy)
+
+    def uniform_pairs_at(self, offsets: np.ndarray) -> np.ndarray:
+        """What the blocks that many blocks on give as numbers in [0, 1): uint64 [n] → float64 [n, 2]."""
+        return _double_from_words(self.blocks_at(offsets).reshape(-1, 2)).reshape(-1, 2)
+
+    def normal_pairs_at(self, offsets: np.ndarray) -> np.ndarray:
+        """What they give as standard normal numbers: uint64 [n] → float64 [n, 2]."""
+        return _normal_doubles(self.blocks_at(offsets))
 
     def permutation(self, n: int) -> np.ndarray:
         """A permutation of range(n): int64 [n]. Uses n - 1 words."""

@@ -113,7 +113,7 @@ class TensorList:
         check_rows(tensor, element_shape)
         if n < -1:
             raise InvalidArgumentError(f"TensorListScatter expects num_elements >= -1, found: {n}")
-        for i in indices.tolist():
+        for i in indices.ravel().tolist():
             if i < 0:
                 raise InvalidArgumentError(f"Indices in TensorListScatter must all be non-negative, got {i}")
             if n != -1 and i >= n:

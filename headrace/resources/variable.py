@@ -6,6 +6,7 @@ and what was read stays what it was.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from headrace.errors import FailedPreconditionError, InvalidArgumentError
 from headrace.resources.values import nbytes_of, numpy_dtype_of, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headrace.dtypes import DType
     from headrace.resources.memory import Memory
@@ -117,6 +118,25 @@ class Variable:
     def __repr__(self) -> str:
         state = "" if self.is_initialized else ", uninitialized"
         return f"Variable({self.name!r}, {self.dtype.name}{shapes.show(self.shape)}{state})"
+
+
+def update_together(variables: Sequence[Variable], fn: Callable[..., Sequence[Value]]) -> None:
+    """Replaces the values of several variables by `fn(*values)`, with no other change in between.
+
+    `fn` must make new arrays, or hand back what stays as it is; whatever it raises leaves all of them as they were.
+
+    Args:
+      variables: no one twice.
+      fn: given the values in this order, makes the new ones in this order.
+
+    Raises:
+      FailedPreconditionError: one of them has no value yet.
+    """
+    with contextlib.ExitStack() as held:
+        for v in sorted(variables, key=id):  # one order for all, so that no two calls wait for each other
+            held.enter_context(v._lock)
+        for v, value in zip(variables, fn(*(v.read() for v in variables)), strict=True):
+            v._hold(value)
 
 
 class CountedVariable(Variable):

@@ -426,8 +426,8 @@ WRONG = {
     "unknown dtype": (X + node("b", "Identity", "x", T="{type: 77}"), "invalid DataType enum: 77"),
     "no dtype": (X + node("b", "Identity", "x", T="DT_INVALID"), "invalid DataType enum: 0"),
     "dtype we lack": (
-        X + node("b", "Identity", "x", T="DT_QINT8"),
-        "DT_QINT8 is a dtype that headrace does not support",
+        X + node("b", "Identity", "x", T="DT_INT4"),
+        "DT_INT4 is a dtype that headrace does not support",
     ),
     "float8": (X + node("b", "Identity", "x", T="DT_FLOAT8_E5M2"), "DT_FLOAT8_E5M2 is a dtype that headrace does not"),
     "list of another kind": (
@@ -550,7 +550,6 @@ def test_tensors_are_read(value, dtype, shape, want):
     [
         ('dtype: DT_FLOAT tensor_shape { } tensor_content: "abc"', "3 bytes of content; 1 elements of float32 take 4"),
         ("dtype: DT_INT32 tensor_shape { } int_val: 3", r"Type mismatch between value \(int32\) and dtype \(float\)"),
-        ("dtype: DT_QINT8 tensor_shape { }", "DT_QINT8"),
         ("dtype: DT_FLOAT8_E5M2 tensor_shape { }", "DT_FLOAT8_E5M2"),
         ("dtype: DT_INT4 tensor_shape { }", "DT_INT4"),
         ("dtype: DT_INVALID tensor_shape { }", "invalid DataType enum: 0"),
@@ -620,7 +619,7 @@ def test_attributes_are_python_values():
             _shape="{shape { dim { size: 2 } }}",
             _func='{func { name: "f" }}',
             _none="{ }",
-            _q="DT_QINT8",
+            _q="DT_INT4",
         )
     )
     a = g.find("y").attrs

@@ -607,3 +607,18 @@ def test_constants_fold_for_inference(b: Builder) -> None:
     assert known.tolist() == [1, 2, 1, 2, 6, 5]
     assert not known.flags.writeable
     assert constant_value(b.Shape(placeholder(b, numbers(2, 3), (2, 3)))).tolist() == [2, 3]  # type: ignore[union-attr]
+
+
+def test_a_nan_among_updates_changes_no_extreme() -> None:
+    where = np.array([[0], [1], [2]], np.int32)
+    for type, want in (("TensorScatterMax", 5.0), ("TensorScatterMin", 2.0)):
+        got = run(type, F32([1, np.nan, 2]), where, F32([np.nan, 3, 5]))
+        np.testing.assert_array_equal(got, [1, np.nan, want])
+
+
+def test_no_axis_of_numpy_s_own_meaning() -> None:
+    for type in ("Concat", "ConcatV2"):
+        x = [F32([1]), F32([2])]
+        args = (np.int32(-(2**31)), x) if type == "Concat" else (x, np.int32(-(2**31)))
+        with pytest.raises(InvalidArgumentError, match="in the range"):
+            run(type, *args)

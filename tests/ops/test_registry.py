@@ -176,7 +176,7 @@ UNDERIVED |= {"MaxPoolGradGrad": {0, 1}, "MaxPoolGradGradV2": {0, 1}}
 # Not functions of a complex number that have a derivative; TensorFlow's rules are those of the real case.
 NOT_HOLOMORPHIC = {"EuclideanNorm", "Sign", "SquaredDifference"}
 # Ops that say what the gradient is against the values.
-AGAINST = {"StopGradient", "PreventGradient"}
+AGAINST = {"StopGradient", "PreventGradient"} | {f"QuantizeAndDequantize{v}" for v in ("", "V2", "V3", "V4")}
 STEP = 1e-6
 MOST_DERIVED = 12  # cases, of one op and dtype, at which its gradient is checked
 

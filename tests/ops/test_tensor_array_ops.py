@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headrace import dtypes
-from headrace.errors import InvalidArgumentError, ShapeError, UnimplementedError
+from headrace.errors import InvalidArgumentError, NotFoundError, ShapeError, UnimplementedError
 from headrace.ir.graph import Tensor
 from tests.ops.running import Program, check_gradient, gradients
 
@@ -141,7 +141,7 @@ def test_gradients(p: Program) -> None:
     check_gradient(p, y, {x: np.array([0.5, -1.0, 2.0])}, orders=1)
     # TensorFlow, too, has no second order: what is read from a gradient array has no array of its own
     (dx,) = gradients(b.within("gradients"), {y: b.ZerosLike(x)}, [x])
-    with pytest.raises(LookupError, match="the gradient of a TensorArrayV3, which has none"):
+    with pytest.raises(LookupError, match="the gradient of a TensorArray, which has none"):
         gradients(b.within("gradients_1"), {dx: b.ZerosLike(x)}, [x])
 
 
@@ -163,3 +163,46 @@ def test_each_gradient_computation_has_its_own_array(p: Program) -> None:
     y = b.TensorArrayReadV3(a, 0, flow, dtype=f32)
     both = [gradients(b.within("gradients"), {y: b.const(w)}, [x])[0] for w in (2.0, 5.0)]
     assert p.run(both, {x: np.float32(1)}) == [2, 5]
+
+
+@pytest.mark.parametrize("v", ["V2", ""])
+def test_versions_before_v3_go_by_name(p: Program, v: str) -> None:
+    b = p.b
+
+    def of(what: str, *args: Any, **attrs: Any) -> Any:
+        return getattr(b, f"TensorArray{what}{v}")(*args, **attrs)
+
+    x = b.Placeholder(dtype=f64, shape=(3,))
+    start = b.const(np.float32(0))
+    a = of("", 2, dtype=f64, clear_after_read=False)
+    assert a.shape == (2,)
+    flow = of("Write", a, 0, b.Square(x), start)
+    flow = of("Write", a, 1, b.Exp(x), flow)
+    one = b.Mul(of("Read", a, 0, flow, dtype=f64), of("Read", a, 1, flow, dtype=f64))
+    c = of("", 3, dtype=f64)
+    two = b.Sum(of("Gather", c, [2, 0], of("Scatter", c, [0, 2], b.Pack([x, x]), start), dtype=f64), 0)
+    d = of("", 2, dtype=f64)
+    three = of("Concat", d, of("Split", d, b.Exp(x), b.const([1, 2], i64), start), dtype=f64)[0]
+    y = b.AddN([one, two, three])
+    check_gradient(p, y, {x: np.array([0.5, -1.0, 2.0])}, orders=1)
+    size = of("Size", d, start)
+    closed = b.after(of("Close", d))
+    with p.fails(InvalidArgumentError, "already been closed"):
+        p.run(getattr(closed, f"TensorArraySize{v}")(d, start))
+    assert p.run(size) == 2
+
+
+def test_pack_and_unpack(p: Program) -> None:
+    b = p.b
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    a, start = b.TensorArray(2, dtype=f64), b.const(np.float32(0))
+    flow = b.TensorArrayUnpack(a, x, start)
+    assert p.run(b.TensorArrayPack(a, flow, dtype=f64)).tolist() == x.tolist()
+    with p.fails(InvalidArgumentError, "first dimension equal to the array size"):
+        p.run(b.TensorArrayUnpack(a, x[:1], start))
+    with p.fails(InvalidArgumentError, "Expected sum of lengths|does not match"):
+        p.run(b.TensorArrayPack(a, flow, dtype=f64, element_shape=(3,)))
+    with p.fails(NotFoundError, "a/b/TensorArray does not exist"):
+        p.run(b.TensorArraySizeV2(np.array([b"a", b"b"], object), start))
+    with p.fails(InvalidArgumentError, "must have two elements"):
+        p.run(b.TensorArraySizeV2(p.feed(np.array([b"a"], object), dtypes.string), start))

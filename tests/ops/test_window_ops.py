@@ -20,7 +20,7 @@ from headrace.ir.graph import Graph
 from headrace.ir.opdef import op_registry
 from headrace.ir.total import is_total
 from headrace.ir.windows import Axis, taps
-from headrace.ops import conv
+from headrace.ops.nn import convolving
 from tests.ops.cases import assert_close, cases, constant_op, flat, gradients, run_kernel
 from tests.ops.test_math_ops import array, run
 
@@ -58,6 +58,8 @@ def test_taps_are_the_definition(length: int) -> None:
         wanted = by_definition(axis)
         assert found == wanted
         assert axis.is_inside == (len(wanted) == count * size) or not count
+        assert set(axis.met) == {k for _, k, _ in wanted} or stride > 1 or dilation > 1
+        assert by_definition(axis.trimmed()) == {(o, k - axis.met.start, e) for o, k, e in wanted}
         once = len({e for _, _, e in wanted}) == len(wanted)
         assert once or not axis.is_disjoint
         for first in range(count):
@@ -82,7 +84,7 @@ def test_blocks_of_any_size_give_the_same(type: str, block: int, monkeypatch: py
         args = flat(case.inputs)
         (whole,) = run_kernel(op, args)
         with monkeypatch.context() as m:
-            m.setattr(conv, "BLOCK", block)
+            m.setattr(convolving, "BLOCK", block)
             (parts,) = run_kernel(op, args)
         assert_close(parts, np.asarray(whole), f"{type} {dict(case.attrs)}")
 
@@ -114,7 +116,7 @@ def test_a_convolution_copies_a_few_megabytes_at_a_time() -> None:
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        assert peak < x.nbytes + 5 * conv.BLOCK, f"{type}: {peak} bytes; all windows together have {9 * x.nbytes}"
+        assert peak < x.nbytes + 5 * convolving.BLOCK, f"{type}: {peak} bytes; all windows together have {9 * x.nbytes}"
 
 
 def test_int32_wraps_around() -> None:

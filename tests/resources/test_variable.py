@@ -7,7 +7,7 @@ import pytest
 
 from headrace import dtypes
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
-from headrace.resources.variable import Ref, Variable
+from headrace.resources.variable import Ref, Variable, update_together
 
 
 def test_reading_before_assigning_names_the_variable():
@@ -79,6 +79,30 @@ def test_updates_do_not_lose_each_other():
     for t in threads:
         t.join()
     assert v.read() == 800
+
+
+def test_updates_of_several_at_once():
+    a, b = (Variable(name, dtypes.int64, ()) for name in "ab")
+    a.assign(np.int64(0))
+    with pytest.raises(FailedPreconditionError, match="uninitialized value b"):
+        update_together([a, b], lambda x, y: (x + np.int64(1), y))
+    assert a.read() == 0
+    b.assign(np.int64(0))
+
+    def work(first, second):
+        for _ in range(200):  # in either order: neither waits for the other forever
+            update_together([first, second], lambda x, y: (x + np.int64(1), x + y))
+
+    threads = [threading.Thread(target=work, args=args) for args in ((a, b), (b, a))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+    assert not any(t.is_alive() for t in threads)
+    with pytest.raises(ZeroDivisionError):
+        update_together([a, b], lambda x, y: 1 / 0)
+    assert update_together([a], lambda x: (x * np.int64(0),)) is None
+    assert a.read() == 0
 
 
 def test_a_reference_reads_when_asked():

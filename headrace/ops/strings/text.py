@@ -19,6 +19,7 @@ from headrace.ir.arrays import axis_in
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, string_attr, type_attr
 from headrace.ir.rules import same_as
+from headrace.ops.strings.elements import each, number
 from headrace.shapes import Shape
 
 _COST = Facts(cost=flops_per_element(100))
@@ -113,7 +114,7 @@ op(
     "input: T",
     "output: string",
     {
-        "T": type_attr(NUMERIC | {dtypes.bool_, dtypes.variant, dtypes.string}),
+        "T": type_attr(NUMERIC | {dtypes.bool_, dtypes.string}),
         "precision": -1,
         "scientific": False,
         "shortest": False,
@@ -131,35 +132,18 @@ op(
 # *** StringToNumber ***
 
 
-def _to_float(text: bytes) -> float:
-    if b"_" in text:  # Python's own
-        raise ValueError(text)
-    stripped = text.strip().decode("ascii")
-    return float.fromhex(stripped) if "x" in stripped.lower() else float(stripped)
-
-
-def _to_int(text: bytes) -> int:
-    if b"_" in text:
-        raise ValueError(text)
-    return int(text.decode("ascii"))
-
-
 def _to_number_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     out = attrs["out_type"]
-    parse: Callable[[bytes], Any] = _to_float if out in FLOATING else _to_int
 
-    def number(text: bytes) -> Any:
+    def converted(text: bytes) -> Any:
         try:
-            return np.array(parse(text), out.numpy)
-        except (ValueError, OverflowError):
+            return number(text, out)
+        except ValueError:
             raise InvalidArgumentError(
                 f"StringToNumberOp could not correctly convert string: {text.decode('utf-8', 'replace')} to {out.name}"
             ) from None
 
-    def kernel(x: Any) -> Any:
-        return np.array([number(t) for t in x.ravel()], out.numpy).reshape(x.shape)
-
-    return kernel
+    return lambda x: each(converted, x, out.numpy)
 
 
 op(

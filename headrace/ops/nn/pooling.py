@@ -1,8 +1,9 @@
-"""Pooling: the greatest element or the mean of each window (MaxPool, AvgPool), and their gradients.
+"""Pooling: the greatest element or the mean of each window (MaxPool, AvgPool, MaxPool3D, AvgPool3D), and gradients.
 
 Source: TensorFlow's ops of the same names, whose conventions these follow: NaN is never the greatest element, a window
-without any other has the lowest finite number; the gradient goes to the first of the greatest elements, and to a NaN
-only where that is the first of its window. A mean is over the elements that are not padding.
+of images without any other has the lowest finite number; the gradient goes to the first of the greatest elements, and
+to a NaN only where that is the first of its window. Of volumes, it goes to all that are as near to the greatest as
+`NEAR`. A mean is over the elements that are not padding.
 
 Greatest elements and sums are found along one axis after the other, each from as many slices as a window has elements
 along it; gradients of the greatest go through all elements of the windows, a slice for each.
@@ -11,13 +12,12 @@ along it; gradients of the greatest go through all elements of the windows, a sl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-import ml_dtypes
 import numpy as np
 
-from headrace.dtypes import FLOATING, INTEGER, REAL, DType, float32, uint32, uint64
+from headrace.dtypes import FLOATING, REAL, DType, bfloat16, float16, float32, uint32, uint64
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.arrays import check_size, dims, shape_from
 from headrace.ir.elementwise import HALF, kept
@@ -30,6 +30,7 @@ from headrace.ir.pools import (
     grad_shape,
     pooled_shape,
     pooling,
+    rank_of,
     reduced,
     spread,
     windows_attrs,
@@ -37,86 +38,13 @@ from headrace.ir.pools import (
 from headrace.ir.tangents import linear
 from headrace.ir.window_samples import DEPTHWISE, MARGINS, pool_samples, pool_windows, pooled
 from headrace.ir.windows import Axis, Sliding, taps
+from headrace.ops.nn.greatest import greatest, lowest, of_greatest, to_greatest
 from headrace.shapes import with_rank
 
 Array: TypeAlias = np.ndarray
 Axes: TypeAlias = tuple[Axis, ...]
 
-
-def _lowest(t: DType) -> Any:
-    """The lowest finite number of a dtype."""
-    return np.iinfo(t.numpy).min if t in INTEGER else float(ml_dtypes.finfo(t.numpy).min)
-
-
-# *** The greatest elements ***
-
-
-def _greatest(x: Array, axes: Axes, t: DType) -> Array:
-    if t in INTEGER:
-        return reduced(np.maximum, x, axes, _lowest(t))
-    wide = x.astype(np.float32) if t in HALF else x
-    out = np.fmax(reduced(np.fmax, wide, axes, -np.inf), wide.dtype.type(_lowest(t)))
-    return out.astype(t.numpy) if t in HALF else out
-
-
-def _first_hits(x: Array, y: Array, axes: Axes, same: Any) -> Iterator[tuple[Any, Any, Array]]:
-    """For each element of the windows: windows, elements, and where these are the first that are the `same` as `y`.
-
-    Each of the last is good until the next.
-    """
-    is_open, hits = np.ones(y.shape, np.bool_), np.empty(y.shape, np.bool_)
-    for windows, elements in taps(axes):
-        some, hit = is_open[*windows], hits[*windows]
-        same(x[*elements], y[*windows], out=hit)
-        hit &= some
-        some ^= hit
-        yield windows, elements, hit
-
-
-def _equal_or_nan(a: Array, b: Array, out: Array) -> None:
-    np.equal(a, b, out=out)
-    out |= np.isnan(a) & np.isnan(b)
-
-
-def _with_first_nans(x: Array, axes: Axes) -> Array:
-    """The greatest element of each window, and NaN where that is the first."""
-    out = reduced(np.fmax, x, axes, -np.inf)
-    first = np.zeros(out.shape, x.dtype)
-    for windows, elements in reversed(list(taps(axes))):
-        first[*windows] = x[*elements]
-    return np.where(np.isnan(first), first, out)
-
-
-def _to_greatest(x: Array, g: Array, axes: Axes) -> Array:
-    """The gradient by the input: each element of `g` goes to the first of the greatest elements of its window."""
-    is_real = x.dtype.kind not in "iu"
-    y = reduced(np.maximum, x, axes, -np.inf if is_real else np.iinfo(x.dtype).min)
-    same: Any = np.equal
-    if is_real and np.isnan(y).any():
-        y, same = _with_first_nans(x, axes), _equal_or_nan
-    dx, buffer = np.zeros(x.shape, g.dtype), _integers(y.shape, g)
-    alone = all(a.is_disjoint for a in axes)
-    for windows, elements, hit in _first_hits(x, y, axes, same):
-        part = kept(hit, g[*windows], buffer[*windows])
-        if alone:
-            dx[*elements] = part
-        else:
-            dx[*elements] += part
-    return dx
-
-
-def _integers(shape: tuple[int, ...], x: Array) -> Array:
-    """A buffer for `kept`, of elements of `x`."""
-    return np.empty(shape, f"i{x.itemsize}")
-
-
-def _of_greatest(x: Array, y: Array, g: Array, axes: Axes) -> Array:
-    """The elements of `g` that lie where the first of the greatest elements of `x` do; 0 where none is equal to `y`."""
-    out, buffer = np.zeros(y.shape, g.dtype), _integers(y.shape, g)
-    for windows, elements, hit in _first_hits(x, y, axes, np.equal):
-        out[*windows] += kept(hit, g[*elements], buffer[*windows])
-    return out
-
+NEAR = 1e-5
 
 # *** Shapes ***
 
@@ -151,7 +79,7 @@ def _max_pool(t: DType) -> Callable[..., Array]:
         axes = axes_of(s, x.shape, ksize)
         _refuse_depth(s, x.shape, ksize)
         check_size(counted(axes), t)
-        return _greatest(x, axes, t)
+        return greatest(x, axes, t)
 
     return compute
 
@@ -162,8 +90,8 @@ def _max_pool_grad(t: DType) -> Callable[..., Array]:
         expect("orig_output", y.shape, counted(axes))
         expect("grad", g.shape, counted(axes))
         if t in HALF and not all(a.is_disjoint for a in axes):  # there are sums
-            return _to_greatest(x.astype(np.float32), g.astype(np.float32), axes).astype(t.numpy)
-        return _to_greatest(x, g, axes)
+            return to_greatest(x.astype(np.float32), g.astype(np.float32), axes).astype(t.numpy)
+        return to_greatest(x, g, axes)
 
     return compute
 
@@ -173,21 +101,25 @@ def _max_pool_grad_grad(t: DType) -> Callable[..., Array]:
         axes = axes_of(s, x.shape, ksize)
         expect("orig_output", y.shape, counted(axes))
         expect("grad", g.shape, x.shape)
-        return _of_greatest(x, y, g, axes)
+        return of_greatest(x, y, g, axes)
 
     return compute
 
 
-def _means(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
+def _spatial(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
+    """The axes of a pooling that must not be along the channels."""
     axes = axes_of(s, x, ksize)
     if ksize[s.channels] != 1 or s.strides[s.channels] != 1:
-        raise UnimplementedError(f"Non-spatial pooling is not yet supported, got the windows {list(ksize)}")
+        raise UnimplementedError(
+            "Non-spatial pooling is not yet supported, on the depth dimension or the batch, "
+            f"got the windows {list(ksize)}"
+        )
     return axes
 
 
 def _avg_pool(t: DType) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array) -> Array:
-        axes = _means(s, x.shape, ksize)
+        axes = _spatial(s, x.shape, ksize)
         check_size(counted(axes), t)
         wide = x.astype(np.float32) if t in HALF else x
         out = reduced(np.add, wide, axes, 0) / counts(axes, wide.dtype)
@@ -204,7 +136,7 @@ def _avg_pool_grad(t: DType) -> Callable[..., Array]:
                 f"orig_input_shape must be 1-dimensional and {len(s.strides)} elements, got {list(x)}"
             )
         check_size(x, t)
-        axes = _means(s, x, ksize)
+        axes = _spatial(s, x, ksize)
         expect("grad", g.shape, counted(axes))
         wide = g.astype(np.float32) if t in HALF else g
         return spread(wide / counts(axes, wide.dtype), axes).astype(t.numpy, copy=False)
@@ -212,7 +144,53 @@ def _avg_pool_grad(t: DType) -> Callable[..., Array]:
     return compute
 
 
+def _max_pool_of_volumes(t: DType) -> Callable[..., Array]:
+    def compute(s: Sliding, ksize: tuple[int, ...], x: Array) -> Array:
+        axes = _spatial(s, x.shape, ksize)
+        check_size(counted(axes), t)
+        wide = x.astype(np.float32) if t in HALF else x
+        return reduced(np.fmax, wide, axes, -np.inf).astype(t.numpy, copy=False)
+
+    return compute
+
+
+def _max_pool_grad_of_volumes(t: DType) -> Callable[..., Array]:
+    def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
+        axes = _spatial(s, x.shape, ksize)
+        expect("orig_output", y.shape, counted(axes))
+        expect("grad", g.shape, counted(axes))
+        x, y, g = (a.astype(np.float32, copy=False) for a in (x, y, g))
+        dx = np.zeros(x.shape, np.float32)
+        for windows, elements in taps(axes):
+            near = np.abs(x[*elements] - y[*windows]) < np.float32(NEAR)
+            dx[*elements] += kept(near, np.ascontiguousarray(g[*windows]))
+        return dx.astype(t.numpy, copy=False)
+
+    return compute
+
+
+def _max_pool_grad_grad_of_volumes(t: DType) -> Callable[..., Array]:
+    def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
+        _spatial(s, x.shape, ksize)
+        return _max_pool_grad_grad(t)(s, ksize, x, y, g)
+
+    return compute
+
+
 # *** Gradients ***
+
+
+class _Family(NamedTuple):
+    """The types of a pooling by greatest elements, of its gradient and of the gradient of that."""
+
+    pool: str
+    grad: str
+    second: str
+
+
+_IMAGES = _Family("MaxPool", "MaxPoolGrad", "MaxPoolGradGrad")
+_V2 = _Family("MaxPoolV2", "MaxPoolGradV2", "MaxPoolGradGradV2")
+_VOLUMES = _Family("MaxPool3D", "MaxPool3DGrad", "MaxPool3DGradGrad")
 
 
 def _sizes(n: Any) -> list[Any]:
@@ -220,45 +198,55 @@ def _sizes(n: Any) -> list[Any]:
     return [] if "ksize" in n.attrs else [n.ksize, n.strides]
 
 
-def _moved(b: Any, n: Any, x: Any, y: Any, dx: Any) -> Any:
+def _moved(f: _Family, b: Any, n: Any, x: Any, y: Any, dx: Any) -> Any:
     """What moves in `y` if `dx` does in `x`. MaxPoolGradGrad has no explicit paddings, for which arrays are padded."""
-    type = "MaxPoolGradGrad" if "ksize" in n.attrs else "MaxPoolGradGradV2"
     attrs = windows_attrs(n)
     if attrs.pop("explicit_paddings", ()):
         attrs["padding"] = "VALID"
         margins = np.array(n.attrs["explicit_paddings"], np.int32).reshape(-1, 2)
         t = n.attrs["T"]
-        x = b.PadV2(x, margins, b.const(np.array(_lowest(t), t.numpy)))
+        x = b.PadV2(x, margins, b.const(np.array(lowest(t), t.numpy)))
         dx = b.Pad(dx, margins)
-    return b.make(type, [x, y, dx, *_sizes(n)], attrs)
+    return b.make(f.second, [x, y, dx, *_sizes(n)], attrs)
 
 
-def _max_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    type = "MaxPoolGrad" if "ksize" in n.attrs else "MaxPoolGradV2"
-    rest = _sizes(n)
-    return [b.make(type, [n.input, n.output, dy, *rest], windows_attrs(n)), *[None] * len(rest)]
+def _max_grad(f: _Family) -> Any:
+    def rule(b: Any, n: Any, dy: Any) -> list[Any]:
+        rest = _sizes(n)
+        return [b.make(f.grad, [n.input, n.output, dy, *rest], windows_attrs(n)), *[None] * len(rest)]
+
+    return rule
 
 
-def _max_jvp(b: Any, n: Any, dx: Any, *rest: Any) -> list[Any]:
-    return [None if dx is None else _moved(b, n, n.input, n.output, dx)]
+def _max_jvp(f: _Family) -> Any:
+    return lambda b, n, dx, *rest: [None if dx is None else _moved(f, b, n, n.input, n.output, dx)]
 
 
-def _max_grad_grad(b: Any, n: Any, g: Any) -> list[Any]:
-    return [None, None, _moved(b, n, n.orig_input, n.orig_output, g), *[None] * len(_sizes(n))]
+def _max_grad_grad(f: _Family) -> Any:
+    def rule(b: Any, n: Any, g: Any) -> list[Any]:
+        return [None, None, _moved(f, b, n, n.orig_input, n.orig_output, g), *[None] * len(_sizes(n))]
+
+    return rule
 
 
-def _max_grad_grad_grad(b: Any, n: Any, g: Any) -> list[Any]:
-    type = "MaxPoolGrad" if "ksize" in n.attrs else "MaxPoolGradV2"
-    rest = _sizes(n)
-    return [None, None, b.make(type, [n.orig_input, n.orig_output, g, *rest], windows_attrs(n)), *[None] * len(rest)]
+def _max_grad_grad_grad(f: _Family) -> Any:
+    def rule(b: Any, n: Any, g: Any) -> list[Any]:
+        rest = _sizes(n)
+        dx = b.make(f.grad, [n.orig_input, n.orig_output, g, *rest], windows_attrs(n))
+        return [None, None, dx, *[None] * len(rest)]
+
+    return rule
 
 
-def _avg_grad(b: Any, n: Any, dy: Any) -> list[Any]:
-    return [b.AvgPoolGrad(b.Shape(n.value), dy, **windows_attrs(n))]
+def _avg_grad(type: str) -> Any:
+    def rule(b: Any, n: Any, dy: Any) -> list[Any]:
+        return [b.make(type, [b.Shape(n.inputs[0]), dy], windows_attrs(n))]
+
+    return rule
 
 
-def _avg_grad_grad(b: Any, n: Any, g: Any) -> list[Any]:
-    return [None, b.AvgPool(g, **windows_attrs(n))]
+def _avg_grad_grad(type: str) -> Any:
+    return lambda b, n, g: [None, b.make(type, [g], windows_attrs(n))]
 
 
 # *** How the tests exercise them ***
@@ -353,8 +341,8 @@ op(
     {"T": type_attr(_SHORT, float32)} | _SIZES | _PADDINGS | _VECTORS,
     shape=pooled_shape("MaxPool"),
     kernel=pooling("MaxPool", _max_pool),
-    grad=_max_grad,
-    jvp=_max_jvp,
+    grad=_max_grad(_IMAGES),
+    jvp=_max_jvp(_IMAGES),
     facts=_FACTS,
     oracle=_max_oracle,
     sample=pool_samples(_images, DEPTHWISE, MARGINS),
@@ -367,8 +355,8 @@ op(
     {"T": type_attr(_SHORT, float32)} | _ONE_PADDING | _VECTORS,
     shape=pooled_shape("MaxPoolV2"),
     kernel=pooling("MaxPoolV2", _max_pool),
-    grad=_max_grad,
-    jvp=_max_jvp,
+    grad=_max_grad(_V2),
+    jvp=_max_jvp(_V2),
     facts=_FACTS,
     oracle=_of_inputs(_max_oracle),
     sample=pool_samples(_images, DEPTHWISE, v2=True),
@@ -381,7 +369,7 @@ op(
     {"T": type_attr(REAL, float32)} | _SIZES | _PADDINGS | _LAYOUT,
     shape=grad_shape(0, (1, 2)),
     kernel=pooling("MaxPoolGrad", _max_pool_grad),
-    grad=_max_grad_grad,
+    grad=_max_grad_grad(_IMAGES),
     jvp=linear("grad"),
     facts=_GRAD_FACTS,
     oracle=_max_grad_oracle,
@@ -395,7 +383,7 @@ op(
     {"T": type_attr(REAL, float32)} | _ONE_PADDING | _LAYOUT,
     shape=grad_shape(0, (1, 2)),
     kernel=pooling("MaxPoolGradV2", _max_pool_grad),
-    grad=_max_grad_grad,
+    grad=_max_grad_grad(_V2),
     jvp=linear("grad"),
     facts=_GRAD_FACTS,
     oracle=_of_inputs(_max_grad_oracle),
@@ -409,7 +397,7 @@ op(
     {"T": REAL} | _SIZES | _ONE_PADDING | _LAYOUT,
     shape=grad_shape(1, (0, 2)),
     kernel=pooling("MaxPoolGradGrad", _max_pool_grad_grad),
-    grad=_max_grad_grad_grad,
+    grad=_max_grad_grad_grad(_IMAGES),
     jvp=linear("grad"),
     facts=_GRAD_FACTS,
     oracle=_max_grad_grad_oracle,
@@ -423,38 +411,98 @@ op(
     {"T": REAL} | _ONE_PADDING | _LAYOUT,
     shape=grad_shape(1, (0, 2)),
     kernel=pooling("MaxPoolGradGradV2", _max_pool_grad_grad),
-    grad=_max_grad_grad_grad,
+    grad=_max_grad_grad_grad(_V2),
     jvp=linear("grad"),
     facts=_GRAD_FACTS,
     oracle=_of_inputs(_max_grad_grad_oracle),
     sample=pool_samples(_forth, v2=True),
     doc="The gradient of MaxPoolGradV2.",
 )
+
+# *** Records of volumes, and of means ***
+
+_FIVE = {"ksize": list_attr("int", minimum=5), "strides": list_attr("int", minimum=5)}
+_VOLUME_LAYOUT = {"data_format": string_attr("NDHWC", ("NDHWC", "NCDHW"))}
+_SINGLE = frozenset({float16, bfloat16, float32})
+_WHERE_VOLUMES_DIFFER = "Computes the layout NCDHW, which TensorFlow refuses on the CPU."
+
 op(
-    "AvgPool",
-    "value: T",
+    _VOLUMES.pool,
+    "input: T",
     "output: T",
-    {"T": FLOATING} | _SIZES | _ONE_PADDING | _LAYOUT,
-    shape=pooled_shape("AvgPool"),
-    kernel=pooling("AvgPool", _avg_pool),
-    grad=_avg_grad,
-    jvp=linear("value"),
+    {"T": _SINGLE} | _FIVE | _ONE_PADDING | _VOLUME_LAYOUT,
+    shape=pooled_shape(_VOLUMES.pool),
+    kernel=pooling(_VOLUMES.pool, _max_pool_of_volumes),
+    grad=_max_grad(_VOLUMES),
+    jvp=_max_jvp(_VOLUMES),
     facts=_FACTS,
-    oracle=_avg_oracle,
-    sample=pool_samples(_images),
-    doc="The mean of each window, without its padding.",
+    oracle=_max_oracle,
+    sample=pool_samples(_images, volumes=True),
+    doc="The greatest element of each window of volumes.",
+    differs=f"{_WHERE_VOLUMES_DIFFER} NaN is never the greatest element; there that depends on the number of channels.",
 )
 op(
-    "AvgPoolGrad",
-    "orig_input_shape: int32, grad: T",
+    _VOLUMES.grad,
+    "orig_input: TInput, orig_output: TInput, grad: T",
     "output: T",
-    {"T": FLOATING} | _SIZES | _ONE_PADDING | _LAYOUT,
-    shape=lambda c: [with_rank(shape_from(c, 0), len(c.attrs["data_format"]))],
-    kernel=pooling("AvgPoolGrad", _avg_pool_grad),
-    grad=_avg_grad_grad,
+    {"T": type_attr(_SINGLE, float32), "TInput": type_attr(_SINGLE, float32)} | _FIVE | _ONE_PADDING | _VOLUME_LAYOUT,
+    shape=grad_shape(0, (1, 2)),
+    kernel=pooling(_VOLUMES.grad, _max_pool_grad_of_volumes),
+    grad=_max_grad_grad(_VOLUMES),
     jvp=linear("grad"),
-    facts=_FACTS,
-    oracle=_avg_grad_oracle,
-    sample=pool_samples(_shape_and_grad),
-    doc="The gradient of AvgPool, whose input has the shape `orig_input_shape`.",
+    facts=_GRAD_FACTS,
+    oracle=_max_grad_oracle,
+    sample=pool_samples(_back, volumes=True),
+    doc="The gradient of MaxPool3D: that of each window goes to all its elements that are as great as `orig_output`.",
+    differs=_WHERE_VOLUMES_DIFFER,
 )
+op(
+    _VOLUMES.second,
+    "orig_input: T, orig_output: T, grad: T",
+    "output: T",
+    {"T": _SINGLE} | _FIVE | _ONE_PADDING | _VOLUME_LAYOUT,
+    shape=grad_shape(1, (0, 2)),
+    kernel=pooling(_VOLUMES.second, _max_pool_grad_grad_of_volumes),
+    grad=_max_grad_grad_grad(_VOLUMES),
+    jvp=linear("grad"),
+    facts=_GRAD_FACTS,
+    oracle=_max_grad_grad_oracle,
+    sample=pool_samples(_forth, volumes=True),
+    doc="The gradient of MaxPool3DGrad: for each window, what `grad` has at the first element equal to `orig_output`.",
+    differs=_WHERE_VOLUMES_DIFFER,
+)
+
+for _pool, _value, _attrs, _volumes, _differs in (
+    ("AvgPool", "value", _SIZES | _ONE_PADDING | _LAYOUT, False, ""),
+    ("AvgPool3D", "input", _FIVE | _ONE_PADDING | _VOLUME_LAYOUT, True, _WHERE_VOLUMES_DIFFER),
+):
+    op(
+        _pool,
+        f"{_value}: T",
+        "output: T",
+        {"T": FLOATING} | _attrs,
+        shape=pooled_shape(_pool),
+        kernel=pooling(_pool, _avg_pool),
+        grad=_avg_grad(f"{_pool}Grad"),
+        jvp=linear(_value),
+        facts=_FACTS,
+        oracle=_avg_oracle,
+        sample=pool_samples(_images, volumes=_volumes),
+        doc="The mean of each window, without its padding.",
+        differs=_differs,
+    )
+    op(
+        f"{_pool}Grad",
+        "orig_input_shape: int32, grad: T",
+        "output: T",
+        {"T": FLOATING} | _attrs,
+        shape=lambda c: [with_rank(shape_from(c, 0), rank_of(c.attrs))],
+        kernel=pooling(f"{_pool}Grad", _avg_pool_grad),
+        grad=_avg_grad_grad(_pool),
+        jvp=linear("grad"),
+        facts=_FACTS,
+        oracle=_avg_grad_oracle,
+        sample=pool_samples(_shape_and_grad, volumes=_volumes),
+        doc=f"The gradient of {_pool}, whose input has the shape `orig_input_shape`.",
+        differs=_differs,
+    )

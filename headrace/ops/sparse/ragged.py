@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.dtypes import INDEX, DType
+from headrace.dtypes import INDEX, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.arrays import check_size, dims
 from headrace.ir.infer import Inference
@@ -133,7 +133,7 @@ op(
     "encoded_ragged: variant",
     {
         "RAGGED_RANK": int_attr(minimum=0),
-        "Tvalues": type_attr(),
+        "Tvalues": type_attr(VALUE),
         "Tsplits": _SPLITS,
         "batched_input": bool_attr(),
     },
@@ -152,6 +152,8 @@ def _variant_gradient_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         wanted = dims(shape)
         if isinstance(encoded, RaggedVariant):
             return np.reshape(encoded.values, wanted)
+        if not isinstance(encoded, np.ndarray):
+            raise InvalidArgumentError(f"encoded_ragged_grad should hold ragged tensors, not {type(encoded).__name__}")
         rows = encoded.ravel()
         sizes = np.diff(splits) if splits.ndim else np.ones(len(rows), np.int64)
         if len(sizes) != len(rows):
@@ -170,7 +172,7 @@ op(
     "RaggedTensorToVariantGradient",
     "encoded_ragged_grad: variant, row_splits: Tsplits, dense_values_shape: int32",
     "dense_values_grad: Tvalues",
-    {"Tvalues": type_attr(), "Tsplits": _SPLITS},
+    {"Tvalues": type_attr(VALUE), "Tsplits": _SPLITS},
     shape=lambda c: [c.shape_value(2)],
     kernel=_variant_gradient_kernel,
     grad=missing("it takes the values out of ragged rows; make these from dense tensors"),
@@ -257,7 +259,7 @@ op(
     {
         "input_ragged_rank": int_attr(minimum=-1),
         "output_ragged_rank": int_attr(minimum=0),
-        "Tvalues": type_attr(),
+        "Tvalues": type_attr(VALUE),
         "Tsplits": _SPLITS,
     },
     shape=_from_variant_shape,

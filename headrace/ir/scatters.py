@@ -1,0 +1,143 @@
+"""Many-dimensional indices: what ops share that take elements from such places or scatter updates to them.
+
+The last dimension of `indices` has the leading coordinates of one place, or of one slice. Serves GatherNd, ScatterNd,
+TensorScatter* and the ops that scatter into variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from headrace import shapes
+from headrace.errors import InvalidArgumentError
+from headrace.ir.opdef import string_attr
+from headrace.shapes import Shape
+
+POLICY: Final = string_attr("", {"", "DEFAULT", "ERROR", "IGNORE"})
+_UNSIGNED: Final = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def all_in(indices: Any, n: int) -> bool:
+    """Whether all indices are in [0, n)."""
+    if not indices.size:
+        return True
+    bits = 8 * indices.dtype.itemsize - (indices.dtype.kind == "i")
+    # seen as unsigned, negative numbers are the largest: one reduction instead of two
+    return bool(indices.view(_UNSIGNED[indices.dtype.itemsize]).max() < min(n, 2**bits))
+
+
+def places(indices: Any, shape: Sequence[int], ignore_bad: bool) -> tuple[tuple[Any, ...], Any]:
+    """Index arrays for the leading dimensions of `shape`, and a mask of those in range (None: all of them are)."""
+    depth = indices.shape[-1]
+    if depth > len(shape):
+        raise InvalidArgumentError(
+            "The last dimension of indices must have at most as many elements as there are dimensions, "
+            f"got {depth} for the shape {shapes.show(tuple(shape))}"
+        )
+    columns = tuple(indices[..., i] for i in range(depth))
+    if all(all_in(column, n) for column, n in zip(columns, shape)):
+        return columns, None
+    bad = np.zeros(indices.shape[:-1], bool)
+    for column, n in zip(columns, shape):
+        bad |= (column < 0) | (column >= n)
+    if not ignore_bad:
+        first = tuple(np.argwhere(bad)[0].tolist())
+        at = shapes.show(first) if first else ""
+        raise InvalidArgumentError(
+            f"indices{at} = {indices[first].tolist()} does not index into shape {shapes.show(tuple(shape))}"
+        )
+    return columns, ~bad
+
+
+def check_updates(indices: Any, updates: Any, shape: Sequence[int]) -> None:
+    """Raises `InvalidArgumentError` unless `updates` has the shape that goes to `indices` of something of `shape`."""
+    for name, x in (("Indices", indices), ("Updates", updates)):
+        if not x.ndim:
+            raise InvalidArgumentError(f"{name} shape must have rank at least one. Found: []")
+    want = indices.shape[:-1] + tuple(shape[indices.shape[-1] :])
+    if updates.shape != want:
+        raise InvalidArgumentError(
+            f"Dimensions of updates must match indices and shape: with indices of shape {shapes.show(indices.shape)} "
+            f"and shape {shapes.show(tuple(shape))} they are {shapes.show(want)}, got {shapes.show(updates.shape)}"
+        )
+
+
+_MANY: Final = 64  # updates from which on sorting them pays
+
+
+def _all_of(updates: Any, out: Any) -> tuple[int, ...]:
+    """The axes of `updates` that number the updates, if each is of the whole of `out`."""
+    return tuple(range(updates.ndim - out.ndim))
+
+
+def add_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
+    """`out[where] += updates`, where several updates of one place add up."""
+    depth = len(where)
+    if not depth:
+        out += np.add.reduce(updates, _all_of(updates, out), out.dtype)
+    elif updates.ndim > where[0].ndim and where[0].size >= _MANY:
+        # whole slices: sorted by place, neighbours of one place are summed in one go
+        flat = np.ravel_multi_index([w.ravel() for w in where], out.shape[:depth])
+        order = np.argsort(flat, kind="stable")
+        flat = flat[order]
+        starts = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))
+        sums = np.add.reduceat(updates.reshape(-1, *out.shape[depth:])[order], starts, 0, out.dtype)
+        out[np.unravel_index(flat[starts], out.shape[:depth])] += sums
+    else:
+        np.add.at(out, where, updates)
+
+
+def set_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
+    """`out[where] = updates`: of several updates of one place the last one holds."""
+    out[where] = updates
+
+
+def subtract_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
+    """`out[where] -= updates`, as often as a place comes."""
+    if where:
+        np.subtract.at(out, where, updates)
+    else:
+        out -= np.add.reduce(updates, _all_of(updates, out), out.dtype)
+
+
+def extreme_at(ufunc: np.ufunc) -> Callable[[Any, tuple[Any, ...], Any], None]:
+    """Puts in by `np.minimum` or `np.maximum`. A NaN among the updates changes nothing, as in TensorFlow."""
+    least = -np.inf if ufunc is np.maximum else np.inf
+
+    def apply(out: Any, where: tuple[Any, ...], updates: Any) -> None:
+        is_nan = updates != updates
+        if np.any(is_nan):
+            updates = np.where(is_nan, np.asarray(least, updates.dtype), updates)
+        if where:
+            ufunc.at(out, where, updates)
+        else:
+            out[...] = ufunc(out, ufunc.reduce(updates, _all_of(updates, out))) if updates.size else out
+
+    return apply
+
+
+def scatter(out: Any, indices: Any, updates: Any, put: Any, ignore_bad: bool) -> Any:
+    """`out`, which may be written, with `updates` put in at `indices`."""
+    check_updates(indices, updates, out.shape)
+    where, good = places(indices, out.shape, ignore_bad)
+    if good is not None:
+        where, updates = tuple(w[good] for w in where), updates[good]
+    put(out, where, updates)
+    return out if out.ndim or out.dtype == object else out[()]
+
+
+def check_static(indices: Shape, updates: Shape, shape: Shape) -> None:
+    """Checks what is known of the shapes; see `check_updates`."""
+    shapes.with_rank_at_least(indices, 1)
+    shapes.with_rank_at_least(updates, 1)
+    if indices is None or updates is None:
+        return
+    if len(updates) < len(indices) - 1:
+        raise ValueError(f"updates {shapes.show(updates)} must start with the dimensions {shapes.show(indices[:-1])}")
+    rest = None if shape is None or indices[-1] is None else shape[indices[-1] :]
+    want = indices[:-1] + (updates[len(indices) - 1 :] if rest is None else rest)
+    if not shapes.compatible(want, updates):
+        raise ValueError(f"Dimensions of updates must be {shapes.show(want)}, got {shapes.show(updates)}")

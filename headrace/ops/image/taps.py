@@ -1,0 +1,270 @@
+"""Resampling of images, one axis after the other: which elements go into each element of the result, and their weights.
+
+The elements are given as taps: for each k, the elements of the result that have a k-th one, which it is, and its
+weight. Together the taps of an axis are a sparse matrix; an image is multiplied by both of its axes at a time.
+
+Source: the conventions of TensorFlow's Resize ops and of ScaleAndTranslate, in float32 as there, so that what falls
+between two elements falls there here too. Cubic: Keys, "Cubic Convolution Interpolation for Digital Image Processing",
+1981, with the coefficients taken from a table of 1024 steps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray
+F32 = np.float32
+
+
+class Tap(NamedTuple):
+    """The k-th elements that go into the elements of an axis.
+
+    Attributes:
+      into: which elements of the result have one.
+      source: these elements.
+      weight: in float32; None: 1.
+    """
+
+    into: Any
+    source: Array
+    weight: Array | None
+
+
+Taps: TypeAlias = tuple[Tap, ...]
+ALL = slice(None)
+
+
+# *** Applying them ***
+
+
+def _matrix(taps: Taps, out: int, length: int, dtype: Any) -> Any:
+    """The weights as a sparse matrix [out, length]."""
+    from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
+
+    into = [np.arange(out)[tap.into] for tap in taps]
+    weights = [np.ones(len(tap.source)) if tap.weight is None else tap.weight for tap in taps]
+    none: list[Array] = [np.zeros(0, np.int64)]
+    rows, columns, values = (np.concatenate(x + none) for x in (into, [tap.source for tap in taps], weights))
+    return csr_matrix((values.astype(dtype), (rows, columns)), (out, length))
+
+
+def _product(rows: Any, x: Array, columns: Any) -> Array:
+    """`rows @ x @ columns.T` for each channel of `x` [h, w, channels]."""
+    _, w, channels = x.shape
+    lines = (rows @ x.reshape(len(x), -1)).reshape(-1, w, channels)
+    across = columns @ lines.transpose(1, 0, 2).reshape(w, -1)
+    found: Array = across.reshape(-1, len(lines), channels).transpose(1, 0, 2)
+    return found
+
+
+def resampled(images: Array, rows: Taps, columns: Taps, height: int, width: int, dtype: Any) -> Array:
+    """Images [n, h, w, channels] as [n, height, width, channels], computed in `dtype`."""
+    n, h, w, channels = images.shape
+    out = np.zeros((n, height, width, channels), dtype)
+    if len(rows) == len(columns) == 1 and rows[0].weight is None and columns[0].weight is None:
+        (row,), (column,) = rows, columns
+        at = np.ix_(np.arange(n), np.arange(height)[row.into], np.arange(width)[column.into])
+        whole = row.into is ALL and column.into is ALL
+        out[... if whole else at] = images.take(row.source, 1).take(column.source, 2)
+        return out
+    by_row, by_column = _matrix(rows, height, h, dtype), _matrix(columns, width, w, dtype)
+    for image, into in zip(images, out, strict=True):
+        into[:] = _product(by_row, image.astype(dtype, copy=False), by_column)
+    return out
+
+
+def back(grads: Array, rows: Taps, columns: Taps, height: int, width: int, dtype: Any) -> Array:
+    """The gradient of `resampled` by its images, which are of this height and width, summed in `dtype`.
+
+    Double precision sums the products that float32 makes of an element and the weights of its row and column, as
+    TensorFlow does.
+    """
+    n, h, w, channels = grads.shape
+    out = np.zeros((n, height, width, channels), dtype)
+    if not grads.size:
+        return out
+    parts: list[tuple[Taps, Taps]] = [(rows, columns)]
+    is_exact = out.dtype == np.float64 and grads.dtype == np.float32
+    if is_exact:
+        parts = [((row,), (column,)) for row in rows for column in columns]
+    for some_rows, some_columns in parts:
+        factor: Any = None
+        if is_exact:
+            factor = [_dense(some_rows[0], h), _dense(some_columns[0], w)]
+            some_rows, some_columns = ((taps[0]._replace(weight=None),) for taps in (some_rows, some_columns))
+        by_row = _matrix(some_rows, h, height, dtype).T.tocsr()
+        by_column = _matrix(some_columns, w, width, dtype).T.tocsr()
+        for dy, dx in zip(grads, out, strict=True):
+            weighted = dy if factor is None else dy * factor[0][:, None, None] * factor[1][None, :, None]
+            dx += _product(by_row, weighted.astype(dtype, copy=False), by_column)
+    return out
+
+
+def _dense(tap: Tap, out: int) -> Array:
+    """The weight of the tap for each element of the result, 0 where there is none."""
+    weights = np.zeros(out, F32)
+    weights[tap.into] = 1 if tap.weight is None else tap.weight
+    return weights
+
+
+# *** The axes of the Resize ops ***
+
+
+def _scale(length: int, out: int, align_corners: bool) -> Any:
+    if align_corners and out > 1:
+        return F32(length - 1) / F32(out - 1)
+    return F32(length) / F32(out)
+
+
+def _places(length: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
+    """Where the elements of the result lie in the source."""
+    scale, i = _scale(length, out, align_corners), np.arange(out, dtype=F32)
+    return (i + F32(0.5)) * scale - F32(0.5) if half_pixel_centers else i * scale
+
+
+def rounded(at: Array) -> Array:
+    """The nearest integers; of two the one farther from 0."""
+    return np.trunc(at + np.copysign(0.5, at.astype(np.float64))).astype(np.int64)
+
+
+@functools.lru_cache(256)
+def nearest(length: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
+    """One element each."""
+    scale, i = _scale(length, out, align_corners), np.arange(out, dtype=F32)
+    at = (i + F32(0.5)) * scale if half_pixel_centers else i * scale
+    index = rounded(at) if align_corners else np.floor(at).astype(np.int64)
+    return (Tap(ALL, np.clip(index, 0, length - 1), None),)
+
+
+@functools.lru_cache(256)
+def bilinear(length: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
+    """The elements on both sides."""
+    at = _places(length, out, align_corners, half_pixel_centers)
+    below = np.floor(at)
+    share = at - below
+    low = np.clip(below.astype(np.int64), 0, length - 1)
+    high = np.clip(np.ceil(at).astype(np.int64), 0, length - 1)
+    return Tap(ALL, low, 1 - share), Tap(ALL, high, share)
+
+
+_STEPS = 1024  # of the table between two elements
+
+
+def _cubic(a: float) -> tuple[Array, Array]:
+    """The weights of an element so far away, in steps: up to one element, and from one to two."""
+    x = np.arange(_STEPS + 1) / _STEPS
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    x = x + 1
+    return near.astype(F32), (((a * x - 5 * a) * x + 8 * a) * x - 4 * a).astype(F32)
+
+
+@functools.lru_cache(256)
+def bicubic(length: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
+    """Two elements on each side. With half pixels, those beyond the edge count nothing, otherwise the last one's."""
+    at = _places(length, out, align_corners, half_pixel_centers)
+    below = np.floor(at)
+    step = np.rint((at - below) * _STEPS).astype(np.int64)
+    near, far = _cubic(-0.5 if half_pixel_centers else -0.75)
+    weights = [far[step], near[step], near[_STEPS - step], far[_STEPS - step]]
+    wanted = [below.astype(np.int64) + k for k in (-1, 0, 1, 2)]
+    indices = [np.clip(w, 0, length - 1) for w in wanted]
+    if half_pixel_centers:
+        weights = [np.where(i == w, x, F32(0)) for i, w, x in zip(indices, wanted, weights, strict=True)]
+        total = np.sum(weights, 0, dtype=F32)
+        factor = F32(1) / np.where(np.abs(total) >= 1000 * np.finfo(F32).tiny, total, F32(1))
+        weights = [w * factor for w in weights]
+    return tuple(Tap(ALL, i, w) for i, w in zip(indices, weights, strict=True))
+
+
+def _ragged(starts: Array, counts: Array, weight: Callable[[Any, Array], Array], length: int) -> Taps:
+    """Taps at `counts` elements from `starts` on; `weight(outputs, elements)` are their weights."""
+    taps = []
+    for k in range(int(counts.max(initial=0))):
+        into: Any = ALL if (counts > k).all() else np.flatnonzero(counts > k)
+        at = starts[into] + k
+        taps.append(Tap(into, np.clip(at, 0, length - 1), weight(into, at)))
+    return tuple(taps)
+
+
+@functools.lru_cache(64)
+def area(length: int, out: int, align_corners: bool) -> Taps:
+    """The mean over the part of the axis that an element of the result covers."""
+    scale, i = _scale(length, out, align_corners), np.arange(out, dtype=F32)
+    low, high = i * scale, (i + 1) * scale
+    starts = np.floor(low).astype(np.int64)
+
+    def weight(into: Any, at: Array) -> Array:
+        covered: Array = np.minimum(F32(1) + at.astype(F32), high[into]) - np.maximum(at.astype(F32), low[into])
+        return (covered / scale).astype(F32)
+
+    return _ragged(starts, np.ceil(high).astype(np.int64) - starts, weight, length)
+
+
+# *** ScaleAndTranslate ***
+
+
+def _lanczos(radius: float) -> Callable[[Array], Array]:
+    def f(x: Array) -> Array:
+        pi = F32(np.pi)
+        safe = np.maximum(x, F32(1e-3))
+        wave = F32(radius) * np.sin(pi * safe) * np.sin(pi * safe / F32(radius)) / (pi * pi * safe * safe)
+        return np.where(x > radius, F32(0), np.where(x <= F32(1e-3), F32(1), wave))
+
+    return f
+
+
+def _pieces(near: Sequence[float], far: Sequence[float]) -> Callable[[Array], Array]:
+    """A piecewise polynomial: coefficients up to 1 and up to 2, the highest power first."""
+
+    def f(x: Array) -> Array:
+        inner, outer = (np.polyval(np.array(c, F32), x) for c in (near, far))
+        return np.where(x >= 2, F32(0), np.where(x >= 1, outer, inner))
+
+    return f
+
+
+def _gaussian(x: Array) -> Array:
+    return np.where(x >= F32(1.5), F32(0), np.exp(-x * x / F32(2 * 0.5 * 0.5)))
+
+
+# Name → how far the kernel reaches, and the kernel, a function of the distance.
+KERNELS: dict[str, tuple[float, Callable[[Array], Array]]] = {
+    "lanczos1": (1.0, _lanczos(1.0)),
+    "lanczos3": (3.0, _lanczos(3.0)),
+    "lanczos5": (5.0, _lanczos(5.0)),
+    "gaussian": (1.5, _gaussian),
+    "box": (1.0, lambda x: np.where(x < 0.5, F32(1), np.where(x == 0.5, F32(0.5), F32(0)))),
+    "triangle": (1.0, lambda x: np.maximum(F32(0), 1 - x)),
+    "keyscubic": (2.0, _pieces([1.5, -2.5, 0, 1], [-0.5, 2.5, -4, 2])),
+    "mitchellcubic": (2.0, _pieces([7 / 6, -2, 0, 8 / 9], [-7 / 18, 2, -10 / 3, 16 / 9])),
+}
+
+
+@functools.lru_cache(64)
+def kernel_taps(kind: str, length: int, out: int, scale: float, translation: float, antialias: bool) -> Taps:
+    """The elements around the place in the source, weighed by a kernel; nothing where that is outside the source."""
+    radius, kernel = KERNELS[kind]
+    inverse = F32(1.0 / scale)
+    shift = -inverse * F32(translation)
+    stretch = max(inverse, F32(1)) if antialias else F32(1)
+    at = (np.arange(out, dtype=F32) + F32(0.5)) * inverse + shift
+    inside = (at >= 0) & (at <= length)
+    at = np.where(inside, at, F32(0))
+    reach = F32(radius) * stretch
+    start = np.clip(np.ceil(at - reach - F32(0.5)), 0, length - 1).astype(np.int64)
+    stop = np.clip(np.floor(at + reach - F32(0.5)), 0, length - 1).astype(np.int64) + 1
+
+    def weight(into: Any, element: Array) -> Array:
+        return kernel(np.abs((element.astype(F32) + F32(0.5) - at[into]) * (F32(1) / stretch))).astype(F32)
+
+    counts = np.where(inside, np.maximum(stop - start, 0), 0)
+    taps = _ragged(start, counts, weight, length)
+    total = np.zeros(out, F32)
+    for tap in taps:
+        total[tap.into] += tap.weight
+    factor = F32(1) / np.where(np.abs(total) >= 1000 * np.finfo(F32).tiny, total, F32(np.inf))
+    return tuple(tap._replace(weight=tap.weight * factor[tap.into]) for tap in taps if tap.weight is not None)

@@ -1,0 +1,289 @@
+"""What the families of this folder share: stacks of matrices in kernels, shape rules, gradients and samples.
+
+An array of rank r is a stack of matrices in its last two dimensions; the other r - 2 say where in the stack one is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import shapes
+from headrace.dtypes import DType, complex64, float32, float64
+from headrace.errors import InvalidArgumentError
+from headrace.ir.infer import Inference
+from headrace.ir.samples import draw
+from headrace.shapes import Dim, Shape, merge_dim, show, with_rank_at_least
+
+# *** Kernels ***
+
+
+def adjoint_of(x: Any) -> Any:
+    """The conjugate transposes of the matrices `x`."""
+    return x.swapaxes(-1, -2).conj() if x.dtype.kind == "c" else x.swapaxes(-1, -2)
+
+
+def check_matrices(*arrays: Any) -> None:
+    """Raises `InvalidArgumentError` unless all have one rank, of at least 2, and the same dimensions but the last 2."""
+    first = arrays[0]
+    if first.ndim < 2:
+        raise InvalidArgumentError(f"Input tensor 0 must have rank >= 2, got {first.ndim}")
+    for x in arrays[1:]:
+        if x.ndim != first.ndim:
+            raise InvalidArgumentError(
+                f"All input tensors must have the same rank: {show(first.shape)}, {show(x.shape)}"
+            )
+        if x.shape[:-2] != first.shape[:-2]:
+            raise InvalidArgumentError(
+                f"All input tensors must have the same outer dimensions: {show(first.shape)}, {show(x.shape)}"
+            )
+
+
+def check_square(x: Any) -> None:
+    """Raises `InvalidArgumentError` unless `x` is a stack of square matrices."""
+    check_matrices(x)
+    if x.shape[-1] != x.shape[-2]:
+        raise InvalidArgumentError(f"Input matrix must be square, got the shape {show(x.shape)}")
+
+
+def each_matrix(f: Callable[..., Any], *arrays: Any, to: tuple[int, int]) -> np.ndarray:
+    """`f` of each matrix (of each tuple of them, one of each array), for functions that take no stacks.
+
+    Args:
+      f: returns a matrix of the shape `to`, or a vector where that has a dimension of -1: then the other one is left.
+      arrays: they broadcast, except in the last two dimensions.
+      to: the shape of each result.
+    """
+    batch = np.broadcast_shapes(*(x.shape[:-2] for x in arrays))
+    out = np.empty((*batch, *to), arrays[0].dtype)
+    if out.size:
+        whole = [np.broadcast_to(x, batch + x.shape[-2:]) for x in arrays]
+        for i in np.ndindex(batch):
+            out[i] = f(*(x[i] for x in whole))
+    return out
+
+
+def solve_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> np.ndarray:
+    """The solutions x of a·x = b, or of the adjoint of `a`, which is read on one side of its diagonal only.
+
+    As in TensorFlow a zero on the diagonal is divided by.
+    """
+    from scipy.linalg import blas  # type: ignore[import-untyped]
+
+    (trsm,) = blas.get_blas_funcs(("trsm",), (a, b))
+
+    def solve(a: np.ndarray, b: np.ndarray) -> Any:
+        return trsm(1.0, a, b, lower=lower, trans_a=2 if adjoint else 0)
+
+    return each_matrix(solve, a, b, to=b.shape[-2:])
+
+
+def are_finite(x: Any) -> Any:
+    """Of each matrix of a stack, whether it has neither NaN nor infinities."""
+    return np.isfinite(x).all(axis=(-2, -1))
+
+
+def if_finite(f: Callable[[Any], Any], x: Any) -> Any:
+    """`f` of a stack of matrices, an array or a tuple of them; NaN for matrices that are not finite, which `f` does not
+    see: LAPACK calls them singular, or does not end."""
+    finite = are_finite(x)
+    if finite.all():
+        return f(x)
+    out = f(np.where(finite[..., None, None], x, np.eye(*x.shape[-2:], dtype=x.dtype)))
+
+    def spoilt(a: Any) -> Any:
+        mask = finite.reshape(*finite.shape, *[1] * (a.ndim - finite.ndim))
+        return np.where(mask, a, a.dtype.type(np.nan))
+
+    return tuple(map(spoilt, out)) if isinstance(out, tuple) else spoilt(out)
+
+
+def phases(v: Any) -> Any:
+    """Numbers of absolute value 1 that make positive the first large element of each column of the matrices `v`.
+
+    Eigenvectors and singular vectors are known up to such a factor. With it they do not depend on who computes them.
+    """
+    size = abs(v)
+    if not size.size:
+        return np.ones((*v.shape[:-2], 1, v.shape[-1]), v.dtype)
+    first = np.argmax(size > 0.5 * size.max(axis=-2, keepdims=True), axis=-2)[..., None, :]
+    at, length = (np.take_along_axis(x, first, axis=-2) for x in (v, size))
+    return at.conj() / np.where(length == 0, length.dtype.type(1), length)
+
+
+# *** Shape rules ***
+
+
+def square(s: Shape) -> Shape:
+    """`s`, of square matrices, as far as their two dimensions tell of each other."""
+    s = with_rank_at_least(s, 2)
+    if s is None:
+        return None
+    n = merge_dim(s[-2], s[-1])
+    return (*s[:-2], n, n)
+
+
+def square_matrices(c: Inference) -> Sequence[Shape]:
+    """The rule of an op from square matrices to such of the same size."""
+    return [square(c.shapes[0])]
+
+
+def least(m: Dim, n: Dim) -> Dim:
+    """The smaller of two dimensions, as far as it is known."""
+    return 0 if 0 in (m, n) else None if m is None or n is None else min(m, n)
+
+
+def solutions(c: Inference, is_square: bool = True) -> Sequence[Shape]:
+    """The rule of an op that solves matrix·x = rhs, whose other dimensions are equal."""
+    a, b = with_rank_at_least(c.shapes[0], 2), with_rank_at_least(c.shapes[1], 2)
+    if is_square:
+        a = square(a)
+    batch = shapes.merge(None if a is None else a[:-2], None if b is None else b[:-2])
+    if a is not None and b is not None:
+        merge_dim(a[-2], b[-2])
+    rows: Dim = a[-1] if a is not None else b[-2] if is_square and b is not None else None
+    columns = None if b is None else b[-1]
+    return [None if batch is None else (*batch, rows, columns)]
+
+
+def matrix_cost(factor: float) -> Any:
+    """The cost of an op that makes about `factor`·m·n·min(m, n) operations of each m by n matrix of its first input."""
+
+    def cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
+        n = shapes.size(ins[0])
+        if n is None or ins[0] is None or len(ins[0]) < 2:
+            return None
+        return factor * n * float(min(ins[0][-2:]))  # type: ignore[type-var, arg-type]
+
+    return cost
+
+
+# *** Gradients ***
+
+
+def mul(b: Any, x: Any, y: Any, adj_x: bool = False, adj_y: bool = False) -> Any:
+    """The products of the matrices `x` and `y`, or of the adjoints of one or both."""
+    return b.BatchMatMulV2(x, y, adj_x=adj_x, adj_y=adj_y)
+
+
+def adjoint(b: Any, x: Any) -> Any:
+    """The adjoints of the matrices `x`."""
+    if x.shape is None:
+        rank = b.Rank(x)
+        last = b.Pack([b.Sub(rank, 1), b.Sub(rank, 2)], axis=0)
+        return b.ConjugateTranspose(x, b.ConcatV2([b.Range(0, b.Sub(rank, 2), 1), last], 0))
+    n = len(x.shape)
+    return b.ConjugateTranspose(x, np.array([*range(n - 2), n - 1, n - 2], np.int32))
+
+
+def lower_part(b: Any, x: Any) -> Any:
+    """The elements of the matrices `x` on the diagonal and below it, zeros above."""
+    return b.MatrixBandPart(x, np.int64(-1), np.int64(0))
+
+
+def upper_part(b: Any, x: Any) -> Any:
+    """The elements of the matrices `x` on the diagonal and above it, zeros below."""
+    return b.MatrixBandPart(x, np.int64(0), np.int64(-1))
+
+
+def halved_lower(b: Any, x: Any) -> Any:
+    """The lower part of the square matrices `x`, with half of their diagonals."""
+    return b.MatrixSetDiag(lower_part(b, x), b.Mul(b.MatrixDiagPart(x), b.const(0.5, x.dtype.base)))
+
+
+def scale_rows(b: Any, s: Any, x: Any) -> Any:
+    """diag(s)·x."""
+    return b.Mul(b.ExpandDims(s, -1), x)
+
+
+def scale_columns(b: Any, x: Any, s: Any) -> Any:
+    """x·diag(s)."""
+    return b.Mul(x, b.ExpandDims(s, -2))
+
+
+def safe_reciprocal(b: Any, x: Any) -> Any:
+    """1/x, and nearly 0 where `x` is nearly 0: what repeated eigenvalues make of a gradient stays finite."""
+    return b.Mul(x, b.Reciprocal(b.Add(b.Square(x), b.const(1e-20, x.dtype.base))))
+
+
+def differences(b: Any, s: Any) -> Any:
+    """1 / (s[j] - s[i]) at row i and column j, with zeros on the diagonal."""
+    f = safe_reciprocal(b, b.Sub(b.ExpandDims(s, -2), b.ExpandDims(s, -1)))
+    return b.MatrixSetDiag(f, b.ZerosLike(s))
+
+
+def real_part(b: Any, x: Any) -> Any:
+    """`x` with imaginary parts of 0, in its own type."""
+    t = x.dtype.base
+    return b.Cast(b.Real(x, Tout=float32 if t is complex64 else float64), DstT=t) if t.is_complex else x
+
+
+def columns(b: Any, x: Any, begin: Any, end: Any) -> Any:
+    """The columns `begin` to `end` of the matrices `x`; None for the first and the last."""
+    ellipsis = b.const([0])
+
+    def bound(at: Any) -> Any:
+        return b.ConcatV2([ellipsis, b.Reshape(0 if at is None else at, [1])], 0)
+
+    return b.StridedSlice(
+        x,
+        bound(begin),
+        bound(end),
+        [1, 1],
+        ellipsis_mask=1,
+        begin_mask=2 if begin is None else 0,
+        end_mask=2 if end is None else 0,
+    )
+
+
+def sum_to(b: Any, g: Any, x: Any) -> Any:
+    """`g` summed over the dimensions in which `x` was stretched to its shape."""
+    if g.shape is not None and g.shape == x.shape and shapes.is_full(x.shape):
+        return g
+    axes = b.BroadcastGradientArgs(b.Shape(x), b.Shape(g))[0]
+    return b.Reshape(b.Sum(g, axes, keep_dims=False), b.Shape(x))
+
+
+# *** Samples: matrices made of what a decomposition is to find ***
+
+
+def wide(dtype: DType) -> type:
+    """The widest type of numbers like those of `dtype`."""
+    return np.complex128 if dtype.is_complex else np.float64
+
+
+def drawn(rng: np.random.Generator, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    """Random elements in [-1, 1), in the widest type of numbers like those of `dtype`."""
+    x = rng.uniform(-1, 1, shape)
+    return x + 1j * rng.uniform(-1, 1, shape) if dtype.is_complex else x
+
+
+def orthonormal(rng: np.random.Generator, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    """Random matrices with orthonormal columns, by the method of Gram and Schmidt."""
+    x = drawn(rng, dtype, shape)
+    for i in range(shape[-1]):
+        for j in range(i):
+            for _ in range(2):  # twice is enough (Kahan)
+                x[..., i] -= x[..., j] * (x[..., j].conj() * x[..., i]).sum(-1, keepdims=True)
+        x[..., i] /= np.sqrt((abs(x[..., i]) ** 2).sum(-1, keepdims=True))
+    return x
+
+
+def well_conditioned(rng: np.random.Generator, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    """Random square matrices with a large diagonal."""
+    x = draw(rng, dtype, shape, -1, 1)
+    return (x + (shape[-1] + 1) * np.eye(shape[-1])).astype(dtype.numpy)
+
+
+def small_for(dtypes: frozenset[DType], sample: Callable[..., Any]) -> Any:
+    """The sampler with all cases of `sample` for `dtypes`, and one of them for each other dtype."""
+
+    @functools.wraps(sample)
+    def some(rng: np.random.Generator, dtype: DType) -> list[Any]:
+        found = list(sample(rng, dtype))
+        return found if dtype in dtypes else found[:1]
+
+    return some

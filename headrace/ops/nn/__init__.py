@@ -1,0 +1,1 @@
+"""Neural networks: convolutions, pooling, normalisation, losses, recurrent cells."""

@@ -1,0 +1,268 @@
+"""Pooling that tells where the greatest elements are: MaxPoolWithArgmax, and the gradients that go there.
+
+Source: TensorFlow's ops of the same names. A place is the number of an element of its image or, with
+`include_batch_in_index`, of the whole array. NaN is the greatest element only where it is the first of its window.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from headrace.dtypes import INDEX, REAL, DType, int64
+from headrace.errors import InvalidArgumentError, UnimplementedError
+from headrace.ir.arrays import check_size
+from headrace.ir.elementwise import HALF
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import Facts, flops_per_input, list_attr, op, string_attr, type_attr
+from headrace.ir.pools import axes_of, counted, expect, pooled_shape, reduced
+from headrace.ir.tangents import linear
+from headrace.ir.window_samples import pool_samples, pool_windows, pooled
+from headrace.ir.windows import Axis, Sliding, sliding
+from headrace.ops.nn.greatest import equal_or_nan, first_hits, lowest, with_first_nans
+from headrace.shapes import Shape, show, with_rank
+
+Array: TypeAlias = np.ndarray
+Axes: TypeAlias = tuple[Axis, ...]
+
+
+def _axes(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
+    axes = axes_of(s, x, ksize)
+    if ksize[s.channels] != 1 or s.strides[s.channels] != 1:
+        raise UnimplementedError(f"Pooling with argmax is not supported on the depth dimension, got {list(ksize)}")
+    return axes
+
+
+# *** Kernels ***
+
+
+def _numbers(x: tuple[int, ...], elements: Sequence[slice], include_batch: bool) -> Any:
+    """The numbers of the elements that are in these slices of an array of the shape `x`; broadcasts to their shape."""
+    parts = []
+    for i in range(0 if include_batch else 1, len(x)):
+        numbers = np.arange(x[i], dtype=np.int64)[elements[i]] * math.prod(x[i + 1 :])
+        parts.append(numbers.reshape(-1, *[1] * (len(x) - 1 - i)))
+    return functools.reduce(np.add, parts)
+
+
+def _pool_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    s, ksize, t = sliding("MaxPoolWithArgmax", attrs), tuple(attrs["ksize"]), attrs["T"]
+    include_batch, places = attrs["include_batch_in_index"], attrs["Targmax"].numpy
+
+    def kernel(x: Array) -> tuple[Array, Array]:
+        axes = _axes(s, x.shape, ksize)
+        if not x.size:
+            raise InvalidArgumentError(f"tensor_in must not be empty, got {show(x.shape)}")
+        check_size(counted(axes), int64)
+        wide = x.astype(np.float32) if t in HALF else x
+        same: Any
+        if wide.dtype.kind in "iu":
+            y, same = reduced(np.maximum, wide, axes, lowest(t)), np.equal
+        else:
+            y, same = with_first_nans(wide, axes), equal_or_nan
+        argmax = np.zeros(y.shape, places)
+        for windows, elements, hit in first_hits(wide, y, axes, same):
+            np.copyto(argmax[*windows], _numbers(x.shape, elements, include_batch), casting="unsafe", where=hit)
+        return y.astype(t.numpy, copy=False), argmax
+
+    return kernel
+
+
+def _flat(type: str, argmax: Array, x: tuple[int, ...], include_batch: bool) -> Array:
+    """The places, as numbers of elements of the whole array `x`."""
+    image = math.prod(x[1:])
+    limit = image * x[0] if include_batch else image
+    if argmax.size and not (argmax.min() >= 0 and argmax.max() < limit):
+        raise InvalidArgumentError(
+            f"{type}: argmax has places from {argmax.min()} to {argmax.max()}, which must be in [0, {limit}), "
+            f"for the input {show(x)}"
+        )
+    places = argmax.astype(np.int64)
+    return places if include_batch else places + np.arange(x[0]).reshape(-1, 1, 1, 1) * image
+
+
+def _grad_kernel(type: str, back: bool) -> Any:
+    """The kernel of the gradient (`back`) or of its gradient: sums at the places, or what is there."""
+
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        s, ksize, include_batch = sliding(type, attrs), tuple(attrs["ksize"]), attrs["include_batch_in_index"]
+        t: DType = attrs["T"]
+
+        def kernel(x: Array, g: Array, argmax: Array) -> Array:
+            y = counted(_axes(s, x.shape, ksize))
+            expect("grad", g.shape, y if back else x.shape)
+            expect("argmax", argmax.shape, y)
+            places = _flat(type, argmax, x.shape, include_batch)
+            if not back:
+                return g.reshape(-1)[places]
+            dx = np.zeros(x.size, np.float32 if t in HALF else t.numpy)
+            np.add.at(dx, places.reshape(-1), g.reshape(-1).astype(dx.dtype, copy=False))
+            return dx.astype(t.numpy, copy=False).reshape(x.shape)
+
+        return kernel
+
+    return factory
+
+
+# *** Shapes ***
+
+
+def _pool_shape(c: Inference) -> Sequence[Shape]:
+    (shape,) = pooled_shape("MaxPoolWithArgmax")(c)
+    return [shape, shape]
+
+
+def _grad_shape(c: Inference) -> Sequence[Shape]:
+    return [with_rank(c.shapes[0], 4)]
+
+
+# *** Gradients ***
+
+_ATTRS = ("ksize", "strides", "padding", "include_batch_in_index")
+
+
+def _same(n: Any) -> dict[str, Any]:
+    return {k: n.attrs[k] for k in _ATTRS}
+
+
+def _there(b: Any, n: Any, x: Any, dx: Any, argmax: Any) -> Any:
+    return b.MaxPoolGradGradWithArgmax(x, dx, argmax, **_same(n))
+
+
+def _back(b: Any, n: Any, dy: Any, argmax: Any) -> Any:
+    return b.MaxPoolGradWithArgmax(n.input, dy, argmax, **_same(n))
+
+
+# *** How the tests exercise them ***
+
+
+def _first_greatest(x: Array, windows: Any) -> dict[Any, Any]:
+    """The place of the greatest element of each window, by the place of the result."""
+    found = {}
+    for o, places in windows:
+        best = places[0]
+        for p in places:
+            best = p if x[p] > x[best] else best
+        found[o] = best
+    return found
+
+
+def _oracle(x: Array, **attrs: Any) -> tuple[Array, Array]:
+    shape = pooled(x.shape, attrs)
+    y, argmax = np.empty(shape, x.dtype), np.empty(shape, attrs.get("Targmax", int64).numpy)
+    for o, p in _first_greatest(x, pool_windows(x.shape, attrs)).items():
+        y[o] = x[p]
+        number = np.ravel_multi_index(p, x.shape)
+        argmax[o] = number if attrs.get("include_batch_in_index") else number % x[0].size
+    return y, argmax
+
+
+def _grad_oracle(x: Array, g: Array, argmax: Array, **attrs: Any) -> Array:
+    out = np.zeros(x.shape, np.float64 if x.dtype.kind not in "iu" else x.dtype)
+    for o in np.ndindex(argmax.shape):
+        out[_place(x, argmax, o, attrs)] += g[o]
+    return out.astype(g.dtype)
+
+
+def _grad_grad_oracle(x: Array, g: Array, argmax: Array, **attrs: Any) -> Array:
+    out = np.empty(argmax.shape, g.dtype)
+    for o in np.ndindex(argmax.shape):
+        out[o] = g[_place(x, argmax, o, attrs)]
+    return out
+
+
+def _place(x: Array, argmax: Array, o: tuple[int, ...], attrs: Mapping[str, Any]) -> tuple[Any, ...]:
+    whole = np.unravel_index(int(argmax[o]), x.shape)
+    return tuple(whole) if attrs.get("include_batch_in_index") else (o[0], *whole[1:])
+
+
+def _samples(inputs: Any) -> Any:
+    """Cases as those of poolings, of images that are not empty and have the channels last."""
+    every = pool_samples(inputs)
+
+    def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
+        made = [c for c in every(rng, dtype) if c.inputs[0].size and "data_format" not in c.attrs]
+        for number, c in enumerate(made):
+            c.attrs["include_batch_in_index"] = number % 2 == 1
+        return made[:3]
+
+    return sample
+
+
+def _images(x: Any, y: Any, attrs: Any, drawn: Any) -> list[Array]:
+    return [drawn(x)]
+
+
+def _with_grad(shape: int) -> Any:
+    """Images, a gradient of the shape of the input (0) or of the result (1), and places."""
+
+    def inputs(x: Any, y: Any, attrs: Any, drawn: Any) -> list[Array]:
+        return [drawn(x), drawn((x, y)[shape]), np.arange(math.prod(y)).reshape(y) * 3 % max(1, math.prod(x[1:]))]
+
+    return inputs
+
+
+# *** Records ***
+
+_SHARED: dict[str, Any] = {
+    "ksize": list_attr("int", minimum=4),
+    "strides": list_attr("int", minimum=4),
+    "padding": string_attr(allowed=("SAME", "VALID")),
+    "include_batch_in_index": False,
+}
+_COST = flops_per_input(8)
+
+op(
+    "MaxPoolWithArgmax",
+    "input: T",
+    "output: T, argmax: Targmax",
+    {"T": REAL, "Targmax": type_attr(INDEX, int64)} | _SHARED,
+    shape=_pool_shape,
+    kernel=_pool_kernel,
+    grad=lambda b, n, dy, d_argmax: [None if dy is None else _back(b, n, dy, n.argmax)],
+    jvp=lambda b, n, dx: [_there(b, n, n.input, dx, n.argmax), None],
+    facts=Facts(cost=_COST),
+    oracle=_oracle,
+    sample=_samples(_images),
+    doc="The greatest element of each window, and the number of its place.",
+    differs="Refuses pooling along the channels, of which TensorFlow's kernel makes something else.",
+)
+for _type, _shape, _is_back, _gradient, _reference, _doc in (
+    (
+        "MaxPoolGradWithArgmax",
+        _grad_shape,
+        True,
+        lambda b, n, g: [None, _there(b, n, n.input, g, n.argmax), None],
+        _grad_oracle,
+        "The gradient of MaxPoolWithArgmax: sums of `grad` at the places `argmax`.",
+    ),
+    (
+        "MaxPoolGradGradWithArgmax",
+        pooled_shape("MaxPoolGradGradWithArgmax"),
+        False,
+        lambda b, n, g: [None, _back(b, n, g, n.argmax), None],
+        _grad_grad_oracle,
+        "The gradient of MaxPoolGradWithArgmax: what `grad` has at the places `argmax`.",
+    ),
+):
+    op(
+        _type,
+        "input: T, grad: T, argmax: Targmax",
+        "output: T",
+        {"T": REAL, "Targmax": INDEX} | _SHARED,
+        shape=_shape,
+        kernel=_grad_kernel(_type, _is_back),
+        grad=_gradient,
+        jvp=linear("grad"),
+        facts=Facts(cost=_COST, fresh=True),
+        oracle=_reference,
+        sample=_samples(_with_grad(1 if _is_back else 0)),
+        doc=_doc,
+        differs="Places outside the input are an error; TensorFlow ends the process."
+        if _is_back
+        else "TensorFlow has no kernel for it on the CPU.",
+    )

@@ -1,0 +1,256 @@
+"""Convolutions of arrays, and their gradients by input and by filter: geometry and numbers, for the ops of this folder.
+
+The windows of the input are copied into rows of a matrix, a block of `BLOCK` bytes at a time, and multiplied by the
+filter, which lies in memory as a matrix anyway ("im2col": Chellapilla, Puri, Simard, "High Performance Convolutional
+Neural Networks for Document Processing", 2006). Half precision is computed in float32.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from headrace import dtypes
+from headrace.dtypes import DType
+from headrace.errors import InvalidArgumentError, OpError
+from headrace.ir.arrays import check_size
+from headrace.ir.elementwise import HALF
+from headrace.ir.windows import Axis, Sliding, taps
+from headrace.shapes import Dim, show
+
+BLOCK = 2**20  # bytes of columns that are copied at a time: as much as stays in the cache beside the filter
+
+Array: TypeAlias = np.ndarray
+Axes: TypeAlias = tuple[Axis, ...]
+
+# *** Arrays, channels last: images are [batch, *spatial, channels], filters [*window, channels, outputs] ***
+
+
+def blocks(images: int, rows: int, row_bytes: int) -> Iterator[tuple[slice, slice]]:
+    """Images and rows of the output of which together at most `BLOCK` bytes are made, or one row."""
+    step = max(1, BLOCK // max(1, row_bytes))
+    if step >= rows:
+        many = max(1, step // max(1, rows))
+        for i in range(0, images, many):
+            yield slice(i, min(i + many, images)), slice(0, rows)
+        return
+    for i in range(images):
+        for r in range(0, rows, step):
+            yield slice(i, i + 1), slice(r, min(r + step, rows))
+
+
+def _framed(x: Array, axes: Axes) -> Array:
+    """`x` from the first element of the first windows to the last of the last, with zeros where that is padding."""
+    pairs = [a.overlap() for a in axes]
+    inner = x[:, *(elements for _, elements in pairs)]
+    if all(a.is_inside for a in axes):
+        return inner
+    shape = (x.shape[0], *(a.extent for a in axes), x.shape[-1])
+    check_size(shape, dtypes.from_numpy(x.dtype))
+    frame = np.zeros(shape, x.dtype)
+    frame[:, *(place for place, _ in pairs)] = inner
+    return frame
+
+
+def _columns(x: Array, axes: Axes) -> Iterator[tuple[slice, slice, Array]]:
+    """The windows as rows of matrices: images, rows of the output, and the matrix, which is good until the next."""
+    channels = x.shape[-1]
+    if all(a.is_plain for a in axes):
+        yield slice(None), slice(None), x.reshape(-1, channels)
+        return
+    counts, sizes = [a.count for a in axes], [a.size for a in axes]
+    width = math.prod(sizes) * channels
+    columns = np.empty(0, x.dtype)
+    for images, rows in blocks(len(x), counts[0], math.prod(counts[1:]) * width * x.itemsize):
+        parts = (axes[0].part(rows), *axes[1:])
+        frame = _framed(x[images], parts)
+        first, *between, last = frame.strides
+        windows = as_strided(
+            frame,
+            (len(frame), *(a.count for a in parts), *sizes, channels),
+            (
+                first,
+                *(s * a.stride for s, a in zip(between, parts, strict=True)),
+                *(s * a.dilation for s, a in zip(between, parts, strict=True)),
+                last,
+            ),
+            writeable=False,
+        )
+        if columns.shape != windows.shape:
+            columns = np.empty(windows.shape, x.dtype)
+        np.copyto(columns, windows)
+        yield images, rows, columns.reshape(-1, width)
+
+
+def convolved(x: Array, w: Array, axes: Axes) -> Array:
+    """The convolution (the correlation, as mathematicians say) of `x` with the filter `w`."""
+    outputs = w.shape[-1]
+    y = np.empty((len(x), *(a.count for a in axes), outputs), x.dtype)
+    if y.size:
+        matrix = w.reshape(-1, outputs)
+        for images, rows, columns in _columns(x, axes):
+            np.matmul(columns, matrix, out=y[images, rows].reshape(-1, outputs))
+    return y
+
+
+def _convolved_in_steps(x: Array, w: Array, axes: Axes) -> Array:
+    """As `convolved`, of bfloat16 in float32: each sum is rounded to bfloat16, in the order of the filter's elements.
+
+    This is what TensorFlow makes of volumes if there are less than eight outputs; of so few bits each counts.
+    """
+    outputs = w.shape[-1]
+    y = np.zeros((len(x), *(a.count for a in axes), outputs), x.dtype)
+    for images, rows, columns in _columns(x, axes) if y.size else ():
+        total = np.zeros((len(columns), outputs), x.dtype)
+        for column, weights in zip(columns.T, w.reshape(-1, outputs), strict=True):
+            total = rounded(total + column[:, None] * weights, dtypes.bfloat16)
+        y[images, rows].reshape(-1, outputs)[:] = total
+    return y
+
+
+def rounded(x: Array, t: DType) -> Array:
+    """`x`, of float32, as exact as the dtype `t` is."""
+    return x.astype(t.numpy).astype(np.float32)
+
+
+def by_filter(x: Array, dy: Array, axes: Axes) -> Array:
+    """The gradient by the filter."""
+    channels, outputs = x.shape[-1], dy.shape[-1]
+    sizes = [a.size for a in axes]
+    dw = np.zeros((math.prod(sizes) * channels, outputs), x.dtype)
+    if dy.size:
+        for images, rows, columns in _columns(x, axes):
+            dw += np.dot(columns.T, dy[images, rows].reshape(-1, outputs))
+    return dw.reshape(*sizes, channels, outputs)
+
+
+def by_input(w: Array, dy: Array, axes: Axes) -> Array:
+    """The gradient by the input.
+
+    Windows at every element: a convolution of `dy` with the filter turned round. Otherwise, or if that would copy much
+    more than there is to add: what each element of the windows gets, added up.
+    """
+    channels, outputs = w.shape[-2:]
+    if outputs <= 2 * channels and all(a.stride == 1 and a.reach > a.before for a in axes):
+        turned = np.flip(w, tuple(range(len(axes)))).swapaxes(-1, -2)
+        back = [Axis(a.count, a.length, a.size, 1, a.dilation, a.reach - 1 - a.before) for a in axes]
+        return convolved(dy, turned, tuple(back))
+    counts = [a.count for a in axes]
+    dx = np.zeros((len(dy), *(a.length for a in axes), channels), dy.dtype)
+    part_of_row = math.prod(counts[1:]) * channels * dy.itemsize
+    for images, rows in blocks(len(dy), counts[0], part_of_row) if dy.size else ():
+        parts = (axes[0].part(rows), *axes[1:])
+        block, into = dy[images, rows], dx[images]
+        matrix = block.reshape(-1, outputs)
+        product = np.empty((*block.shape[:-1], channels), dy.dtype)
+        for weights, (windows, elements) in zip(w.reshape(-1, channels, outputs), taps(parts), strict=True):
+            np.matmul(matrix, weights.T, out=product.reshape(-1, channels))
+            into[:, *elements] += product[:, *windows]
+    return dx
+
+
+def in_groups(f: Callable[[Array, Array, Axes], Array], a: Array, b: Array, groups: int, axes: Axes) -> Array:
+    """`f(a, b, axes)` for each group of channels by itself, the results side by side."""
+    t = a.dtype
+    if dtypes.from_numpy(t) in HALF:
+        return in_groups(f, a.astype(np.float32), b.astype(np.float32), groups, axes).astype(t)
+    if groups == 1:
+        return f(a, b, axes)
+    both = zip(np.split(a, groups, -1), np.split(b, groups, -1), strict=True)
+    return np.concatenate([f(p, q, axes) for p, q in both], -1)
+
+
+# *** Geometry ***
+
+
+def refuse_others(s: Sliding, error: type[OpError] = InvalidArgumentError) -> None:
+    """Raises unless strides and dilations are those of the spatial axes."""
+    for what, values in (("strides", s.strides), ("dilations", s.dilations)):
+        if any(values[i] != 1 for i in s.others):
+            raise error(
+                f"Current implementation does not yet support {what} in the batch and depth dimensions, "
+                f"got {list(values)}"
+            )
+
+
+def groups_of(inputs: Dim, channels: Dim, outputs: Dim) -> int | None:
+    """Into how many groups a filter's `channels` part those of the input; `ValueError` if that cannot be."""
+    if channels == 0:
+        raise ValueError("Depth of filter must not be 0")
+    if inputs is None or channels is None:
+        return None
+    if inputs % channels:
+        raise ValueError(
+            f"Depth of input ({inputs}) is not a multiple of input depth of filter ({channels}): "
+            "input depth must be evenly divisible by filter depth"
+        )
+    groups = inputs // channels
+    if outputs is not None and groups and outputs % groups:
+        raise ValueError(
+            f"Depth of output ({outputs}) is not a multiple of the number of groups ({groups}): "
+            "output depth must be evenly divisible by number of groups"
+        )
+    return groups
+
+
+@functools.lru_cache(1024)
+def geometry(s: Sliding, x: tuple[int, ...], w: tuple[int, ...]) -> tuple[Axes, int, tuple[int, ...]]:
+    """The axes and the number of groups of the convolution of arrays of the shapes `x` and `w`, and its result's shape.
+
+    Raises:
+      InvalidArgumentError: there is no such convolution.
+    """
+    rank = len(s.strides)
+    for what, shape in (("input", x), ("filter", w)):
+        if len(shape) != rank:
+            raise InvalidArgumentError(f"convolution {what} must be {rank}-dimensional: {show(shape)}")
+    try:
+        groups = groups_of(x[s.channels], w[-2], w[-1])
+    except ValueError as e:
+        raise InvalidArgumentError(f"{e}; input {show(x)}, filter {show(w)}") from None
+    if not math.prod(w[:-2]):
+        raise InvalidArgumentError(
+            f"filter must not have zero elements (i.e. all dimensions must be non-zero): {show(w)}"
+        )
+    axes = tuple(s.axis(i, x[i], size) for i, size in zip(s.spatial, w, strict=False))
+    return axes, groups or 1, shape_of(s, x[0], axes, w[-1])
+
+
+def shape_of(s: Sliding, batch: int, axes: Axes, channels: int) -> tuple[int, ...]:
+    """The shape of the array with so many images and channels and an element for each window."""
+    shape = [batch] * len(s.strides)
+    shape[s.channels] = channels
+    for i, a in zip(s.spatial, axes, strict=True):
+        shape[i] = a.count
+    return tuple(shape)
+
+
+def convolution(s: Sliding, x: Array, w: Array) -> Array:
+    """The convolution of `x`, laid out as `s` says, with the filter `w`.
+
+    Raises:
+      InvalidArgumentError: see `geometry`.
+    """
+    axes, groups, y = geometry(s, x.shape, w.shape)
+    t = dtypes.from_numpy(x.dtype)
+    check_size(y, t)
+    f = _convolved_in_steps if t is dtypes.bfloat16 and len(axes) == 3 and w.shape[-1] < 8 else convolved
+    return laid_out(in_groups(f, channels_last(x, s), w, groups, axes), s)
+
+
+# *** Layouts ***
+
+
+def channels_last(x: Array, s: Sliding) -> Array:
+    """`x` with the channels last."""
+    return x if s.channels == x.ndim - 1 else np.moveaxis(x, s.channels, -1)
+
+
+def laid_out(x: Array, s: Sliding) -> Array:
+    """`x`, channels last, in the layout of `s`; a view, so that a chain of convolutions moves nothing about."""
+    return x if s.channels == x.ndim - 1 else np.moveaxis(x, -1, s.channels)

@@ -1,0 +1,95 @@
+"""The greatest elements of windows, and where they are: for the poolings of this folder.
+
+NaN is never the greatest element, and among equal ones the first counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from headrace.dtypes import INTEGER, DType
+from headrace.ir.elementwise import HALF, kept
+from headrace.ir.pools import reduced
+from headrace.ir.windows import Axis, taps
+
+Array: TypeAlias = np.ndarray
+Axes: TypeAlias = tuple[Axis, ...]
+
+
+def lowest(t: DType) -> Any:
+    """The lowest finite number of a dtype."""
+    return np.iinfo(t.numpy).min if t in INTEGER else float(ml_dtypes.finfo(t.numpy).min)
+
+
+def greatest(x: Array, axes: Axes, t: DType) -> Array:
+    """The greatest element of each window that is not NaN, and at least the lowest finite number of the dtype."""
+    if t in INTEGER:
+        return reduced(np.maximum, x, axes, lowest(t))
+    wide = x.astype(np.float32) if t in HALF else x
+    out = reduced(np.maximum, wide, axes, -np.inf)
+    if not out.min(initial=0) > -np.inf:  # there are NaN, or -inf; looked for because np.fmax is slow
+        out = np.fmax(reduced(np.fmax, wide, axes, -np.inf), wide.dtype.type(lowest(t)))
+    return out.astype(t.numpy) if t in HALF else out
+
+
+def first_hits(x: Array, y: Array, axes: Axes, same: Any) -> Iterator[tuple[Any, Any, Array]]:
+    """For each element of the windows: windows, elements, and where these are the first that are the `same` as `y`.
+
+    Each of the last is good until the next.
+    """
+    is_open, hits = np.ones(y.shape, np.bool_), np.empty(y.shape, np.bool_)
+    for windows, elements in taps(axes):
+        some, hit = is_open[*windows], hits[*windows]
+        same(x[*elements], y[*windows], out=hit)
+        hit &= some
+        some ^= hit
+        yield windows, elements, hit
+
+
+def equal_or_nan(a: Array, b: Array, out: Array) -> None:
+    np.equal(a, b, out=out)
+    out |= np.isnan(a) & np.isnan(b)
+
+
+def with_first_nans(x: Array, axes: Axes) -> Array:
+    """The greatest element of each window, and NaN where that is the first."""
+    out = reduced(np.fmax, x, axes, -np.inf)
+    first = np.zeros(out.shape, x.dtype)
+    for windows, elements in reversed(list(taps(axes))):
+        first[*windows] = x[*elements]
+    return np.where(np.isnan(first), first, out)
+
+
+def to_greatest(x: Array, g: Array, axes: Axes) -> Array:
+    """The gradient by the input: each element of `g` goes to the first of the greatest elements of its window."""
+    is_real = x.dtype.kind not in "iu"
+    y = reduced(np.maximum, x, axes, -np.inf if is_real else np.iinfo(x.dtype).min)
+    same: Any = np.equal
+    if is_real and np.isnan(y).any():
+        y, same = with_first_nans(x, axes), equal_or_nan
+    dx, buffer = np.zeros(x.shape, g.dtype), _integers(y.shape, g)
+    alone = all(a.is_disjoint for a in axes)
+    for windows, elements, hit in first_hits(x, y, axes, same):
+        part = kept(hit, g[*windows], buffer[*windows])
+        if alone:
+            dx[*elements] = part
+        else:
+            dx[*elements] += part
+    return dx
+
+
+def _integers(shape: tuple[int, ...], x: Array) -> Array:
+    """A buffer for `kept`, of elements of `x`."""
+    return np.empty(shape, f"i{x.itemsize}")
+
+
+def of_greatest(x: Array, y: Array, g: Array, axes: Axes) -> Array:
+    """The elements of `g` that lie where the first of the greatest elements of `x` do; 0 where none is equal to `y`."""
+    out, buffer = np.zeros(y.shape, g.dtype), _integers(y.shape, g)
+    for windows, elements, hit in first_hits(x, y, axes, np.equal):
+        out[*windows] += kept(hit, g[*elements], buffer[*windows])
+    return out

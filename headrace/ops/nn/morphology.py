@@ -1,0 +1,314 @@
+"""Grey-scale dilation of images: Dilation2D and its gradients.
+
+Source: TensorFlow's ops of the same names. Each element of the result is the greatest sum of an element of the window
+and one of the filter; padding does not count. The gradients go to the first of the greatest sums. NaN is never one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from headrace.dtypes import REAL, DType, float32, from_numpy
+from headrace.errors import InvalidArgumentError, UnimplementedError
+from headrace.ir.arrays import check_size
+from headrace.ir.elementwise import HALF, kept
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import Facts, case, list_attr, op, string_attr
+from headrace.ir.samples import draw
+from headrace.ir.tangents import linear
+from headrace.ir.window_samples import windows_of_axis
+from headrace.ir.windows import Axis, Sliding, taps
+from headrace.ops.nn.greatest import lowest
+from headrace.shapes import Shape, merge_dim, show, size, with_rank
+
+Array: TypeAlias = np.ndarray
+Axes: TypeAlias = tuple[Axis, ...]
+
+_TANGENT = "_Dilation2DTangent"
+
+# *** Geometry ***
+
+
+def _sliding(type: str, attrs: Mapping[str, Any]) -> Sliding:
+    """The windows that the attributes say.
+
+    Raises:
+      ValueError: there are too many or too few of them, or they do not move.
+    """
+    strides, rates = tuple(attrs["strides"]), tuple(attrs["rates"])
+    for what, values in (("stride", strides), ("rate", rates)):
+        if len(values) != 4:
+            raise ValueError(f"{type} requires the {what} attribute to contain 4 values, but got: {len(values)}")
+        if min(values) < 1:
+            raise ValueError(f"{what.capitalize()} must be > 0, but got {min(values)}")
+    return Sliding(strides, rates, attrs["padding"], (), (1, 2), 3)
+
+
+def _geometry(s: Sliding, x: tuple[int, ...], w: tuple[int, ...]) -> Axes:
+    for what, shape, rank in (("input", x, 4), ("filter", w, 3)):
+        if len(shape) != rank:
+            raise InvalidArgumentError(f"{what} must be {rank}-dimensional: {show(shape)}")
+    for what, values in (("Stride", s.strides), ("Rate", s.dilations)):
+        if any(values[i] != 1 for i in s.others):
+            raise UnimplementedError(f"{what} is only supported across spatial dimensions, got {list(values)}")
+    if x[3] != w[2]:
+        raise InvalidArgumentError(f"input and filter must have the same depth: {x[3]} vs {w[2]}")
+    return tuple(s.axis(i, x[i], k) for i, k in zip(s.spatial, w, strict=False))
+
+
+# *** Kernels ***
+
+
+def _greatest(x: Array, w: Array, axes: Axes) -> tuple[Array, Array]:
+    """The greatest sum of each window, and the number of the element of the window that has it: the first, if none is
+    greater than the lowest finite number."""
+    t = x.dtype
+    low = lowest(from_numpy(t))
+    if from_numpy(t) in HALF:
+        x, w = x.astype(np.float32), w.astype(np.float32)
+    y = np.full((len(x), *(a.count for a in axes), x.shape[-1]), low, x.dtype)
+    which = np.full(y.shape, -1, np.int32)
+    for k, (weights, (windows, elements)) in enumerate(zip(w.reshape(-1, w.shape[-1]), taps(axes), strict=True)):
+        some, number = y[:, *windows], which[:, *windows]
+        total = x[:, *elements] + weights
+        better = total > some
+        np.copyto(some, total, where=better)
+        np.copyto(number, np.int32(k), where=better)
+    which[which < 0] = 0
+    return y, which
+
+
+def _tangent_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    s, t = _sliding(_TANGENT, attrs), attrs["T"]
+
+    def kernel(x: Array, w: Array, dx: Array, dw: Array) -> Array:
+        axes = _geometry(s, x.shape, w.shape)
+        if dx.shape != x.shape or dw.shape != w.shape:
+            raise InvalidArgumentError(
+                f"the tangents must have the shapes {show(x.shape)} and {show(w.shape)}, "
+                f"got {show(dx.shape)} and {show(dw.shape)}"
+            )
+        _, which = _greatest(x, w, axes)
+        out = np.zeros(which.shape, t.numpy)
+        for k, (weights, (windows, elements)) in enumerate(zip(dw.reshape(-1, dw.shape[-1]), taps(axes), strict=True)):
+            np.copyto(out[:, *windows], dx[:, *elements] + weights, where=which[:, *windows] == k)
+        return out
+
+    return kernel
+
+
+def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    s, t = _sliding("Dilation2D", attrs), attrs["T"]
+
+    def kernel(x: Array, w: Array) -> Array:
+        axes = _geometry(s, x.shape, w.shape)
+        check_size((len(x), *(a.count for a in axes), x.shape[-1]), t)
+        return _greatest(x, w, axes)[0].astype(t.numpy, copy=False)
+
+    return kernel
+
+
+def _grad_kernel(type: str, by_filter: bool) -> Any:
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        s, t = _sliding(type, attrs), attrs["T"]
+
+        def kernel(x: Array, w: Array, g: Array) -> Array:
+            axes = _geometry(s, x.shape, w.shape)
+            y = (len(x), *(a.count for a in axes), x.shape[-1])
+            if g.shape != y:
+                raise InvalidArgumentError(
+                    f"out_backprop has incompatible size: got {show(g.shape)}, expected {show(y)}"
+                )
+            out = np.zeros((w if by_filter else x).shape, np.float32 if t in HALF else t.numpy)
+            g = g.astype(out.dtype, copy=False)
+            _, which = _greatest(x, w, axes)
+            parts = out.reshape(-1, w.shape[-1]) if by_filter else out
+            for k, (windows, elements) in enumerate(taps(axes)):
+                part = kept(which[:, *windows] == k, np.ascontiguousarray(g[:, *windows]))
+                if by_filter:
+                    parts[k] += part.sum((0, 1, 2), dtype=out.dtype)
+                else:
+                    parts[:, *elements] += part
+            return out.astype(t.numpy, copy=False)
+
+        return kernel
+
+    return factory
+
+
+# *** Shapes ***
+
+
+def _shape(c: Inference) -> Sequence[Shape]:
+    s = _sliding("Dilation2D", c.attrs)
+    x, w = with_rank(c.shapes[0], 4), with_rank(c.shapes[1], 3)
+    assert x is not None
+    assert w is not None
+    return [(x[0], *(s.dim(i, x[i], k) for i, k in zip(s.spatial, w, strict=False)), merge_dim(x[3], w[2]))]
+
+
+def _grad_shape(type: str, like: int) -> Any:
+    def rule(c: Inference) -> Sequence[Shape]:
+        _sliding(type, c.attrs)
+        return [with_rank(c.shapes[like], 4 - like)]
+
+    return rule
+
+
+def _cost(ins: Sequence[Shape], outs: Sequence[Shape]) -> float | None:
+    y, w = size(ins[2] if len(ins) == 3 else outs[0]), ins[1]
+    window = None if w is None else size(w[:2])
+    return None if y is None or window is None else 4.0 * y * window
+
+
+# *** Gradients ***
+
+
+def _same(n: Any) -> dict[str, Any]:
+    return {k: n.attrs[k] for k in ("strides", "rates", "padding")}
+
+
+def _grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    return [
+        b.Dilation2DBackpropInput(n.input, n.filter, dy, **_same(n)),
+        b.Dilation2DBackpropFilter(n.input, n.filter, dy, **_same(n)),
+    ]
+
+
+def _jvp(b: Any, n: Any, dx: Any, dw: Any) -> list[Any]:
+    moved = [b.ZerosLike(like) if d is None else d for like, d in ((n.input, dx), (n.filter, dw))]
+    return [b.make(_TANGENT, [n.input, n.filter, *moved], _same(n))]
+
+
+def _grad_grad(which: int) -> Any:
+    """Of the gradient by the input (0) or by the filter (1), which is linear in the gradient of the result."""
+
+    def rule(b: Any, n: Any, h: Any) -> list[Any]:
+        moved = [h, b.ZerosLike(n.filter)] if which == 0 else [b.ZerosLike(n.input), h]
+        return [None, None, b.make(_TANGENT, [n.input, n.filter, *moved], _same(n))]
+
+    return rule
+
+
+# *** How the tests exercise them ***
+
+
+def _first_greatest(x: Array, w: Array, **attrs: Any) -> Any:
+    """For each place of the result: the place of the input and of the filter whose sum is the greatest, and the sum."""
+    along = [
+        windows_of_axis(x.shape[i], w.shape[i - 1], attrs["strides"][i], attrs["rates"][i], attrs["padding"], ())
+        for i in (1, 2)
+    ]
+    for n, i, j, c in np.ndindex(len(x), len(along[0]), len(along[1]), x.shape[3]):
+        sums = [
+            (float(x[n, p, q, c]) + float(w[k, m, c]), (n, p, q, c), (k, m, c))
+            for k, p in along[0][i]
+            for m, q in along[1][j]
+        ]
+        yield (n, i, j, c), max(sums, key=lambda s: s[0])
+
+
+def _oracle(x: Array, w: Array, **attrs: Any) -> Array:
+    found = dict(_first_greatest(x, w, **attrs))
+    out = np.empty([1 + max(p[i] for p in found) for i in range(4)], x.dtype)
+    for p, (total, _, _) in found.items():
+        out[p] = total
+    return out
+
+
+def _grad_oracle(which: int) -> Any:
+    def oracle(x: Array, w: Array, g: Array, **attrs: Any) -> Array:
+        out = np.zeros((x, w)[which].shape, np.float64)
+        for p, (_, *places) in _first_greatest(x, w, **attrs):
+            out[places[which]] += float(g[p])
+        return out.astype(g.dtype)
+
+    return oracle
+
+
+def _tangent_oracle(x: Array, w: Array, dx: Array, dw: Array, **attrs: Any) -> Array:
+    found = dict(_first_greatest(x, w, **attrs))
+    out = np.empty([1 + max(p[i] for p in found) for i in range(4)], x.dtype)
+    for p, (_, place, weight) in found.items():
+        out[p] = dx[place] + dw[weight]
+    return out
+
+
+_CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+    ((2, 3, 4, 2), (2, 2, 2), {"strides": [1, 1, 1, 1], "rates": [1, 1, 1, 1], "padding": "SAME"}),
+    ((1, 5, 6, 1), (3, 2, 1), {"strides": [1, 1, 2, 1], "rates": [1, 2, 3, 1], "padding": "VALID"}),
+)
+
+
+def _samples(more: str) -> Any:
+    """Cases of images and a filter and, by the letters of `more`, arrays as them (x, w) or as the result (y)."""
+
+    def sample(rng: np.random.Generator, dtype: DType) -> list[Any]:
+        out = []
+        for x, w, attrs in _CASES if dtype is float32 else _CASES[:1]:
+            axes = _geometry(_sliding("Dilation2D", attrs), x, w)
+            shapes = {"x": x, "w": w, "y": (x[0], *(a.count for a in axes), x[-1])}
+            out.append(case(*(draw(rng, dtype, shapes[a], -9, 9) for a in f"xw{more}"), **attrs))
+        return out
+
+    return sample
+
+
+# *** Records ***
+
+_ATTRS: dict[str, Any] = {
+    "T": REAL,
+    "strides": list_attr("int", minimum=4),
+    "rates": list_attr("int", minimum=4),
+    "padding": string_attr(allowed=("SAME", "VALID")),
+}
+
+op(
+    "Dilation2D",
+    "input: T, filter: T",
+    "output: T",
+    _ATTRS,
+    shape=_shape,
+    kernel=_kernel,
+    grad=_grad,
+    jvp=_jvp,
+    facts=Facts(cost=_cost, fresh=True),
+    oracle=_oracle,
+    sample=_samples(""),
+    doc="The greatest sum of the elements of each window and those of a filter [height, width, channels].",
+)
+for _type, _output, _which, _doc in (
+    ("Dilation2DBackpropInput", "in_backprop", 0, "input: each goes to the element whose sum was the greatest"),
+    ("Dilation2DBackpropFilter", "filter_backprop", 1, "filter: each goes to the element whose sum was the greatest"),
+):
+    op(
+        _type,
+        "input: T, filter: T, out_backprop: T",
+        f"{_output}: T",
+        _ATTRS,
+        shape=_grad_shape(_type, _which),
+        kernel=_grad_kernel(_type, _which == 1),
+        grad=_grad_grad(_which),
+        jvp=linear("out_backprop"),
+        facts=Facts(cost=_cost, fresh=True),
+        oracle=_grad_oracle(_which),
+        sample=_samples("y"),
+        doc=f"The gradient of Dilation2D by its {_doc}.",
+    )
+op(
+    _TANGENT,
+    "input: T, filter: T, by_input: T, by_filter: T",
+    "output: T",
+    _ATTRS,
+    shape=_shape,
+    kernel=_tangent_kernel,
+    grad=lambda b, n, dy: [None, None, *_grad(b, n, dy)],
+    jvp=linear("by_input", "by_filter"),
+    facts=Facts(cost=_cost, fresh=True),
+    oracle=_tangent_oracle,
+    sample=_samples("xw"),
+    doc="The sum of the elements of `by_input` and `by_filter` that lie where the greatest sums of Dilation2D are.",
+)

@@ -1,0 +1,1 @@
+"""Random numbers: seeded, stateless and by generators; drawing candidates."""

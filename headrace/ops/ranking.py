@@ -1,0 +1,447 @@
+"""Ops by rank: TopK*, ApproxTopK, NthElement, InTopK*, and those that TensorFlow has for TPUs.
+
+Source: TensorFlow's ops of the same names. Of equal elements the first one ranks first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.dtypes import INDEX, REAL, DType, bfloat16, float16, float32
+from headrace.errors import InvalidArgumentError
+from headrace.ir.arrays import axis_in, values_only
+from headrace.ir.elementwise import widened
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, int_attr, op, type_attr
+from headrace.ir.samples import draw
+from headrace.shapes import Dim, Shape
+
+# *** TopK ***
+
+
+def _top(x: Any, k: int, index: np.dtype) -> tuple[Any, Any]:
+    if x.ndim < 1:
+        raise InvalidArgumentError("input must be >= 1-D, got shape []")
+    n = x.shape[-1]
+    if not 0 <= k <= n:
+        raise InvalidArgumentError(f"input must have at least k columns. Had {n}, needed {k} (k must not be negative)")
+    # sorting backwards and turning the result round puts the first of equal elements first
+    order = n - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
+    return np.take_along_axis(x, order, -1), order.astype(index)
+
+
+def _top_v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    index = attrs["index_type"].numpy
+
+    def kernel(x: Any, k: Any) -> Any:
+        if k.ndim:
+            raise InvalidArgumentError(f"k must be scalar, got shape {shapes.show(k.shape)}")
+        return _top(x, int(k), index)
+
+    return kernel
+
+
+def _top_shape(c: Inference, k: Dim) -> Sequence[Shape]:
+    x = shapes.with_rank_at_least(c.shapes[0], 1)
+    if k is not None and k < 0:
+        raise ValueError(f"Need k >= 0, got {k}")
+    if x is None:
+        return [None, None]
+    n = x[-1]
+    if n is not None and k is not None and n < k:
+        raise ValueError(f"input must have last dimension >= k = {k} but is {n}")
+    return [(*x[:-1], k)] * 2
+
+
+def _top_grad(b: Any, n: Any, dy: Any, _: Any) -> list[Any]:
+    x, indices = n.input, n.indices
+    if indices.dtype.base not in INDEX:
+        indices = b.Cast(indices, DstT=dtypes.int32)
+    index = indices.dtype.base
+    none = [None] * (len(n.inputs) - 1)
+    if x.shape is not None and len(x.shape) == 1:
+        return [b.ScatterNd(b.ExpandDims(indices, -1), dy, b.Shape(x, out_type=index)), *none]
+    # all rows one after the other: column j of row i is element i * columns + j
+    shape = b.Shape(x, out_type=index)
+    columns = b.StridedSlice(shape, [-1], [0], [1], shrink_axis_mask=1)
+    lead = b.StridedSlice(shape, [0], [-1], [1], begin_mask=1)
+    rows = b.Prod(lead, 0, keep_dims=False)
+    starts = b.Mul(b.Range(b.const(np.zeros((), index.numpy)), rows, b.const(np.ones((), index.numpy))), columns)
+    starts = b.Reshape(starts, b.ConcatV2([lead, b.const(np.ones(1, index.numpy))], 0))
+    where = b.Reshape(b.AddV2(indices, starts), [-1, 1])
+    flat = b.ScatterNd(where, b.Reshape(dy, [-1]), b.ExpandDims(b.Mul(rows, columns), 0))
+    return [b.Reshape(flat, shape), *none]
+
+
+@values_only
+def _tops(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [case(draw(rng, dtype, s), np.int32(k)) for s, k in (((5,), 2), ((2, 4), 4), ((2, 1, 3), 1), ((2, 3), 0))]
+
+
+def _top_model(x: np.ndarray, k: Any) -> tuple[np.ndarray, np.ndarray]:
+    where = np.zeros((*x.shape[:-1], int(k)), np.int32)
+    for at in np.ndindex(x.shape[:-1]):
+        where[at] = sorted(range(x.shape[-1]), key=lambda j: (-float(x[at][j]), j))[: int(k)]
+    return np.take_along_axis(x, where.astype(np.int64), -1), where
+
+
+_ORDER = "Without `sorted` the elements are sorted all the same; TensorFlow leaves them as its heap has them."
+
+op(
+    "TopK",
+    "input: T",
+    "values: T, indices: int32",
+    {"k": int_attr(minimum=0), "sorted": True, "T": REAL},
+    shape=lambda c: _top_shape(c, c.attrs["k"]),
+    kernel=lambda xp, attrs: lambda x: _top(x, attrs["k"], np.dtype(np.int32)),
+    grad=_top_grad,
+    facts=Facts(cost=flops_per_input(30)),
+    oracle=_top_model,
+    sample=lambda rng, dtype: [case(x.inputs[0], k=int(x.inputs[1])) for x in _tops(rng, dtype)],
+    differs=_ORDER,
+    doc="The `k` largest elements of each row, the largest first, and where they stand; sorted whatever `sorted` says.",
+)
+op(
+    "TopKV2",
+    "input: T, k: Tk",
+    "values: T, indices: index_type",
+    {
+        "sorted": True,
+        "T": REAL,
+        "Tk": type_attr(INDEX | {dtypes.int16}, dtypes.int32),
+        "index_type": type_attr(INDEX | {dtypes.int16}, dtypes.int32),
+    },
+    shape=lambda c: _top_shape(c, c.scalar(1)),
+    kernel=_top_v2_kernel,
+    grad=_top_grad,
+    facts=Facts(dynamic_shape=True, cost=flops_per_input(30)),
+    oracle=_top_model,
+    sample=_tops,
+    differs=_ORDER,
+    doc="The `k` largest elements of each row, the largest first, and where they stand; sorted whatever `sorted` says.",
+)
+
+
+# *** ApproxTopK ***
+
+
+def _approx_axis(attrs: Mapping[str, Any], rank: int) -> int:
+    if not 0 < attrs["recall_target"] <= 1:
+        raise ValueError(f"recall_target must be in (0, 1], got {attrs['recall_target']}")
+    if not rank:
+        raise ValueError("input must be >= 1-D, got shape []")
+    return axis_in(attrs["reduction_dimension"], rank)
+
+
+def _approx_shape(c: Inference) -> Sequence[Shape]:
+    x, k = c.shapes[0], c.attrs["k"]
+    if x is None:
+        return [None, None]
+    at = _approx_axis(c.attrs, len(x))
+    n = x[at]
+    if n is not None and n < k:
+        raise ValueError(f"input must have last dimension >= k = {k} but is {n}")
+    return [(*x[:at], k, *x[at + 1 :])] * 2
+
+
+def _approx_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    k, largest = attrs["k"], attrs["is_max_k"]
+
+    def kernel(x: Any) -> Any:
+        at = _approx_axis(attrs, x.ndim)
+        rows = np.moveaxis(x, at, -1)
+        values, indices = _top(rows if largest else -rows, k, np.dtype(np.int32))
+        return np.moveaxis(values if largest else -values, -1, at), np.moveaxis(indices, -1, at)
+
+    return kernel
+
+
+def _approx_grad(b: Any, n: Any, dy: Any, _: Any) -> list[Any]:
+    """By one-hot vectors along the dimension; the others stay as they are."""
+    x = n.input
+    if x.shape is None:
+        raise LookupError("ApproxTopK has no gradient where the rank of its input is not known")
+    at = _approx_axis(n.attrs, len(x.shape))
+    size = b.StridedSlice(b.Shape(x), [at], [at + 1], [1], shrink_axis_mask=1)
+    one, zero = (b.const(v, x.dtype.base) for v in (1, 0))
+    # [..., k, ...] picks become [..., k, size, ...]
+    picked = b.OneHot(n.indices, size, one, zero, axis=at + 1 if at + 1 < len(x.shape) else -1)
+    return [b.Sum(b.Mul(picked, b.ExpandDims(dy, at + 1)), at, keep_dims=False)]
+
+
+def _approx_model(x: np.ndarray, k: int, reduction_dimension: int = -1, is_max_k: bool = True) -> Any:
+    rows = np.moveaxis(x, reduction_dimension, -1)
+    values, indices = _top_model(rows if is_max_k else -rows, k)
+    values = values if is_max_k else -values
+    return np.moveaxis(values, -1, reduction_dimension), np.moveaxis(indices, -1, reduction_dimension)
+
+
+op(
+    "ApproxTopK",
+    "input: T",
+    "values: T, indices: int32",
+    {
+        "k": int_attr(minimum=0),
+        "reduction_dimension": -1,
+        "recall_target": 0.95,
+        "is_max_k": True,
+        "reduction_input_size_override": -1,
+        "aggregate_to_topk": True,
+        "T": {float16, bfloat16, float32},
+    },
+    shape=_approx_shape,
+    kernel=_approx_kernel,
+    grad=_approx_grad,
+    facts=Facts(cost=flops_per_input(30)),
+    oracle=_approx_model,
+    sample=lambda rng, dtype: [
+        case(draw(rng, dtype, s), k=k, **attrs)
+        for s, k, attrs in (
+            ((5,), 2, {}),
+            ((2, 4), 1, {"reduction_dimension": 0}),
+            ((2, 4), 3, {"is_max_k": False, "reduction_dimension": -1}),
+        )
+    ],
+    differs="Any dimension may be reduced, and the least elements found, which TensorFlow does not do on the CPU. "
+    "The result is exact, as there.",
+    doc="The `k` largest (or least) elements along a dimension and where they stand.",
+)
+
+# *** NthElement ***
+
+
+def _nth_shape(c: Inference) -> Sequence[Shape]:
+    x, n = shapes.with_rank_at_least(c.shapes[0], 1), c.scalar(1)
+    if n is not None and n < 0:
+        raise ValueError(f"n must be non-negative but is {n}")
+    if x is None:
+        return [None]
+    if n is not None and x[-1] is not None and x[-1] <= n:
+        raise ValueError(f"Input must have last dimension > n = {n} but is {x[-1]}")
+    return [x[:-1]]
+
+
+def _nth_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    reverse = attrs["reverse"]
+
+    def kernel(x: Any, n: Any) -> Any:
+        if n.ndim:
+            raise InvalidArgumentError(f"N must be scalar but has rank {n.ndim}")
+        if n < 0:
+            raise InvalidArgumentError(f"n must be non-negative but is {n}")
+        if not x.ndim:
+            raise InvalidArgumentError("Input must be at least rank 1 but is rank 0")
+        size = x.shape[-1]
+        if size <= n:
+            raise InvalidArgumentError(f"Input must have last dimension > n = {n}, got shape {shapes.show(x.shape)}")
+        at = size - 1 - int(n) if reverse else int(n)
+        return widened(lambda rows: np.partition(rows, at, axis=-1)[..., at], attrs["T"])(x)
+
+    return kernel
+
+
+def _nth_grad(b: Any, n: Any, dy: Any) -> list[Any]:
+    """Shared evenly by the elements that equal the result."""
+    winners = b.Cast(b.Equal(n.input, b.ExpandDims(n.outputs[0], -1)), DstT=n.attrs["T"])
+    shared = b.RealDiv(b.ExpandDims(dy, -1), b.Sum(winners, -1, keep_dims=True))
+    return [b.Mul(winners, shared), None]
+
+
+def _nth_model(x: np.ndarray, n: Any, reverse: bool = False) -> np.ndarray:
+    out = np.zeros(x.shape[:-1], x.dtype)
+    for at in np.ndindex(out.shape):
+        out[at] = sorted(x[at], reverse=reverse)[int(n)]
+    return out
+
+
+op(
+    "NthElement",
+    "input: T, n: int32",
+    "values: T",
+    {"reverse": False, "T": REAL},
+    shape=_nth_shape,
+    kernel=_nth_kernel,
+    grad=_nth_grad,
+    facts=Facts(cost=flops_per_input(10)),
+    oracle=_nth_model,
+    sample=lambda rng, dtype: [
+        case(draw(rng, dtype, (2, 5)), np.int32(1)),
+        case(draw(rng, dtype, (4,)), np.int32(0), reverse=True),
+    ],
+    doc="The element of each row that `n` others are not above (with `reverse`, not below).",
+)
+
+# *** InTopK ***
+
+
+def _in_top(predictions: Any, targets: Any, k: int) -> Any:
+    if predictions.ndim != 2 or targets.ndim != 1:
+        raise InvalidArgumentError(
+            "predictions must be 2-dimensional and targets must be 1-dimensional, got shapes "
+            f"{shapes.show(predictions.shape)} and {shapes.show(targets.shape)}"
+        )
+    rows, classes = predictions.shape
+    if len(targets) != rows:
+        raise InvalidArgumentError(f"First dimension of predictions {rows} must match length of targets {len(targets)}")
+    known = (targets >= 0) & (targets < classes)
+    if not known.any():
+        return known
+    aimed = predictions[np.arange(rows), np.where(known, targets, 0)][:, None]
+    # a row with NaN or infinity in it says nothing of ranks
+    return known & np.isfinite(predictions).all(axis=1) & ((predictions > aimed).sum(axis=1) < k)
+
+
+def _in_top_v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel(predictions: Any, targets: Any, k: Any) -> Any:
+        if k.ndim:
+            raise InvalidArgumentError(f"k must be 0-D, got shape {shapes.show(k.shape)}")
+        return _in_top(predictions, targets, int(k))
+
+    return kernel
+
+
+def _in_top_shape(c: Inference) -> Sequence[Shape]:
+    predictions, targets = shapes.with_rank(c.shapes[0], 2), shapes.with_rank(c.shapes[1], 1)
+    return [(shapes.merge_dim(predictions[0], targets[0]),)]
+
+
+def _in_top_model(predictions: np.ndarray, targets: np.ndarray, k: Any) -> np.ndarray:
+    found = [
+        0 <= t < len(row) and bool(np.isfinite(row).all()) and sum(v > row[t] for v in row) < k
+        for row, t in zip(predictions, targets)
+    ]
+    return np.array(found, bool)
+
+
+def _in_tops(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    scores = draw(rng, float32, (5, 4))
+    scores[3, 1] = np.nan
+    targets = np.array([0, 3, 7, 2, -1], dtype.numpy)
+    return [case(scores, targets, dtype.numpy.type(k)) for k in (2, 0, 9)] + [case(scores[:0], targets[:0], targets[0])]
+
+
+_RANKED = Facts(cost=flops_per_input(3))
+
+op(
+    "InTopK",
+    "predictions: float32, targets: T",
+    "precision: bool",
+    {"k": int_attr(), "T": type_attr(INDEX, dtypes.int32)},
+    shape=_in_top_shape,
+    kernel=lambda xp, attrs: lambda predictions, targets: _in_top(predictions, targets, attrs["k"]),
+    grad=NOT_DIFFERENTIABLE,
+    facts=_RANKED,
+    oracle=_in_top_model,
+    sample=lambda rng, dtype: [case(*c.inputs[:2], k=int(c.inputs[2])) for c in _in_tops(rng, dtype)],
+    doc="Whether fewer than `k` elements of each row are above the one that its target names.",
+)
+op(
+    "InTopKV2",
+    "predictions: float32, targets: T, k: T",
+    "precision: bool",
+    {"T": type_attr(INDEX, dtypes.int32)},
+    shape=_in_top_shape,
+    kernel=_in_top_v2_kernel,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_RANKED,
+    oracle=_in_top_model,
+    sample=_in_tops,
+    doc="Whether fewer than `k` elements of each row are above the one that its target names.",
+)
+
+# *** TPUs ***
+
+
+def _matrix(x: Any) -> Any:
+    if x.ndim != 2:
+        raise InvalidArgumentError(f"input must be a matrix, got shape {shapes.show(x.shape)}")
+    return x
+
+
+def _made_unique(x: Any) -> Any:
+    """`x` with the number of its column in the lowest bits of each element, and the least normal number for 0."""
+    columns = _matrix(x).shape[1]
+    low = np.int32((1 << max(columns - 1, 0).bit_length()) - 1)
+    bits = np.where(x == 0, np.copysign(np.finfo(np.float32).tiny, x), x).view(np.int32)
+    return ((bits & ~low) | np.arange(columns, dtype=np.int32)).view(np.float32)
+
+
+def _kth_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    k = attrs["k"]
+
+    def kernel(x: Any) -> Any:
+        return _top(_matrix(x), k, np.dtype(np.int32))[0][:, k - 1]
+
+    return kernel
+
+
+def _tpu_shape(rule: Any) -> Any:
+    def shape(c: Inference) -> Sequence[Shape]:
+        rows, columns = shapes.with_rank(c.shapes[0], 2)
+        k = c.attrs.get("k")
+        if k is not None and columns is not None and not 0 < k <= columns:
+            raise ValueError(f"k must be in [1, {columns}], the size of the last dimension, got {k}")
+        found: Sequence[Shape] = rule(rows, columns, k)
+        return found
+
+    return shape
+
+
+def _distinct(rng: np.random.Generator, dtype: DType, **attrs: Any) -> list[Any]:
+    return [case(rng.permutation(np.arange(-4, 6)).reshape(2, 5).astype(np.float32) + np.float32(0.5), **attrs)]
+
+
+def _unique_model(x: np.ndarray) -> np.ndarray:
+    out = np.zeros_like(x)
+    for at in np.ndindex(x.shape):
+        bits = int.from_bytes(x[at].tobytes(), "little")
+        out[at] = np.frombuffer((bits // 8 * 8 + at[1]).to_bytes(4, "little"), np.float32)[0]
+    return out
+
+
+op(
+    "KthOrderStatistic",
+    "input: float32",
+    "output: float32",
+    {"k": int_attr()},
+    shape=_tpu_shape(lambda rows, columns, k: [(rows,)]),
+    kernel=_kth_kernel,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_RANKED,
+    oracle=lambda x, k: np.array([sorted(row)[-k] for row in x]),
+    sample=lambda rng, dtype: _distinct(rng, dtype, k=2),
+    doc="The element of each row that `k` are not below, itself one of them.",
+)
+op(
+    "MakeUnique",
+    "input: float32",
+    "output: float32",
+    shape=_tpu_shape(lambda rows, columns, k: [(rows, columns)]),
+    kernel=lambda xp, attrs: _made_unique,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_RANKED,
+    oracle=_unique_model,
+    sample=_distinct,
+    doc="The elements, changed a little so that those of a row differ: the column is in their lowest bits.",
+)
+for _type, _prepared, _doc in (
+    ("TopKUnique", _matrix, "The `k` largest elements of each row, all of which differ, and where they stand."),
+    ("TopKWithUnique", _made_unique, "The `k` largest elements of each row as MakeUnique gives them, and where."),
+):
+    op(
+        _type,
+        "input: float32",
+        "topk: float32, topk_indices: int32",
+        {"k": int_attr()},
+        shape=_tpu_shape(lambda rows, columns, k: [(rows, k)] * 2),
+        kernel=lambda xp, attrs, f=_prepared: lambda x: _top(f(x), attrs["k"], np.dtype(np.int32)),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_RANKED,
+        oracle=lambda x, k, f=(_unique_model if _prepared is _made_unique else np.asarray): _top_model(f(x), k),
+        sample=lambda rng, dtype: _distinct(rng, dtype, k=3),
+        doc=_doc,
+    )

@@ -1,0 +1,234 @@
+"""Features of sound: AudioSpectrogram, Mfcc.
+
+Source: TensorFlow's ops of the same names. A spectrogram is of windows of Hann's form, each padded to a power of two.
+The cepstral coefficients of the mel scale are those of Davis and Mermelstein, Comparison of parametric representations
+for monosyllabic word recognition (1980): the cosine transform of the logarithms of triangular, overlapping filters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.dtypes import DType, float32
+from headrace.errors import InvalidArgumentError
+from headrace.ir.arrays import check_size
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, missing, op
+from headrace.ir.samples import draw
+from headrace.shapes import Dim, Shape, show, with_rank
+
+_NO_GRADIENT = missing("TensorFlow has none: these are features that are made once, before anything is trained")
+_FLOOR = 1e-12  # the least output of a filter, for the logarithm
+_PART = 1 << 20  # elements of windows that are transformed at a time
+
+
+# *** AudioSpectrogram ***
+
+
+def _check_attrs(attrs: Mapping[str, Any]) -> None:
+    if attrs["window_size"] < 2:
+        raise InvalidArgumentError(f"window size must be > 1, got {attrs['window_size']}")
+    if attrs["stride"] < 1:
+        raise InvalidArgumentError(f"stride must be strictly positive, got {attrs['stride']}")
+
+
+def _fft_length(window: int) -> int:
+    return 1 << (window - 1).bit_length()
+
+
+def _frames(samples: int, window: int, stride: int) -> int:
+    return 0 if samples < window else 1 + (samples - window) // stride
+
+
+def _spectrogram_shape(c: Inference) -> Sequence[Shape]:
+    _check_attrs(c.attrs)
+    samples, channels = with_rank(c.shapes[0], 2)
+    window, stride = c.attrs["window_size"], c.attrs["stride"]
+    frames: Dim = None if samples is None else _frames(samples, window, stride)
+    return [(channels, frames, 1 + _fft_length(window) // 2)]
+
+
+def _spectrogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    window, stride, squared = attrs["window_size"], attrs["stride"], attrs["magnitude_squared"]
+
+    def kernel(x: Any) -> Any:
+        _check_attrs(attrs)
+        if x.ndim != 2:
+            raise InvalidArgumentError(f"input must be 2-dimensional, got the shape {show(x.shape)}")
+        length, frames = _fft_length(window), _frames(len(x), window, stride)
+        shape = (x.shape[1], frames, 1 + length // 2)
+        check_size(shape, float32)
+        out = np.empty(shape, np.float32)
+        if not out.size:
+            return out
+        hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+        windows = np.lib.stride_tricks.sliding_window_view(x.T, window, axis=1)[:, ::stride]
+        step = max(1, _PART // (length * x.shape[1]))
+        for i in range(0, frames, step):
+            found = np.fft.rfft(windows[:, i : i + step] * hann, length)
+            power = found.real**2 + found.imag**2
+            out[:, i : i + step] = power if squared else np.sqrt(power)
+        return out
+
+    return kernel
+
+
+def _spectrogram_oracle(x: np.ndarray, window_size: int, stride: int, magnitude_squared: bool) -> np.ndarray:
+    length = 2 ** math.ceil(math.log2(window_size))
+    starts = range(0, len(x) - window_size + 1, stride)
+    out = np.zeros((x.shape[1], len(starts), length // 2 + 1), np.float32)
+    for c, f, k in np.ndindex(out.shape):
+        total = 0j
+        for i in range(window_size):
+            turn = complex(0, -2 * math.pi * i * k / length)
+            total += float(x[starts[f] + i, c]) * math.sin(math.pi * i / window_size) ** 2 * np.exp(turn)
+        out[c, f, k] = abs(total) ** (2 if magnitude_squared else 1)
+    return out
+
+
+def _spectrogram_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [
+        case(draw(rng, float32, s), window_size=window, stride=stride, magnitude_squared=squared)
+        for s, window, stride, squared in (((7, 2), 3, 2, True), ((9, 1), 4, 1, False), ((3, 2), 5, 1, True))
+    ]
+
+
+# *** Mfcc ***
+
+
+def _mel(hertz: Any) -> Any:
+    return 1127.0 * np.log1p(hertz / 700.0)
+
+
+def _filters(bins: int, rate: float, count: int, low: float, high: float) -> np.ndarray:
+    """The weight of each of `bins` frequencies, up to half the sample rate, in each of `count` filters.
+
+    Filter i rises from the middle of the one before it and falls to that of the next one, all on the mel scale.
+    """
+    corners = np.linspace(_mel(low), _mel(high), count + 2)
+    width = 0.5 * rate / (bins - 1)
+    hertz = np.arange(bins) * width
+    mels = _mel(hertz)[:, None]
+    rising = (mels - corners[:-2]) / (corners[1:-1] - corners[:-2])
+    falling = (corners[2:] - mels) / (corners[2:] - corners[1:-1])
+    weights = np.clip(np.minimum(rising, falling), 0, None)
+    weights[: int(1.5 + low / width)] = weights[int(high / width) + 1 :] = 0
+    return weights
+
+
+def _check_mfcc(bins: int, rate: int, attrs: Mapping[str, Any]) -> None:
+    low, high = attrs["lower_frequency_limit"], attrs["upper_frequency_limit"]
+    filters, count = attrs["filterbank_channel_count"], attrs["dct_coefficient_count"]
+    for is_wrong, why in (
+        (rate <= 0, f"sample_rate {rate} must be positive"),
+        (bins < 2, f"{bins} frequencies are too few"),
+        (filters < 1, f"filterbank_channel_count {filters} must be positive"),
+        (low < 0, f"lower_frequency_limit {low} must be >= 0"),
+        (high <= low, f"upper_frequency_limit {high} must be above lower_frequency_limit {low}"),
+        (not 1 <= count <= filters, f"dct_coefficient_count {count} must be in [1, {filters}]"),
+    ):
+        if is_wrong:
+            raise InvalidArgumentError(f"Mfcc initialization failed: {why}")
+
+
+def _mfcc_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel(x: Any, rate: Any) -> Any:
+        if x.ndim != 3:
+            raise InvalidArgumentError(f"spectrogram must be 3-dimensional, got the shape {show(x.shape)}")
+        if rate.ndim:
+            raise InvalidArgumentError(f"Input sample_rate should be a scalar tensor, got {show(rate.shape)} instead.")
+        bins, count = x.shape[-1], attrs["filterbank_channel_count"]
+        _check_mfcc(bins, int(rate), attrs)
+        check_size((bins, count), float32)
+        limits = attrs["lower_frequency_limit"], attrs["upper_frequency_limit"]
+        if int(limits[1] / (0.5 * float(rate) / (bins - 1))) >= bins:  # the filters go beyond what is given
+            return np.zeros((*x.shape[:2], attrs["dct_coefficient_count"]), np.float32)  # as in TensorFlow
+        weights = _filters(bins, float(rate), count, *limits)
+        used = weights.any(axis=1)  # what no filter hears may be anything
+        size = np.sqrt(x[..., used].astype(np.float64)) @ weights[used]  # the spectrogram is of squares
+        angles = np.arange(attrs["dct_coefficient_count"])[:, None] * (np.arange(count) + 0.5) * (np.pi / count)
+        cosines = np.cos(angles) * math.sqrt(2 / count)
+        return (np.log(np.maximum(size, _FLOOR)) @ cosines.T).astype(np.float32)
+
+    return kernel
+
+
+def _mfcc_shape(c: Inference) -> Sequence[Shape]:
+    with_rank(c.shapes[1], 0)
+    return [(*with_rank(c.shapes[0], 3)[:2], max(c.attrs["dct_coefficient_count"], 0))]
+
+
+def _mfcc_oracle(
+    x: np.ndarray, rate: Any, dct_coefficient_count: int, filterbank_channel_count: int, upper_frequency_limit: float
+) -> np.ndarray:
+    """One frequency after the other, shared by the two filters whose middles it is between."""
+    count, low, high = filterbank_channel_count, _mel(20.0), _mel(upper_frequency_limit)
+    spacing = (high - low) / (count + 1)
+    out = np.zeros((*x.shape[:2], dct_coefficient_count), np.float32)
+    for at in np.ndindex(x.shape[:2]):
+        heard = [0.0] * (count + 3)
+        for i, power in enumerate(x[at]):
+            hertz = 0.5 * float(rate) / (x.shape[-1] - 1) * i
+            if 20.0 < hertz <= upper_frequency_limit:
+                below, share = divmod((_mel(hertz) - low) / spacing, 1)
+                heard[int(below)] += math.sqrt(power) * (1 - share)
+                heard[int(below) + 1] += math.sqrt(power) * share
+        logs = [math.log(max(v, 1e-12)) for v in heard[1 : count + 1]]
+        for k in range(dct_coefficient_count):
+            terms = (v * math.cos(math.pi / count * k * (j + 0.5)) for j, v in enumerate(logs))
+            out[at][k] = math.sqrt(2 / count) * sum(terms)
+    return out
+
+
+def _mfcc_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
+    return [
+        case(
+            draw(rng, float32, s, 0, 3),
+            np.int32(8000),
+            filterbank_channel_count=filters,
+            dct_coefficient_count=count,
+            upper_frequency_limit=high,
+        )
+        for s, filters, count, high in (
+            ((1, 2, 17), 5, 3, 4000.0),
+            ((2, 1, 9), 3, 3, 3000.0),
+            ((1, 0, 9), 4, 2, 4000.0),
+        )
+    ]
+
+
+op(
+    "AudioSpectrogram",
+    "input: float",
+    "spectrogram: float",
+    {"window_size": int_attr(), "stride": int_attr(), "magnitude_squared": False},
+    shape=_spectrogram_shape,
+    kernel=_spectrogram_kernel,
+    grad=_NO_GRADIENT,
+    facts=Facts(cost=flops_per_element(60)),
+    oracle=_spectrogram_oracle,
+    sample=_spectrogram_samples,
+    doc="How strong each frequency is in each of the overlapping windows of sound, for each channel.",
+)
+op(
+    "Mfcc",
+    "spectrogram: float, sample_rate: int32",
+    "output: float",
+    {
+        "upper_frequency_limit": 4000.0,
+        "lower_frequency_limit": 20.0,
+        "filterbank_channel_count": 40,
+        "dct_coefficient_count": 13,
+    },
+    shape=_mfcc_shape,
+    kernel=_mfcc_kernel,
+    grad=_NO_GRADIENT,
+    facts=Facts(cost=flops_per_element(100)),
+    oracle=_mfcc_oracle,
+    sample=_mfcc_samples,
+    doc="The cepstral coefficients of spectrograms on the mel scale.",
+)

@@ -1,0 +1,202 @@
+"""Elements and slices of variables at many-dimensional indices: gathering from and scattering into them.
+
+Source: TensorFlow's ResourceGatherNd, ResourceScatterNd* and ScatterNd*. A scatter copies the value before it writes.
+Rows of variables are in `state_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.dtypes import INDEX, NUMERIC, REAL, DType
+from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.ir.arrays import HANDLES
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
+from headrace.ir.scatters import POLICY, add_at, check_static, extreme_at, places, scatter, set_at, subtract_at
+from headrace.ir.slices import IndexedSlices
+from headrace.resources.manager import resource_of
+from headrace.resources.values import shape_of
+from headrace.resources.variable import Ref, Variable
+from headrace.shapes import Shape
+
+if TYPE_CHECKING:
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Tensor
+    from headrace.ir.kernel import KernelContext
+    from headrace.ir.opdef import GradNode
+
+
+def _variable(handle: Any, dtype: DType) -> Variable:
+    """The variable, which must have a value of `dtype`."""
+    variable = resource_of(handle, Variable)
+    if variable.dtype != dtype:
+        raise InvalidArgumentError(
+            f"Trying to access variable {variable.name} with wrong dtype. "
+            f"Expected {variable.dtype.name} got {dtype.name}"
+        )
+    if not variable.is_initialized:
+        raise NotFoundError(
+            f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
+            "run its initializer in this session first: session.run(v.initializer), where v is the variable"
+        )
+    return variable
+
+
+def _held(c: Inference, dtype: str) -> Shape:
+    """The static shape of the variable behind input 0, which must be of the dtype the attribute `dtype` says."""
+    known = c.handle(0)
+    if known is None:
+        return None
+    if known[0] != c.attrs[dtype]:
+        raise ValueError(
+            f"Trying to access variable with wrong dtype. Expected {known[0].name} got {c.attrs[dtype].name}"
+        )
+    return known[1]
+
+
+# *** gathering ***
+
+
+def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+    dtype = attrs["dtype"]
+
+    def kernel(handle: Any, indices: Any) -> Any:
+        params = np.asarray(_variable(handle, dtype).read())
+        if not params.ndim or not indices.ndim:
+            raise InvalidArgumentError("params and indices must be at least vectors")
+        where, _ = places(indices, params.shape, ignore_bad=False)
+        if not where:
+            return np.broadcast_to(params, indices.shape[:-1] + params.shape)
+        return params[(*where, ...)] if dtype in dtypes.OBJECT else params[where]
+
+    return kernel
+
+
+def _gather_shape(c: Inference) -> Sequence[Shape]:
+    params, indices = _held(c, "dtype"), shapes.with_rank_at_least(c.shapes[1], 1)
+    if params is None or indices is None or indices[-1] is None:
+        return [None]
+    if indices[-1] > len(params):
+        raise ValueError(f"indices.shape[-1] must be <= params.rank, but saw {indices[-1]} and {shapes.show(params)}")
+    return [indices[:-1] + params[indices[-1] :]]
+
+
+def _gather_grad(b: Builder, n: GradNode, dy: Tensor) -> list[Tensor | IndexedSlices | None]:
+    """The slices of `dy`, at the indices."""
+    indices, shape = n.indices, b.VariableShape(n.resource, out_type=n.indices.dtype.base)
+    known = indices.shape
+    if known is not None and len(known) == 2 and known[1] == 1:
+        return [IndexedSlices(dy, b.Squeeze(indices, squeeze_dims=(1,)), shape), None]  # these are rows
+    if known is None or len(known) == 1:  # a single position; ScatterNd wants a list of them
+        indices, dy = b.ExpandDims(indices, 0), b.ExpandDims(dy, 0)
+    return [b.ScatterNd(indices, dy, shape), None]
+
+
+def _gather_jvp(b: Builder, n: GradNode, dx: Tensor, _: None) -> list[Tensor | None]:
+    return [b.GatherNd(dx, n.indices)]
+
+
+op(
+    "ResourceGatherNd",
+    "resource: resource, indices: Tindices",
+    "output: dtype",
+    {"dtype": type_attr(), "Tindices": INDEX},
+    shape=_gather_shape,
+    stateful=_gather,
+    grad=_gather_grad,
+    jvp=_gather_jvp,
+    facts=Facts(effect="resource"),
+    doc="The slices of the variable at positions whose leading coordinates are the rows of `indices`.",
+)
+
+
+# *** scattering ***
+
+_Put = Callable[[Any, tuple[Any, ...], Any], None]
+
+
+def _scattered(put: _Put, ignore_bad: bool, params: Any, indices: Any, updates: Any) -> Any:
+    if not shape_of(params):
+        raise InvalidArgumentError("Output must be at least 1-D, got shape: []")
+    return scatter(params.copy(), indices, updates, put, ignore_bad)
+
+
+def _scatter_ref(put: _Put) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref, Any, Any], Ref]:
+        ignore_bad = attrs["bad_indices_policy"] == "IGNORE"
+
+        def kernel(ref: Ref, indices: Any, updates: Any) -> Ref:
+            ref.variable.update(lambda params: _scattered(put, ignore_bad, params, indices, updates))
+            return ref
+
+        return kernel
+
+    return factory
+
+
+def _scatter_handle(put: _Put) -> Any:
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], None]:
+        ignore_bad, dtype = attrs["bad_indices_policy"] == "IGNORE", attrs["T"]
+
+        def kernel(handle: Any, indices: Any, updates: Any) -> None:
+            variable = _variable(handle, dtype)
+            variable.update(lambda params: _scattered(put, ignore_bad, params, indices, updates))
+
+        return kernel
+
+    return factory
+
+
+def _scatter_ref_shape(c: Inference) -> Sequence[Shape]:
+    check_static(c.shapes[1], c.shapes[2], c.shapes[0])
+    return [c.shapes[0]]
+
+
+def _scatter_handle_shape(c: Inference) -> Sequence[Shape]:
+    check_static(c.shapes[1], c.shapes[2], _held(c, "T"))
+    return []
+
+
+_SUMMED = NUMERIC | {dtypes.bool_}  # of bools, the sum is "or"
+
+for _name, _put, _types, _doc in (
+    ("Update", set_at, dtypes.ALL - HANDLES, "Replaces"),
+    ("Add", add_at, _SUMMED, "Adds to"),
+    ("Sub", subtract_at, NUMERIC, "Subtracts from"),
+    ("Min", extreme_at(np.minimum), REAL, "Takes the smaller of the updates and"),
+    ("Max", extreme_at(np.maximum), REAL, "Takes the larger of the updates and"),
+):
+    _facts = Facts(effect="resource", writes=True)
+    _doc = f"{_doc} the elements or slices of the variable at `indices`."
+    op(
+        f"ScatterNd{_name}",
+        "ref: Ref(T), indices: Tindices, updates: T",
+        "output_ref: Ref(T)",
+        {
+            "T": type_attr(_types - {dtypes.bool_} if _name != "Update" else _types),
+            "Tindices": INDEX,
+            "use_locking": _name == "Update",
+            "bad_indices_policy": POLICY,
+        },
+        shape=_scatter_ref_shape,
+        stateful=_scatter_ref(_put),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_facts,
+        doc=_doc,
+    )
+    op(
+        f"ResourceScatterNd{_name}",
+        "ref: resource, indices: Tindices, updates: T",
+        "",
+        {"T": type_attr(_types), "Tindices": INDEX, "use_locking": True, "bad_indices_policy": POLICY},
+        shape=_scatter_handle_shape,
+        stateful=_scatter_handle(_put),
+        grad=NOT_DIFFERENTIABLE,
+        facts=_facts,
+        doc=_doc,
+    )

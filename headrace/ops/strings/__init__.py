@@ -1,0 +1,1 @@
+"""Text: joining, splitting, hashing, patterns, encodings, and parsing of records."""

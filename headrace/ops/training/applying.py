@@ -1,0 +1,226 @@
+"""How an optimizer's formula becomes ops: on variables by reference or by handle, on all of them or on some rows.
+
+A formula is written once, of arrays, and says how the variable and its slots (the averages and sums that an optimizer
+keeps beside it) change by a gradient. `records` makes up to four ops of it: `ApplyX`, `ResourceApplyX`, `SparseApplyX`,
+`ResourceSparseApplyX`. The sparse ones apply it to rows; an index that comes twice is applied twice, in
+order. All values change together, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import shapes
+from headrace.dtypes import INDEX, DType
+from headrace.errors import InternalError, InvalidArgumentError
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, type_attr
+from headrace.resources.manager import resource_of
+from headrace.resources.values import shape_of
+from headrace.resources.variable import Ref, Variable, update_together
+from headrace.shapes import Shape
+
+if TYPE_CHECKING:
+    from headrace.ir.kernel import KernelContext
+
+Formula = Callable[..., Sequence[Any]]  # (attrs, *values of the variable and its slots, *arguments) -> new values
+
+DENSE: Final = ("Apply", "ResourceApply")
+SPARSE: Final = ("SparseApply", "ResourceSparseApply")
+
+
+# *** rows ***
+
+
+def _rounds(indices: np.ndarray) -> list[Any]:
+    """Positions in `indices`, in rounds in which no index comes twice: the k-th has the k-th occurrence of each."""
+    order = np.argsort(indices, kind="stable")
+    found = indices[order]
+    starts = np.flatnonzero(np.concatenate(([True], found[1:] != found[:-1])))
+    if len(starts) == len(indices):
+        return [slice(None)]
+    turn = np.arange(len(indices)) - np.repeat(starts, np.diff(starts, append=len(indices)))
+    ends = np.cumsum(np.bincount(turn))
+    return np.split(order[np.argsort(turn, kind="stable")], ends[:-1])
+
+
+def _check_rows(var: tuple[int, ...], grad: tuple[int, ...], indices: Any) -> None:
+    if not var:
+        raise InvalidArgumentError("var must be at least 1 dimensional, got a scalar")
+    if shape_of(indices) != grad[:1] or len(shape_of(indices)) != 1:
+        raise InvalidArgumentError(
+            "indices must be one-dimensional and grad must be the same size as indices in the first dimension: got "
+            f"indices {shapes.show(shape_of(indices))} and grad {shapes.show(grad)}"
+        )
+    if var[1:] != grad[1:]:
+        raise InvalidArgumentError(
+            f"var and grad must match in all dimensions but the first: got {shapes.show(var)} and {shapes.show(grad)}"
+        )
+    if not all(var[1:]):
+        raise InvalidArgumentError(f"Inner dimension should be greater than zero, var is {shapes.show(var)}")
+    bad = (indices < 0) | (indices >= var[0])
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise InvalidArgumentError(f"Index {indices[at]} at offset {at} in indices is out of range: [0, {var[0]})")
+
+
+def _by_rows(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any], args: list[Any]) -> Sequence[Any]:
+    """The new values after `formula` on rows; `args[gradient]` is the gradient of those at `args[gradient + 1]`."""
+    grad, indices = args[gradient], args[gradient + 1]
+    del args[gradient + 1]
+    _check_rows(shape_of(values[0]), shape_of(grad), indices)
+    out = [v.copy() for v in values]
+    if len(indices):
+        for turn in _rounds(indices):
+            args[gradient] = grad[turn]
+            rows = indices[turn]
+            for array, new in zip(out, formula(attrs, *(v[rows] for v in out), *args), strict=True):
+                array[rows] = new
+    return out
+
+
+# *** kernels ***
+
+
+def _by_handle(handles: Sequence[Any], dtype: DType) -> list[Variable]:
+    found = [resource_of(handle, Variable) for handle in handles]
+    for v in found:
+        if v.dtype != dtype:
+            raise InvalidArgumentError(
+                f"Trying to access variable {v.name} with wrong dtype. Expected {v.dtype.name} got {dtype.name}"
+            )
+        if not v.is_initialized:  # an odd class, but TensorFlow's
+            raise InternalError(f"Invalid variable reference. Variable {v.name} is uninitialized")
+    return found
+
+
+def _scalars(args: Sequence[str], gradient: int) -> list[int]:
+    return [i for i, name in enumerate(args) if i != gradient and name != "indices"]
+
+
+def _kernel(
+    formula: Formula, slots: Sequence[str], args: Sequence[str], gradient: int, on_rows: bool, ref: bool
+) -> Any:
+    scalars = _scalars(args, gradient)
+
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+        dtype = attrs["T"]
+
+        def updated(given: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
+            for i in scalars:
+                if shape_of(given[i]):
+                    raise InvalidArgumentError(f"{args[i]} is not a scalar: {shapes.show(shape_of(given[i]))}")
+            whole = [*zip(slots, values, strict=True)]
+            if not on_rows:
+                whole.append((args[gradient], given[gradient]))
+            for name, value in whole:
+                if shape_of(value) != shape_of(values[0]):
+                    raise InvalidArgumentError(
+                        f"{slots[0]} and {name} do not have the same shape"
+                        f"{shapes.show(shape_of(values[0]))} {shapes.show(shape_of(value))}"
+                    )
+            if on_rows:
+                return _by_rows(formula, gradient, attrs, values, list(given))
+            return formula(attrs, *values, *given)
+
+        def kernel(*inputs: Any) -> Ref | None:
+            targets, given = inputs[: len(slots)], inputs[len(slots) :]
+            variables = [t.variable for t in targets] if ref else _by_handle(targets, dtype)
+            if len(set(map(id, variables))) < len(variables):
+                raise InvalidArgumentError(
+                    f"{', '.join(slots)} must be variables of their own: got {[v.name for v in variables]}"
+                )
+            update_together(variables, lambda *values: updated(given, values))
+            return targets[0] if ref else None
+
+        return kernel
+
+    return factory
+
+
+# *** shapes ***
+
+
+def _shape(slots: Sequence[str], args: Sequence[str], gradient: int, on_rows: bool, ref: bool) -> Any:
+    scalars = _scalars(args, gradient)
+
+    def held(c: Inference, i: int) -> Shape:
+        if ref:
+            return c.shapes[i]
+        known = c.handle(i)
+        if known is None:
+            return None
+        if known[0] != c.attrs["T"]:
+            raise ValueError(
+                f"Trying to access variable with wrong dtype. Expected {known[0].name} got {c.attrs['T'].name}"
+            )
+        return known[1]
+
+    def rule(c: Inference) -> Sequence[Shape]:
+        var: Shape = None
+        for i in range(len(slots)):
+            var = shapes.merge(var, held(c, i))
+        given = c.shapes[len(slots) :]
+        for i in scalars:
+            shapes.with_rank(given[i], 0)
+        if not on_rows:
+            var = shapes.merge(var, given[gradient])
+        else:
+            (n,) = shapes.with_rank(given[gradient + 1], 1)
+            shapes.merge(given[gradient], None if var is None else (n, *var[1:]))
+        return [var] if ref else []
+
+    return rule
+
+
+# *** records ***
+
+
+def records(
+    formula: Formula,
+    name: str,
+    slots: str,
+    args: str,
+    types: Collection[DType],
+    doc: str,
+    forms: Sequence[str] = (*DENSE, *SPARSE),
+    flag: tuple[str, bool] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The fields of the records of the ops of a formula.
+
+    Args:
+      formula: `f(attrs, *values, *arguments) -> new values`.
+      name: what the types of the ops end with.
+      slots: the variable, and the slots with it.
+      args: the further arguments in TensorFlow's order. The gradient is `grad`, or `delta` if the op on whole variables
+        calls it so; the ops on rows have `indices` behind it. The others are scalars.
+      types: of the variable.
+      doc: for the ops.
+      forms: which ops there are: what their types start with.
+      flag: an attribute besides, and its default.
+    """
+    for form in forms:
+        ref, on_rows = "Resource" not in form, "Sparse" in form
+        parts = args.replace("delta", "grad").replace("grad", "grad indices") if on_rows else args
+        keys, given = slots.split(), parts.split()
+        gradient = next(i for i, a in enumerate(given) if a in ("grad", "delta"))
+        kinds = {"indices": "Tindices", "global_step": "int64"}
+        ins = [f"{k}: {'Ref(T)' if ref else 'resource'}" for k in keys]
+        ins += [f"{a}: {kinds.get(a, 'T')}" for a in given]
+        attrs = {"T": type_attr(types), "use_locking": bool_attr(False)}
+        attrs |= {"Tindices": type_attr(INDEX)} if on_rows else {}
+        attrs |= {flag[0]: bool_attr(flag[1])} if flag else {}
+        yield {
+            "type": form + name,
+            "ins": ", ".join(ins),
+            "outs": "out: Ref(T)" if ref else "",
+            "attrs": attrs,
+            "shape": _shape(keys, given, gradient, on_rows, ref),
+            "stateful": _kernel(formula, keys, given, gradient, on_rows, ref),
+            "grad": NOT_DIFFERENTIABLE,
+            "facts": Facts(effect="resource", writes=True),
+            "doc": doc + (" Only the rows at `indices`, one after the other." if on_rows else ""),
+        }

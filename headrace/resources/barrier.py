@@ -1,0 +1,240 @@
+"""Barriers: tuples whose components come one by one, by key, and are taken when they are complete."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace import dtypes, forking, shapes
+from headrace.errors import CancelledError, InvalidArgumentError, OutOfRangeError
+from headrace.resources import values
+from headrace.resources.queue import Cancel, Done
+from headrace.resources.queue_kinds import PriorityQueue
+from headrace.resources.values import numpy_dtype_of, shape_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from headrace.dtypes import DType
+    from headrace.resources.values import Value
+    from headrace.shapes import Shape
+
+_FIRST = -(2**63)  # the index of the first insertion
+
+
+class _Ready(PriorityQueue):
+    """The complete tuples: the one whose first component came first is the first."""
+
+    def describe(self) -> str:
+        return f"Barrier '{self.name}'"
+
+
+class Barrier:
+    """Serves Barrier and the ops on it. Thread safe; no call waits.
+
+    Attributes:
+      name: for messages.
+      component_types: the dtype of each component.
+      shapes: the shape of each component.
+    """
+
+    def __init__(self, name: str, component_types: Sequence[DType], component_shapes: Sequence[Shape]) -> None:
+        """An empty barrier.
+
+        Raises:
+          InvalidArgumentError: not every component has a shape, or one that is not fully known.
+        """
+        if len(component_shapes) != len(component_types):
+            raise InvalidArgumentError(
+                f"All of the component shapes must be specified: there are {len(component_types)} component types and "
+                f"{len(component_shapes)} shapes"
+            )
+        self.name = name
+        self.component_types = tuple(component_types)
+        # an unknown rank is taken as a scalar's, as TensorFlow does
+        self.shapes = tuple(s or () for s in component_shapes)
+        self._ready = _Ready(name, (dtypes.string, *self.component_types), ((), *self.shapes))
+        self._lock = threading.Lock()
+        self._incomplete: dict[bytes, tuple[int, dict[int, Value]]] = {}  # the index, and the components so far
+        self._index = _FIRST
+        self._arriving = 0  # insertions that are on their way into `_ready`
+        self._closed = False
+        self._cancelled = False
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`."""
+        self._lock = threading.Lock()
+
+    def ready_size(self) -> int:
+        """How many complete tuples there are."""
+        return self._ready.size()
+
+    def incomplete_size(self) -> int:
+        """How many keys miss components."""
+        return len(self._incomplete)
+
+    def insert_many(self, keys: np.ndarray, component: int, batch: Value) -> None:
+        """Sets one component of the tuples of `keys` to the rows of `batch`.
+
+        Raises:
+          InvalidArgumentError: there is no such component, the batch does not fit it, or a key has it already.
+          CancelledError: the barrier is closed, and a key is new (or no keys are waited for any more).
+        """
+        wanted = keys.reshape(-1).tolist()
+        rows = self._rows(len(wanted), component, batch)
+        ready: list[tuple[Value, ...]] = []
+        with self._lock:
+            if self._closed and (self._cancelled or (wanted and not self._incomplete)):
+                raise CancelledError(
+                    f"Barrier {self.name} is closed.  Pending enqueues cancelled: {int(self._cancelled)}.  "
+                    f"Number of new insertions: {len(wanted)}.  Number of incomplete keys: {len(self._incomplete)}."
+                )
+            new = False
+            for key, row in zip(wanted, rows, strict=True):
+                new |= self._insert(key, component, row, ready)
+            self._index += new
+            self._arriving += 1
+        for element in ready:
+            self._ready.enqueue(element, lambda result: None)  # there is always room
+        with self._lock:
+            self._arriving -= 1
+            over = self._is_over()
+        if over:
+            self._ready.close(lambda result: None)
+
+    def take_many(self, n: int, done: Done, may_be_fewer: bool = False) -> Cancel | None:
+        """Takes `n` complete tuples: `done((indices, keys, *components))`, each stacked.
+
+        Args:
+          n: how many.
+          done: takes the tuple, or an OutOfRangeError if the barrier is closed and there will not be so many.
+          may_be_fewer: take what is complete, at least one, if the barrier is closed.
+
+        Raises:
+          InvalidArgumentError: `n` is negative.
+        """
+        with self._lock:
+            if self._closed:
+                there = self._ready.size()
+                if may_be_fewer:
+                    n = min(n, there)
+                else:
+                    there += len(self._incomplete)
+                if there < max(n, 1):
+                    done(
+                        OutOfRangeError(
+                            f"Barrier '{self.name}' is closed and has insufficient elements (requested {n}, total size "
+                            f"{there})"
+                        )
+                    )
+                    return None
+        return self._ready.dequeue_many(n, done, may_be_fewer)
+
+    def close(self, cancel_pending: bool = False) -> None:
+        """Lets no new keys in; with `cancel_pending` no further components either.
+
+        Raises:
+          CancelledError: it was closed already (not with `cancel_pending`, the first time).
+        """
+        with self._lock:
+            if self._closed and (self._cancelled or not cancel_pending):
+                raise CancelledError(f"Barrier '{self.name}' is already closed.")
+            self._closed = True
+            self._cancelled = cancel_pending
+            if cancel_pending:
+                self._incomplete.clear()
+            over = self._is_over() and not self._ready.is_closed
+        if over:
+            self._ready.close(lambda result: None)
+
+    def release(self) -> None:
+        """Closes the barrier and cancels everything that waits."""
+        with self._lock:
+            self._closed = self._cancelled = True
+            self._incomplete.clear()
+        self._ready.release()
+
+    def check_same(self, other: Barrier) -> None:
+        """For an op that shares this barrier by name, but declares `other`.
+
+        Raises:
+          InvalidArgumentError: they differ in component types or shapes.
+        """
+        for what, mine, wanted in (
+            ("types", self.component_types, other.component_types),
+            ("shapes", self.shapes, other.shapes),
+        ):
+            if mine != wanted:
+                raise InvalidArgumentError(
+                    f"Shared barrier '{self.name}' has component {what} {_show(mine)} but requested component {what} "
+                    f"were {_show(wanted)}"
+                )
+
+    def __repr__(self) -> str:
+        notes = f"{self.ready_size()} ready, {self.incomplete_size()} incomplete"
+        return f"Barrier({self.name!r}, {notes}{', closed' if self._closed else ''})"
+
+    def _rows(self, n: int, component: int, batch: Value) -> list[Value]:
+        """The `n` values that `batch` has for a component."""
+        if not 0 <= component < len(self.component_types):
+            raise InvalidArgumentError(
+                f"The component ID is out of range {component} > num_components (= {len(self.component_types)})"
+            )
+        dtype, wanted = self.component_types[component], self.shapes[component]
+        if numpy_dtype_of(batch) != dtype.numpy:
+            raise InvalidArgumentError(
+                f"Signature mismatch, have: {numpy_dtype_of(batch)} expected: {dtype.name}, component {component} of "
+                f"{self._ready.describe()}"
+            )
+        shape = shape_of(batch)
+        if n and 0 in shape:
+            raise InvalidArgumentError(
+                f"Tensors with no elements are not supported {self.name}: received shape {shapes.show(shape)}"
+            )
+        if n == 1 and shape == wanted == ():
+            return [batch]
+        if shape != (n, *wanted):
+            raise InvalidArgumentError(
+                f"Shape mismatch in tuple component {component}. Expected {shapes.show((n, *wanted))}, got "
+                f"{shapes.show(shape)}"
+            )
+        return values.rows(batch, dtype)
+
+    def _insert(self, key: bytes, component: int, row: Value, ready: list[tuple[Value, ...]]) -> bool:
+        """Sets a component; what becomes complete moves to `ready`. Returns whether the key is new."""
+        new = key not in self._incomplete
+        if new and self._closed:
+            raise CancelledError(
+                f"Barrier {self.name} is closed, but attempted to insert a brand new key: "
+                f"{key.decode('utf-8', 'replace')}.  Number of incomplete keys: {len(self._incomplete)}."
+            )
+        index, components = self._incomplete.setdefault(key, (self._index, {}))
+        if component in components:
+            raise InvalidArgumentError(
+                f"Key {key.decode('utf-8', 'replace')} already has a value for component {component} in barrier "
+                f"{self.name}"
+            )
+        components[component] = row
+        if len(components) == len(self.component_types):
+            del self._incomplete[key]
+            ready.append((_int64(index), _text(key), *(components[i] for i in range(len(components)))))
+        return new
+
+    def _is_over(self) -> bool:
+        return self._closed and not self._incomplete and not self._arriving
+
+
+def _int64(value: int) -> Any:
+    return dtypes.int64.numpy.type(value)
+
+
+def _text(value: bytes) -> np.ndarray:
+    out: np.ndarray = values.zeros(dtypes.string, ())
+    out[()] = value
+    return out
+
+
+def _show(what: Sequence[Any]) -> str:
+    return "[" + ", ".join(shapes.show(w) if isinstance(w, tuple) else w.name for w in what) + "]"

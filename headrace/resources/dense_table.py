@@ -1,0 +1,218 @@
+"""Open-addressing tables: keys, of any shape, lie in an array of buckets next to their values.
+
+What TensorFlow exports of such a table is the buckets themselves, so they are laid out as there: a key is sought from
+the bucket that its hash names on, with steps of 1, 2, 3, ..., until it is found or a bucket is empty; a removed key
+leaves the *deleted key* behind; when the next keys might fill the buckets above the load factor, there are twice as
+many.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import shapes
+from headrace.errors import InvalidArgumentError
+from headrace.resources import values
+from headrace.resources.hash_order import MASK, hash_of
+from headrace.resources.table import Table
+from headrace.resources.values import shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.dtypes import DType
+
+    Key = tuple[int | bytes, ...]
+
+
+class DenseTable(Table):
+    """Serves MutableDenseHashTableV2 and AnonymousMutableDenseHashTable."""
+
+    def __init__(
+        self,
+        name: str,
+        key_dtype: DType,
+        value_dtype: DType,
+        value_shape: tuple[int, ...],
+        empty_key: Any,
+        deleted_key: Any,
+        buckets: int,
+        max_load_factor: float,
+    ) -> None:
+        """An empty table.
+
+        Args:
+          name, key_dtype, value_dtype, value_shape: see `Table`.
+          empty_key, deleted_key: two keys that are never used.
+          buckets: how many there are at first, a power of 2.
+          max_load_factor: how much of the buckets may be used.
+
+        Raises:
+          InvalidArgumentError: one of these is not as it has to be.
+        """
+        super().__init__(name, key_dtype, value_dtype, value_shape)
+        if not 0 < max_load_factor < 1:
+            raise InvalidArgumentError(f"max_load_factor must be between 0 and 1, got: {max_load_factor:g}")
+        if len(value_shape) > 1:
+            raise InvalidArgumentError(
+                f"Empty value must be a scalar or a vector, got shape {shapes.show(value_shape)}"
+            )
+        if len(shape_of(empty_key)) > 1:
+            raise InvalidArgumentError(
+                f"Empty key must be a scalar or a vector, got shape {shapes.show(shape_of(empty_key))}"
+            )
+        if shape_of(empty_key) != shape_of(deleted_key):
+            raise InvalidArgumentError(
+                f"Empty and deleted keys must have same shape, got shapes: {shapes.show(shape_of(empty_key))} and "
+                f"{shapes.show(shape_of(deleted_key))}"
+            )
+        self.key_shape = shape_of(empty_key)
+        self._empty, self._deleted = (next(_keys(np.reshape(k, (1, -1)))) for k in (empty_key, deleted_key))
+        if self._empty == self._deleted:
+            raise InvalidArgumentError("Empty and deleted keys cannot be equal")
+        if buckets < 4 or buckets & (buckets - 1):
+            raise InvalidArgumentError(f"Number of buckets must be at least 4 and a power of 2, got: {buckets}")
+        self._load = max_load_factor
+        self._width = 1 if value_shape == () else value_shape[0]
+        self._allocate(buckets)
+
+    def _allocate(self, n: int) -> None:
+        self._keys: list[Key] = [self._empty] * n
+        self._values: np.ndarray = values.zeros(self.value_dtype, (n, self._width))
+        self._size = 0
+
+    def size(self) -> int:
+        """How many keys there are."""
+        return self._size
+
+    def find(self, keys: np.ndarray, default: Any) -> np.ndarray:
+        """The values of `keys`; else `default`, the first of its rows if there are several."""
+        n = self._batch(keys)
+        with self._lock:
+            at = np.array([self._seek(k) for k in _keys(keys.reshape(n, len(self._empty)))], np.intp)
+            out: np.ndarray = self._values[at]
+        gone = np.flatnonzero(at < 0)
+        if gone.size:
+            out[gone] = np.reshape(default, (-1, self._width))[:1]
+        lead = shape_of(keys)[: len(shape_of(keys)) - len(self.key_shape)]
+        return out.reshape((*lead, *self.value_shape))
+
+    def insert(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Sets the values of keys; an empty or deleted key is an error, and those before it are in.
+
+        Raises:
+          InvalidArgumentError: there is one.
+        """
+        n = self._batch(keys)
+        rows = new.reshape(n, self._width)
+        with self._lock:
+            buckets = len(self._keys)
+            while self._size + n > buckets * self._load:
+                buckets *= 2
+            if buckets > len(self._keys):
+                old_keys, old_values = self._keys, self._values
+                self._allocate(buckets)
+                for i, k in enumerate(old_keys):
+                    if k not in (self._empty, self._deleted):
+                        self._put(k, old_values[i])
+            for k, row in zip(_keys(keys.reshape(n, len(self._empty))), rows, strict=True):
+                self._put(k, row)
+
+    def remove(self, keys: np.ndarray) -> None:
+        """Takes keys out."""
+        n = self._batch(keys)
+        with self._lock:
+            for k in _keys(keys.reshape(n, len(self._empty))):
+                at = self._seek(k)
+                if at >= 0:
+                    self._keys[at] = self._deleted
+                    self._size -= 1
+
+    def export(self) -> tuple[np.ndarray, np.ndarray]:
+        """All buckets: the keys, each as a vector, and the values, likewise."""
+        with self._lock:
+            keys: np.ndarray = values.zeros(self.key_dtype, (len(self._keys), len(self._empty)))
+            keys[:] = self._keys
+            return keys, self._values.copy()
+
+    def restore(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Takes over buckets as `export` gives them."""
+        held = list(_keys(keys))
+        with self._lock:
+            self._keys = held
+            self._values = new.copy()
+            self._size = sum(k not in (self._empty, self._deleted) for k in held)
+
+    def check_restore(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Raises `InvalidArgumentError` unless these could be buckets of this table."""
+        self._check_dtypes(keys, new)
+        shape = shape_of(keys)
+        if len(shape) != 2 or shape[1] != len(self._empty):
+            raise InvalidArgumentError(
+                f"Input key shape {shapes.show(shape)} must end with the table's key shape "
+                f"{shapes.show((len(self._empty),))}, and have a row for each bucket"
+            )
+        self._check_values((shape[0], self._width), new)
+        if shape[0] < 4 or shape[0] & (shape[0] - 1):
+            raise InvalidArgumentError(f"Number of buckets must be at least 4 and a power of 2, got: {shape[0]}")
+
+    # *** inside; the lock is held ***
+
+    def _batch(self, keys: np.ndarray) -> int:
+        """How many keys these are, which must be a vector of keys or one."""
+        shape = shape_of(keys)
+        n = shape[0] if shape else 1
+        if shape != (n, *self.key_shape) and (shape or self.key_shape):
+            raise InvalidArgumentError(
+                f"Expected key shape {shapes.show((n, *self.key_shape))} got {shapes.show(shape)}"
+            )
+        return n
+
+    def _path(self, key: Key) -> Iterator[int]:
+        """The buckets where `key` may be, in turn: each once."""
+        for what, k in (("empty", self._empty), ("deleted", self._deleted)):
+            if key == k:
+                raise InvalidArgumentError(f"Using the {what}_key as a table key is not allowed")
+        last = len(self._keys) - 1
+        at = _hash(key)
+        for step in range(len(self._keys)):
+            at = (at + step) & last
+            yield at
+
+    def _seek(self, key: Key) -> int:
+        """The bucket of `key`, or -1."""
+        for at in self._path(key):
+            found = self._keys[at]
+            if found == key:
+                return at
+            if found == self._empty:
+                break
+        return -1
+
+    def _put(self, key: Key, row: Any) -> None:
+        for at in self._path(key):
+            found = self._keys[at]
+            if found in (self._empty, self._deleted):
+                self._size += 1
+            elif found != key:
+                continue
+            self._keys[at] = key
+            self._values[at] = row
+            return
+        raise InvalidArgumentError(f"table {self.name} is full: its imported buckets leave no place for a key")
+
+
+def _keys(rows: np.ndarray) -> Iterator[Key]:
+    """The rows of a matrix as tuples."""
+    return map(tuple, rows.tolist())
+
+
+def _hash(key: Key) -> int:
+    if len(key) == 1:
+        return hash_of(key[0])
+    h = 0
+    for part in key:
+        h ^= (hash_of(part) + 0x9E3779B97F4A7800 + (h << 10 & MASK) + (h >> 4)) & MASK
+    return h

@@ -1,0 +1,63 @@
+"""Tensors that stay in the session from one step to the next, under handles that are texts."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING
+
+from headrace import forking
+from headrace.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from headrace.resources.values import Value
+
+
+class SessionTensors:
+    """Serves GetSessionHandle, GetSessionTensor, DeleteSessionTensor. Thread safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tensors: dict[str, Value] = {}
+        self._numbers = itertools.count()
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`."""
+        self._lock = threading.Lock()
+
+    def put(self, name: str, device: str, value: Value) -> str:
+        """Keeps `value`; returns its handle: name, number and device."""
+        with self._lock:
+            handle = f"{name};{next(self._numbers)};{device}"
+            self._tensors[handle] = value
+        return handle
+
+    def get(self, handle: str) -> Value:
+        """The value.
+
+        Raises:
+          InvalidArgumentError: there is none of this handle.
+        """
+        with self._lock:
+            if handle not in self._tensors:
+                raise InvalidArgumentError(f"The tensor with handle '{handle}' is not in the session store.")
+            return self._tensors[handle]
+
+    def delete(self, handle: str) -> None:
+        """Forgets the value.
+
+        Raises:
+          InvalidArgumentError: there is none of this handle.
+        """
+        self.get(handle)
+        with self._lock:
+            self._tensors.pop(handle, None)
+
+    def release(self) -> None:
+        """Forgets all."""
+        with self._lock:
+            self._tensors.clear()
+
+    def __repr__(self) -> str:
+        return f"SessionTensors({len(self._tensors)} tensors)"

@@ -1,0 +1,275 @@
+"""Staging areas: where one step puts tuples of tensors for another to fetch, in turn or by key.
+
+An area may have a limit on its entries and one on the bytes they hold; who puts waits for room, who fetches for what is
+asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.errors import InvalidArgumentError, ResourceExhaustedError
+from headrace.resources import hash_order
+from headrace.resources.values import nbytes_of, numpy_dtype_of
+from headrace.resources.waiting import NOT_YET, Cancel, Done, Waiting
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.resources.values import Value
+
+T = TypeVar("T")
+
+
+class _Area(Waiting):
+    """What both kinds have.
+
+    Args:
+      name: for messages.
+      capacity: how many entries it holds; 0 for any number.
+      memory_limit: how many bytes; 0 for any number.
+    """
+
+    def __init__(self, name: str, capacity: int = 0, memory_limit: int = 0) -> None:
+        super().__init__(name)
+        self._capacity = capacity
+        self._memory_limit = memory_limit
+        self._bytes = 0
+
+    def _check_fits(self, tensors: Sequence[Value]) -> int:
+        """The bytes of what is put in; `ResourceExhaustedError` if there can never be room for them."""
+        n = sum(map(nbytes_of, tensors))
+        if self._memory_limit and n > self._memory_limit:
+            raise ResourceExhaustedError(
+                f"Attempted to insert tensors with combined size of '{n}' bytes into Staging Area with a memory limit "
+                f"of '{self._memory_limit}'."
+            )
+        return n
+
+    def _has_bytes(self, n: int) -> bool:
+        return not self._memory_limit or self._bytes + n <= self._memory_limit
+
+    def _locked(self, f: Callable[[], T]) -> T:
+        """Runs `f` alone, and then who waits for what it changed."""
+        with self._lock:
+            result = f()
+        self._serve()
+        return result
+
+
+class StagingArea(_Area):
+    """First in, first out. Serves Stage, Unstage, StagePeek."""
+
+    def __init__(self, name: str, capacity: int = 0, memory_limit: int = 0) -> None:
+        super().__init__(name, capacity, memory_limit)
+        self._entries: deque[tuple[Value, ...]] = deque()
+
+    def put(self, tensors: Sequence[Value], done: Done) -> Cancel:
+        """Puts an entry in; `done(None)` when there was room.
+
+        Raises:
+          ResourceExhaustedError: there can never be.
+        """
+        n = self._check_fits(tensors)
+
+        def attempt() -> Any:
+            if (self._capacity and len(self._entries) >= self._capacity) or not self._has_bytes(n):
+                return NOT_YET
+            self._entries.append(tuple(tensors))
+            self._bytes += n
+            return None
+
+        return self._ask(attempt, done, "Stage")
+
+    def get(self, types: Sequence[DType], done: Done) -> Cancel:
+        """Takes the oldest entry, which must be of `types`: `done(tuple)`."""
+
+        def attempt() -> Any:
+            if not self._entries:
+                return NOT_YET
+            _check_types(self._entries[0], types)
+            entry = self._entries.popleft()
+            self._bytes -= sum(map(nbytes_of, entry))
+            return entry
+
+        return self._ask(attempt, done, "Unstage")
+
+    def peek(self, index: int, types: Sequence[DType], done: Done) -> Cancel:
+        """Reads the entry that `index` others are before: `done(tuple)`.
+
+        Raises:
+          InvalidArgumentError: `index` is negative.
+        """
+        if index < 0:
+            raise InvalidArgumentError(f"index must be at least 0, got {index}")
+
+        def attempt() -> Any:
+            if index >= len(self._entries):
+                return NOT_YET
+            _check_types(self._entries[index], types)
+            return self._entries[index]
+
+        return self._ask(attempt, done, "StagePeek")
+
+    def size(self) -> int:
+        """How many entries there are."""
+        return len(self._entries)
+
+    def clear(self) -> None:
+        """Drops all entries."""
+
+        def drop() -> None:
+            self._entries.clear()
+            self._bytes = 0
+
+        self._locked(drop)
+
+
+class MapStagingArea(_Area):
+    """By integer keys; an entry may come in parts, and be taken in parts once it is whole. Serves MapStage, MapUnstage.
+
+    Args:
+      name, capacity, memory_limit: see `_Area`; only whole entries count for the capacity.
+      width: how many tensors a whole entry has.
+      ordered: whether the entry without a key is that of the least key (OrderedMapStage); else it is the one that comes
+        first in a C++ hash table, mostly the last that became whole.
+    """
+
+    def __init__(self, name: str, width: int, ordered: bool, capacity: int = 0, memory_limit: int = 0) -> None:
+        super().__init__(name, capacity, memory_limit)
+        self._width = width
+        self._ordered = ordered
+        self._whole: dict[int, dict[int, Value]] = {}
+        self._parts: dict[int, dict[int, Value]] = {}
+
+    def put(self, key: int, indices: Sequence[int], tensors: Sequence[Value], done: Done) -> Cancel:
+        """Puts an entry, or the parts `indices` of one, in; `done(None)` when there was room.
+
+        An entry whose key is there already is dropped.
+
+        Raises:
+          InvalidArgumentError: `indices` are not as they should be.
+          ResourceExhaustedError: there can never be room.
+        """
+        self._check_indices(key, indices)
+        if len(indices) != len(tensors):
+            raise InvalidArgumentError(f"{len(indices)} indices for {len(tensors)} tensors; give one for each")
+        n = self._check_fits(tensors)
+        given = dict(zip(indices, tensors, strict=True))
+
+        def attempt_whole() -> Any:
+            if (self._capacity and len(self._whole) >= self._capacity) or not self._has_bytes(n):
+                return NOT_YET
+            if key not in self._whole:
+                self._whole[key] = given
+                self._bytes += n
+            return None
+
+        def attempt_part() -> Any:
+            there = self._parts.get(key, {})
+            for i in indices:
+                if i in there:
+                    raise InvalidArgumentError(
+                        f"The tensor for index '{i}' for key '{key}' was already initialized '{self._width}'."
+                    )
+            if not self._has_bytes(n):
+                return NOT_YET
+            self._bytes += n
+            there = self._parts[key] = {**there, **given}
+            if len(there) == self._width:
+                del self._parts[key]
+                if self._whole.setdefault(key, there) is not there:
+                    self._bytes -= sum(map(nbytes_of, there.values()))
+            return None
+
+        return self._ask(attempt_whole if len(indices) == self._width else attempt_part, done, "MapStage")
+
+    def get(self, key: int | None, indices: Sequence[int], types: Sequence[DType], done: Done) -> Cancel:
+        """Takes the parts `indices` of the entry of `key`, or of some entry: `done((key, tensors))`.
+
+        Raises:
+          InvalidArgumentError: `indices` are not as they should be.
+        """
+        self._check_indices(key, indices)
+
+        def attempt() -> Any:
+            if not self._whole or (key is not None and key not in self._whole):
+                return NOT_YET
+            found = self._first() if key is None else key
+            tensors = self._taken(found, indices, types)
+            entry = self._whole[found]
+            for i in indices:
+                del entry[i]
+            if not entry:
+                del self._whole[found]
+            self._bytes -= sum(map(nbytes_of, tensors))
+            return found, tensors
+
+        return self._ask(attempt, done, "MapUnstage")
+
+    def peek(self, key: int, indices: Sequence[int], types: Sequence[DType], done: Done) -> Cancel:
+        """Reads the parts `indices` of the entry of `key`: `done(tensors)`.
+
+        Raises:
+          InvalidArgumentError: `indices` are not as they should be.
+        """
+        self._check_indices(key, indices)
+
+        def attempt() -> Any:
+            return self._taken(key, indices, types) if key in self._whole else NOT_YET
+
+        return self._ask(attempt, done, "MapPeek")
+
+    def size(self) -> int:
+        """How many whole entries there are."""
+        return len(self._whole)
+
+    def incomplete_size(self) -> int:
+        """How many entries miss parts."""
+        return len(self._parts)
+
+    def clear(self) -> None:
+        """Drops all entries."""
+
+        def drop() -> None:
+            self._whole.clear()
+            self._parts.clear()
+            self._bytes = 0
+
+        self._locked(drop)
+
+    def _check_indices(self, key: int | None, indices: Sequence[int]) -> None:
+        for a, b in itertools.pairwise(indices):
+            if a >= b:
+                raise InvalidArgumentError(f"Indices are not strictly ordered: {list(indices)}")
+        for i in indices:
+            if not 0 <= i < self._width:
+                raise InvalidArgumentError(f"Index '{i}' for key '{key}' was out of bounds '{self._width}'.")
+
+    def _first(self) -> int:
+        if self._ordered:
+            return min(self._whole)
+        keys = list(self._whole)
+        return keys[hash_order.unordered(list(map(hash_order.hash_of, keys)))[0]]
+
+    def _taken(self, key: int, indices: Sequence[int], types: Sequence[DType]) -> tuple[Value, ...]:
+        entry = self._whole[key]
+        for i in indices:
+            if i not in entry:
+                raise InvalidArgumentError(f"Tensor at index '{i}' for key '{key}' has already been removed.")
+        tensors = tuple(entry[i] for i in indices)
+        _check_types(tensors, types)
+        return tensors
+
+
+def _check_types(tensors: Sequence[Value], types: Sequence[DType]) -> None:
+    """Raises `InvalidArgumentError` unless there is a tensor of each of the types."""
+    if len(tensors) != len(types):
+        raise InvalidArgumentError(f"Mismatch stage/unstage: {len(tensors)} vs. {len(types)}")
+    for i, (tensor, dtype) in enumerate(zip(tensors, types, strict=True)):
+        if numpy_dtype_of(tensor) != dtype.numpy:
+            raise InvalidArgumentError(
+                f"Mismatch stage/unstage: tensor {i} has dtype {numpy_dtype_of(tensor)}, and {dtype.name} is asked for"
+            )

@@ -1,0 +1,326 @@
+"""Lookup tables: from keys (integers or strings) to values, in bulk.
+
+A `HashTable` is filled once and then only read; a `MutableHashTable` changes all the time. Values lie in the rows of
+one array, and a dict says in which row that of a key is. `dense_table` has the third kind.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import dtypes, forking, shapes
+from headrace.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, UnimplementedError
+from headrace.resources import hash_order, values
+from headrace.resources.values import numpy_dtype_of, shape_of
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+
+
+class Table(abc.ABC):
+    """A table. Thread safe.
+
+    Attributes:
+      name: for messages.
+      key_dtype, value_dtype: of keys and values.
+      key_shape, value_shape: the shape of one key and of one value.
+    """
+
+    key_shape: tuple[int, ...] = ()
+
+    def __init__(self, name: str, key_dtype: DType, value_dtype: DType, value_shape: tuple[int, ...] = ()) -> None:
+        self.name = name
+        self.key_dtype = key_dtype
+        self.value_dtype = value_dtype
+        self.value_shape = value_shape
+        self._lock = threading.Lock()
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`."""
+        self._lock = threading.Lock()
+
+    @abc.abstractmethod
+    def size(self) -> int:
+        """How many keys there are."""
+
+    @abc.abstractmethod
+    def find(self, keys: np.ndarray, default: Any) -> np.ndarray:
+        """The values of `keys`, and `default` (or its rows) for those that are not there."""
+
+    @abc.abstractmethod
+    def insert(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Sets the values of keys, there already or not."""
+
+    @abc.abstractmethod
+    def remove(self, keys: np.ndarray) -> None:
+        """Takes keys out; those that are not there do not matter."""
+
+    @abc.abstractmethod
+    def export(self) -> tuple[np.ndarray, np.ndarray]:
+        """All keys and their values."""
+
+    @abc.abstractmethod
+    def restore(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Makes `keys` and their values all that there is (LookupTableImport)."""
+
+    # *** what every kind checks ***
+
+    def check_find(self, keys: np.ndarray, default: Any) -> None:
+        """Raises `InvalidArgumentError` unless `find` could be called so."""
+        self._check_dtypes(keys, default)
+        some = (*self._check_keys(keys), *self.value_shape)
+        given = shape_of(default)
+        if given not in (self.value_shape, some):
+            raise InvalidArgumentError(
+                f"Expected shape {shapes.show(self.value_shape)} or {shapes.show(some)} for default value, got "
+                f"{shapes.show(given)}"
+            )
+
+    def check_insert(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Raises `InvalidArgumentError` unless there is a value of the right shape for each key."""
+        self._check_dtypes(keys, new)
+        self._check_values((*self._check_keys(keys), *self.value_shape), new)
+
+    def check_restore(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Raises `InvalidArgumentError` unless `restore` could be called so."""
+        self.check_insert(keys, new)
+
+    def check_remove(self, keys: np.ndarray) -> None:
+        """Raises `InvalidArgumentError` unless these are keys."""
+        self._check_dtypes(keys, None)
+        self._check_keys(keys)
+
+    def _check_dtypes(self, keys: Any, new: Any) -> None:
+        for what, value, dtype in (("Key", keys, self.key_dtype), ("Value", new, self.value_dtype)):
+            if value is not None and numpy_dtype_of(value) != dtype.numpy:
+                raise InvalidArgumentError(
+                    f"{what} must be type {dtype.name} but got {numpy_dtype_of(value)}, in table {self.name}"
+                )
+
+    def _check_keys(self, keys: np.ndarray) -> tuple[int, ...]:
+        """The shape of `keys` without that of one key, with which it must end."""
+        shape, n = shape_of(keys), len(self.key_shape)
+        if n and shape[-n:] != self.key_shape:
+            raise InvalidArgumentError(
+                f"Input key shape {shapes.show(shape)} must end with the table's key shape "
+                f"{shapes.show(self.key_shape)}"
+            )
+        return shape[: len(shape) - n]
+
+    def _check_values(self, wanted: tuple[int, ...], new: np.ndarray) -> None:
+        if shape_of(new) != wanted:
+            raise InvalidArgumentError(
+                f"Expected shape {shapes.show(wanted)} for value, got {shapes.show(shape_of(new))}"
+            )
+
+    def __repr__(self) -> str:
+        types = f"{self.key_dtype.name} to {self.value_dtype.name}{shapes.show(self.value_shape)}"
+        return f"{type(self).__name__}({self.name!r}, {types}, {self.size()} keys)"
+
+
+class _Rows:
+    """Values by key: a dict of rows, and the array that has them."""
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...]) -> None:
+        self._dtype = dtype
+        self._shape = shape
+        self._row: dict[int | bytes, int] = {}
+        self._free: list[int] = []
+        self._rows: np.ndarray = values.zeros(dtype, (0, *shape))
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def keys(self) -> list[int | bytes]:
+        """The keys in the order in which they came."""
+        return list(self._row)
+
+    def find(self, keys: np.ndarray, default: Any, each: bool) -> np.ndarray:
+        """The values of `keys`; else `default`, of which each key has a row of its own, or all have it all."""
+        row = self._row
+        at = np.array([row.get(k, -1) for k in keys.reshape(-1).tolist()], np.intp)
+        gone = np.flatnonzero(at < 0)
+        if len(self._rows):
+            out = self._rows[at]
+        else:
+            out = values.zeros(self._dtype, (len(at), *self._shape))
+        out[gone] = default.reshape(len(at), *self._shape)[gone] if each else default
+        return out.reshape((*keys.shape, *self._shape))
+
+    def put(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Sets the values of `keys`; of several for one key, the last."""
+        wanted = keys.reshape(-1).tolist()
+        self._grow(len(wanted))
+        at = np.array([self._place(k) for k in wanted], np.intp)
+        self._rows[at] = new.reshape(len(at), *self._shape)
+
+    def drop(self, keys: np.ndarray) -> None:
+        """Forgets `keys`."""
+        for k in keys.reshape(-1).tolist():
+            at = self._row.pop(k, None)
+            if at is not None:
+                self._free.append(at)
+                if self._dtype in dtypes.OBJECT:
+                    self._rows[at] = b""
+
+    def taken(self, keys: Sequence[int | bytes]) -> np.ndarray:
+        """The values of keys that are there."""
+        return self._rows[np.array([self._row[k] for k in keys], np.intp)]
+
+    def _place(self, key: int | bytes) -> int:
+        at = self._row.get(key)
+        if at is None:
+            at = self._row[key] = self._free.pop() if self._free else len(self._row)
+        return at
+
+    def _grow(self, more: int) -> None:
+        """Makes room for so many further keys."""
+        needed = len(self._row) + len(self._free) + more
+        if needed > len(self._rows):
+            rows = values.zeros(self._dtype, (max(needed, 2 * len(self._rows)), *self._shape))
+            rows[: len(self._rows)] = self._rows
+            self._rows = rows
+
+
+def _key_array(keys: Sequence[int | bytes], dtype: DType) -> np.ndarray:
+    out: np.ndarray = values.zeros(dtype, (len(keys),))
+    out[:] = keys
+    return out
+
+
+class HashTable(Table):
+    """A table that is filled once. Serves HashTableV2 and AnonymousHashTable."""
+
+    def __init__(self, name: str, key_dtype: DType, value_dtype: DType) -> None:
+        super().__init__(name, key_dtype, value_dtype)
+        self._held: _Rows | None = None
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether it has been filled."""
+        return self._held is not None
+
+    def initialize(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Fills the table. It may be done again with as many keys, and then nothing happens, as in TensorFlow.
+
+        Raises:
+          InvalidArgumentError: there are no keys.
+          FailedPreconditionError: one key has two values, or the table is filled with another number of keys.
+        """
+        with self._lock:
+            if self._held is not None:
+                if len(self._held) != keys.size:
+                    raise FailedPreconditionError(
+                        f"Table was already initialized with different data: {self.name} has {len(self._held)} keys, "
+                        f"and these are {keys.size}"
+                    )
+                return
+            if not keys.size:
+                raise InvalidArgumentError("keys and values cannot be empty tensors.")
+            held = _Rows(self.value_dtype, ())
+            held.put(keys, new)
+            flat = new.reshape(-1)
+            got = held.find(keys.reshape(-1), flat, each=True)
+            wrong = np.flatnonzero((got != flat) & ~((got != got) & (flat != flat)))
+            if wrong.size:
+                key, last = keys.reshape(-1)[wrong[0]], got[wrong[0]]
+                raise FailedPreconditionError(
+                    f"HashTable has different value for same key. Key {_show(key)} has {_show(flat[wrong[0]])} and "
+                    f"trying to add value {_show(last)}"
+                )
+            self._held = held
+
+    def size(self) -> int:
+        """How many keys there are; 0 before it is filled."""
+        return 0 if self._held is None else len(self._held)
+
+    def find(self, keys: np.ndarray, default: Any) -> np.ndarray:
+        """The values of `keys`; else `default`, of which the first element counts.
+
+        Raises:
+          FailedPreconditionError: it is not filled yet.
+        """
+        held = self._held
+        if held is None:
+            raise FailedPreconditionError(f"Table not initialized: run the initializer of {self.name} first")
+        if not keys.size:
+            return values.zeros(self.value_dtype, keys.shape)  # type: ignore[no-any-return]
+        return held.find(keys, np.reshape(default, -1)[0], each=False)
+
+    def insert(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Raises `UnimplementedError`: what is filled once does not change."""
+        raise UnimplementedError("Insert not supported by InitializableLookupTable implementations")
+
+    def remove(self, keys: np.ndarray) -> None:
+        """Raises `UnimplementedError`: what is filled once does not change."""
+        raise UnimplementedError("Remove not supported by InitializableLookupTable implementations")
+
+    def export(self) -> tuple[np.ndarray, np.ndarray]:
+        """All keys, in the order in which they were given, and their values.
+
+        Raises:
+          AbortedError: it is not filled yet.
+        """
+        held = self._held
+        if held is None:
+            raise AbortedError(f"HashTable is not initialized: run the initializer of {self.name} first")
+        keys = held.keys()
+        return _key_array(keys, self.key_dtype), held.taken(keys)
+
+    def restore(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """As `initialize`."""
+        self.initialize(keys, new)
+
+
+class MutableHashTable(Table):
+    """A table that changes, of values of one shape. Serves MutableHashTableV2 and MutableHashTableOfTensorsV2."""
+
+    def __init__(self, name: str, key_dtype: DType, value_dtype: DType, value_shape: tuple[int, ...] = ()) -> None:
+        super().__init__(name, key_dtype, value_dtype, value_shape)
+        self._held = _Rows(value_dtype, value_shape)
+
+    def size(self) -> int:
+        """How many keys there are."""
+        return len(self._held)
+
+    def find(self, keys: np.ndarray, default: Any) -> np.ndarray:
+        """The values of `keys`; else `default`, or the row of `default` that is the key's."""
+        # as many elements as the result has: then each key has its own
+        each = np.size(default) == keys.size * math.prod(self.value_shape)
+        with self._lock:
+            return self._held.find(keys, default, each)
+
+    def insert(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Sets the values of keys, there already or not; of several for one key, the last counts."""
+        with self._lock:
+            self._held.put(keys, new)
+
+    def remove(self, keys: np.ndarray) -> None:
+        """Takes keys out."""
+        with self._lock:
+            self._held.drop(keys)
+
+    def export(self) -> tuple[np.ndarray, np.ndarray]:
+        """All keys and their values, in the order in which C++ keeps them."""
+        with self._lock:
+            keys = self._held.keys()
+            keys = [keys[i] for i in hash_order.unordered(list(map(hash_order.hash_of, keys)))]
+            return _key_array(keys, self.key_dtype), self._held.taken(keys)
+
+    def restore(self, keys: np.ndarray, new: np.ndarray) -> None:
+        """Makes `keys` and their values all that there is."""
+        held = _Rows(self.value_dtype, self.value_shape)
+        held.put(keys, new)
+        with self._lock:
+            self._held = held
+
+
+def _show(x: Any) -> str:
+    return x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x)

@@ -1,0 +1,78 @@
+"""No arguments, however wrong, make an operation crash, hang, use unbounded memory or fail with anything but an error
+that says what was wrong: a property of every op type in the registry, stateful ones included.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+
+import pytest
+
+import headrace as hr
+from headrace.errors import GraphError, HeadraceWarning, InternalError, OpError, UnknownError
+from headrace.ir import arrays
+from headrace.ir.builder import Builder
+from headrace.ir.graph import Graph
+from headrace.ir.opdef import op_registry
+from tests.ops.hostile import attempts, can_be_tried, make
+
+pytestmark = pytest.mark.one_engine
+
+TYPES = [t for t in sorted(op_registry) if can_be_tried(op_registry.get(t))]
+ATTEMPTS = 8  # of each type
+MANY = 100
+# TensorFlow too has no better class for these.
+INTERNAL = {
+    *("TruncateDiv", "TruncateMod", "StackPop", "StackPopV2"),
+    *("SparseReduceSum", "SparseReduceSumSparse", "SparseSliceGrad"),
+}
+MOST_BYTES = 10**8
+WAIT_MS = 200  # what waits for others waits in vain
+
+
+def check(type: str, n: int, seed: int) -> None:
+    record = op_registry.get(type)
+    for i, attempt in enumerate(attempts(record, n, seed)):
+        graph = Graph()
+        try:
+            try:
+                op = make(Builder(graph), record, attempt)
+            except (ValueError, OpError):  # what the shape rule or the signature sees
+                continue
+            with hr.Session(graph=graph) as session:
+                session.run(op, options=hr.RunOptions(timeout_in_ms=WAIT_MS))
+        except (InternalError, UnknownError) as e:
+            if type in INTERNAL:
+                continue
+            e.add_note(f"attempt {i} at {type} (seed {seed}): {attempt}")
+            raise
+        except (GraphError, OpError):
+            continue
+        except Exception as e:
+            e.add_note(f"attempt {i} at {type} (seed {seed}): {attempt}")
+            raise
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("type", TYPES)
+def test_any_arguments_are_refused_or_computed(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "max_bytes", MOST_BYTES // 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeadraceWarning)
+        check(type, ATTEMPTS, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("type", TYPES)
+def test_any_arguments_with_many_seeds(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "max_bytes", MOST_BYTES // 4)
+    tracemalloc.start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HeadraceWarning)
+            check(type, MANY, seed=1)
+        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES, f"{type} allocated too much"
+    finally:
+        tracemalloc.stop()
