@@ -16,7 +16,14 @@ Outside a graph ops run at once: `hr.square(3.0)` is a concrete tensor.
 
 import headrace.ops
 from headrace import dtypes, errors, flags, interchange, trace
-from headrace.build import linalg, math, nn, operators, random, raw_ops, scopes, special, strings
+from headrace.build import (
+    image, io, linalg, math, nn, operators, quantization, random, raw_ops, scopes, signal, sparse, special, strings,
+)
+from headrace.build.storage import lookup
+from headrace.build.sparse import sets
+from headrace.build.storage.accumulators import (
+    ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator
+)
 from headrace.build.arrays import (
     bitcast, broadcast_dynamic_shape, broadcast_static_shape, broadcast_to, concat, expand_dims, fill, meshgrid,
     newaxis, one_hot, ones, ones_like, pad, parallel_stack, rank, reshape, reverse, reverse_sequence, roll, shape,
@@ -26,6 +33,10 @@ from headrace.build.collectives import (
     all_gather, all_max, all_min, all_prod, all_sum, broadcast, reduce_scatter
 )
 from headrace.build.cond import case, cond, switch_case
+from headrace.build.counting import (
+    bincount, bucketize, confusion_matrix, histogram_fixed_width, histogram_fixed_width_bins, nth_element,
+    unravel_index
+)
 from headrace.build.debugging import (
     Assert, Print, assert_all_finite, assert_equal, assert_greater, assert_greater_equal, assert_less,
     assert_less_equal, assert_near, assert_negative, assert_non_negative, assert_non_positive, assert_none_equal,
@@ -56,7 +67,7 @@ from headrace.build.math import (
     subtract, tan, tanh, truediv, truncatediv, truncatemod, xdivy, xlog1py, xlogy, zeta
 )
 from headrace.build.py_func import numpy_function, py_func, py_function
-from headrace.build.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
+from headrace.build.storage.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
 from headrace.build.reductions import (
     argmax, argmin, count_nonzero, cumprod, cumsum, cumulative_logsumexp, invert_permutation, linspace, range,
     reduce_all, reduce_any, reduce_euclidean_norm, reduce_logsumexp, reduce_max, reduce_mean, reduce_min,
@@ -66,6 +77,11 @@ from headrace.build.reductions import (
 )
 from headrace.build.saving import recompute, recompute_grad
 from headrace.build.scopes import Graph, colocate_with, control_dependencies, device, name_scope
+from headrace.build.sparse.tensor import (
+    SparseTensor, SparseTensorValue, convert_to_tensor_or_sparse_tensor, sparse_placeholder
+)
+from headrace.build.storage.staging import Barrier, MapStagingArea, StagingArea
+from headrace.build.sorting import argsort, sort
 from headrace.build.tensor_array import TensorArray
 from headrace.build.tensors import (
     constant, constant_value, convert_to_tensor, ensure_shape, identity, identity_n, is_tensor, placeholder,
@@ -74,8 +90,8 @@ from headrace.build.tensors import (
 from headrace.build.variable import Variable, variables_initializer
 from headrace.build.while_loop import while_loop
 from headrace.dtypes import (
-    DType, as_dtype, bfloat16, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, resource,
-    string, uint8, uint16, uint32, uint64, variant
+    DType, as_dtype, bfloat16, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, qint8,
+    qint16, qint32, quint8, quint16, resource, string, uint8, uint16, uint32, uint64, variant
 )
 from headrace.dtypes import bool_ as bool
 from headrace.eager import EagerBuilder as _EagerBuilder, EagerTensor
@@ -102,6 +118,17 @@ scopes.outside.session = Session
 scopes.outside.graph_def = interchange.graph_def
 
 
+def _check_passes(value: str) -> None:
+    """Raises ValueError unless all passes are known that the flag OPTIMIZE names."""
+    if value not in ("on", "off"):
+        from headrace.optimize.pipeline import options_from  # comes with the first session, if nobody needs it before
+
+        options_from(value)
+
+
+flags.OPTIMIZE.also_check(_check_passes)
+
+
 def _html(graph: Graph) -> str:
     from headrace.inspect.page import graph_html  # only notebooks need it
 
@@ -113,53 +140,50 @@ scopes.outside.html = _html
 __version__ = "0.1.0"
 
 __all__ = [
-    "Assert", "Cluster", "Costs", "DType", "DeviceModel", "EagerTensor", "FIFOQueue", "Function", "Graph",
-    "IndexedSlices", "Link", "MetaGraph", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase",
-    "RandomShuffleQueue", "RegisterGradient",
-    "RunMetadata", "RunOptions", "Session", "Signature", "Tensor", "TensorArray", "TensorSpec", "Variable",
-    "__version__", "abs",
-    "accumulate_n", "acos", "acosh", "add", "add_n", "adjoint", "all_gather", "all_max", "all_min",
-    "all_prod", "all_sum", "angle", "argmax", "argmin", "as_dtype", "asin",
-    "asinh", "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal", "assert_less",
-    "assert_less_equal", "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive",
-    "assert_none_equal", "assert_positive", "assert_rank", "assert_rank_at_least", "atan", "atan2", "atanh",
-    "band_part", "betainc", "bfloat16", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool",
-    "boolean_mask", "broadcast", "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "case",
-    "cast", "ceil",
-    "check_gradients", "check_numerics", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "colocate_with",
-    "complex", "complex128", "complex64", "concat", "cond", "conj", "constant", "constant_value",
-    "control_dependencies", "convert_to_tensor", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum",
-    "cumulative_logsumexp", "custom_gradient", "device", "diag", "diag_part", "digamma", "divide",
-    "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch", "einsum", "ensure_shape", "equal", "erf",
-    "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain", "expm1",
-    "export_meta_graph", "eye", "fill", "flags", "float16",
-    "float32", "float64", "floor", "floordiv", "floormod", "foldl", "foldr", "gather", "gather_nd", "global_norm",
-    "grad", "gradients", "greater", "greater_equal", "group", "hessian", "identity", "identity_n", "igamma",
-    "igammac", "imag", "import_graph_def", "import_meta_graph", "int16", "int32", "int64", "int8", "invert",
-    "invert_permutation",
-    "is_finite", "is_inf", "is_nan", "is_tensor", "jacobian", "jvp", "l2_normalize", "left_shift", "less",
-    "less_equal", "lgamma", "linalg", "linspace", "load_plugins", "log", "log1p", "log_sigmoid", "logical_and",
-    "logical_not",
-    "logical_or", "logical_xor", "map_fn", "math", "matmul", "matrix_transpose", "matvec", "maximum", "meshgrid",
-    "minimum", "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis", "nextafter",
-    "nn", "no_op", "norm", "not_equal", "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack",
-    "placeholder", "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "py_func",
-    "py_function", "random", "range", "rank", "raw_ops", "read_graph", "real", "reciprocal", "reciprocal_no_nan",
-    "recompute",
-    "recompute_grad", "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max",
-    "reduce_mean", "reduce_min", "reduce_prod", "reduce_scatter", "reduce_std", "reduce_sum",
-    "reduce_variance", "register_device", "register_kernel", "register_op", "repeat", "report",
-    "reshape", "resource", "reverse", "reverse_sequence", "right_shift", "rint", "roll", "round", "rsqrt",
-    "saturate_cast", "scan", "scatter_nd", "searchsorted", "segment_max", "segment_mean", "segment_min",
-    "segment_prod", "segment_sum", "sequence_mask", "set_diag", "setdiff1d", "shape", "shape_n", "sigmoid",
-    "sign", "simulate", "sin", "sinh", "size", "slice", "special", "split", "sqrt", "square", "squared_difference",
-    "squeeze", "stack", "stop_gradient", "strided_slice", "string", "strings", "subtract", "switch_case", "tan", "tanh",
-    "tensor_diag", "tensor_diag_part", "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min",
-    "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "tensordot", "tile", "top_k", "trace", "transpose",
-    "truediv", "truncatediv", "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique",
-    "unique_with_counts", "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min",
-    "unsorted_segment_prod", "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "value_and_grad",
-    "variables_initializer", "variant", "vjp", "where", "while_loop", "write_graph", "xdivy", "xlog1py", "xlogy",
-    "zeros",
-    "zeros_like", "zeta",
+    "Assert", "Barrier", "Cluster", "ConditionalAccumulator", "ConditionalAccumulatorBase", "Costs", "DType",
+    "DeviceModel", "EagerTensor", "FIFOQueue", "Function", "Graph", "IndexedSlices", "Link", "MapStagingArea",
+    "MetaGraph", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase", "RandomShuffleQueue",
+    "RegisterGradient", "RunMetadata", "RunOptions", "Session", "Signature", "SparseConditionalAccumulator",
+    "SparseTensor", "SparseTensorValue", "StagingArea", "Tensor", "TensorArray", "TensorSpec", "Variable",
+    "__version__", "abs", "accumulate_n", "acos", "acosh", "add", "add_n", "adjoint", "all_gather", "all_max",
+    "all_min", "all_prod", "all_sum", "angle", "argmax", "argmin", "argsort", "as_dtype", "asin", "asinh",
+    "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal", "assert_less", "assert_less_equal",
+    "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive", "assert_none_equal",
+    "assert_positive", "assert_rank", "assert_rank_at_least", "atan", "atan2", "atanh", "band_part", "betainc",
+    "bfloat16", "bincount", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask",
+    "broadcast", "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "bucketize", "case", "cast",
+    "ceil", "check_gradients", "check_numerics", "clip_by_global_norm", "clip_by_norm", "clip_by_value",
+    "colocate_with", "complex", "complex128", "complex64", "concat", "cond", "conj", "confusion_matrix", "constant",
+    "constant_value", "control_dependencies", "convert_to_tensor", "convert_to_tensor_or_sparse_tensor", "cos",
+    "cosh", "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_logsumexp", "custom_gradient", "device",
+    "diag", "diag_part", "digamma", "divide", "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch",
+    "einsum", "ensure_shape", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain",
+    "expm1", "export_meta_graph", "eye", "fill", "flags", "float16", "float32", "float64", "floor", "floordiv",
+    "floormod", "foldl", "foldr", "gather", "gather_nd", "global_norm", "grad", "gradients", "greater",
+    "greater_equal", "group", "hessian", "histogram_fixed_width", "histogram_fixed_width_bins", "identity",
+    "identity_n", "igamma", "igammac", "imag", "image", "import_graph_def", "import_meta_graph", "int16", "int32",
+    "int64", "int8", "invert", "invert_permutation", "io", "is_finite", "is_inf", "is_nan", "is_tensor", "jacobian",
+    "jvp", "l2_normalize", "left_shift", "less", "less_equal", "lgamma", "linalg", "linspace", "load_plugins", "log",
+    "log1p", "log_sigmoid", "logical_and", "logical_not", "logical_or", "logical_xor", "lookup", "map_fn", "math",
+    "matmul", "matrix_transpose", "matvec", "maximum", "meshgrid", "minimum", "mod", "multiply", "multiply_no_nan",
+    "name_scope", "ndtri", "negative", "newaxis", "nextafter", "nn", "no_op", "norm", "not_equal", "nth_element",
+    "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack", "placeholder",
+    "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "py_func", "py_function", "qint16",
+    "qint32", "qint8", "quantization", "quint16", "quint8", "random", "range", "rank", "raw_ops", "read_graph",
+    "real", "reciprocal", "reciprocal_no_nan", "recompute", "recompute_grad", "reduce_all", "reduce_any",
+    "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
+    "reduce_scatter", "reduce_std", "reduce_sum", "reduce_variance", "register_device", "register_kernel",
+    "register_op", "repeat", "report", "reshape", "resource", "reverse", "reverse_sequence", "right_shift", "rint",
+    "roll", "round", "rsqrt", "saturate_cast", "scan", "scatter_nd", "searchsorted", "segment_max", "segment_mean",
+    "segment_min", "segment_prod", "segment_sum", "sequence_mask", "set_diag", "setdiff1d", "sets", "shape",
+    "shape_n", "sigmoid", "sign", "simulate", "sin", "sinh", "size", "slice", "sort", "sparse", "sparse_placeholder",
+    "special", "split", "sqrt", "square", "squared_difference", "squeeze", "stack", "stop_gradient", "strided_slice",
+    "string", "strings", "subtract", "switch_case", "tan", "tanh", "tensor_diag", "tensor_diag_part",
+    "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min", "tensor_scatter_nd_sub",
+    "tensor_scatter_nd_update", "tensordot", "tile", "top_k", "trace", "transpose", "truediv", "truncatediv",
+    "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique", "unique_with_counts", "unravel_index",
+    "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min", "unsorted_segment_prod",
+    "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "value_and_grad", "variables_initializer",
+    "variant", "vjp", "where", "while_loop", "write_graph", "xdivy", "xlog1py", "xlogy", "zeros", "zeros_like",
+    "zeta",
 ]

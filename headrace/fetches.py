@@ -27,6 +27,8 @@ def key_of(fetches: Any) -> Hashable:
         return (type(fetches), *[f if type(f) in _PLAIN else key_of(f) for f in fetches])
     if hasattr(type(fetches), "graph_element"):
         return fetches.graph_element  # type: ignore[no-any-return]
+    if hasattr(type(fetches), "fetched_as"):
+        return (type(fetches), *fetches._flatten())
     if isinstance(fetches, Mapping):
         return (type(fetches), *[(k, key_of(v)) for k, v in fetches.items()])
     if dataclasses.is_dataclass(fetches) and not isinstance(fetches, type):
@@ -68,6 +70,9 @@ class Fetches:
             if i == len(self.tensors):
                 self.tensors.append(element)
             return lambda values: values[i]
+        if hasattr(type(f), "fetched_as"):  # what stands for several tensors
+            several = [self._resolve(graph, t) for t in f._flatten()]
+            return lambda values: f.fetched_as(*[p(values) for p in several])
         if isinstance(f, Mapping):
             items = [(k, self._resolve(graph, v)) for k, v in f.items()]
             make = dict if type(f) is dict else type(f)
@@ -108,6 +113,26 @@ def feed_tensor(graph: Graph, key: Any) -> Tensor:
     if found.dtype.base in (dtypes.resource, dtypes.variant):
         raise FeedError(f"tensor '{found.name}' carries a {found.dtype.name}, which cannot be fed")
     return found
+
+
+def feed_tensors(graph: Graph, key: Any) -> list[Tensor]:
+    """The tensors that a key of a feed dict means: of what stands for several (a `SparseTensor`), each of them."""
+    return [feed_tensor(graph, t) for t in (key._flatten() if hasattr(type(key), "fetched_as") else (key,))]
+
+
+def spread(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
+    """The values for all tensors, given those for the keys, which mean `counts` tensors each.
+
+    Raises:
+      FeedError: a key that means several got another number of values.
+    """
+    out: list[Any] = []
+    for value, n in zip(values, counts, strict=True):
+        parts = (value,) if n == 1 else value
+        if not isinstance(parts, (tuple, list)) or len(parts) != n:
+            raise FeedError(f"what is fed for {n} tensors together must be a tuple of {n} values, got {_short(value)}")
+        out += parts
+    return out
 
 
 def feeder(t: Tensor) -> Callable[[Any], Any]:

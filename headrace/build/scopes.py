@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +40,24 @@ class _Outside:
       session: the class of sessions, for what has to run a graph at once.
       graph_def: writes a graph as a `GraphDef` (`interchange.exporting`), which means lowering it too.
       html: draws a graph for a notebook (`inspect.page`).
+      seed: what `hr.random.set_seed` was given outside of graphs; None if nothing.
     """
 
     builder: Any = None
     session: Any = None
     graph_def: Any = None
     html: Any = None
+    seed: int | None = None
+    _op_seeds: random.Random
+
+    def set_seed(self, seed: int | None) -> None:
+        """Sets `seed`, from which the seeds of the ops follow that are given none."""
+        self.seed = seed
+        self._op_seeds = random.Random(seed)
+
+    def take_op_seed(self) -> int:
+        """The seed of the next random op that is given none, while there is a `seed`."""
+        return self._op_seeds.randint(0, 2**31 - 1)
 
 
 outside = _Outside()
@@ -62,6 +75,7 @@ class Graph(ir_graph.Graph):
 
     Attributes:
       variables: the variables made in it, in order.
+      seed: the graph-level seed (`hr.random.set_seed`), or None.
       kept: what its ops mean by a name or token, and which lives as long as the graph does.
       saver_def: what an imported MetaGraph said of the operations that save and restore its variables, a
         `headrace.pb.SaverDef`; None if there was none.
@@ -75,6 +89,7 @@ class Graph(ir_graph.Graph):
         super().__init__()
         self.order = Order() if ordered else None
         self.variables: list[Any] = []
+        self.seed: int | None = None
         self.kept: list[Any] = []
         self.saver_def: Any = None
 

@@ -253,6 +253,12 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
     return scopes.builder(x).make("EnsureShape", (x,), {"shape": shapes.as_shape(shape)}, name)
 
 
+def narrow(x: Any, shape: Any) -> None:
+    """Adds what `shape` knows to the static shape of a symbolic tensor; that of an eager one is known."""
+    if hasattr(x, "set_shape"):
+        x.set_shape(shape)
+
+
 def as_list(made: Any) -> list[Any]:
     """The outputs of an op with a list of them, as a builder gives them: one tensor is not in a tuple."""
     return list(made) if isinstance(made, tuple) else [made]
@@ -269,3 +275,19 @@ def pair(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
         return x, b.tensor(y, None if is_tensor(y) else x.dtype.base, "y")
     y = b.tensor(y, None, "y")
     return b.tensor(x, y.dtype.base, "x"), y
+
+
+def floats(b: Any, x: Any, name: str) -> Any:
+    """`x` as a tensor; whole numbers that are none yet become float32."""
+    if not is_tensor(x) and np.asarray(x).dtype.kind in "iu":
+        return b.tensor(np.asarray(x, np.float32), None, name)
+    return b.tensor(x, None, name)
+
+
+def shape_tensor(b: Any, shape: Any) -> Any:
+    """A shape as an int vector; numbers become an int32 constant."""
+    if isinstance(shape, (int, np.integer)):
+        shape = [shape]
+    if isinstance(shape, (list, tuple)) and not shape:
+        return b.const(np.zeros(0, np.int32), None, "shape")
+    return b.tensor(shape, None, "shape")

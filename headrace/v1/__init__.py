@@ -15,6 +15,7 @@ from typing import Any
 import headrace.build.operators  # gives tensors their operators
 from headrace import errors as errors
 from headrace.build.function import TensorSpec
+from headrace.dtypes import QUANTIZED as QUANTIZED_DTYPES
 from headrace.dtypes import (
     DType,
     as_dtype,
@@ -28,6 +29,11 @@ from headrace.dtypes import (
     int16,
     int32,
     int64,
+    qint8,
+    qint16,
+    qint32,
+    quint8,
+    quint16,
     resource,
     string,
     uint8,
@@ -46,19 +52,30 @@ from headrace.v1 import (
     compat,
     debugging,
     dtypes,
+    image,
     initializers,
     io,
     linalg,
     logging,
+    lookup,
+    manip,
     math,
     nn,
+    quantization,
     queue,
     random,
+    sets,
+    signal,
+    sparse,
+    spectral,
     strings,
     test,
     train,
 )
 from headrace.v1.array_ops import (
+    batch_gather,
+    batch_to_space,
+    batch_to_space_nd,
     bitcast,
     boolean_mask,
     broadcast_dynamic_shape,
@@ -67,10 +84,12 @@ from headrace.v1.array_ops import (
     concat,
     constant,
     convert_to_tensor,
+    depth_to_space,
     dynamic_partition,
     dynamic_stitch,
     ensure_shape,
     expand_dims,
+    extract_volume_patches,
     fill,
     gather,
     gather_nd,
@@ -89,6 +108,7 @@ from headrace.v1.array_ops import (
     placeholder_with_default,
     rank,
     repeat,
+    required_space_to_batch_paddings,
     reshape,
     reverse,
     reverse_sequence,
@@ -101,6 +121,9 @@ from headrace.v1.array_ops import (
     shape_n,
     size,
     slice,
+    space_to_batch,
+    space_to_batch_nd,
+    space_to_depth,
     split,
     squeeze,
     stack,
@@ -202,16 +225,36 @@ from headrace.v1.grouping import (
     py_function,
     tuple,
 )  # fmt: skip
+from headrace.v1.image import extract_image_patches, random_crop
 from headrace.v1.initializers import Constant as constant_initializer
 from headrace.v1.initializers import GlorotNormal as glorot_normal_initializer
 from headrace.v1.initializers import GlorotUniform as glorot_uniform_initializer
 from headrace.v1.initializers import Ones as ones_initializer
+from headrace.v1.initializers import Orthogonal as orthogonal_initializer
 from headrace.v1.initializers import RandomNormal as random_normal_initializer
 from headrace.v1.initializers import RandomUniform as random_uniform_initializer
 from headrace.v1.initializers import TruncatedNormal as truncated_normal_initializer
 from headrace.v1.initializers import UniformUnitScaling as uniform_unit_scaling_initializer
 from headrace.v1.initializers import VarianceScaling as variance_scaling_initializer
 from headrace.v1.initializers import Zeros as zeros_initializer
+from headrace.v1.io import (
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    SparseFeature,
+    VarLenFeature,
+    decode_base64,
+    decode_compressed,
+    decode_csv,
+    decode_json_example,
+    decode_raw,
+    encode_base64,
+    parse_example,
+    parse_single_example,
+    parse_single_sequence_example,
+    parse_tensor,
+    serialize_tensor,
+)  # fmt: skip
+from headrace.v1.lookup import initialize_all_tables, tables_initializer
 from headrace.v1.math_ops import (
     abs,
     accumulate_n,
@@ -224,18 +267,24 @@ from headrace.v1.math_ops import (
     arg_min,
     argmax,
     argmin,
+    argsort,
     asin,
     asinh,
     atan,
     atan2,
     atanh,
     betainc,
+    bincount,
     cast,
     ceil,
+    cholesky,
+    cholesky_solve,
+    clip_by_average_norm,
     clip_by_global_norm,
     clip_by_norm,
     clip_by_value,
     complex,
+    confusion_matrix,
     conj,
     cos,
     cosh,
@@ -263,12 +312,15 @@ from headrace.v1.math_ops import (
     global_norm,
     greater,
     greater_equal,
+    histogram_fixed_width,
+    histogram_fixed_width_bins,
     igamma,
     igammac,
     imag,
     is_finite,
     is_inf,
     is_nan,
+    lbeta,
     less,
     less_equal,
     lgamma,
@@ -283,10 +335,16 @@ from headrace.v1.math_ops import (
     logical_xor,
     matmul,
     matrix_band_part,
+    matrix_determinant,
     matrix_diag,
     matrix_diag_part,
+    matrix_inverse,
     matrix_set_diag,
+    matrix_solve,
+    matrix_solve_ls,
+    matrix_square_root,
     matrix_transpose,
+    matrix_triangular_solve,
     maximum,
     minimum,
     mod,
@@ -296,6 +354,7 @@ from headrace.v1.math_ops import (
     not_equal,
     polygamma,
     pow,
+    qr,
     range,
     real,
     realdiv,
@@ -319,14 +378,18 @@ from headrace.v1.math_ops import (
     segment_min,
     segment_prod,
     segment_sum,
+    self_adjoint_eig,
+    self_adjoint_eigvals,
     sigmoid,
     sign,
     sin,
     sinh,
+    sort,
     sqrt,
     square,
     squared_difference,
     subtract,
+    svd,
     tan,
     tanh,
     tensordot,
@@ -341,22 +404,53 @@ from headrace.v1.math_ops import (
     truediv,
     truncatediv,
     truncatemod,
+    unravel_index,
     unsorted_segment_max,
+    unsorted_segment_mean,
     unsorted_segment_min,
     unsorted_segment_prod,
+    unsorted_segment_sqrt_n,
     unsorted_segment_sum,
     zeta,
 )  # fmt: skip
+from headrace.v1.plain_ops import (
+    approx_top_k,
+    fftnd,
+    guarantee_const,
+    ifftnd,
+    irfftnd,
+    quantized_concat,
+    ragged_fill_empty_rows,
+    ragged_fill_empty_rows_grad,
+    rfftnd,
+    timestamp,
+)  # fmt: skip
+from headrace.v1.quantization import (
+    dequantize,
+    fake_quant_with_min_max_args,
+    fake_quant_with_min_max_args_gradient,
+    fake_quant_with_min_max_vars,
+    fake_quant_with_min_max_vars_gradient,
+    fake_quant_with_min_max_vars_per_channel,
+    fake_quant_with_min_max_vars_per_channel_gradient,
+    quantize,
+    quantize_v2,
+)  # fmt: skip
 from headrace.v1.queue import (
+    ConditionalAccumulator,
+    ConditionalAccumulatorBase,
     FIFOQueue,
     PaddingFIFOQueue,
     PriorityQueue,
     QueueBase,
     RandomShuffleQueue,
+    SparseConditionalAccumulator,
 )  # fmt: skip
 from headrace.v1.random import (
     multinomial,
+    random_gamma,
     random_normal,
+    random_poisson,
     random_shuffle,
     random_uniform,
     truncated_normal,
@@ -376,9 +470,48 @@ from headrace.v1.session import (
     Session,
     get_default_session,
 )  # fmt: skip
-from headrace.v1.strings import as_string, reduce_join, substr
+from headrace.v1.signal import fft, fft2d, fft3d, ifft, ifft2d, ifft3d
+from headrace.v1.sparse import (
+    SparseTensor,
+    SparseTensorValue,
+    convert_to_tensor_or_sparse_tensor,
+    deserialize_many_sparse,
+    serialize_many_sparse,
+    serialize_sparse,
+    sparse_to_dense,
+)
+from headrace.v1.sparse import add as sparse_add
+from headrace.v1.sparse import concat as sparse_concat
+from headrace.v1.sparse import fill_empty_rows as sparse_fill_empty_rows
+from headrace.v1.sparse import mask as sparse_mask
+from headrace.v1.sparse import maximum as sparse_maximum
+from headrace.v1.sparse import merge as sparse_merge
+from headrace.v1.sparse import minimum as sparse_minimum
+from headrace.v1.sparse import placeholder as sparse_placeholder
+from headrace.v1.sparse import reduce_max as sparse_reduce_max
+from headrace.v1.sparse import reduce_max_sparse as sparse_reduce_max_sparse
+from headrace.v1.sparse import reduce_sum as sparse_reduce_sum
+from headrace.v1.sparse import reduce_sum_sparse as sparse_reduce_sum_sparse
+from headrace.v1.sparse import reorder as sparse_reorder
+from headrace.v1.sparse import reset_shape as sparse_reset_shape
+from headrace.v1.sparse import reshape as sparse_reshape
+from headrace.v1.sparse import retain as sparse_retain
+from headrace.v1.sparse import segment_mean as sparse_segment_mean
+from headrace.v1.sparse import segment_sqrt_n as sparse_segment_sqrt_n
+from headrace.v1.sparse import segment_sum as sparse_segment_sum
+from headrace.v1.sparse import slice as sparse_slice
+from headrace.v1.sparse import softmax as sparse_softmax
+from headrace.v1.sparse import sparse_dense_matmul as sparse_tensor_dense_matmul
+from headrace.v1.sparse import split as sparse_split
+from headrace.v1.sparse import to_dense as sparse_tensor_to_dense
+from headrace.v1.sparse import to_indicator as sparse_to_indicator
+from headrace.v1.sparse import transpose as sparse_transpose
+from headrace.v1.strings import as_string, reduce_join, regex_replace, string_split, substr
 from headrace.v1.strings import join as string_join
 from headrace.v1.strings import strip as string_strip
+from headrace.v1.strings import to_hash_bucket as string_to_hash_bucket
+from headrace.v1.strings import to_hash_bucket_fast as string_to_hash_bucket_fast
+from headrace.v1.strings import to_hash_bucket_strong as string_to_hash_bucket_strong
 from headrace.v1.strings import to_number as string_to_number
 from headrace.v1.template import make_template
 from headrace.v1.tensor_array import (

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.build import arrays, gathering, indexing, reductions, scopes, tensors
+from headrace.build.nn import blocks
+from headrace.errors import ShapeError
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 
@@ -58,6 +60,17 @@ reverse = in_default_graph(arrays.reverse)
 roll = in_default_graph(arrays.roll)
 bitcast = in_default_graph(arrays.bitcast)
 one_hot = in_default_graph(arrays.one_hot)
+
+# *** blocks of images ***
+
+space_to_depth = named(blocks.space_to_depth, "input block_size name data_format")
+depth_to_space = named(blocks.depth_to_space, "input block_size name data_format")
+space_to_batch = named(blocks.space_to_batch, "input paddings block_size=block_shape name block_shape")
+batch_to_space = named(blocks.batch_to_space, "input crops block_size=block_shape name block_shape")
+space_to_batch_nd = in_default_graph(blocks.space_to_batch)
+batch_to_space_nd = in_default_graph(blocks.batch_to_space)
+required_space_to_batch_paddings = in_default_graph(blocks.required_space_to_batch_paddings)
+extract_volume_patches = in_default_graph(blocks.extract_volume_patches)
 reverse_v2 = reverse
 meshgrid = in_default_graph(arrays.meshgrid)
 invert_permutation = in_default_graph(reductions.invert_permutation)
@@ -110,3 +123,16 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     if x is None or y is None:
         raise ValueError("x and y must both be non-None or both be None.")
     return scopes.builder(condition, x, y).make("Select", (condition, x, y), {}, name)
+
+
+@in_default_graph
+def batch_gather(params: Any, indices: Any, name: str | None = None) -> Any:
+    """The slices of `params` that `indices` name in its last axis but those that both begin with.
+
+    Source: TensorFlow's `tf.batch_gather`.
+    """
+    with scopes.name_scope(name, "BatchGather", [params, indices]):
+        at = scopes.builder(params, indices).tensor(indices, None, "indices")
+        if at.shape is None:
+            raise ShapeError(f"batch_gather does not allow indices with unknown shape, got {at!r}")
+        return gathering.gather(params, at, batch_dims=len(at.shape) - 1)

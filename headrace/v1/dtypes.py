@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401 - the names are for whoever imports this
 
+from headrace.dtypes import QUANTIZED as QUANTIZED_DTYPES
 from headrace.dtypes import DType as DType
 from headrace.dtypes import as_dtype as as_dtype
 from headrace.dtypes import bfloat16 as bfloat16
@@ -15,6 +16,11 @@ from headrace.dtypes import int8 as int8
 from headrace.dtypes import int16 as int16
 from headrace.dtypes import int32 as int32
 from headrace.dtypes import int64 as int64
+from headrace.dtypes import qint8 as qint8
+from headrace.dtypes import qint16 as qint16
+from headrace.dtypes import qint32 as qint32
+from headrace.dtypes import quint8 as quint8
+from headrace.dtypes import quint16 as quint16
 from headrace.dtypes import resource as resource
 from headrace.dtypes import string as string
 from headrace.dtypes import uint8 as uint8

@@ -81,7 +81,6 @@ class Graph(scopes.Graph):
     def __init__(self) -> None:
         super().__init__(ordered=False)
         self.shows_primitives = True
-        self.seed: int | None = None
         self._op_seeds = 0
         self.finalized = False
         self.current_container = ""

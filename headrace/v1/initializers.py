@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.build import scopes
+from headrace.build import arrays, linalg, scopes
 from headrace.dtypes import DType, as_dtype
 from headrace.v1 import random
 from headrace.v1 import variables as state
@@ -270,9 +270,36 @@ class Identity(Initializer):
         return scopes.builder().const((self.gain * np.eye(dims[0], dims[1])).astype(dtype.numpy), dtype)
 
 
+class Orthogonal(Initializer):
+    """A matrix with orthonormal rows, or columns if there are fewer of them, times `gain`.
+
+    Source: TensorFlow's `tf.orthogonal_initializer`; Saxe and others, Exact solutions to the nonlinear dynamics of
+    learning in deep linear neural networks.
+    """
+
+    def __init__(self, gain: float = 1.0, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+        self.gain, self.seed, self.dtype = gain, seed, _floating(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
+        """A tensor of `shape`, which has two dimensions at least; all but the last are taken together."""
+        dtype = self._dtype(dtype)
+        dims = _dims(shape)
+        if len(dims) < 2:
+            raise ValueError(f"The tensor to initialize must be at least two-dimensional, got the shape {dims}")
+        rows, columns = math.prod(dims[:-1]), dims[-1]
+        drawn = random.random_normal((max(rows, columns), min(rows, columns)), dtype=dtype, seed=self.seed)
+        b = scopes.builder(drawn)
+        q, r = b.make("Qr", (drawn,), {"full_matrices": False})
+        q = q * b.Sign(b.make("DiagPart", (r,), {}))  # else the signs would not be evenly distributed
+        if rows < columns:
+            q = linalg.matrix_transpose(q)
+        return self.gain * arrays.reshape(q, dims)
+
+
 # the names that `tf.initializers` has
 zeros, ones, constant, identity = Zeros, Ones, Constant, Identity
 random_normal, truncated_normal, random_uniform = RandomNormal, TruncatedNormal, RandomUniform
+orthogonal = Orthogonal
 variance_scaling, uniform_unit_scaling = VarianceScaling, UniformUnitScaling
 glorot_normal, glorot_uniform = GlorotNormal, GlorotUniform
 global_variables, local_variables = state.global_variables_initializer, state.local_variables_initializer

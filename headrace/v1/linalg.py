@@ -1,8 +1,14 @@
-"""TensorFlow 1's `tf.linalg`, as far as there are ops for it."""
+"""TensorFlow 1's `tf.linalg`, but for linear operators."""
 
 # ruff: noqa: F401 - the names are for whoever imports this
 
+from __future__ import annotations
+
+from headrace.build import linalg
+from headrace.v1.graph import in_default_graph
 from headrace.v1.math_ops import adjoint as adjoint
+from headrace.v1.math_ops import cholesky as cholesky
+from headrace.v1.math_ops import cholesky_solve as cholesky_solve
 from headrace.v1.math_ops import cross as cross
 from headrace.v1.math_ops import einsum as einsum
 from headrace.v1.math_ops import eye as eye
@@ -10,14 +16,44 @@ from headrace.v1.math_ops import global_norm as global_norm
 from headrace.v1.math_ops import l2_normalize as l2_normalize
 from headrace.v1.math_ops import matmul as matmul
 from headrace.v1.math_ops import matrix_band_part as band_part
+from headrace.v1.math_ops import matrix_determinant as det
 from headrace.v1.math_ops import matrix_diag as diag
 from headrace.v1.math_ops import matrix_diag_part as diag_part
+from headrace.v1.math_ops import matrix_inverse as inv
 from headrace.v1.math_ops import matrix_set_diag as set_diag
+from headrace.v1.math_ops import matrix_solve as solve
+from headrace.v1.math_ops import matrix_solve_ls as lstsq
+from headrace.v1.math_ops import matrix_square_root as sqrtm
 from headrace.v1.math_ops import matrix_transpose as matrix_transpose
 from headrace.v1.math_ops import matrix_transpose as transpose
+from headrace.v1.math_ops import matrix_triangular_solve as triangular_solve
 from headrace.v1.math_ops import matvec as matvec
 from headrace.v1.math_ops import norm as norm
+from headrace.v1.math_ops import qr as qr
+from headrace.v1.math_ops import self_adjoint_eig as eigh
+from headrace.v1.math_ops import self_adjoint_eigvals as eigvalsh
+from headrace.v1.math_ops import svd as svd
 from headrace.v1.math_ops import tensor_diag as tensor_diag
 from headrace.v1.math_ops import tensor_diag_part as tensor_diag_part
 from headrace.v1.math_ops import tensordot as tensordot
 from headrace.v1.math_ops import trace as trace
+
+# *** equations ***
+
+expm = in_default_graph(linalg.expm)
+logdet = in_default_graph(linalg.logdet)
+logm = in_default_graph(linalg.logm)
+tridiagonal_matmul = in_default_graph(linalg.tridiagonal_matmul)
+tridiagonal_solve = in_default_graph(linalg.tridiagonal_solve)
+
+# *** decompositions ***
+
+eigh_tridiagonal = in_default_graph(linalg.eigh_tridiagonal)
+lu = in_default_graph(linalg.lu)
+lu_matrix_inverse = in_default_graph(linalg.lu_matrix_inverse)
+lu_reconstruct = in_default_graph(linalg.lu_reconstruct)
+lu_solve = in_default_graph(linalg.lu_solve)
+matrix_rank = in_default_graph(linalg.matrix_rank)
+normalize = in_default_graph(linalg.normalize)
+pinv = in_default_graph(linalg.pinv)
+slogdet = in_default_graph(linalg.slogdet)

@@ -1,5 +1,6 @@
 """TensorFlow 1's `tf.math`, as far as there are ops for it."""
 
+from headrace.v1 import special as special
 from headrace.v1.array_ops import invert_permutation as invert_permutation
 from headrace.v1.check_ops import is_non_decreasing as is_non_decreasing
 from headrace.v1.check_ops import is_strictly_increasing as is_strictly_increasing
@@ -10,6 +11,8 @@ from headrace.v1.math_ops import acosh as acosh
 from headrace.v1.math_ops import add as add
 from headrace.v1.math_ops import add_n as add_n
 from headrace.v1.math_ops import angle as angle
+from headrace.v1.math_ops import approx_max_k as approx_max_k
+from headrace.v1.math_ops import approx_min_k as approx_min_k
 from headrace.v1.math_ops import argmax as argmax
 from headrace.v1.math_ops import argmin as argmin
 from headrace.v1.math_ops import asin as asin
@@ -22,7 +25,9 @@ from headrace.v1.math_ops import bessel_i0e as bessel_i0e
 from headrace.v1.math_ops import bessel_i1 as bessel_i1
 from headrace.v1.math_ops import bessel_i1e as bessel_i1e
 from headrace.v1.math_ops import betainc as betainc
+from headrace.v1.math_ops import bincount as bincount
 from headrace.v1.math_ops import ceil as ceil
+from headrace.v1.math_ops import confusion_matrix as confusion_matrix
 from headrace.v1.math_ops import conj as conj
 from headrace.v1.math_ops import cos as cos
 from headrace.v1.math_ops import cosh as cosh
@@ -52,6 +57,7 @@ from headrace.v1.math_ops import is_finite as is_finite
 from headrace.v1.math_ops import is_inf as is_inf
 from headrace.v1.math_ops import is_nan as is_nan
 from headrace.v1.math_ops import l2_normalize as l2_normalize
+from headrace.v1.math_ops import lbeta as lbeta
 from headrace.v1.math_ops import less as less
 from headrace.v1.math_ops import less_equal as less_equal
 from headrace.v1.math_ops import lgamma as lgamma
@@ -72,6 +78,7 @@ from headrace.v1.math_ops import negative as negative
 from headrace.v1.math_ops import nextafter as nextafter
 from headrace.v1.math_ops import not_equal as not_equal
 from headrace.v1.math_ops import polygamma as polygamma
+from headrace.v1.math_ops import polyval as polyval
 from headrace.v1.math_ops import pow as pow
 from headrace.v1.math_ops import real as real
 from headrace.v1.math_ops import reciprocal as reciprocal
@@ -100,6 +107,7 @@ from headrace.v1.math_ops import sigmoid as sigmoid
 from headrace.v1.math_ops import sign as sign
 from headrace.v1.math_ops import sin as sin
 from headrace.v1.math_ops import sinh as sinh
+from headrace.v1.math_ops import sobol_sample as sobol_sample
 from headrace.v1.math_ops import sqrt as sqrt
 from headrace.v1.math_ops import square as square
 from headrace.v1.math_ops import squared_difference as squared_difference
@@ -109,13 +117,16 @@ from headrace.v1.math_ops import tanh as tanh
 from headrace.v1.math_ops import top_k as top_k
 from headrace.v1.math_ops import truediv as truediv
 from headrace.v1.math_ops import unsorted_segment_max as unsorted_segment_max
+from headrace.v1.math_ops import unsorted_segment_mean as unsorted_segment_mean
 from headrace.v1.math_ops import unsorted_segment_min as unsorted_segment_min
 from headrace.v1.math_ops import unsorted_segment_prod as unsorted_segment_prod
+from headrace.v1.math_ops import unsorted_segment_sqrt_n as unsorted_segment_sqrt_n
 from headrace.v1.math_ops import unsorted_segment_sum as unsorted_segment_sum
 from headrace.v1.math_ops import xdivy as xdivy
 from headrace.v1.math_ops import xlog1py as xlog1py
 from headrace.v1.math_ops import xlogy as xlogy
 from headrace.v1.math_ops import zeta as zeta
+from headrace.v1.nn import in_top_k as in_top_k
 from headrace.v1.nn import log_softmax as log_softmax
 from headrace.v1.nn import softmax as softmax
 from headrace.v1.nn import softplus as softplus

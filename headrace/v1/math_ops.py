@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace import dtypes
-from headrace.build import linalg, math, reductions, scopes, special
+from headrace.build import counting, linalg, math, reductions, scopes, sorting, special
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 
@@ -209,6 +209,17 @@ unsorted_segment_sum = in_default_graph(reductions.unsorted_segment_sum)
 unsorted_segment_max = in_default_graph(reductions.unsorted_segment_max)
 unsorted_segment_min = in_default_graph(reductions.unsorted_segment_min)
 unsorted_segment_prod = in_default_graph(reductions.unsorted_segment_prod)
+unsorted_segment_mean = in_default_graph(reductions.unsorted_segment_mean)
+unsorted_segment_sqrt_n = in_default_graph(reductions.unsorted_segment_sqrt_n)
+bincount = named(counting.bincount, "arr weights minlength maxlength dtype")
+histogram_fixed_width = in_default_graph(counting.histogram_fixed_width)
+histogram_fixed_width_bins = in_default_graph(counting.histogram_fixed_width_bins)
+unravel_index = in_default_graph(counting.unravel_index)
+confusion_matrix = named(counting.confusion_matrix, "labels predictions num_classes dtype name weights")
+sort = in_default_graph(sorting.sort)
+argsort = in_default_graph(sorting.argsort)
+lbeta = in_default_graph(special.lbeta)
+polyval = in_default_graph(special.polyval)
 top_k = in_default_graph(reductions.top_k)
 searchsorted = in_default_graph(reductions.searchsorted)
 range = in_default_graph(reductions.range)
@@ -242,3 +253,76 @@ cross = in_default_graph(linalg.cross)
 global_norm = in_default_graph(linalg.global_norm)
 clip_by_norm = in_default_graph(linalg.clip_by_norm)
 clip_by_global_norm = in_default_graph(linalg.clip_by_global_norm)
+
+
+@in_default_graph
+def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Any:
+    """`t`, scaled down where its Euclidean norm, divided by the number of elements, is above `clip_norm`.
+
+    Source: TensorFlow's `tf.clip_by_average_norm`.
+    """
+    with scopes.name_scope(name, "clip_by_average_norm", [t, clip_norm]) as scope:
+        b = scopes.builder(t, clip_norm)
+        x = b.tensor(t, None, "t")
+        count = cast(b.make("Size", (x,), {}), x.dtype.base)
+        total = reductions.reduce_sum(b.make("Mul", (x, x), {}, "mul"))
+        inverse = b.make("Mul", (b.make("Rsqrt", (total,), {}), count), {}, "mul")
+        most = b.make("RealDiv", (b.const(1.0, x.dtype.base), clip_norm), {}, "truediv")
+        scaled = b.make("Mul", (x, clip_norm), {}, "mul")
+        clipped = b.make("Mul", (scaled, b.make("Minimum", (inverse, most), {})), {}, "mul")
+        return b.make("Identity", (clipped,), {}, scope)
+
+
+@in_default_graph
+def sobol_sample(
+    dim: Any, num_results: Any, skip: Any = 0, dtype: Any = dtypes.float32, name: str | None = None
+) -> Any:
+    """Points of the Sobol sequence: [num_results, dim].
+
+    Source: TensorFlow's `tf.math.sobol_sample`. See `headrace.raw_ops.SobolSample`.
+    """
+    with scopes.name_scope(name, "sobol", [dim, num_results, skip]):
+        return scopes.builder(dim, num_results, skip).make("SobolSample", (dim, num_results, skip), {"dtype": dtype})
+
+
+def _approximate(title: str, is_max: bool) -> Any:
+    @in_default_graph
+    def function(
+        operand: Any,
+        k: int,
+        reduction_dimension: int = -1,
+        recall_target: float = 0.95,
+        reduction_input_size_override: int = -1,
+        aggregate_to_topk: bool = True,
+        name: str | None = None,
+    ) -> Any:
+        attrs = {"k": k, "reduction_dimension": reduction_dimension, "recall_target": recall_target}
+        attrs |= {"is_max_k": is_max, "reduction_input_size_override": reduction_input_size_override}
+        attrs |= {"aggregate_to_topk": aggregate_to_topk}
+        return scopes.builder(operand).make("ApproxTopK", (operand,), attrs, name)
+
+    function.__name__ = function.__qualname__ = title
+    function.__doc__ = f"""The {"greatest" if is_max else "least"} elements along an axis, and their indices.
+
+    Source: TensorFlow's `tf.math.{title}`. See `headrace.raw_ops.ApproxTopK`.
+    """
+    return function
+
+
+approx_max_k = _approximate("approx_max_k", True)
+approx_min_k = _approximate("approx_min_k", False)
+
+# *** the older names of matrix functions ***
+
+cholesky = in_default_graph(linalg.cholesky)
+cholesky_solve = in_default_graph(linalg.cholesky_solve)
+matrix_determinant = in_default_graph(linalg.det)
+matrix_inverse = in_default_graph(linalg.inv)
+matrix_solve = in_default_graph(linalg.solve)
+matrix_solve_ls = in_default_graph(linalg.lstsq)
+matrix_square_root = in_default_graph(linalg.sqrtm)
+matrix_triangular_solve = in_default_graph(linalg.triangular_solve)
+qr = in_default_graph(linalg.qr)
+self_adjoint_eig = in_default_graph(linalg.eigh)
+self_adjoint_eigvals = in_default_graph(linalg.eigvalsh)
+svd = in_default_graph(linalg.svd)

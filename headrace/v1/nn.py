@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from headrace.build import arrays, linalg, nn, scopes, tensors
-from headrace.build.convolution import sliding
+from headrace.build.nn import ctc, embedding
+from headrace.build.nn.windows import sliding
+from headrace.build.sparse.tensor import SparseTensor
 from headrace.v1.arguments import named
+from headrace.v1.array_ops import depth_to_space as depth_to_space
+from headrace.v1.array_ops import space_to_batch as space_to_batch
+from headrace.v1.array_ops import space_to_depth as space_to_depth
 from headrace.v1.graph import in_default_graph
 from headrace.v1.math_ops import l2_normalize as l2_normalize
 from headrace.v1.math_ops import log_sigmoid as log_sigmoid
@@ -37,20 +44,237 @@ log_poisson_loss = in_default_graph(nn.log_poisson_loss)
 l2_loss = in_default_graph(nn.l2_loss)
 
 bias_add = in_default_graph(nn.bias_add)
-conv2d = named(nn.conv2d, "input filter=filters strides padding use_cudnn_on_gpu! data_format dilations name filters")
-conv2d_transpose = named(
-    nn.conv2d_transpose,
-    "value=input filter=filters output_shape strides padding data_format name input filters dilations",
+crelu = named(nn.crelu, "features name axis")
+
+# *** convolutions ***
+
+conv1d = named(
+    nn.conv1d,
+    "value=input filters stride padding use_cudnn_on_gpu! data_format name input dilations",
 )
-max_pool = named(nn.max_pool2d, "value=input ksize strides padding data_format name input", "max_pool")
-max_pool2d = max_pool_v2 = in_default_graph(nn.max_pool2d)
-avg_pool_v2 = in_default_graph(nn.avg_pool2d)
-avg_pool = avg_pool2d = named(nn.avg_pool2d, "value=input ksize strides padding data_format name input", "avg_pool")
+conv2d = named(nn.conv2d, "input filter=filters strides padding use_cudnn_on_gpu! data_format dilations name filters")
+conv3d = named(nn.conv3d, "input filter=filters strides padding data_format dilations name filters")
+_TRANSPOSE = "value=input filter=filters output_shape strides padding data_format name input filters dilations"
+conv1d_transpose = in_default_graph(nn.conv1d_transpose)
+conv2d_transpose = named(nn.conv2d_transpose, _TRANSPOSE)
+conv3d_transpose = named(nn.conv3d_transpose, _TRANSPOSE)
+conv_transpose = in_default_graph(nn.conv_transpose)
+convolution = named(
+    nn.convolution,
+    "input filter=filters padding strides dilation_rate=dilations name data_format filters dilations",
+)
+atrous_conv2d = in_default_graph(nn.atrous_conv2d)
+atrous_conv2d_transpose = in_default_graph(nn.atrous_conv2d_transpose)
+_SPREAD = "strides padding rate=dilations name data_format dilations"
+depthwise_conv2d = named(nn.depthwise_conv2d, f"input filter {_SPREAD}")
+separable_conv2d = named(nn.separable_conv2d, f"input depthwise_filter pointwise_filter {_SPREAD}")
+depthwise_conv2d_backprop_input = in_default_graph(nn.depthwise_conv2d_backprop_input)
+depthwise_conv2d_native_backprop_input = depthwise_conv2d_backprop_input
+depthwise_conv2d_backprop_filter = in_default_graph(nn.depthwise_conv2d_backprop_filter)
+depthwise_conv2d_native_backprop_filter = depthwise_conv2d_backprop_filter
+
+# *** pooling ***
+
+_POOL = "value=input ksize strides padding data_format name input"
+
+
+def _called(pool: Callable[..., Any], default: str) -> Callable[..., Any]:
+    """A function whose operation has another name if none is given."""
+
+    @functools.wraps(pool)
+    def function(name: str | None = None, **given: Any) -> Any:
+        return pool(name=name or default, **given)
+
+    return function
+
+
+max_pool = named(_called(nn.max_pool2d, "MaxPool"), _POOL, "max_pool")
+max_pool_v2 = in_default_graph(nn.max_pool)
+max_pool1d = in_default_graph(nn.max_pool1d)
+max_pool2d = in_default_graph(nn.max_pool2d)
+max_pool3d = in_default_graph(nn.max_pool3d)
+avg_pool = avg_pool2d = named(_called(nn.avg_pool2d, "AvgPool"), _POOL, "avg_pool")
+avg_pool_v2 = in_default_graph(nn.avg_pool)
+avg_pool1d = in_default_graph(nn.avg_pool1d)
+avg_pool3d = in_default_graph(nn.avg_pool3d)
+pool = named(
+    nn.pool, "input window_shape pooling_type padding dilation_rate=dilations strides name data_format dilations"
+)
+max_pool_with_argmax = named(
+    nn.max_pool_with_argmax,
+    "input ksize strides padding data_format Targmax=output_dtype name output_dtype include_batch_in_index",
+)
+dilation2d = named(nn.dilation2d, "input filter=filters strides rates=dilations padding name filters dilations")
+erosion2d = named(nn.erosion2d, "value kernel=filters strides rates=dilations padding name")
+
+# *** normalization ***
+
+lrn = local_response_normalization = in_default_graph(nn.local_response_normalization)
 moments = named(nn.moments, "x axes shift name keep_dims=keepdims keepdims")
+weighted_moments = named(nn.weighted_moments, "x axes frequency_weights name keep_dims=keepdims keepdims")
+sufficient_statistics = named(nn.sufficient_statistics, "x axes shift keep_dims=keepdims name keepdims")
+normalize_moments = in_default_graph(nn.normalize_moments)
 batch_normalization = in_default_graph(nn.batch_normalization)
-# how rows are spread over several tensors does not matter for a single one
-embedding_lookup = named(nn.embedding_lookup, "params ids partition_strategy! name validate_indices! max_norm")
+batch_norm_with_global_normalization = named(
+    nn.batch_norm_with_global_normalization,
+    "t=input m=mean v=variance beta gamma variance_epsilon scale_after_normalization name input mean variance",
+)
+fused_batch_norm = in_default_graph(nn.fused_batch_norm)
+
+# *** classes ***
+
+embedding_lookup = named(
+    embedding.rows, "params ids partition_strategy name validate_indices! max_norm", "nn.embedding_lookup"
+)
+safe_embedding_lookup_sparse = named(
+    embedding.safe_embedding_lookup_sparse,
+    "embedding_weights sparse_ids sparse_weights combiner default_id name partition_strategy max_norm "
+    "allow_fast_lookup",
+)
+
+
+@in_default_graph
+def embedding_lookup_sparse(
+    params: Any,
+    sp_ids: Any,
+    sp_weights: Any,
+    partition_strategy: str = "mod",
+    name: str | None = None,
+    combiner: str | None = None,
+    max_norm: Any = None,
+    allow_fast_lookup: bool = False,
+) -> Any:
+    """For each example the rows of a table that its ids name, put together. See `headrace.nn.embedding_lookup_sparse`.
+
+    Source: TensorFlow's `tf.nn.embedding_lookup_sparse`.
+    """
+    return embedding.embedding_lookup_sparse(
+        params, sp_ids, sp_weights, combiner, max_norm, name, allow_fast_lookup, partition_strategy
+    )
+
+
 zero_fraction = in_default_graph(nn.zero_fraction)
+in_top_k = named(nn.in_top_k, "predictions targets k name")
+uniform_candidate_sampler = in_default_graph(nn.uniform_candidate_sampler)
+log_uniform_candidate_sampler = in_default_graph(nn.log_uniform_candidate_sampler)
+learned_unigram_candidate_sampler = in_default_graph(nn.learned_unigram_candidate_sampler)
+fixed_unigram_candidate_sampler = in_default_graph(nn.fixed_unigram_candidate_sampler)
+all_candidate_sampler = in_default_graph(nn.all_candidate_sampler)
+compute_accidental_hits = in_default_graph(nn.compute_accidental_hits)
+_SAMPLED = "weights biases labels inputs num_sampled num_classes num_true sampled_values remove_accidental_hits"
+
+
+def _dealt_out(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """A loss of which the rows of weights that come in parts are dealt out, unless said otherwise."""
+
+    @functools.wraps(loss)
+    def function(partition_strategy: str = "mod", **given: Any) -> Any:
+        return loss(partition_strategy=partition_strategy, **given)
+
+    return function
+
+
+nce_loss = named(_dealt_out(nn.nce_loss), f"{_SAMPLED} partition_strategy name")
+sampled_softmax_loss = named(_dealt_out(nn.sampled_softmax_loss), f"{_SAMPLED} partition_strategy name seed")
+ctc_loss_v2 = in_default_graph(nn.ctc_loss)
+ctc_greedy_decoder = in_default_graph(nn.ctc_greedy_decoder)
+ctc_beam_search_decoder_v2 = named(
+    nn.ctc_beam_search_decoder, "inputs sequence_length beam_width top_paths", "ctc_beam_search_decoder_v2"
+)
+
+
+@in_default_graph
+def ctc_loss(
+    labels: Any,
+    inputs: Any = None,
+    sequence_length: Any = None,
+    preprocess_collapse_repeated: bool = False,
+    ctc_merge_repeated: bool = True,
+    ignore_longer_outputs_than_inputs: bool = False,
+    time_major: bool = True,
+    logits: Any = None,
+) -> Any:
+    """-log of the probability that sequences of labels have; the blank is the last class.
+
+    Source: TensorFlow's `tf.nn.ctc_loss`. See `headrace.nn.ctc_loss`.
+
+    Raises:
+      TypeError: the labels are no SparseTensor.
+    """
+    if not isinstance(labels, SparseTensor):
+        raise TypeError(f"Expected argument 'labels' to be a SparseTensor, got {labels!r}")
+    given = inputs if logits is None else logits
+    x = scopes.builder(given).tensor(given, None, "inputs")
+    attrs = {
+        "preprocess_collapse_repeated": preprocess_collapse_repeated,
+        "ctc_merge_repeated": ctc_merge_repeated,
+        "ignore_longer_outputs_than_inputs": ignore_longer_outputs_than_inputs,
+    }
+    x = x if time_major else arrays.transpose(x, (1, 0, 2))
+    return ctc.sparse_loss(x, labels.indices, labels.values, sequence_length, attrs)
+
+
+@in_default_graph
+def ctc_beam_search_decoder(
+    inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1, merge_repeated: bool = True
+) -> Any:
+    """The likeliest sequences of labels, in which labels that follow themselves are one unless said otherwise.
+
+    Source: TensorFlow's `tf.nn.ctc_beam_search_decoder`. See `headrace.nn.ctc_beam_search_decoder`.
+    """
+    return nn.ctc_beam_search_decoder(inputs, sequence_length, beam_width, top_paths, merge_repeated)
+
+
+@in_default_graph
+def depthwise_conv2d_native(
+    input: Any,
+    filter: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NHWC",
+    dilations: Any = None,
+    name: str | None = None,
+) -> Any:
+    """The convolution of each channel of images with filters of its own, by one operation.
+
+    Source: TensorFlow's `tf.nn.depthwise_conv2d_native`. See `headrace.nn.depthwise_conv2d`.
+    """
+    attrs = sliding(strides, padding, data_format, dilations)
+    return scopes.builder(input, filter).make("DepthwiseConv2dNative", (input, filter), attrs, name)
+
+
+def _fractional(type: str, what: str) -> Any:
+    @in_default_graph
+    def function(
+        value: Any,
+        pooling_ratio: Any,
+        pseudo_random: bool = False,
+        overlapping: bool = False,
+        deterministic: bool = False,
+        seed: int = 0,
+        seed2: int = 0,
+        name: str | None = None,
+    ) -> Any:
+        attrs = {
+            "pooling_ratio": tuple(float(r) for r in pooling_ratio),
+            "pseudo_random": pseudo_random,
+            "overlapping": overlapping,
+            "deterministic": deterministic,
+            "seed": seed,
+            "seed2": seed2,
+        }
+        return scopes.builder(value).make(type, (value,), attrs, name)
+
+    function.__name__ = function.__qualname__ = what
+    function.__doc__ = f"""`headrace.nn.{what}`, with the attributes of its operation as they are.
+
+    Source: TensorFlow's `tf.nn.{what}`.
+    """
+    return function
+
+
+fractional_max_pool = _fractional("FractionalMaxPool", "fractional_max_pool")
+fractional_avg_pool = _fractional("FractionalAvgPool", "fractional_avg_pool")
 
 
 @in_default_graph
@@ -133,18 +357,6 @@ def dropout(
     if (keep_prob is None) == (rate is None):
         raise ValueError("dropout needs rate, or keep_prob = 1 - rate: one of the two")
     return nn.dropout(x, 1 - keep_prob if rate is None else rate, noise_shape, seed, name)
-
-
-@in_default_graph
-def crelu(features: Any, name: str | None = None, axis: int = -1) -> Any:
-    """relu(x) and relu(-x), joined along an axis.
-
-    Source: TensorFlow's `tf.nn.crelu`.
-    """
-    with scopes.name_scope(name, "CRelu", [features]) as scope:
-        b = scopes.builder(features)
-        x = b.tensor(features)
-        return nn.relu(arrays.concat([x, b.Neg(x)], axis), name=scope)
 
 
 @in_default_graph

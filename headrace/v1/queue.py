@@ -1,8 +1,8 @@
-"""TensorFlow 1's `tf.queue`: headrace's queues, which are made in the default graph."""
+"""TensorFlow 1's `tf.queue`, and its accumulators: headrace's, which are made in the default graph."""
 
 from __future__ import annotations
 
-from headrace.build import queues
+from headrace.build.storage import accumulators, queues
 from headrace.v1.graph import in_default_graph
 
 QueueBase = queues.QueueBase
@@ -42,3 +42,24 @@ class PriorityQueue(queues.PriorityQueue):
     """
 
     __init__ = in_default_graph(queues.PriorityQueue.__init__)
+
+
+ConditionalAccumulatorBase = accumulators.ConditionalAccumulatorBase
+
+
+class ConditionalAccumulator(accumulators.ConditionalAccumulator):
+    """An accumulator of gradients that are tensors. See `headrace.ConditionalAccumulator`.
+
+    Source: TensorFlow's `tf.ConditionalAccumulator`.
+    """
+
+    __init__ = in_default_graph(accumulators.ConditionalAccumulator.__init__)
+
+
+class SparseConditionalAccumulator(accumulators.SparseConditionalAccumulator):
+    """An accumulator of gradients that are some rows of a tensor. See `headrace.SparseConditionalAccumulator`.
+
+    Source: TensorFlow's `tf.SparseConditionalAccumulator`.
+    """
+
+    __init__ = in_default_graph(accumulators.SparseConditionalAccumulator.__init__)

@@ -9,12 +9,34 @@ from headrace.v1.arguments import named
 from headrace.v1.graph import get_seed as get_seed
 from headrace.v1.graph import in_default_graph
 from headrace.v1.graph import set_random_seed as set_random_seed
+from headrace.v1.nn import all_candidate_sampler as all_candidate_sampler
+from headrace.v1.nn import fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler
+from headrace.v1.nn import learned_unigram_candidate_sampler as learned_unigram_candidate_sampler
+from headrace.v1.nn import log_uniform_candidate_sampler as log_uniform_candidate_sampler
+from headrace.v1.nn import uniform_candidate_sampler as uniform_candidate_sampler
+
+Algorithm = random.Algorithm
+Generator = random.Generator
+create_rng_state = in_default_graph(random.create_rng_state)
 
 _NORMAL = "shape mean stddev dtype seed name"
 normal = random_normal = named(random.normal, _NORMAL)
 truncated_normal = named(random.truncated_normal, _NORMAL)
 uniform = random_uniform = named(random.uniform, "shape minval maxval dtype seed name")
+gamma = random_gamma = named(random.gamma, "shape alpha beta dtype seed name", "random_gamma")
+poisson = random_poisson = named(random.poisson, "lam shape dtype seed name", "random_poisson")
 shuffle = random_shuffle = named(random.shuffle, "value seed name")
+
+stateless_binomial = in_default_graph(random.stateless_binomial)
+stateless_categorical = in_default_graph(random.stateless_categorical)
+stateless_gamma = in_default_graph(random.stateless_gamma)
+stateless_normal = in_default_graph(random.stateless_normal)
+stateless_parameterized_truncated_normal = in_default_graph(random.stateless_parameterized_truncated_normal)
+stateless_poisson = in_default_graph(random.stateless_poisson)
+stateless_truncated_normal = in_default_graph(random.stateless_truncated_normal)
+stateless_uniform = in_default_graph(random.stateless_uniform)
+split = in_default_graph(random.split)
+fold_in = in_default_graph(random.fold_in)
 
 
 @in_default_graph
@@ -37,3 +59,14 @@ def multinomial(
     Source: TensorFlow's `tf.multinomial`.
     """
     return categorical(logits, num_samples, output_dtype, seed, name or "multinomial")
+
+
+@in_default_graph
+def stateless_multinomial(
+    logits: Any, num_samples: Any, seed: Any, output_dtype: Any = "int64", name: str | None = None
+) -> Any:
+    """`stateless_categorical` under its older name.
+
+    Source: TensorFlow's `tf.random.stateless_multinomial`.
+    """
+    return random.stateless_categorical(logits, num_samples, seed, output_dtype, name or "stateless_multinomial")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.build import strings
+from headrace.build.sparse.tensor import SparseTensor
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 
@@ -18,3 +21,65 @@ substr = named(strings.substr, "input pos len name unit")
 lower = in_default_graph(strings.lower)
 upper = in_default_graph(strings.upper)
 strip = in_default_graph(strings.strip)
+bytes_split = in_default_graph(strings.bytes_split)
+ngrams = in_default_graph(strings.ngrams)
+regex_full_match = in_default_graph(strings.regex_full_match)
+regex_replace = in_default_graph(strings.regex_replace)
+to_hash_bucket = named(strings.to_hash_bucket, "string_tensor=input num_buckets name input")
+to_hash_bucket_fast = in_default_graph(strings.to_hash_bucket_fast)
+to_hash_bucket_strong = in_default_graph(strings.to_hash_bucket_strong)
+unicode_decode = in_default_graph(strings.unicode_decode)
+unicode_decode_with_offsets = in_default_graph(strings.unicode_decode_with_offsets)
+unicode_encode = in_default_graph(strings.unicode_encode)
+unicode_script = in_default_graph(strings.unicode_script)
+unicode_split = in_default_graph(strings.unicode_split)
+unicode_split_with_offsets = in_default_graph(strings.unicode_split_with_offsets)
+unicode_transcode = in_default_graph(strings.unicode_transcode)
+unsorted_segment_join = in_default_graph(strings.unsorted_segment_join)
+
+
+@in_default_graph
+def split(
+    input: Any = None,
+    sep: Any = None,
+    maxsplit: int = -1,
+    result_type: str = "SparseTensor",
+    source: Any = None,
+    name: str | None = None,
+) -> SparseTensor:
+    """The parts of strings between separators; `source` is an older name of `input`. See `headrace.strings.split`.
+
+    Raises:
+      ValueError: `result_type` is not "SparseTensor" (there are no ragged tensors), or no strings are given.
+
+    Source: TensorFlow's `tf.strings.split`.
+    """
+    _check_sparse(result_type)
+    if (input is None) == (source is None):
+        raise ValueError("split needs `input`, or `source`: one of the two")
+    return strings.split(source if input is None else input, sep, maxsplit, name)
+
+
+@in_default_graph
+def string_split(
+    source: Any,
+    sep: Any = None,
+    skip_empty: bool = True,
+    delimiter: Any = None,
+    result_type: str = "SparseTensor",
+    name: str | None = None,
+) -> SparseTensor:
+    """The parts of strings between single characters. See `headrace.strings.string_split`.
+
+    Raises:
+      ValueError: `result_type` is not "SparseTensor" (there are no ragged tensors), or there are two separators.
+
+    Source: TensorFlow's `tf.string_split`.
+    """
+    _check_sparse(result_type)
+    return strings.string_split(source, sep, skip_empty, delimiter, name)
+
+
+def _check_sparse(result_type: str) -> None:
+    if result_type != "SparseTensor":
+        raise ValueError(f"result_type must be 'SparseTensor', got {result_type!r}: there are no ragged tensors here")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.build.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
+from headrace.build.storage.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
 from headrace.build.tensors import constant, placeholder
 from headrace.build.while_loop import while_loop
 from headrace.errors import CancelledError, OutOfRangeError, ShapeError, SignatureError

@@ -3,6 +3,9 @@
 The stream follows from two seeds, that of the graph and that of the operation. With neither it is another one in each
 session. With an operation's `seed` alone the graph's is taken to be 87654321, as in TensorFlow, so that the same seed
 draws the same numbers in both.
+
+The numbers of the `stateless_...` functions follow from their arguments alone; a `Generator` keeps a state in a
+variable.
 """
 
 from __future__ import annotations
@@ -13,7 +16,24 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.build import scopes
-from headrace.build.tensors import is_tensor
+from headrace.build.random.gamma_numbers import scaled_gamma
+from headrace.build.random.generator import Algorithm as Algorithm
+from headrace.build.random.generator import Generator as Generator
+from headrace.build.random.generator import create_rng_state as create_rng_state
+from headrace.build.random.stateless import fold_in as fold_in
+from headrace.build.random.stateless import split as split
+from headrace.build.random.stateless import stateless_binomial as stateless_binomial
+from headrace.build.random.stateless import stateless_categorical as stateless_categorical
+from headrace.build.random.stateless import stateless_gamma as stateless_gamma
+from headrace.build.random.stateless import stateless_normal as stateless_normal
+from headrace.build.random.stateless import (
+    stateless_parameterized_truncated_normal as stateless_parameterized_truncated_normal,
+)
+from headrace.build.random.stateless import stateless_poisson as stateless_poisson
+from headrace.build.random.stateless import stateless_shuffle as stateless_shuffle
+from headrace.build.random.stateless import stateless_truncated_normal as stateless_truncated_normal
+from headrace.build.random.stateless import stateless_uniform as stateless_uniform
+from headrace.build.tensors import is_tensor, shape_tensor
 from headrace.ir.builder import Builder
 
 DEFAULT_GRAPH_SEED = 87654321
@@ -29,29 +49,50 @@ def seeds(seed: int | None, graph_seed: int | None = None) -> dict[str, int]:
 
     Source: TensorFlow's `tf.compat.v1.get_seed`.
     """
-    b = scopes.builder()
-    root = b.graph if isinstance(b, Builder) else None
-    while root is not None and root.outer is not None:
-        root = root.outer
+    root = _root()
     if graph_seed is None:
-        graph_seed = getattr(root, "seed", None)
+        graph_seed = scopes.outside.seed if root is None else getattr(root, "seed", None)
     if seed is None and graph_seed is None:
         return {"seed": 0, "seed2": 0}
     if seed is None:
-        count = getattr(root, "take_op_seed", None)
-        seed = count() if count is not None else 0 if root is None else len(root)
+        count = getattr(scopes.outside if root is None else root, "take_op_seed", None)
+        seed = count() if count is not None else len(root or ())
     first, second = DEFAULT_GRAPH_SEED if graph_seed is None else graph_seed, seed
     first, second = first % (2**31 - 1), second % (2**31 - 1)
     return {"seed": first, "seed2": second if (first, second) != (0, 0) else 2**31 - 1}
 
 
-def shape_tensor(b: Any, shape: Any) -> Any:
-    """A shape as an int vector; numbers become an int32 constant."""
-    if isinstance(shape, (int, np.integer)):
-        shape = [shape]
-    if isinstance(shape, (list, tuple)) and not shape:
-        return b.const(np.zeros(0, np.int32), None, "shape")
-    return b.tensor(shape, None, "shape")
+def _root() -> Any:
+    """The graph around everything that is open; None outside of graphs."""
+    b = scopes.builder()
+    root = b.graph if isinstance(b, Builder) else None
+    while root is not None and root.outer is not None:
+        root = root.outer
+    return root
+
+
+def set_seed(seed: int | None) -> None:
+    """Sets the graph's seed, of the graph that has been entered: operations made from now on that have no seed of
+    their own draw the same numbers in each session. Outside of graphs: what is drawn from now on.
+
+    Args:
+      seed: an int; None: other numbers each time.
+
+    Source: TensorFlow's `tf.random.set_seed`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     hr.random.set_seed(1)
+      ...     x = hr.random.uniform(())
+      >>> hr.Session(graph=g).run(x) == hr.Session(graph=g).run(x)
+      np.True_
+    """
+    root = _root()
+    if root is None:
+        scopes.outside.set_seed(seed)
+    else:
+        root.seed = seed
 
 
 def _normal(
@@ -180,3 +221,77 @@ def categorical(
     with scopes.name_scope(name, "categorical", [logits]):
         attrs = {"output_dtype": dtypes.as_dtype(dtype or dtypes.int64), **seeds(seed, graph_seed)}
         return scopes.builder(logits, num_samples).make("Multinomial", (logits, num_samples), attrs)
+
+
+def gamma(
+    shape: Any,
+    alpha: Any,
+    beta: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+    graph_seed: int | None = None,
+) -> Any:
+    """Numbers of gamma distributions: `shape` of them for each pair of an `alpha` and a `beta`.
+
+    Args:
+      shape: numbers, or an int vector.
+      alpha: the shape parameters, positive.
+      beta: the rates, positive; they and `alpha` broadcast. 1 if None.
+      dtype: of `alpha`, `beta` and the result: float16, float32 or float64.
+      seed, graph_seed: see the module's text.
+      name: name of the scope; "random_gamma" if None.
+
+    Returns:
+      A tensor of shape `shape` + that of `alpha` and `beta`.
+
+    Raises:
+      ValueError: another dtype.
+
+    Source: TensorFlow's `tf.random.gamma`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     hr.random.gamma((5,), [0.5, 1.5]).shape
+      (5, 2)
+    """
+
+    def draw(b: Any, dims: Any, alphas: Any) -> Any:
+        return b.make("RandomGamma", (dims, alphas), seeds(seed, graph_seed))
+
+    return scaled_gamma("random_gamma", shape, alpha, beta, dtype, name, draw)
+
+
+def poisson(
+    shape: Any,
+    lam: Any,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+    graph_seed: int | None = None,
+) -> Any:
+    """Numbers of Poisson distributions: `shape` of them for each of the means `lam`.
+
+    Args:
+      shape: numbers, or an int vector.
+      lam: the means, of a float dtype, int32 or int64.
+      dtype: of the result: float16, float32, float64, int32 or int64.
+      seed, graph_seed: see the module's text.
+      name: name of the scope; "random_poisson" if None.
+
+    Returns:
+      A tensor of shape `shape` + that of `lam`.
+
+    Source: TensorFlow's `tf.random.poisson`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     hr.random.poisson((5,), [0.5, 1.5]).shape
+      (5, 2)
+    """
+    with scopes.name_scope(name, "random_poisson", [lam, shape]):
+        b = scopes.builder(lam, shape)
+        attrs = {"dtype": dtypes.as_dtype(dtype), **seeds(seed, graph_seed)}
+        return b.make("RandomPoissonV2", (shape_tensor(b, shape), lam), attrs)

@@ -1,0 +1,117 @@
+"""`hr.nn`: neural networks, where everything of them is to be found under one name.
+
+`activations`, `convolution`, `pooling`, `normalizing` and `layers` are what layers are made of, `losses`,
+`sampling_losses` and `ctc` what is made small; `blocks` lays images out anew.
+"""
+
+from __future__ import annotations
+
+from headrace.build.linalg import l2_normalize
+from headrace.build.math import log_sigmoid, sigmoid, tanh
+from headrace.build.nn.activations import (
+    crelu,
+    elu,
+    gelu,
+    leaky_relu,
+    log_softmax,
+    relu,
+    relu6,
+    selu,
+    silu,
+    softmax,
+    softplus,
+    softsign,
+    swish,
+)
+from headrace.build.nn.blocks import (
+    batch_to_space,
+    depth_to_space,
+    required_space_to_batch_paddings,
+    space_to_batch,
+    space_to_depth,
+)
+from headrace.build.nn.convolution import (
+    atrous_conv2d,
+    atrous_conv2d_transpose,
+    conv1d,
+    conv1d_transpose,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+    conv_transpose,
+    convolution,
+    depthwise_conv2d,
+    depthwise_conv2d_backprop_filter,
+    depthwise_conv2d_backprop_input,
+    separable_conv2d,
+)
+from headrace.build.nn.ctc import ctc_beam_search_decoder, ctc_greedy_decoder, ctc_loss
+from headrace.build.nn.embedding import embedding_lookup, embedding_lookup_sparse, safe_embedding_lookup_sparse
+from headrace.build.nn.layers import bias_add, dropout, in_top_k, zero_fraction
+from headrace.build.nn.losses import (
+    l2_loss,
+    log_poisson_loss,
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits,
+    sparse_softmax_cross_entropy_with_logits,
+    weighted_cross_entropy_with_logits,
+)
+from headrace.build.nn.normalizing import (
+    batch_norm_with_global_normalization,
+    batch_normalization,
+    fused_batch_norm,
+    local_response_normalization,
+    lrn,
+    moments,
+    normalize_moments,
+    sufficient_statistics,
+    weighted_moments,
+)
+from headrace.build.nn.pooling import (
+    avg_pool,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    dilation2d,
+    erosion2d,
+    fractional_avg_pool,
+    fractional_max_pool,
+    max_pool,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    max_pool_with_argmax,
+    pool,
+)
+from headrace.build.nn.sampling_losses import (
+    all_candidate_sampler,
+    compute_accidental_hits,
+    fixed_unigram_candidate_sampler,
+    learned_unigram_candidate_sampler,
+    log_uniform_candidate_sampler,
+    nce_loss,
+    sampled_softmax_loss,
+    uniform_candidate_sampler,
+)
+from headrace.build.reductions import top_k
+from headrace.build.tensors import is_tensor
+
+__all__ = [
+    "all_candidate_sampler", "atrous_conv2d", "atrous_conv2d_transpose", "avg_pool", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "batch_norm_with_global_normalization", "batch_normalization", "batch_to_space", "bias_add",
+    "compute_accidental_hits", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d",
+    "conv3d_transpose", "conv_transpose", "convolution", "crelu", "ctc_beam_search_decoder", "ctc_greedy_decoder",
+    "ctc_loss", "depth_to_space", "depthwise_conv2d", "depthwise_conv2d_backprop_filter",
+    "depthwise_conv2d_backprop_input", "dilation2d", "dropout", "elu", "embedding_lookup",
+    "embedding_lookup_sparse", "erosion2d", "fixed_unigram_candidate_sampler", "fractional_avg_pool",
+    "fractional_max_pool", "fused_batch_norm", "gelu", "in_top_k", "is_tensor", "l2_loss", "l2_normalize",
+    "leaky_relu", "learned_unigram_candidate_sampler", "local_response_normalization", "log_poisson_loss",
+    "log_sigmoid", "log_softmax", "log_uniform_candidate_sampler", "lrn", "max_pool", "max_pool1d", "max_pool2d",
+    "max_pool3d", "max_pool_with_argmax", "moments", "nce_loss", "normalize_moments", "pool", "relu", "relu6",
+    "required_space_to_batch_paddings", "safe_embedding_lookup_sparse", "sampled_softmax_loss", "selu",
+    "separable_conv2d", "sigmoid", "sigmoid_cross_entropy_with_logits", "silu", "softmax",
+    "softmax_cross_entropy_with_logits", "softplus", "softsign", "space_to_batch", "space_to_depth",
+    "sparse_softmax_cross_entropy_with_logits", "sufficient_statistics", "swish", "tanh", "top_k",
+    "uniform_candidate_sampler", "weighted_cross_entropy_with_logits", "weighted_moments", "zero_fraction",
+]  # fmt: skip

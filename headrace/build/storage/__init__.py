@@ -1,0 +1,1 @@
+"""What keeps values between steps: queues, tables, accumulators, staging areas."""

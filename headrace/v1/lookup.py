@@ -1,0 +1,109 @@
+"""TensorFlow 1's `tf.lookup`: what fills a table goes into a collection, which `tf.tables_initializer` runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.build import grouping
+from headrace.build.storage import lookup
+from headrace.v1.graph import GraphKeys, add_to_collection, get_collection, in_default_graph
+
+TextFileIndex = lookup.TextFileIndex
+
+
+class KeyValueTensorInitializer(lookup.KeyValueTensorInitializer):
+    """Keys and their values as tensors. See `headrace.lookup.KeyValueTensorInitializer`.
+
+    Source: TensorFlow's `tf.lookup.KeyValueTensorInitializer`.
+    """
+
+    __init__ = in_default_graph(lookup.KeyValueTensorInitializer.__init__)
+
+    def initialize(self, table: Any) -> Any:
+        """The operation that fills a table; it goes into GraphKeys.TABLE_INITIALIZERS."""
+        return _collected(super().initialize, table)
+
+
+class TextFileInitializer(lookup.TextFileInitializer):
+    """The lines of a text file. See `headrace.lookup.TextFileInitializer`.
+
+    Source: TensorFlow's `tf.lookup.TextFileInitializer`.
+    """
+
+    def initialize(self, table: Any) -> Any:
+        """The operation that fills a table; it goes into GraphKeys.TABLE_INITIALIZERS."""
+        made = _collected(super().initialize, table)
+        add_to_collection(GraphKeys.ASSET_FILEPATHS, made.inputs[1])
+        return made
+
+
+@in_default_graph
+def _collected(initialize: Any, table: Any) -> Any:
+    made = initialize(table)
+    add_to_collection(GraphKeys.TABLE_INITIALIZERS, made)
+    return made
+
+
+class StaticHashTable(lookup.StaticHashTable):
+    """A table that an initializer fills, once. See `headrace.lookup.StaticHashTable`.
+
+    Source: TensorFlow's `tf.lookup.StaticHashTable`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> with tf.Graph().as_default(), tf.Session() as sess:
+      ...     words = tf.lookup.KeyValueTensorInitializer(["cat", "dog"], [1, 2])
+      ...     table = tf.lookup.StaticHashTable(words, -1)
+      ...     sess.run(tf.tables_initializer())
+      ...     sess.run(table.lookup(tf.constant(["dog", "cow"])))
+      array([ 2, -1], dtype=int32)
+    """
+
+    __init__ = in_default_graph(lookup.StaticHashTable.__init__)
+
+
+class StaticVocabularyTable(lookup.StaticVocabularyTable):
+    """Ids of words. See `headrace.lookup.StaticVocabularyTable`.
+
+    Source: TensorFlow's `tf.lookup.StaticVocabularyTable`.
+    """
+
+    __init__ = in_default_graph(lookup.StaticVocabularyTable.__init__)
+
+
+class MutableHashTable(lookup.MutableHashTable):
+    """A table that takes what is inserted. See `headrace.lookup.experimental.MutableHashTable`.
+
+    Source: TensorFlow's `tf.lookup.experimental.MutableHashTable`.
+    """
+
+    __init__ = in_default_graph(lookup.MutableHashTable.__init__)
+
+
+class DenseHashTable(lookup.DenseHashTable):
+    """A table that takes what is inserted. See `headrace.lookup.experimental.DenseHashTable`.
+
+    Source: TensorFlow's `tf.lookup.experimental.DenseHashTable`.
+    """
+
+    __init__ = in_default_graph(lookup.DenseHashTable.__init__)
+
+
+class experimental:
+    """`tf.lookup.experimental`."""
+
+    MutableHashTable = MutableHashTable
+    DenseHashTable = DenseHashTable
+
+
+def tables_initializer(name: str = "init_all_tables") -> Any:
+    """An operation that fills all tables of the default graph.
+
+    Source: TensorFlow's `tf.tables_initializer`.
+    """
+    found = get_collection(GraphKeys.TABLE_INITIALIZERS)
+    group = in_default_graph(grouping.group)
+    return group(*found, name=name) if found else in_default_graph(grouping.no_op)(name)
+
+
+initialize_all_tables = tables_initializer

@@ -1,0 +1,10 @@
+"""TensorFlow 1's `tf.manip`: the older place of some functions that rearrange tensors."""
+
+from headrace.v1.array_ops import batch_to_space_nd as batch_to_space_nd
+from headrace.v1.array_ops import gather_nd as gather_nd
+from headrace.v1.array_ops import reshape as reshape
+from headrace.v1.array_ops import reverse as reverse
+from headrace.v1.array_ops import roll as roll
+from headrace.v1.array_ops import scatter_nd as scatter_nd
+from headrace.v1.array_ops import space_to_batch_nd as space_to_batch_nd
+from headrace.v1.array_ops import tile as tile
