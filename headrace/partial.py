@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import InvalidArgumentError
-from headrace.fetches import Fetches, feed_tensor, result
+from headrace.fetches import Fetches, feed_tensors, result, spread
 
 if TYPE_CHECKING:
     from headrace.execute.executor import Executor
@@ -81,7 +81,10 @@ class PartialRun:
             for op in wanted.targets:
                 if op.name not in self._targets:
                     raise InvalidArgumentError(f"operation '{op.name}' was not named in partial_run_setup", op.name)
-            feeds = [(self._feed_position(feed_tensor(self._graph, k)), v) for k, v in feed_dict.items()]
+            keys = [feed_tensors(self._graph, k) for k in feed_dict]
+            fed = spread(list(feed_dict.values()), [len(ts) for ts in keys])
+            tensors = [t for ts in keys for t in ts]
+            feeds = [(self._feed_position(t), v) for t, v in zip(tensors, fed, strict=True)]
             there = self._fed | {i for i, _ in feeds}
             for t, p in zip(wanted.tensors, positions, strict=True):
                 missing = self._step.pruned.depends_on[p] - there

@@ -27,7 +27,7 @@ from headrace.execute.sequence import Sequential, sequence_of
 from headrace.execute.step import Step
 from headrace.execute.threads import Pool
 from headrace.explain import Explanation, explanation
-from headrace.fetches import Fetches, feed_tensor, feeder, key_of, result
+from headrace.fetches import Fetches, feed_tensors, feeder, key_of, result, spread
 from headrace.ir.failure import retell
 from headrace.ir.function import find_anywhere
 from headrace.metadata import RunMetadata, RunOptions
@@ -59,18 +59,21 @@ _CONFIG = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "l
 
 @dataclasses.dataclass(slots=True)
 class _Call:
-    """A compiled (fetches, feed keys) pair."""
+    """A compiled (fetches, feed keys) pair. `counts`: how many tensors each key means."""
 
     step: CompiledStep
     feeders: list[Callable[[Any], Any]]
     pack: Callable[[Sequence[Any]], Any]
     fetch_names: list[str]
+    counts: list[int]
 
     def feed(self, values: Sequence[Any]) -> list[Any]:
         """The values of feeds as what flows."""
         feeders = self.feeders
         if len(feeders) == 1:  # it shows in steps that take a microsecond
             return [feeders[0](values[0])]
+        if len(feeders) != len(values):
+            values = spread(values, self.counts)
         return [f(v) for f, v in zip(feeders, values, strict=True)]
 
 
@@ -298,14 +301,16 @@ class Session:
 
     def _compile(self, fetches: Any, feed_keys: list[Any]) -> _Call:
         resolved = Fetches(self.graph, fetches)
-        tensors = [feed_tensor(self.graph, k) for k in feed_keys]
+        keys = [feed_tensors(self.graph, k) for k in feed_keys]
+        tensors = [t for ts in keys for t in ts]
         if len(set(tensors)) < len(tensors):
             raise FeedError(f"a tensor is fed twice: {[t.name for t in tensors]}")
         from headrace.pipeline import compile_step
 
         with self._explained():
             step = compile_step(tensors, resolved.tensors, resolved.targets, self._devices, self._engine)
-        return _Call(step, [feeder(t) for t in tensors], resolved.pack, [t.name for t in resolved.tensors])
+        names, counts = [t.name for t in resolved.tensors], [len(ts) for ts in keys]
+        return _Call(step, [feeder(t) for t in tensors], resolved.pack, names, counts)
 
     def _look_at_growth(self, key: Hashable, fetches: Any, is_known: bool) -> None:
         """Warns, once, if the graph grows from run to run: of the same fetches, or by the same line of the user's."""
@@ -469,7 +474,7 @@ class Session:
         call = self._call(fetches, tuple(feeds))
         executor = Executor(call.step.plan, self._step(_NO_OPTIONS, None), self._get_pool, blas_threads=self._intra)
         handle = f"partial_run_{executor.step.id}"
-        names = [feed_tensor(self.graph, f).name for f in feeds]
+        names = [t.name for f in feeds for t in feed_tensors(self.graph, f)]
         self._partial[handle] = PartialRun(self.graph, executor, call.step, call.feeders, names, call.fetch_names)
         self._active.add(executor.step)
         return handle

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.errors import InvalidArgumentError
-from headrace.fetches import Fetches, feed_tensor, key_of
+from headrace.fetches import Fetches, feed_tensors, key_of
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.place import Cluster, Costs, place
 from headrace.place.simulate import Simulation, simulate_step
@@ -54,7 +54,7 @@ def simulate(
 
     graph = _graph(fetches)
     resolved = Fetches(graph, fetches)
-    pruned = prune([feed_tensor(graph, f) for f in feeds], resolved.tensors, resolved.targets)
+    pruned = prune([t for f in feeds for t in feed_tensors(graph, f)], resolved.tensors, resolved.targets)
     lowered = lowered_form(pruned, resolved.targets)
     ops = lowered.ops if len(cluster.devices) == 1 else expand_collectives(lowered.ops)
     first = {}

@@ -47,3 +47,15 @@ def test_no_other_module_reads_the_environment():
     package = DOCS.parent.parent / "headrace"
     readers = [p.name for p in package.rglob("*.py") if "os.environ" in p.read_text() or "getenv" in p.read_text()]
     assert readers == ["flags.py"]
+
+
+def _fresh(code: str) -> str:
+    """What a new process says of an error."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False).stderr
+
+
+def test_passes_that_do_not_exist_are_refused_before_anything_runs():
+    """The passes come with the first session; what the flag says of them is checked without one."""
+    assert "no pass 'nosuch'" in _fresh("import os; os.environ['HEADRACE_OPTIMIZE'] = '-nosuch'; import headrace")
+    override = "import headrace as hr\nwith hr.flags.override(OPTIMIZE='-nosuch'): print('accepted')"
+    assert "no pass 'nosuch'" in _fresh(override)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceInternalError
 from headrace.ir import walk
 from headrace.ir.counting import counting
-from headrace.ir.ends import check_ends, check_loop
+from headrace.ir.ends import check_fit
 from headrace.ir.function import FuncGraph, bodies, body, recursive_functions
 from headrace.ir.infer import constant_value
 from headrace.ir.opdef import Func
@@ -126,12 +126,11 @@ class Blocks:
         kind = op.opdef.structured
         if not kind:
             return Item(op, live, reads=tuple(op.inputs))
+        check_fit(op)
         if kind in ("If", "Case"):
             graphs = [g for _, g in bodies(op)]
             if kind == "If":
                 graphs = [body(op, op.attrs["else_branch"]), body(op, op.attrs["then_branch"])]
-            for g in graphs:
-                check_ends(op, g, len(op.inputs) - 1, len(op.outputs))
             blocks = tuple(self._block(g, tuple(g.results[i] for i in live), g.control_results) for g in graphs)
             reads = dict.fromkeys(op.inputs[1 + k] for b in blocks for k in b.params)
             return Item(op, live, kind, blocks, offset=1, reads=(op.inputs[0], *reads))
@@ -144,7 +143,6 @@ class Blocks:
     def _loop(self, op: Operation, live: tuple[int, ...]) -> Item:
         cond, loop = body(op, op.attrs["cond"]), body(op, op.attrs["body"])
         n = len(op.inputs)
-        check_loop(op, cond, loop)
         counted = trips(op)
         test = self._block(cond, (cond.results[0],), cond.control_results)
         only_counts = counted is not None and counted.is_exact and _is_quiet(test) and all(map(_ends, counted.bounds))
@@ -191,7 +189,6 @@ class Blocks:
                 graph = body(op, op.attrs["f"])
             self._graphs[op] = graph
         offset = 1 if kind == "RemoteCall" else 0
-        check_ends(op, graph, len(op.inputs) - offset, len(op.outputs))
         inner = self._block(graph, tuple(graph.results[i] for i in live), graph.control_results)
         reads = dict.fromkeys(op.inputs[offset + k] for k in inner.params)
         return Item(op, live, "Call", (inner,), offset=offset, reads=tuple(reads))
@@ -204,7 +201,6 @@ class Blocks:
         f = op.attrs["f"]
         graph = body(op, f)
         offset = 1 if op.opdef.structured == "RemoteCall" else 0
-        check_ends(op, graph, len(op.inputs) - offset, len(op.outputs))
         if f.name not in self.functions:
             self.functions[f.name] = Block(graph, (), (), ())  # it is on its way
             self.functions[f.name] = self._block(graph, tuple(graph.results), graph.control_results)

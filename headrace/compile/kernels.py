@@ -26,7 +26,7 @@ from headrace.compile.names import Value
 from headrace.ir import checking
 from headrace.ir.elementwise import HALF
 from headrace.ir.infer import constant_value
-from headrace.ir.kernel import Kernel, find_kernel
+from headrace.ir.kernel import Kernel, find_kernel, made_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -108,7 +108,7 @@ class Writer(ListWriter):
             if len(op.outputs) == 1 and op.inputs and op.opdef.kernel is not None:
                 kernel = self.kernel_of(op)
                 if kernel.factory is op.opdef.kernel:
-                    found = formula(op, kernel.factory, kernel.factory(np, op.attrs))
+                    found = formula(op, kernel.factory, made_for(op, kernel))
             self._formulas[op] = found
         return self._formulas[op]
 
@@ -149,7 +149,7 @@ class Writer(ListWriter):
         """Writes an operation that has a kernel; into one of the arrays of `reusable`, if it can."""
         op = item.op
         if op.type == "Const" and isinstance(op.attrs["value"], np.ndarray):
-            self.values[op.outputs[0]] = self.constant(self.kernel_of(op).factory(np, op.attrs)())
+            self.values[op.outputs[0]] = self.constant(made_for(op, self.kernel_of(op))())
             return
         if op.opdef.primitive == "ControlTrigger":
             return
@@ -196,7 +196,7 @@ class Writer(ListWriter):
         if kernel.form == "pure":
             if not op.outputs:
                 return
-            f = self.out.bind(kernel.factory(np, op.attrs), "k")
+            f = self.out.bind(made_for(op, kernel), "k")
         else:
             if op not in self._at:
                 self._at[op] = len(self.stateful)

@@ -178,7 +178,7 @@ class Lists:
         self._grown.add(out)
         if op.type == "EmptyTensorList":
             most = constant_value(op.inputs[1])
-            if most is None or int(most) != -1 or not _is_a_shape(op.inputs[0]):
+            if most is None or most.ndim or int(most) != -1 or not _is_a_shape(op.inputs[0]):
                 self._spoil(out)
         else:
             self._blank.add(out)

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import shapes
+from headrace.dtypes import int64
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
+from headrace.ir.arrays import check_size
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -158,8 +160,11 @@ def place(items: list[Any], index: Any, value: Any) -> None:
 
 def blanks(n: Any) -> list[Any]:
     """A list of `n` elements that are not there yet."""
+    if np.ndim(n):
+        raise InvalidArgumentError(f"num_elements expected to be a scalar but got shape: {shapes.show(np.shape(n))}")
     if n < 0:
         raise InvalidArgumentError(f"The num_elements to reserve must be a non negative number, but got {n}")
+    check_size((int(n),), int64)  # of a list, a word an element
     return [None] * int(n)
 
 

@@ -19,7 +19,7 @@ from headrace.ir import source
 from headrace.ir.builder import OpCalls, as_array
 from headrace.ir.failure import brief, translated
 from headrace.ir.graph import Operation, Tensor
-from headrace.ir.kernel import Kernel, KernelContext, find_kernel
+from headrace.ir.kernel import Kernel, KernelContext, find_kernel, made_for
 from headrace.ir.opdef import OpDef, op_registry
 from headrace.resources.manager import ResourceManager
 
@@ -316,7 +316,7 @@ def _prepared(record: OpDef, groups: list[list[EagerTensor]], attrs: dict[str, A
     kernel: Kernel | None = find_kernel(op)
     if kernel is None:
         raise UnimplementedError(f"{record.type} has no kernel for the CPU")
-    run = kernel.factory(np, complete) if kernel.form == "pure" else kernel.factory
+    run = made_for(op, kernel) if kernel.form == "pure" else kernel.factory
     return _Prepared(complete, made, kernel.form, run)
 
 

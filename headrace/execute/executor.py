@@ -34,6 +34,7 @@ from headrace.execute.burst import burst
 from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
 from headrace.execute.straight import StraightPropagator
+from headrace.execute.threads import taken
 from headrace.ir.failure import known_as, place
 from headrace.ir.kernel import KernelContext
 
@@ -404,7 +405,7 @@ class Executor:
             if own is not None and own < left:
                 left = own
             try:
-                self._complete(step.completions.get(timeout=max(left, 0.0)))
+                self._complete(taken(step.completions, left))
             except queue.Empty:
                 if own is not None and own <= 0:
                     raise self._too_late() from None

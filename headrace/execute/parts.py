@@ -35,6 +35,7 @@ from headrace.execute import blas
 from headrace.execute.foreign import ForeignExecutor
 from headrace.execute.part import PartExecutor
 from headrace.execute.rendezvous import LocalRendezvous
+from headrace.execute.threads import taken
 from headrace.ir.kernel import CPU
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class Parts:
                 executor = mine.pop()
             else:
                 try:
-                    executor = self._runnable.get(timeout=self._patience())
+                    executor = taken(self._runnable, self._patience())
                 except queue.Empty:
                     self._look_at_the_clock()
                     continue

@@ -27,7 +27,7 @@ from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedEr
 from headrace.ir import checking
 from headrace.ir import frames as ir_frames
 from headrace.ir.device import DeviceSpec
-from headrace.ir.kernel import CPU, find_kernel, why_none
+from headrace.ir.kernel import CPU, find_kernel, made_for, why_none
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -412,7 +412,7 @@ def _constants(ops: Sequence[Operation], device: str) -> dict[Operation, Any]:
             if kernel is None or kernel.form != "pure":
                 continue
             if isinstance(op.attrs["value"], np.ndarray):  # else it says so itself when it fires
-                out[op] = kernel.factory(np, op.attrs)()
+                out[op] = made_for(op, kernel)()
     return out
 
 
@@ -464,7 +464,7 @@ def _add_kernel(plan: Plan, node: Node) -> None:
             factory = checking.later(op, factory, node.kind == ASYNC, device == CPU)
         plan.binders.append((op, factory))
         return
-    f = kernel.factory(np, op.attrs)
+    f = made_for(op, kernel)
     node.culprit = getattr(f, "culprit", None)
     plan.uses_blas |= getattr(f, "uses_blas", False)
     if flags.VERIFY.value >= 2:

@@ -1,4 +1,4 @@
-"""Pools of threads.
+"""Pools of threads, and waiting for what they hand over.
 
 They differ from those of `concurrent.futures` in how they end. The threads of a pool here
 
@@ -18,11 +18,15 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from headrace import forking
 
 PATIENCE: Final = 1.0  # seconds that the end of the process waits for kernels
+GLANCE: Final = 0.5  # seconds of a wait at a time
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _computing: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
 
@@ -136,3 +140,28 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
+
+
+class Gives(Protocol[T_co]):
+    """What `taken` takes from: a `queue.SimpleQueue`, or what has its `get`."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> T_co: ...
+
+
+def taken(from_: Gives[T], timeout: float) -> T:
+    """What comes out of a queue within `timeout` seconds.
+
+    Ctrl-C ends it within `GLANCE` seconds. A signal that comes between Python's last look for signals and the moment at
+    which the thread really waits is seen only when that wait is over, so none is long.
+
+    Raises:
+      queue.Empty: nothing came.
+    """
+    until = time.monotonic() + timeout
+    while True:
+        left = until - time.monotonic()
+        try:
+            return from_.get(timeout=min(max(left, 0.0), GLANCE))
+        except queue.Empty:
+            if left <= GLANCE:
+                raise

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 INT32: Final = pb.AttrValue(type=pb.DT_INT32)
 
 # Operations with an underscore that TensorFlow has.
-THEIRS: Final = frozenset({"_Arg", "_Retval", "_SwitchN", "_Send", "_Recv"})
+THEIRS: Final = frozenset({"_Arg", "_EagerConst", "_Retval", "_SwitchN", "_Send", "_Recv"})
 
 _REDUCTIONS: Final[Mapping[bytes, str]] = {b"sum": "AddV2", b"prod": "Mul", b"max": "Maximum", b"min": "Minimum"}
 

@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
-from headrace.ir.ends import check_ends
 from headrace.ir.naming import base_name
 from headrace.lower.lowering import Done, Made, Place, Values, prefix_for, used_params
 
@@ -37,16 +36,12 @@ def lower_if(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[
     """See the module's text."""
     pred = as_predicate(low, op, inputs[0], place)
     graphs = [low.shared.graph_of(op, op.attrs[name]) for name in ("else_branch", "then_branch")]
-    for g in graphs:
-        check_ends(op, g, len(inputs) - 1, len(op.outputs))
     return _Branching(low, op, pred, controls, place, graphs, ["else_branch", "then_branch"]).lower(inputs[1:])
 
 
 def lower_case(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
     """See the module's text."""
     graphs = [low.shared.graph_of(op, f) for f in op.attrs["branches"]]
-    for g in graphs:
-        check_ends(op, g, len(inputs) - 1, len(op.outputs))
     parts = [f"branch{i}" for i in range(len(graphs))]
     return _Branching(low, op, inputs[0], controls, place, graphs, parts).lower(inputs[1:])
 

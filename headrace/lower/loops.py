@@ -28,7 +28,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.ir.counting import counting
-from headrace.ir.ends import check_ends, check_loop
 from headrace.ir.function import FuncGraph
 from headrace.ir.naming import base_name
 from headrace.ir.order import ANY, EVERYTHING, Key, effects_in, is_constant, is_resource
@@ -78,7 +77,6 @@ class _While:
         self.low, self.op, self.inputs, self.controls, self.place = low, op, inputs, controls, place
         self.cond = low.shared.graph_of(op, op.attrs["cond"])
         self.body = low.shared.graph_of(op, op.attrs["body"])
-        check_loop(op, self.cond, self.body)
         self.name = place.prefix + op.name
         frame = low.frame_name(self.name)
         self.loop = Loop(place, self.name, frame, op.attrs["parallel_iterations"])
@@ -236,6 +234,4 @@ def _waits(pairs: Iterable[tuple[Operation, Operation]]) -> dict[Operation, list
 
 def lower_for(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
     """A `For` is a `While` whose first variable counts: from `start`, as long as `limit` is not reached."""
-    graph = low.shared.graph_of(op, op.attrs["body"])
-    check_ends(op, graph, len(op.outputs) + 1, len(op.outputs))
     return inline(low, op, counting(op), inputs, controls, place)

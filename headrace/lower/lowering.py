@@ -32,6 +32,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.errors import HeadraceInternalError
 from headrace.ir import frames, walk
+from headrace.ir.ends import check_fit
 from headrace.ir.function import FuncGraph, body
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.naming import base_name
@@ -305,6 +306,7 @@ class Lowering:
         rule = self.shared.rules.get(op.opdef.structured)
         if rule is None:
             raise HeadraceInternalError(f"{op.type} ('{op.name}') has no lowering")
+        check_fit(op)
         return rule(self, op, inputs, controls, place)
 
     def name_of(self, op: Operation, place: Place) -> str:

@@ -167,7 +167,7 @@ def _evaluate(op: Operation, given: list[Any]) -> list[np.ndarray] | str:
             out = kernel(*given)
     except Exception as e:  # the operation itself says so when it runs, if it does
         return f"it fails: {e}"
-    made = [np.array(v, order="C") for v in ((out,) if len(op.outputs) == 1 else out)]
+    made = [np.array(v, order="C") for v in ((out,) if len(op.outputs) == 1 else out or ())]
     for v in made:
         v.flags.writeable = False
     return made

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace import flags
 from headrace.ir.function import FuncGraph
 from headrace.optimize.base import Context, Options, Pass, Repeat, graphs_of, run
 from headrace.optimize.branches import Branches
@@ -122,6 +121,3 @@ def options_from(text: str) -> Options:
             + f"; the passes are {', '.join(names())}"
         )
     return Options(off=frozenset(off))
-
-
-flags.OPTIMIZE.also_check(options_from)

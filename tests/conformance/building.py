@@ -24,19 +24,28 @@ import headrace as hr
 from headrace import shapes
 from headrace.build import (
     arrays,
+    counting,
     debugging,
     gathering,
+    image,
     indexing,
+    io,
     linalg,
     math,
     nn,
     operators,  # noqa: F401 - gives tensors theirs
+    quantization,
     random,
     reductions,
+    signal,
+    sorting,
+    sparse,
     special,
     strings,
     tensors,
 )
+from headrace.build.sparse import sets
+from headrace.build.sparse import tensor as sparse_tensor
 
 EXPRESSIONS = Path(__file__).with_name("building.txt")
 
@@ -45,6 +54,8 @@ PLACEHOLDERS: dict[str, tuple[str, Any]] = {
     "s": ("float32", ()), "b3": ("float32", (4, 2, 3)), "o": ("float32", (1, 2, 1)), "u": ("float32", None),
     "u4": ("float32", (None, 3, 4, 4)), "i": ("int32", (2, 3)), "j": ("int32", ()), "k": ("int32", (4, 2)),
     "p": ("bool", (2, 3)), "q": ("bool", (2, 3)), "c": ("complex64", (2, 3)), "t": ("string", (2,)),
+    "im": ("float32", (2, 4, 6, 3)), "i8": ("uint8", (2, 4, 6, 3)), "ud": ("float32", (None, None, None, 3)),
+    "f4": ("float32", (3, 2, 3, 2)), "x5": ("float32", (1, 3, 3, 3, 2)),
 }  # fmt: skip
 
 _rng = np.random.default_rng(0)
@@ -61,24 +72,59 @@ FEEDS: dict[str, Any] = {
     "p": np.array([[True, False, True], [False, True, True]]),
     "q": np.array([[True, True, False], [False, False, True]]),
     "c": (_floats(2, 3) + 1j * _floats(2, 3)).astype(np.complex64), "t": np.array([b"12", b" 7 "], object),
+    "im": _floats(2, 4, 6, 3), "i8": _rng.integers(0, 256, (2, 4, 6, 3), np.uint8), "ud": _floats(2, 5, 4, 3),
+    "f4": _floats(3, 2, 3, 2), "x5": _floats(1, 3, 3, 3, 2),
 }  # fmt: skip
 
 
 def ours() -> SimpleNamespace:
     """headrace's functions, in the places where TensorFlow has them."""
     named: dict[str, Any] = {}
-    for module in (special, nn, debugging, linalg, reductions, gathering, indexing, arrays, math, tensors):
+    for module in (
+        counting,
+        sparse_tensor,
+        special,
+        sorting,
+        nn,
+        debugging,
+        linalg,
+        reductions,
+        gathering,
+        indexing,
+        arrays,
+        math,
+        tensors,
+    ):
         named.update({k: v for k, v in vars(module).items() if not k.startswith("_")})
     inner = SimpleNamespace(**named, special=special)
-    dtypes = {d: getattr(hr, d) for d in ("float32", "float64", "int32", "int64", "uint8", "string", "bool")}
+    known = (
+        "float32",
+        "float64",
+        "int32",
+        "int64",
+        "uint8",
+        "uint32",
+        "string",
+        "bool",
+        "complex64",
+        "qint8",
+        "quint8",
+    )
+    dtypes = {d: getattr(hr, d) for d in known}
     spaces = {"nn": nn, "random": random, "strings": strings, "linalg": linalg, "debugging": debugging}
+    spaces |= {"sparse": sparse, "sets": sets}
+    spaces |= {"signal": signal, "image": image, "io": io, "quantization": quantization}
     return SimpleNamespace(**(named | dtypes | spaces | {"math": inner, "bitwise": inner, "newaxis": None}))
 
 
 def flat(result: Any) -> list[Any]:
     """The tensors and operations in what an expression gave."""
+    if isinstance(result, dict):
+        return [x for key in sorted(result) for x in flat(result[key])]
     if isinstance(result, (list, tuple)):
         return [x for r in result for x in flat(r)]
+    if hasattr(result, "dense_shape"):
+        return [result.indices, result.values, result.dense_shape]
     return [result]
 
 
@@ -121,7 +167,7 @@ def compare(mark: str, expression: str, tf: Any) -> list[str]:
             wrong.append(f"dtype {x.dtype.name} != {y.dtype.name}")
         if not shapes.covers(known, y.shape):  # what is known here may be more
             wrong.append(f"shape {known} != {y.shape}")
-    if not pairs or "random" in expression or "dropout" in expression:
+    if not pairs or ("random" in expression and "stateless" not in expression) or "dropout" in expression:
         return wrong
     with v1.Session(graph=theirs) as session:
         a = session.run([x for x, _ in pairs], feed)

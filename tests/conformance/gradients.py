@@ -510,6 +510,8 @@ def _check(out: Outcome, program: Mapping[str, Any], question: Question) -> None
     for x, g, h in zip(question.xs, mine.gradients, theirs.gradients, strict=True):
         if _same(g, h):
             out.count("agree", g)
+        elif h is None:  # some of its rules leave arguments out: the padding of MatrixDiagV3
+            _numeric(out, ours, question, x, g)
         else:
             out.wrong.append(f"step {question.step}, {question.ys} by {x}: {g} here, {h} in TensorFlow")
 

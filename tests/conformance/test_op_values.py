@@ -42,7 +42,7 @@ def run(session, ops):
         if len(ops) > 1:
             return [v for op in ops for v in run(session, [op])]
         text = str(e)
-        phrases = ("No OpKernel", "registered", "not supported", "Unsupported", "only supports NHWC", "not yet support")
+        phrases = ("No OpKernel", "registered", "not supported", "Unsupported", "only supports", "not yet support")
         missing = any(s in text for s in phrases)
         return [None if missing or isinstance(e, tf.errors.UnimplementedError) else text[:300]]
     found = []
@@ -75,9 +75,15 @@ WRONG = {
     "Conv2DBackpropFilter bfloat16": "rounds after each image",
     "Empty": "whatever is in memory",
     "EnsureShape": "refuses an unknown shape, which ensures nothing",
+    "LRNGrad float16": "rounds at every step",
+    "Qr float16": "rounds at every step",
     "Round int32": "0 for every integer",
     "Round int64": "0 for every integer",
+    "UnicodeDecode int32": "ends the process",
+    "UnicodeDecodeWithOffsets int32": "ends the process",
 }
+# Vectors that are known up to their signs and their order; the cases are made of what is to be found.
+FREE = {"Eig", "SelfAdjointEigV2", "Svd"}
 CASES = 6  # of each op and dtype
 PARTS = 6  # of the registry, each in a process of its own
 
@@ -116,7 +122,7 @@ def difference(op: Operation, args: list[np.ndarray], found: Any) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_tensorflow_computes_the_same(run_python: Callable[[str], bytes], tmp_path: Path, part: int) -> None:
-    there = [(t, d) for t, d in sampled() if not WRONG.keys() & {t, f"{t} {d.name}"} and not t.startswith("_")]
+    there = [(t, d) for t, d in sampled() if not (WRONG.keys() | FREE) & {t, f"{t} {d.name}"} and t[0] != "_"]
     keys = there[part::PARTS]
     made = {f"{t} {d.name}": example(t, d) for t, d in keys}
     graphs, out = tmp_path / "graphs.pkl", tmp_path / "values.pkl"

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import FileDescriptor
     from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto
 
-# Prints the schema of MetaGraphDef, QueueRunnerDef and of all they rest on as a FileDescriptorSet.
+# Prints the schema of MetaGraphDef, QueueRunnerDef, Example and of all they rest on as a FileDescriptorSet.
 TENSORFLOW_SCHEMA = """
 import sys
 from google.protobuf import descriptor_pb2
+from tensorflow.core.example import example_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, queue_runner_pb2
 
 out = descriptor_pb2.FileDescriptorSet()
@@ -37,12 +38,13 @@ def walk(file):
 
 walk(meta_graph_pb2.DESCRIPTOR)
 walk(queue_runner_pb2.DESCRIPTOR)
+walk(example_pb2.DESCRIPTOR)
 sys.stdout.buffer.write(out.SerializeToString())
 """
 
 
 def our_files() -> list[FileDescriptorProto]:
-    """The schema of `pb.MetaGraphDef`, `pb.QueueRunnerDef` and of all they rest on, dependencies first."""
+    """The schema of `pb.MetaGraphDef`, `pb.QueueRunnerDef`, `pb.Example` and what they rest on, dependencies first."""
     found: dict[str, FileDescriptorProto] = {}
 
     def walk(file: FileDescriptor) -> None:
@@ -54,6 +56,7 @@ def our_files() -> list[FileDescriptorProto]:
 
     walk(pb.MetaGraphDef.DESCRIPTOR.file)
     walk(pb.QueueRunnerDef.DESCRIPTOR.file)
+    walk(pb.Example.DESCRIPTOR.file)
     return list(found.values())
 
 

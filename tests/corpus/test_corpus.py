@@ -1,4 +1,6 @@
-"""The control-flow core of the recorded TensorFlow programs, one test each, in the natural order and in random ones.
+"""The recorded TensorFlow programs, one test each; those with control flow in random orders too.
+
+By default one in `SHARE` of the programs about what kernels compute is taken; all are when slow tests are.
 
 What is known to fail, and what cannot be run in a random order, stands with its reason in `docs/conformance.md`; a
 program that is listed there and passes is a failure too.
@@ -56,30 +58,26 @@ MODULES = (
     *("variables", "resource_variable*", "variable_scope"),
 )
 
-# Modules about what kernels compute: their programs run in the natural order alone.
-KERNELS = ("conv_ops", "conv2d_transpose", "pooling_ops", "sparse_xent_op", "xent_op")
+SHARE = 4  # of the programs of all other modules one in so many is taken by default
 
 
-def of_kernels() -> list[str]:
-    """The ids of the programs of `KERNELS` whose op types are all registered."""
-    able = (e for e in corpus.index if e["module"] in KERNELS and all(t in op_registry for t in e["ops"]))
-    return [e["id"] for e in able if e["id"] not in {*CORE, *STRUCTURED}]
+def structured() -> list[str]:
+    """The ids of the programs with functions or of `MODULES`, the core aside."""
+    return [
+        e["id"]
+        for e in corpus.index
+        if "functions" in e["tags"] or any(fnmatch.fnmatch(e["module"], m) for m in MODULES)
+        if e["id"] not in CORE
+    ]
 
 
-def structured() -> tuple[list[str], list[str]]:
-    """The ids of the programs with functions or of `MODULES`, the core aside: those whose op types are all registered,
-    and the others."""
-    able, unable = [], []
-    for e in corpus.index:
-        if "functions" in e["tags"] or any(fnmatch.fnmatch(e["module"], m) for m in MODULES):
-            if e["id"] in CORE:
-                continue
-            missing = {t for t in e["ops"] if t not in op_registry}
-            if missing and "functions" in e["tags"]:
-                graph = pb.GraphDef.FromString(corpus.load(e["id"])["graph"])
-                missing -= {f.signature.name for f in graph.library.function}
-            (unable if missing else able).append(e["id"])
-    return able, unable
+def missing_types(entry: dict[str, Any]) -> set[str]:
+    """The op types of a program that headrace does not have; its own functions are none."""
+    missing = {t for t in entry["ops"] if t not in op_registry}
+    if missing:
+        graph = pb.GraphDef.FromString(corpus.load(entry["id"])["graph"])
+        missing -= {f.signature.name for f in graph.library.function}
+    return missing
 
 
 def table(heading: str) -> dict[str, str]:
@@ -94,8 +92,8 @@ def table(heading: str) -> dict[str, str]:
 
 
 CORE = core()
-STRUCTURED, WITHOUT_OPS = structured()
-OF_KERNELS = of_kernels()
+STRUCTURED = structured()
+OF_KERNELS = [e["id"] for e in corpus.index if e["id"] not in {*CORE, *STRUCTURED}]  # what kernels compute
 KNOWN = table("Known differences")
 UNORDERED = table("Order matters")
 
@@ -168,8 +166,15 @@ def _replay_in_random_order(program: str, seeds: range) -> None:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("program", _parameters(CORE + STRUCTURED + OF_KERNELS))
+@pytest.mark.parametrize("program", _parameters(CORE + STRUCTURED + OF_KERNELS[::SHARE]))
 def test_program(program: str) -> None:
+    replay.execute(corpus.load(program), _open, replay.TOL)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("program", _parameters([p for i, p in enumerate(OF_KERNELS) if i % SHARE]))
+def test_another_program(program: str) -> None:
     replay.execute(corpus.load(program), _open, replay.TOL)
 
 
@@ -187,10 +192,24 @@ def test_program_in_many_random_orders(program: str) -> None:
     _replay_in_random_order(program, range(1, 22))
 
 
-def test_the_notes_name_programs_of_the_core() -> None:
-    assert set(KNOWN) <= {*CORE, *STRUCTURED}
+def test_the_notes_name_programs() -> None:
+    assert set(KNOWN) <= {*CORE, *STRUCTURED, *OF_KERNELS}
     assert set(UNORDERED) <= {*CORE, *STRUCTURED}
     assert not set(KNOWN) & set(UNORDERED)
     assert len(CORE) > 500
     assert len(STRUCTURED) > 150
-    assert len(OF_KERNELS) > 100
+
+
+def test_every_op_type_is_there() -> None:
+    assert not {e["id"]: types for e in corpus.index if (types := missing_types(e))}
+
+
+def test_the_aims_are_met_by_what_the_notes_say() -> None:
+    """At most one program in twenty fails, and of a module at most one in five, but for two with few programs."""
+    failing = set(KNOWN)
+    assert len(failing) <= 0.05 * len(corpus.index)
+    modules: dict[str, list[bool]] = {}
+    for e in corpus.index:
+        modules.setdefault(e["module"], []).append(e["id"] in failing)
+    below = {m for m, v in modules.items() if sum(v) > 0.2 * len(v)}
+    assert below == {"inplace_ops", "ops_rnn_grad"}  # one program of four, and one of one

@@ -16,7 +16,7 @@ from headrace.build import scopes
 from headrace.build.cond import cond
 from headrace.build.function import Function
 from headrace.build.functional import map_fn
-from headrace.build.queues import FIFOQueue
+from headrace.build.storage.queues import FIFOQueue
 from headrace.build.tensor_array import TensorArray
 from headrace.build.tensors import constant
 from headrace.build.variable import Variable
@@ -31,7 +31,7 @@ from headrace.errors import (
     UnimplementedError,
 )
 from headrace.ir.opdef import op_registry
-from tests.ops.cases import assert_close, cases, flat, regroup, sampled
+from tests.ops.cases import assert_close, cases, dtype_of, flat, regroup, sampled
 
 TYPES = dict(reversed(sampled()))
 
@@ -45,7 +45,7 @@ def test_every_op_gives_what_its_oracle_gives(type: str, b: EagerBuilder) -> Non
             assert record.oracle is not None
             with np.errstate(all="ignore"):
                 want = record.oracle(*case.inputs, **case.attrs)
-        args = regroup(case.inputs, [b.const(x) for x in flat(case.inputs)])
+        args = regroup(case.inputs, [b.const(x, dtype_of(x)) for x in flat(case.inputs)])
         out = b.make(type, args, dict(case.attrs))
         got = out if isinstance(out, tuple) else () if out is None else (out,)
         for t, w in zip(got, want if isinstance(want, tuple) else (want,), strict=True):

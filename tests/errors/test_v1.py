@@ -107,7 +107,7 @@ ROWS = [
         TypeError,
         r"matmul\(output_type=.*int32\): headrace has nothing that does this; leave output_type out",
     ),
-    (lambda: tf.sparse_placeholder, AttributeError, "headrace.v1 has no 'sparse_placeholder'.*docs/v1.md lists"),
+    (lambda: tf.ragged_placeholder, AttributeError, "headrace.v1 has no 'ragged_placeholder'.*docs/v1.md lists"),
     (lambda: tf.where(F(2) > 0.0, F(2)), ValueError, "x and y must both be non-None or both be None"),
     (lambda: tf.compat.as_bytes(3), TypeError, "Expected binary or unicode string, got 3"),
     (lambda: tf.scalar_mul(F(2), F(2)), ValueError, r"Only scalar multiply works, got a scalar of shape \(2,\)"),

@@ -32,7 +32,7 @@ UNDERIVED |= {"MaxPoolGradGrad": {0, 1}, "MaxPoolGradGradV2": {0, 1}}
 # Labels, the sum of which stays 1: only then is the derivative by the logits what TensorFlow takes it for.
 UNDERIVED |= {"SoftmaxCrossEntropyWithLogits": {1}}
 # Ops that say what the derivative is against the values; functions of a complex number that have none.
-AGAINST = {"StopGradient", "PreventGradient"}
+AGAINST = {"StopGradient", "PreventGradient"} | {f"QuantizeAndDequantize{v}" for v in ("", "V2", "V3", "V4")}
 NOT_HOLOMORPHIC = {"EuclideanNorm", "Sign", "SquaredDifference"}
 
 DERIVED = [

@@ -45,7 +45,7 @@ TOLERANCE = 1e-9  # relative; results are right to rounding
 STEP = 1e-5
 ORDERS = 3
 BLOCKS = 6  # tests of so many programs each
-EACH = 10
+EACH = 7
 
 
 class Example:

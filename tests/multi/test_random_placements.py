@@ -32,7 +32,7 @@ pytestmark = pytest.mark.one_engine
 
 BLOCKS = 6  # tests of so many programs each
 EACH = 34
-GRADIENTS = 16  # programs with gradients in each of them, which take longer
+GRADIENTS = 10  # programs with gradients in each of them, which take longer
 PARALLEL = (1, 2, 10)
 
 
