@@ -91,8 +91,8 @@ mutate: venv ## flip the conditions of the passes one by one: the tests must not
 	$(BIN)/python -m tests.optimize.mutate $(ARGS)
 
 .PHONY: corpus
-corpus: venv ## replay the control-flow core of the recorded TensorFlow programs
-	$(BIN)/python tests/data/corpus/replay.py --engine headrace --core $(ARGS)
+corpus: venv ## replay the recorded TensorFlow programs and print a table by module; ARGS="--core" for the control-flow core
+	$(BIN)/python tests/data/corpus/replay.py --engine headrace $(ARGS)
 
 .PHONY: fuzz
 fuzz: venv ## feed damaged GraphDefs to the importer for ten minutes

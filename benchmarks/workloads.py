@@ -35,7 +35,7 @@ import headrace as hr
 from benchmarks import gradients, lifetime, peak, programs, report, threads
 from benchmarks.contenders import CONTENDERS, prepare
 from benchmarks.measure import in_turns
-from benchmarks.programs import Program, in_v1
+from benchmarks.programs import Program, in_v1, kernels
 from benchmarks.report import Row
 from headrace import flags
 
@@ -97,6 +97,11 @@ def _shared(title: str, program: Program) -> Workload:
     return Workload("shared", title, program, "shared", PER_RUN, V1, {})
 
 
+def _kernel(program: Program, tensorflow: float | None = None) -> Workload:
+    aims = {} if tensorflow is None else {"TensorFlow": tensorflow}
+    return Workload("kernels", program.title, program, "callable", MILLISECONDS, V1, aims)
+
+
 _RNN = programs.rnn(4, 16, 200)
 
 WORKLOADS = (
@@ -144,6 +149,30 @@ WORKLOADS = (
         "convnet", "convnet, gradient step", programs.convnet(32, 32, (32, 64, 64)), "callable", MILLISECONDS, PAIRS,
         {"TensorFlow": 3.0},
     ),
+    Workload(
+        "elementwise", "150 elementwise on 256x256, interpreted", programs.elementwise(150, 256), "callable",
+        MICROSECONDS, INTERPRETED, {"TensorFlow": 1.0},
+    ),
+    Workload(
+        "elementwise", "30 elementwise on 2048x2048", programs.elementwise(30, 2048), "callable", MILLISECONDS, V1, {}
+    ),
+    _kernel(kernels.conv2d(32, 32, 3, 64, 64), 2.5),
+    _kernel(kernels.conv2d_by_input(32, 32, 3, 64, 64), 2.5),
+    _kernel(kernels.conv2d_by_filter(32, 32, 3, 64, 64), 2.5),
+    _kernel(kernels.conv2d(32, 32, 3, 3, 64), 2.5),
+    _kernel(kernels.conv2d_by_filter(32, 32, 3, 3, 64), 2.5),
+    _kernel(kernels.conv2d(8, 224, 7, 3, 64, stride=2), 2.5),
+    _kernel(kernels.max_pool(32, 32, 64, 2, gradient=False), 4.0),
+    _kernel(kernels.max_pool(32, 32, 64, 2, gradient=True), 4.0),
+    _kernel(kernels.max_pool(32, 32, 64, 3, gradient=False), 4.0),
+    _kernel(kernels.max_pool(32, 32, 64, 3, gradient=True), 4.0),
+    _kernel(kernels.batch_norm(32, 32, 64, gradient=False)),
+    _kernel(kernels.batch_norm(32, 32, 64, gradient=True)),
+    _kernel(kernels.cross_entropy(1024, 1000)),
+    _kernel(kernels.matmul(1024), 1.2),
+    _kernel(kernels.reductions(2048)),
+    _kernel(kernels.gather(50_000, 64, 20_000)),
+    _kernel(kernels.scatter(50_000, 64, 20_000)),
 )  # fmt: skip
 
 # LSTMs whose gradients' memory is measured: batch, time, hidden

@@ -2,8 +2,8 @@
 
 A `Program` is data: what goes in, and how often the loop goes round. What it computes is a function of its name in each
 of the modules beside: `in_graphs` (headrace and TensorFlow, which differ in the import line alone), `by_hand` (numpy),
-`in_jax` and `in_torch`. All return one number, the loss, and are differentiated by their arguments named in `by`.
-`in_v1` is how one is run by TensorFlow 1's sessions.
+`in_jax` and `in_torch`. All return one number, the loss (those of `kernels` whole arrays), and are differentiated by
+their arguments named in `by`. `in_v1` is how one is run by TensorFlow 1's sessions.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def power(n: int) -> Program:
 
 def rnn(batch: int, hidden: int, time: int) -> Program:
     """h = tanh(h w + b)."""
-    new = _numbers()
+    new = numbers()
     arguments = {"h": new(batch, hidden), "w": new(hidden, hidden), "b": new(hidden)}
     return Program(f"RNN {batch}x{hidden}, {time} steps", "rnn", time, {"n": time}, arguments, ("h", "w", "b"))
 
 
 def lstm(batch: int, time: int, hidden: int) -> Program:
     """An LSTM over a sequence; its inputs are as wide as its state."""
-    new = _numbers()
+    new = numbers()
     arguments = {
         "xs": new(time, batch, hidden, scale=1.0),
         "h": new(batch, hidden),
@@ -71,7 +71,7 @@ def branches(n: int, a: float = 0.4) -> Program:
 
 def nested(n: int, m: int) -> Program:
     """A loop in a loop: m steps of an RNN, n times, with an addition in between."""
-    new = _numbers()
+    new = numbers()
     arguments = {"h": new(4, 16), "w": new(16, 16), "b": new(16)}
     return Program(f"nested loops, {n}x{m}", "nested", n * m, {"n": n, "m": m}, arguments, ("h", "w", "b"))
 
@@ -106,7 +106,7 @@ def wide(n: int) -> Program:
 
 def elementwise(n: int, rows: int) -> Program:
     """n elementwise operations, one after the other, on a square matrix; groups of six."""
-    new = _numbers()
+    new = numbers()
     arguments = {"x": new(rows, rows, scale=0.5), "y": new(rows, rows)}
     return Program(f"{n} elementwise operations on {rows}x{rows}", "elementwise", 1, {"n": n}, arguments, ())
 
@@ -114,7 +114,7 @@ def elementwise(n: int, rows: int) -> Program:
 def convnet(batch: int, side: int, channels: Sequence[int], classes: int = 10) -> Program:
     """The loss of a network that tells square pictures apart: for each number of `channels` a convolution 3x3, a bias,
     relu and a pooling that halves the sides, then a layer of all."""
-    new = _numbers()
+    new = numbers()
     weights = {}
     for k, (before, after) in enumerate(itertools.pairwise((3, *channels))):
         weights[f"filter{k}"] = new(3, 3, before, after, scale=math.sqrt(2 / (9 * before)))
@@ -126,7 +126,8 @@ def convnet(batch: int, side: int, channels: Sequence[int], classes: int = 10) -
     return Program(f"convnet {batch}x{side}x{side}", "convnet", 1, sizes, data | weights, tuple(weights))
 
 
-def _numbers() -> Callable[..., np.ndarray]:
+def numbers() -> Callable[..., np.ndarray]:
+    """A function that makes arrays of random numbers, the same ones every time."""
     random = np.random.default_rng(4)
 
     def new(*shape: int, scale: float | None = None) -> np.ndarray:

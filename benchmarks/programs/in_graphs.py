@@ -93,3 +93,52 @@ def convnet(tf: Any, batch: int, layers: int, images: Any, labels: Any, w: Any, 
         x = tf.nn.max_pool2d(tf.nn.relu(x), 2, 2, "SAME")
     logits = tf.matmul(tf.reshape(x, (batch, -1)), w) + b
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+
+
+# *** kernels: operations alone, whose whole results are compared ***
+
+
+def conv2d(tf: Any, stride: int, x: Any, w: Any) -> Any:
+    return tf.nn.conv2d(x, w, stride, "SAME")
+
+
+def conv2d_by_input(tf: Any, batch: int, side: int, channels: int, w: Any, dy: Any) -> Any:
+    return tf.nn.conv2d_backprop_input((batch, side, side, channels), w, dy, (1, 1, 1, 1), "SAME")
+
+
+def conv2d_by_filter(tf: Any, window: int, channels: int, stride: int, x: Any, dy: Any) -> Any:
+    shape = (window, window, channels, dy.shape[-1])
+    return tf.nn.conv2d_backprop_filter(x, shape, dy, (1, stride, stride, 1), "SAME")
+
+
+def max_pool(tf: Any, window: int, x: Any) -> Any:
+    return tf.nn.max_pool2d(x, window, 2, "SAME")
+
+
+def batch_norm(tf: Any, x: Any, scale: Any, offset: Any) -> Any:
+    return tf.nn.fused_batch_norm(x, scale, offset, is_training=True)[0]
+
+
+def batch_norm_cubed(tf: Any, x: Any, scale: Any, offset: Any) -> Any:
+    y = batch_norm(tf, x, scale, offset)
+    return tf.reduce_sum(y * y * y)  # of the sum, and that of squares, the derivatives are 0 but for rounding
+
+
+def cross_entropy(tf: Any, labels: Any, logits: Any) -> Any:
+    return tf.nn.softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits)
+
+
+def matmul(tf: Any, x: Any, y: Any) -> Any:
+    return tf.matmul(x, y)
+
+
+def reductions(tf: Any, x: Any) -> Any:
+    return tf.reduce_sum(x, 1) + tf.reduce_max(x, 0) + tf.reduce_mean(x)
+
+
+def gather(tf: Any, table: Any, rows: Any) -> Any:
+    return tf.gather(table, rows)
+
+
+def scatter(tf: Any, rows: int, ids: Any, values: Any) -> Any:
+    return tf.math.unsorted_segment_sum(values, ids, rows)
