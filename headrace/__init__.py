@@ -14,6 +14,9 @@ Outside a graph ops run at once: `hr.square(3.0)` is a concrete tensor.
 # ruff: noqa: F401, I001, RUF022 - importing operators and ops is what matters; the names are laid out in lines
 # fmt: off
 
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
+
 import headrace.ops
 from headrace import dtypes, errors, flags, interchange, trace
 from headrace.build import (
@@ -137,6 +140,25 @@ def _html(graph: Graph) -> str:
 
 scopes.outside.html = _html
 
+# What only programs that train have is imported when it is first used.
+_LATER = {
+    "initializers": "headrace.build.initializers",
+    "layers": "headrace.build.layers",
+    "summary": "headrace.build.summary",
+    "train": "headrace.train",
+}
+
+if _TYPE_CHECKING:
+    from headrace import train
+    from headrace.build import initializers, layers, summary
+else:
+
+    def __getattr__(name: str) -> _Any:
+        if name in _LATER:
+            return _importlib.import_module(_LATER[name])
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -150,40 +172,39 @@ __all__ = [
     "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal", "assert_less", "assert_less_equal",
     "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive", "assert_none_equal",
     "assert_positive", "assert_rank", "assert_rank_at_least", "atan", "atan2", "atanh", "band_part", "betainc",
-    "bfloat16", "bincount", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask",
-    "broadcast", "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "bucketize", "case", "cast",
-    "ceil", "check_gradients", "check_numerics", "clip_by_global_norm", "clip_by_norm", "clip_by_value",
-    "colocate_with", "complex", "complex128", "complex64", "concat", "cond", "conj", "confusion_matrix", "constant",
-    "constant_value", "control_dependencies", "convert_to_tensor", "convert_to_tensor_or_sparse_tensor", "cos",
-    "cosh", "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_logsumexp", "custom_gradient", "device",
-    "diag", "diag_part", "digamma", "divide", "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch",
-    "einsum", "ensure_shape", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain",
-    "expm1", "export_meta_graph", "eye", "fill", "flags", "float16", "float32", "float64", "floor", "floordiv",
-    "floormod", "foldl", "foldr", "gather", "gather_nd", "global_norm", "grad", "gradients", "greater",
-    "greater_equal", "group", "hessian", "histogram_fixed_width", "histogram_fixed_width_bins", "identity",
-    "identity_n", "igamma", "igammac", "imag", "image", "import_graph_def", "import_meta_graph", "int16", "int32",
-    "int64", "int8", "invert", "invert_permutation", "io", "is_finite", "is_inf", "is_nan", "is_tensor", "jacobian",
-    "jvp", "l2_normalize", "left_shift", "less", "less_equal", "lgamma", "linalg", "linspace", "load_plugins", "log",
-    "log1p", "log_sigmoid", "logical_and", "logical_not", "logical_or", "logical_xor", "lookup", "map_fn", "math",
-    "matmul", "matrix_transpose", "matvec", "maximum", "meshgrid", "minimum", "mod", "multiply", "multiply_no_nan",
-    "name_scope", "ndtri", "negative", "newaxis", "nextafter", "nn", "no_op", "norm", "not_equal", "nth_element",
-    "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack", "placeholder",
-    "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "py_func", "py_function", "qint16",
-    "qint32", "qint8", "quantization", "quint16", "quint8", "random", "range", "rank", "raw_ops", "read_graph",
-    "real", "reciprocal", "reciprocal_no_nan", "recompute", "recompute_grad", "reduce_all", "reduce_any",
-    "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
-    "reduce_scatter", "reduce_std", "reduce_sum", "reduce_variance", "register_device", "register_kernel",
-    "register_op", "repeat", "report", "reshape", "resource", "reverse", "reverse_sequence", "right_shift", "rint",
-    "roll", "round", "rsqrt", "saturate_cast", "scan", "scatter_nd", "searchsorted", "segment_max", "segment_mean",
-    "segment_min", "segment_prod", "segment_sum", "sequence_mask", "set_diag", "setdiff1d", "sets", "shape",
-    "shape_n", "sigmoid", "sign", "simulate", "sin", "sinh", "size", "slice", "sort", "sparse", "sparse_placeholder",
-    "special", "split", "sqrt", "square", "squared_difference", "squeeze", "stack", "stop_gradient", "strided_slice",
-    "string", "strings", "subtract", "switch_case", "tan", "tanh", "tensor_diag", "tensor_diag_part",
-    "tensor_scatter_nd_add", "tensor_scatter_nd_max", "tensor_scatter_nd_min", "tensor_scatter_nd_sub",
-    "tensor_scatter_nd_update", "tensordot", "tile", "top_k", "trace", "transpose", "truediv", "truncatediv",
-    "truncatemod", "tuple", "uint16", "uint32", "uint64", "uint8", "unique", "unique_with_counts", "unravel_index",
-    "unsorted_segment_max", "unsorted_segment_mean", "unsorted_segment_min", "unsorted_segment_prod",
-    "unsorted_segment_sqrt_n", "unsorted_segment_sum", "unstack", "value_and_grad", "variables_initializer",
-    "variant", "vjp", "where", "while_loop", "write_graph", "xdivy", "xlog1py", "xlogy", "zeros", "zeros_like",
-    "zeta",
+    "bfloat16", "bincount", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "bool", "boolean_mask", "broadcast",
+    "broadcast_dynamic_shape", "broadcast_static_shape", "broadcast_to", "bucketize", "case", "cast", "ceil",
+    "check_gradients", "check_numerics", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "colocate_with",
+    "complex", "complex128", "complex64", "concat", "cond", "confusion_matrix", "conj", "constant", "constant_value",
+    "control_dependencies", "convert_to_tensor", "convert_to_tensor_or_sparse_tensor", "cos", "cosh", "count_nonzero",
+    "cross", "cumprod", "cumsum", "cumulative_logsumexp", "custom_gradient", "device", "diag", "diag_part", "digamma",
+    "divide", "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch", "einsum", "ensure_shape", "equal",
+    "erf", "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain", "expm1", "export_meta_graph", "eye",
+    "fill", "flags", "float16", "float32", "float64", "floor", "floordiv", "floormod", "foldl", "foldr", "gather",
+    "gather_nd", "global_norm", "grad", "gradients", "greater", "greater_equal", "group", "hessian",
+    "histogram_fixed_width", "histogram_fixed_width_bins", "identity", "identity_n", "igamma", "igammac", "imag",
+    "image", "import_graph_def", "import_meta_graph", "initializers", "int16", "int32", "int64", "int8", "invert",
+    "invert_permutation", "io", "is_finite", "is_inf", "is_nan", "is_tensor", "jacobian", "jvp", "l2_normalize",
+    "layers", "left_shift", "less", "less_equal", "lgamma", "linalg", "linspace", "load_plugins", "log", "log1p",
+    "log_sigmoid", "logical_and", "logical_not", "logical_or", "logical_xor", "lookup", "map_fn", "math", "matmul",
+    "matrix_transpose", "matvec", "maximum", "meshgrid", "minimum", "mod", "multiply", "multiply_no_nan", "name_scope",
+    "ndtri", "negative", "newaxis", "nextafter", "nn", "no_op", "norm", "not_equal", "nth_element", "numpy_function",
+    "one_hot", "ones", "ones_like", "pad", "parallel_stack", "placeholder", "placeholder_with_default", "polygamma",
+    "pow", "prevent_gradient", "print", "py_func", "py_function", "qint16", "qint32", "qint8", "quantization",
+    "quint16", "quint8", "random", "range", "rank", "raw_ops", "read_graph", "real", "reciprocal", "reciprocal_no_nan",
+    "recompute", "recompute_grad", "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp",
+    "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_scatter", "reduce_std", "reduce_sum",
+    "reduce_variance", "register_device", "register_kernel", "register_op", "repeat", "report", "reshape", "resource",
+    "reverse", "reverse_sequence", "right_shift", "rint", "roll", "round", "rsqrt", "saturate_cast", "scan",
+    "scatter_nd", "searchsorted", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum",
+    "sequence_mask", "set_diag", "setdiff1d", "sets", "shape", "shape_n", "sigmoid", "sign", "simulate", "sin", "sinh",
+    "size", "slice", "sort", "sparse", "sparse_placeholder", "special", "split", "sqrt", "square",
+    "squared_difference", "squeeze", "stack", "stop_gradient", "strided_slice", "string", "strings", "subtract",
+    "summary", "switch_case", "tan", "tanh", "tensor_diag", "tensor_diag_part", "tensor_scatter_nd_add",
+    "tensor_scatter_nd_max", "tensor_scatter_nd_min", "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "tensordot",
+    "tile", "top_k", "trace", "train", "transpose", "truediv", "truncatediv", "truncatemod", "tuple", "uint16",
+    "uint32", "uint64", "uint8", "unique", "unique_with_counts", "unravel_index", "unsorted_segment_max",
+    "unsorted_segment_mean", "unsorted_segment_min", "unsorted_segment_prod", "unsorted_segment_sqrt_n",
+    "unsorted_segment_sum", "unstack", "value_and_grad", "variables_initializer", "variant", "vjp", "where",
+    "while_loop", "write_graph", "xdivy", "xlog1py", "xlogy", "zeros", "zeros_like", "zeta",
 ]

@@ -21,7 +21,7 @@ MAX_LINES = 620
 BASE = {"errors", "flags", "trace", "metadata", "dtypes", "shapes", "registry", "plugins"}
 BASE |= {"forking", "notices", "deprecation"}
 GRAPH = BASE | {"ir"}
-OPS = GRAPH | {"ops", "resources"}
+OPS = GRAPH | {"files", "ops", "resources"}
 FRONT = {"build", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
@@ -36,8 +36,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(BASE, BASE),
     "pb": set(),
     "ir": BASE | {"pb"},
-    "resources": BASE,
-    "ops": GRAPH | {"resources"},
+    "files": BASE | {"pb"},
+    "resources": BASE | {"files"},
+    "ops": GRAPH | {"files", "resources"},
     "build": OPS | {"pb"},
     "recover": GRAPH,
     "grad": OPS | {"build", "recover"},
@@ -65,7 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 # An import for type checkers alone may also go to another part of the same layer.
 LAYER = (
     dict.fromkeys(BASE | {"pb"}, "0")
-    | {"ir": "1", "ops": "2", "resources": "2", "build": "3a", "recover": "3a", "execute": "3 run"}
+    | {"ir": "1", "files": "2", "ops": "2", "resources": "2", "build": "3a", "recover": "3a", "execute": "3 run"}
     | dict.fromkeys(FRONT - {"build", "recover"}, "3b")
     | dict.fromkeys(PASSES, "3 passes")
     | dict.fromkeys(
@@ -85,11 +86,13 @@ THIRD_PARTY: dict[str, set[str]] = {
     "ir": ARRAYS | {"google"},
     "interchange": ARRAYS | {"google"},
     "report": ARRAYS | {"threadpoolctl"},
-    "ops": ARRAYS | {"scipy", "re2"},
+    "files": ARRAYS | {"google", "google_crc32c", "safetensors"},
+    "ops": ARRAYS | {"scipy", "re2", "PIL"},
     "execute": ARRAYS | {"threadpoolctl", "jax"},
     "compile": ARRAYS | {"jax"},
     "session": ARRAYS | {"threadpoolctl"},
     "dist": ARRAYS | {"ray"},
+    "train": ARRAYS | {"tqdm"},
 }
 
 # Single modules that promise more than their layer does: the propagator is pure.
@@ -285,7 +288,7 @@ def test_import_is_light() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    heavy = {"jax", "tensorflow", "ray", "asyncio", "scipy", "socket", "threadpoolctl", "re2"} & set(
+    heavy = {"jax", "tensorflow", "ray", "asyncio", "scipy", "socket", "threadpoolctl", "re2", "PIL", "tqdm"} & set(
         done.stdout.split()
     )
     assert not heavy, f"`import headrace` imports {sorted(heavy)}; import them in the function that needs them"

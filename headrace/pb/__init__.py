@@ -13,8 +13,8 @@ True
 The `*_pb2.py` and `*_pb2.pyi` files are generated from the `*.proto` files beside them by `make protos`; do not edit
 them. `tests/conformance/test_wire_schema.py` compares the schema with an installed TensorFlow's.
 
-Only `headrace.ir` and `headrace.interchange` use this package: elsewhere a graph is an `ir.Graph`, and an example of
-training data a dictionary of arrays (`ir.examples`).
+Only `headrace.ir`, `headrace.files` and `headrace.interchange` use this package: elsewhere a graph is an `ir.Graph`, an
+example of training data a dictionary of arrays (`ir.examples`), and a checkpoint what `files` makes of it.
 """
 
 from __future__ import annotations
@@ -39,18 +39,28 @@ from headrace.pb.types_pb2 import DataType, SerializedDType
 from headrace.pb.versions_pb2 import VersionDef
 
 if TYPE_CHECKING:
+    from headrace.pb.checkpoint_state_pb2 import CheckpointState
+    from headrace.pb.event_pb2 import Event, SessionLog
     from headrace.pb.example_pb2 import Example, SequenceExample
     from headrace.pb.feature_pb2 import Feature
+    from headrace.pb.histogram_pb2 import HistogramProto
     from headrace.pb.meta_graph_pb2 import AssetFileDef, CollectionDef, MetaGraphDef, SignatureDef, TensorInfo
     from headrace.pb.queue_runner_pb2 import QueueRunnerDef
     from headrace.pb.saver_pb2 import SaverDef
+    from headrace.pb.summary_pb2 import Summary, SummaryMetadata
+    from headrace.pb.tensor_bundle_pb2 import BundleEntryProto, BundleHeaderProto
+    from headrace.pb.tensor_slice_pb2 import TensorSliceProto
     from headrace.pb.variable_pb2 import SaveSliceInfoDef, VariableDef
 
 __all__ = [
     "AssetFileDef",
     "AttrValue",
+    "BundleEntryProto",
+    "BundleHeaderProto",
+    "CheckpointState",
     "CollectionDef",
     "DataType",
+    "Event",
     "Example",
     "Feature",
     "FullTypeDef",
@@ -60,6 +70,7 @@ __all__ = [
     "GradientDef",
     "GraphDebugInfo",
     "GraphDef",
+    "HistogramProto",
     "MetaGraphDef",
     "NameAttrList",
     "NodeDef",
@@ -73,10 +84,14 @@ __all__ = [
     "SaverDef",
     "SequenceExample",
     "SerializedDType",
+    "SessionLog",
     "SignatureDef",
+    "Summary",
+    "SummaryMetadata",
     "TensorInfo",
     "TensorProto",
     "TensorShapeProto",
+    "TensorSliceProto",
     "VariableDef",
     "VariantTensorDataProto",
     "VersionDef",
@@ -86,16 +101,25 @@ __all__ += DataType.keys()
 # What only files of whole models or records of data have is loaded on first use.
 _LATER = {
     "AssetFileDef": "meta_graph",
+    "BundleEntryProto": "tensor_bundle",
+    "BundleHeaderProto": "tensor_bundle",
+    "CheckpointState": "checkpoint_state",
     "CollectionDef": "meta_graph",
+    "Event": "event",
     "Example": "example",
     "Feature": "feature",
+    "HistogramProto": "histogram",
     "MetaGraphDef": "meta_graph",
     "QueueRunnerDef": "queue_runner",
     "SaveSliceInfoDef": "variable",
     "SaverDef": "saver",
     "SequenceExample": "example",
+    "SessionLog": "event",
     "SignatureDef": "meta_graph",
+    "Summary": "summary",
+    "SummaryMetadata": "summary",
     "TensorInfo": "meta_graph",
+    "TensorSliceProto": "tensor_slice",
     "VariableDef": "variable",
 }
 

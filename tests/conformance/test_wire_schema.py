@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import FileDescriptor
     from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto
 
-# Prints the schema of MetaGraphDef, QueueRunnerDef, Example and of all they rest on as a FileDescriptorSet.
+# Prints the schema of MetaGraphDef and the other messages in files, and of all they rest on, as a FileDescriptorSet.
 TENSORFLOW_SCHEMA = """
 import sys
 from google.protobuf import descriptor_pb2
 from tensorflow.core.example import example_pb2
-from tensorflow.core.protobuf import meta_graph_pb2, queue_runner_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, queue_runner_pb2, tensor_bundle_pb2
+from tensorflow.core.util import event_pb2
+from tensorflow.python.training import checkpoint_state_pb2
 
 out = descriptor_pb2.FileDescriptorSet()
 seen = set()
@@ -39,12 +41,15 @@ def walk(file):
 walk(meta_graph_pb2.DESCRIPTOR)
 walk(queue_runner_pb2.DESCRIPTOR)
 walk(example_pb2.DESCRIPTOR)
+walk(tensor_bundle_pb2.DESCRIPTOR)
+walk(event_pb2.DESCRIPTOR)
+walk(checkpoint_state_pb2.DESCRIPTOR)
 sys.stdout.buffer.write(out.SerializeToString())
 """
 
 
 def our_files() -> list[FileDescriptorProto]:
-    """The schema of `pb.MetaGraphDef`, `pb.QueueRunnerDef`, `pb.Example` and what they rest on, dependencies first."""
+    """The schema of `pb.MetaGraphDef` and the other files' messages, and of what they rest on, dependencies first."""
     found: dict[str, FileDescriptorProto] = {}
 
     def walk(file: FileDescriptor) -> None:
@@ -57,6 +62,9 @@ def our_files() -> list[FileDescriptorProto]:
     walk(pb.MetaGraphDef.DESCRIPTOR.file)
     walk(pb.QueueRunnerDef.DESCRIPTOR.file)
     walk(pb.Example.DESCRIPTOR.file)
+    walk(pb.BundleEntryProto.DESCRIPTOR.file)
+    walk(pb.Event.DESCRIPTOR.file)
+    walk(pb.CheckpointState.DESCRIPTOR.file)
     return list(found.values())
 
 

@@ -1,0 +1,1 @@
+"""Summaries: what a step tells of itself, for TensorBoard."""

@@ -1,0 +1,1 @@
+"""Files: checkpoints, readers, images in their formats, and summaries."""
