@@ -1,0 +1,431 @@
+"""TensorFlow's checkpoints of version 2, which it calls bundles: read and written byte for byte as TensorFlow does.
+
+A checkpoint `model` is some files in one folder:
+
+    model.index                      a table (`sstable`) from the names of tensors to entries
+    model.data-00000-of-00001        the tensors' bytes, little-endian, one behind the other
+
+An entry (`BundleEntryProto`) has the dtype and the shape of a tensor, in which of the files of data its bytes lie,
+where, and their masked CRC32C. The key "" has the header: how many files of data there are. A tensor that is saved in
+parts has an entry that lists the parts, and one for each part, whose key (`slice_key`) is made of the name and the
+part. Strings are stored as all lengths (varints), a checksum of these, and all bytes.
+
+**In one step.** The names of the files of data say how many there are. That number is chosen so that no such file is
+there yet: a checkpoint that is written over one of the same name does not touch the old one's data. The index, which
+says the number, then takes the old index's place in one step (`commit`), and only then the old data is deleted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import BinaryIO, Final, TypeVar
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from headrace import dtypes, pb
+from headrace.dtypes import DType
+from headrace.errors import (
+    DataLossError,
+    InvalidArgumentError,
+    UnimplementedError,
+)
+from headrace.files import commit, sstable
+from headrace.files.checksum import as_bytes, crc32c, little_endian, mask
+from headrace.files.pieces import Entry, Piece, distinct, missing
+from headrace.files.regular import RegularFile, check_apart, delete, named
+from headrace.files.slices import TensorSlice, assemble, is_shape
+
+_Message = TypeVar("_Message", pb.BundleHeaderProto, pb.BundleEntryProto)
+
+_HEADER: Final = b""
+_PRODUCER: Final = 1  # the version of the format, as TensorFlow counts
+_ESCAPED: Final = re.compile(b"[\0\xff]")
+_MOST_FILES: Final = 10**5  # their number has five digits
+
+
+def index_path(prefix: str) -> str:
+    """Where the index of the checkpoint `prefix` is."""
+    return f"{prefix}.index"
+
+
+def data_path(prefix: str, i: int, n: int) -> str:
+    """Where the `i`-th of its `n` files of data is."""
+    return f"{prefix}.data-{i:05d}-of-{n:05d}"
+
+
+def data_files(prefix: str) -> list[str]:
+    """The files of data beside `prefix` that have its name, those of an unfinished checkpoint too."""
+    folder, name = os.path.split(prefix)
+    pattern = re.compile(re.escape(name) + r"\.data-[0-9]{5}-of-[0-9]{5}", re.ASCII)
+    with named(prefix):
+        try:
+            found = os.listdir(folder or os.curdir)
+        except FileNotFoundError:
+            return []
+    return [os.path.join(folder, f) for f in sorted(found) if pattern.fullmatch(f)]
+
+
+# *** keys ***
+
+
+def name_key(name: str) -> bytes:
+    """The key of a tensor's entry."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def slice_key(name: str, part: TensorSlice) -> bytes:
+    """The key of the entry of a part of a tensor, in TensorFlow's order-preserving code."""
+    escaped = _ESCAPED.sub(lambda m: m[0] + (b"\xff" if m[0] == b"\0" else b"\0"), name_key(name))
+    out = _ordered(0) + escaped + b"\0\1" + _ordered(len(part.extents))
+    return out + b"".join(_ordered_signed(start) + _ordered_signed(length) for start, length in part.extents)
+
+
+def _ordered(n: int) -> bytes:
+    """A number so that greater ones have greater codes: its length, and its bytes, the highest first."""
+    size = (n.bit_length() + 7) // 8
+    return bytes([size]) + n.to_bytes(size, "big")
+
+
+def _ordered_signed(n: int) -> bytes:
+    """A number, perhaps negative, so that greater ones have greater codes.
+
+    The first bits say how long the code is (as many ones as bytes, then a zero), the others are the number in two's
+    complement; of a negative number the first bits are turned round, as the others are.
+    """
+    bits = (~n if n < 0 else n).bit_length()
+    size = bits // 7 + 1
+    total = 8 * size
+    header = ((1 << size) - 1) << (total - size)
+    return ((n & ((1 << total) - 1)) ^ header).to_bytes(size, "big")
+
+
+# *** reading ***
+
+
+class Bundle:
+    """A checkpoint that is there. Nothing but its index is read before a tensor is asked for.
+
+    Args:
+      prefix: the files' path without ".index".
+
+    Attributes:
+      prefix: see above.
+      format: "tensorflow".
+      entries: the dtype and the shape of each tensor.
+      strange: the tensors of dtypes that headrace does not have, and TensorFlow's numbers of these.
+
+    Raises:
+      NotFoundError: there is no such checkpoint.
+      DataLossError: its index is damaged.
+      UnimplementedError: it was written by a machine that stores the highest byte first.
+    """
+
+    format = "tensorflow"
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.strange: dict[str, int] = {}
+        self.entries: dict[str, Entry] = {}
+        self.protos: dict[bytes, pb.BundleEntryProto] = {}
+        path = index_path(prefix)
+        with RegularFile(path) as file:
+            table = sstable.read(file)
+            key, value = next(table, (b"?", b""))
+            if key != _HEADER:
+                raise DataLossError(f"{path}: the table has no header; it is no index of a checkpoint")
+            self.shards = self._header(value, path)
+            for key, value in table:
+                proto = _parsed(pb.BundleEntryProto, value, path)
+                self.protos[key] = proto
+                if not key.startswith(b"\0"):  # the keys of parts do
+                    self._add(key.decode("utf-8", "surrogateescape"), proto)
+        ranges: dict[int, list[tuple[int, int, str]]] = {}
+        for key, proto in self.protos.items():
+            ranges.setdefault(proto.shard_id, []).append((proto.offset, proto.size, repr(key[:80])[1:]))
+        for shard, claimed in ranges.items():
+            check_apart(claimed, f"{path} (data file {shard})")
+
+    def _header(self, value: bytes, path: str) -> int:
+        header = _parsed(pb.BundleHeaderProto, value, path)
+        if header.endianness != pb.BundleHeaderProto.LITTLE:
+            raise UnimplementedError(
+                f"{path}: the checkpoint was written by a machine that stores the highest byte first, which is not "
+                "read here. Restore and save it with TensorFlow on an ordinary machine"
+            )
+        if header.version.min_consumer > _PRODUCER or _PRODUCER in header.version.bad_consumers:
+            raise UnimplementedError(
+                f"{path}: the checkpoint wants a reader of version {header.version.min_consumer}; this one has "
+                f"{_PRODUCER}"
+            )
+        if not 0 <= header.num_shards <= _MOST_FILES:
+            raise DataLossError(f"{path}: a checkpoint cannot have {header.num_shards} files of data")
+        return header.num_shards
+
+    def _add(self, name: str, proto: pb.BundleEntryProto) -> None:
+        path = index_path(self.prefix)
+        shape = tuple(d.size for d in proto.shape.dim)
+        if not 0 <= proto.shard_id < max(self.shards, 1):
+            raise DataLossError(f"{path}: tensor {name!r} would be in data file {proto.shard_id} of {self.shards}")
+        if proto.offset < 0 or proto.size < 0:
+            raise DataLossError(f"{path}: tensor {name!r} would be {proto.size} bytes at {proto.offset}")
+        try:
+            dtype = dtypes.from_number(proto.dtype)
+        except TypeError:
+            dtype = dtypes.resource  # has no values in files either
+        if proto.shape.unknown_rank or not is_shape(shape, dtype.size):
+            raise DataLossError(f"{path}: tensor {name!r} has no shape that a tensor can have")
+        if dtype in (dtypes.resource, dtypes.variant) or dtype.is_ref:
+            self.strange[name] = proto.dtype
+            return
+        parts = tuple(TensorSlice.from_proto(s) for s in proto.slices)
+        if dtype is not dtypes.string and not parts:
+            _check_size(path, name, shape, dtype, proto.size)
+        self.entries[name] = Entry(dtype, shape, parts)
+
+    def read(self, name: str, part: TensorSlice | None = None) -> np.ndarray:
+        """A tensor, or a part of it. All of the stored pieces it is in are read, so that their checksums can be.
+
+        Raises:
+          NotFoundError: there is no such tensor.
+          DataLossError: it is damaged.
+          InvalidArgumentError: it has no such part, or a dtype that headrace does not have.
+        """
+        entry = self.entries.get(name)
+        if entry is None:
+            if name in self.strange:
+                raise InvalidArgumentError(
+                    f"tensor {name!r} of checkpoint {self.prefix} has TensorFlow's DataType {self.strange[name]}, "
+                    "whose values are not read here"
+                )
+            raise missing(name, self.prefix, self.entries)
+        if not entry.parts:
+            whole = self._stored(name, self.protos[name_key(name)], entry.shape, entry.dtype)
+            return whole if part is None else whole[part.index_in(entry.shape)].copy()
+        stored = [(p, self._part(name, entry, p)) for p in entry.parts]
+        return assemble(name, entry.shape, part, entry.dtype.numpy, stored)
+
+    def _part(self, name: str, entry: Entry, part: TensorSlice) -> Callable[[], np.ndarray]:
+        """What reads a stored part of a tensor."""
+        path = index_path(self.prefix)
+        proto = self.protos.get(slice_key(name, part))
+        if proto is None:
+            raise DataLossError(f"{path}: the part {part} of tensor {name!r} is missing")
+        try:
+            shape = part.shape_in(entry.shape)
+        except InvalidArgumentError as e:
+            raise DataLossError(f"{path}: tensor {name!r}: {e}") from None
+        if tuple(d.size for d in proto.shape.dim) != shape or proto.dtype != entry.dtype.number:
+            raise DataLossError(f"{path}: the part {part} of tensor {name!r} has another shape or dtype than it should")
+        if entry.dtype is not dtypes.string:
+            _check_size(path, name, shape, entry.dtype, proto.size)
+        return lambda: self._stored(name, proto, shape, entry.dtype)
+
+    def _stored(self, name: str, proto: pb.BundleEntryProto, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+        path = data_path(self.prefix, proto.shard_id, self.shards)
+        with RegularFile(path) as file:
+            data = file.read_array(proto.offset, proto.size, f"tensor {name!r}")
+        if dtype is dtypes.string:
+            return _strings(data, proto.crc32c, shape, f"{path}: tensor {name!r}")
+        _check_crc(mask(crc32c(data)), proto.crc32c, f"{path}: tensor {name!r}")
+        if dtype is dtypes.bool_ and data.size and data.max() > 1:
+            raise DataLossError(f"{path}: tensor {name!r} has truth values other than 0 and 1")
+        return data.view(dtype.numpy).reshape(shape)
+
+
+def _parsed(kind: type[_Message], value: bytes, path: str) -> _Message:
+    try:
+        return kind.FromString(value)
+    except DecodeError as e:
+        raise DataLossError(f"{path}: an entry cannot be read: {e}") from None
+
+
+def _check_size(path: str, name: str, shape: tuple[int, ...], dtype: DType, size: int) -> None:
+    want = math.prod(shape) * dtype.size
+    if size != want:
+        raise DataLossError(f"{path}: tensor {name!r} ({dtype}{list(shape)}) should take {want} bytes, not {size}")
+
+
+def _check_crc(got: int, want: int, what: str) -> None:
+    if got != want:
+        raise DataLossError(
+            f"{what}: Checksum does not match: stored {want:#010x} vs. calculated on the restored bytes {got:#010x}. "
+            "The file is damaged; use an earlier checkpoint"
+        )
+
+
+def _strings(data: np.ndarray, want: int, shape: tuple[int, ...], what: str) -> np.ndarray:
+    """The strings that are stored in `data`; see the module's text."""
+    n = math.prod(shape)
+    if n + 4 > data.size:  # a length takes a byte at least
+        raise DataLossError(f"{what}: {data.size} bytes cannot hold {n} strings")
+    lengths, at = _lengths(data, n, what)
+    text = data[at:].tobytes()
+    short = lengths <= 0xFFFFFFFF
+    if short.all():
+        crc = crc32c(lengths.astype("<u4"))
+    else:  # those that do not fit into 32 bits count with 64
+        crc = 0
+        for x, fits in zip(lengths, short, strict=True):
+            crc = crc32c(x.astype("<u4" if fits else "<u8").tobytes(), crc)
+    _check_crc(mask(crc), int.from_bytes(text[:4], "little"), f"{what} (lengths)")
+    _check_crc(mask(crc32c(text, crc)), want, what)
+    if sum(map(int, lengths)) != len(text) - 4:
+        raise DataLossError(f"{what}: the strings' lengths are not those of what is stored")
+    out = np.empty(n, object)
+    ends = (np.cumsum(lengths, dtype=np.uint64) + np.uint64(4)).tolist()
+    start = 4
+    for i, end in enumerate(ends):
+        out[i] = text[start:end]
+        start = end
+    return out.reshape(shape)
+
+
+def _lengths(data: np.ndarray, n: int, what: str) -> tuple[np.ndarray, int]:
+    """The first `n` varints in `data`, and where they end."""
+    last = np.flatnonzero(data[: 10 * n] < 0x80)[:n]  # the bytes at which numbers end
+    if len(last) < n:
+        raise DataLossError(f"{what}: the strings' lengths have no end")
+    if not n:
+        return np.zeros(0, np.uint64), 0
+    if np.diff(last, prepend=-1).max() > 9:  # of 63 bits: what is longer is no length
+        raise DataLossError(f"{what}: a string has an absurd length")
+    digits = data[: last[-1] + 1]
+    first = np.concatenate([[0], last[:-1] + 1])
+    place = np.arange(len(digits)) - np.repeat(first, last - first + 1)
+    values = (digits & 0x7F).astype(np.uint64) << (7 * place).astype(np.uint64)
+    return np.add.reduceat(values, first), int(last[-1]) + 1
+
+
+# *** writing ***
+
+
+@dataclasses.dataclass
+class _Data:
+    """A file of data that grows, and the entries of what is in it."""
+
+    file: BinaryIO
+    shard: int
+    at: int = 0
+
+    def add(self, piece: Piece) -> pb.BundleEntryProto:
+        proto = _entry(piece.dtype, piece.value.shape)
+        proto.shard_id, proto.offset = self.shard, self.at
+        if piece.dtype is dtypes.string:
+            chunks, crc = _string_chunks(piece.value)
+        else:
+            data = as_bytes(little_endian(piece.value))
+            chunks, crc = [data.data], crc32c(data)
+        for chunk in chunks:
+            self.file.write(chunk)
+            self.at += len(chunk)
+        proto.size, proto.crc32c = self.at - proto.offset, mask(crc)
+        return proto
+
+
+def _entry(dtype: DType, shape: Sequence[int]) -> pb.BundleEntryProto:
+    proto = pb.BundleEntryProto(dtype=dtype.number)  # type: ignore[arg-type]
+    proto.shape.SetInParent()
+    for n in shape:
+        proto.shape.dim.add().size = n
+    return proto
+
+
+def _string_chunks(value: np.ndarray) -> tuple[list[bytes | memoryview], int]:
+    strings: list[bytes] = list(value.reshape(-1))
+    lengths = b"".join(sstable.varint(len(s)) for s in strings)
+    crc = crc32c(b"".join(len(s).to_bytes(4 if len(s) <= 0xFFFFFFFF else 8, "little") for s in strings))
+    check = mask(crc).to_bytes(4, "little")
+    crc = crc32c(check, crc)
+    for s in strings:
+        crc = crc32c(s, crc)
+    return [lengths, check, *strings], crc
+
+
+def write(prefix: str, pieces: Iterable[Piece]) -> None:
+    """Writes a checkpoint, in place of one of the same name if there is one.
+
+    Args:
+      prefix: the files' path without ".index". The folder must be there.
+      pieces: the tensors, or parts of tensors.
+
+    Raises:
+      InvalidArgumentError: there are two of a name, or parts that do not belong together.
+      NotFoundError, PermissionDeniedError, ResourceExhaustedError, ...: as the system says.
+    """
+    pieces = distinct(pieces)
+    shards = _free(prefix, 1)
+    protos: dict[bytes, pb.BundleEntryProto] = {}
+    with commit.replacing(data_path(prefix, 0, shards)) as file:
+        data = _Data(file, 0)
+        for piece in pieces:
+            if piece.part is None:
+                protos[name_key(piece.name)] = data.add(piece)
+            else:
+                whole = protos.setdefault(name_key(piece.name), _entry(piece.dtype, piece.shape))
+                whole.slices.append(piece.part.to_proto())
+                protos[slice_key(piece.name, piece.part)] = data.add(piece)
+    _finish(prefix, shards, protos)
+
+
+def _free(prefix: str, least: int) -> int:
+    """The least number of files of data, not below `least`, by which no file is named yet."""
+    taken = {int(path[-5:]) for path in data_files(prefix)}
+    n = next(n for n in range(least, _MOST_FILES + 1) if n not in taken)
+    return n
+
+
+def _finish(prefix: str, shards: int, protos: Mapping[bytes, pb.BundleEntryProto]) -> None:
+    """Writes the index, which makes the checkpoint, and deletes the data of the one that was there."""
+    header = pb.BundleHeaderProto(num_shards=shards)
+    header.version.producer = _PRODUCER
+    with commit.replacing(index_path(prefix)) as file:
+        entries = [(key, protos[key].SerializeToString(deterministic=True)) for key in sorted(protos)]
+        sstable.write(file, [(_HEADER, header.SerializeToString(deterministic=True)), *entries])
+    delete([path for path in data_files(prefix) if int(path[-5:]) != shards])
+
+
+def merge(sources: Sequence[Bundle], destination: str) -> None:
+    """Makes one checkpoint of several, whose files of data become those of the new one. Their indexes are deleted.
+
+    Args:
+      sources: the checkpoints. A tensor may be in several of them only in parts.
+      destination: the files' path of the new one.
+
+    Raises:
+      InvalidArgumentError: two of them have the same tensor, or parts of one that do not belong together.
+    """
+    files: dict[tuple[str, int], int] = {}
+    protos: dict[bytes, pb.BundleEntryProto] = {}
+    for source in sources:
+        for key, proto in source.protos.items():
+            there = protos.get(key)
+            if there is None:
+                there = protos[key] = pb.BundleEntryProto()
+                there.CopyFrom(proto)
+                if not proto.slices:
+                    there.shard_id = files.setdefault((source.prefix, proto.shard_id), len(files))
+            elif not proto.slices or not there.slices:
+                raise InvalidArgumentError(
+                    f"Duplicate tensor keyed by {key[:200]!r} encountered, when merging prefix: {source.prefix}"
+                )
+            elif (proto.dtype, proto.shape) != (there.dtype, there.shape):
+                raise InvalidArgumentError(
+                    f"tensor {key[:200]!r} has parts of wholes that differ in dtype or shape, when merging prefix: "
+                    f"{source.prefix}"
+                )
+            else:
+                there.slices.extend(proto.slices)
+    shards = _free(destination, max(len(files), 1))
+    for (prefix, shard), i in files.items():
+        source = next(s for s in sources if s.prefix == prefix)
+        commit.move(data_path(prefix, shard, source.shards), data_path(destination, i, shards))
+    commit.sync_folder(commit.folder_of(destination))
+    _finish(destination, shards, protos)
+    for s in sources:
+        if s.prefix != destination:
+            delete([index_path(s.prefix), *data_files(s.prefix)])

@@ -1,0 +1,78 @@
+"""CRC32C, the checksum of TensorFlow's files, and its masked form.
+
+A checksum that is stored among the bytes that another one covers is *masked* (rotated, and moved by a constant), since
+the checksum of data that holds its own checksum says little.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import numpy as np
+
+_DELTA: Final = 0xA282EAD8
+_ALL: Final = 0xFFFFFFFF
+_PIECE: Final = 2**22  # bytes at once: other threads wait meanwhile
+
+
+def crc32c(data: bytes | bytearray | memoryview | np.ndarray, before: int = 0) -> int:
+    """The CRC32C of `data`, or of what `before` is the CRC32C of with `data` behind it.
+
+    Args:
+      data: bytes, or an array in one piece of memory (of any fixed-size dtype).
+      before: the checksum of what comes before.
+
+    Example:
+      >>> hex(crc32c(b"123456789"))
+      '0xe3069283'
+      >>> crc32c(b"6789", before=crc32c(b"12345")) == crc32c(b"123456789")
+      True
+    """
+    import google_crc32c  # takes a while
+
+    if isinstance(data, bytes) and len(data) <= _PIECE:
+        return int(google_crc32c.extend(before, data))
+    view = as_bytes(data)
+    for start in range(0, len(view), _PIECE):
+        before = google_crc32c.extend(before, view[start : start + _PIECE])
+    return int(before)
+
+
+def as_bytes(data: bytes | bytearray | memoryview | np.ndarray) -> np.ndarray:
+    """The bytes of `data` as a vector of uint8 that shares its memory."""
+    if isinstance(data, np.ndarray):
+        return data.reshape(-1).view(np.uint8)
+    return np.frombuffer(data, np.uint8)
+
+
+def little_endian(x: np.ndarray) -> np.ndarray:
+    """`x` in one piece of memory, each element's lowest byte first, as files have it; itself if it is so."""
+    x = np.ascontiguousarray(x).reshape(x.shape)
+    return x.byteswap() if sys.byteorder == "big" else x
+
+
+def mask(crc: int) -> int:
+    """The masked form of a checksum."""
+    return (((crc >> 15) | (crc << 17)) + _DELTA) & _ALL
+
+
+def unmask(masked: int) -> int:
+    """The checksum of which `masked` is the masked form.
+
+    Example:
+      >>> unmask(mask(0x12345678)) == 0x12345678
+      True
+    """
+    rotated = (masked - _DELTA) & _ALL
+    return ((rotated >> 17) | (rotated << 15)) & _ALL
+
+
+def masked_crc32c(data: bytes | bytearray | memoryview | np.ndarray) -> int:
+    """The masked CRC32C of `data`, which TFRecord files, event files and checkpoint bundles store.
+
+    Example:
+      >>> masked_crc32c(b"") == mask(0)
+      True
+    """
+    return mask(crc32c(data))

@@ -1,0 +1,127 @@
+"""What goes into a checkpoint and what one says is in it, whatever its format."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.dtypes import DType
+from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.files.slices import TensorSlice, parse_spec
+
+_MOST_COMPARED = 1000  # names among which one that is like a missing one is looked for
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """What a checkpoint says of a tensor.
+
+    Attributes:
+      dtype, shape: of the whole tensor.
+      parts: the parts it is stored in; empty: in one piece.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    parts: tuple[TensorSlice, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piece:
+    """A tensor that is to be saved, or a part of one.
+
+    Attributes:
+      name: of the tensor.
+      dtype: its dtype (which the array does not tell of strings and quantized numbers).
+      value: the array; of strings: of `bytes` objects.
+      shape: of the whole tensor.
+      part: which part of it `value` is; None: all of it.
+    """
+
+    name: str
+    dtype: DType
+    value: np.ndarray
+    shape: tuple[int, ...]
+    part: TensorSlice | None = None
+
+    @classmethod
+    def of(cls, name: str, value: object, dtype: DType | None = None, spec: str = "") -> Piece:
+        """The piece that an array is.
+
+        Args:
+          name: of the tensor.
+          value: an array.
+          dtype: its dtype; None: that of the array.
+          spec: which part of a tensor it is, as "4 5 0,2:-" (see `slices`); "": all of it.
+
+        Raises:
+          InvalidArgumentError: it has no form in files, or is no such part.
+        """
+        array = np.asarray(value)
+        dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype.base
+        if dtype in (dtypes.resource, dtypes.variant):
+            raise InvalidArgumentError(
+                f"tensor {name!r} is a {dtype}, which no checkpoint can hold: of queues, tables and lists save what is "
+                "in them (LookupTableExportV2, TensorListStack)"
+            )
+        if array.dtype.kind in "SU" and dtype is dtypes.string:
+            text, array = array, np.empty(array.shape, object)
+            array.reshape(-1)[:] = [s if isinstance(s, bytes) else s.encode() for s in text.reshape(-1).tolist()]
+        if dtype is dtypes.string:
+            odd = next((s for s in array.reshape(-1) if type(s) is not bytes), None)
+            if odd is not None:
+                raise InvalidArgumentError(f"tensor {name!r} should have strings (bytes), and has {odd!r}")
+        elif array.dtype != dtype.numpy and array.dtype.newbyteorder("=") == dtype.numpy:
+            array = array.astype(dtype.numpy)
+        elif array.dtype != dtype.numpy:
+            raise InvalidArgumentError(f"tensor {name!r} should have the dtype {dtype}, and its array is {array.dtype}")
+        if not spec:
+            return cls(name, dtype, array, array.shape)
+        shape, part = parse_spec(spec)
+        if part.shape_in(shape) != array.shape:
+            raise InvalidArgumentError(
+                f"Slice in shape_and_slice specification does not match the shape of the tensor to save: {spec!r}, "
+                f"tensor: {list(array.shape)} ({name!r})"
+            )
+        is_whole = array.shape == shape
+        return cls(name, dtype, array, shape, None if is_whole else part)
+
+
+def distinct(pieces: Iterable[Piece]) -> list[Piece]:
+    """`pieces` as a list, if they can be in one checkpoint.
+
+    Raises:
+      InvalidArgumentError: a name is empty or comes twice, or parts of it are of different wholes.
+    """
+    out = list(pieces)
+    first: dict[str, Piece] = {}
+    seen: set[tuple[str, TensorSlice | None]] = set()
+    for piece in out:
+        if not piece.name or piece.name.startswith("\0"):
+            raise InvalidArgumentError(f"a tensor in a checkpoint cannot be named {piece.name!r}")
+        other = first.setdefault(piece.name, piece)
+        alike = (
+            other.dtype == piece.dtype and other.shape == piece.shape and (other.part is None) == (piece.part is None)
+        )
+        if (piece.name, piece.part) in seen or not alike:
+            raise InvalidArgumentError(
+                f"Adding duplicate key: {piece.name}"
+                if alike
+                else f"Two tensors of different shapes, dtypes or forms are "
+                f"named {piece.name!r}; each name can be saved once, or in parts of one whole"
+            )
+        seen.add((piece.name, piece.part))
+    return out
+
+
+def missing(name: str, prefix: str, names: Mapping[str, Entry]) -> NotFoundError:
+    """The error that says that a checkpoint does not have a tensor, and which name may be meant."""
+    few = list(itertools.islice(names, _MOST_COMPARED))
+    near = difflib.get_close_matches(name[:200], few, 3)
+    hint = f"; like it: {', '.join(near)}" if near else ""
+    return NotFoundError(f"Key {name} not found in checkpoint {prefix}, which has {len(names)} tensors{hint}")

@@ -1,0 +1,152 @@
+"""Reading files that nobody vouches for.
+
+What is opened must be a regular file (a pipe would let the reader wait for ever), every place and length is compared
+with the file's size before memory is taken, and what the system says (`OSError`) becomes one of headrace's errors.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headrace.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    OpError,
+    PermissionDeniedError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_CLASSES: Final[dict[int, type[OpError]]] = {
+    errno.ENOENT: NotFoundError,
+    errno.ENOTDIR: FailedPreconditionError,
+    errno.EISDIR: FailedPreconditionError,
+    errno.ENOTEMPTY: FailedPreconditionError,
+    errno.ENXIO: FailedPreconditionError,
+    errno.EROFS: PermissionDeniedError,
+    errno.EACCES: PermissionDeniedError,
+    errno.EPERM: PermissionDeniedError,
+    errno.ENOSPC: ResourceExhaustedError,
+    errno.EDQUOT: ResourceExhaustedError,
+    errno.EFBIG: ResourceExhaustedError,
+    errno.EMFILE: ResourceExhaustedError,
+    errno.ENFILE: ResourceExhaustedError,
+    errno.EIO: DataLossError,
+    errno.ENAMETOOLONG: InvalidArgumentError,
+    errno.EINVAL: InvalidArgumentError,
+    errno.ELOOP: InvalidArgumentError,
+}
+
+
+@contextmanager
+def named(path: str) -> Iterator[None]:
+    """What the system refuses inside is raised as one of headrace's errors, with `path` in its text."""
+    try:
+        yield
+    except OSError as e:
+        kind = _CLASSES.get(e.errno or 0, UnavailableError)
+        raise kind(f"{path}; {os.strerror(e.errno) if e.errno else e}") from e
+
+
+def check_path(path: str, what: str = "path") -> str:
+    """`path`, if a file can have that name at all.
+
+    Raises:
+      InvalidArgumentError: it is empty or has a zero byte.
+    """
+    if not path or "\0" in path:
+        why = "has a zero byte" if path else "is empty"
+        raise InvalidArgumentError(f"{what} {path!r} names no file: it {why}")
+    return path
+
+
+class RegularFile:
+    """A regular file that is open for reading at any place. A context manager.
+
+    Args:
+      path: of the file.
+
+    Attributes:
+      path: of the file.
+      size: bytes in it, when it was opened.
+
+    Raises:
+      NotFoundError, PermissionDeniedError, ...: it cannot be opened.
+      FailedPreconditionError: it is a folder, a pipe or a device.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = check_path(path)
+        with named(path):
+            # without O_NONBLOCK a pipe would be waited for here
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+            status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(self._fd)
+            raise FailedPreconditionError(f"{path} is no regular file; a file of data is wanted here")
+        self.size = status.st_size
+
+    def __enter__(self) -> RegularFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._fd)
+
+    def read(self, offset: int, n: int, what: str = "data") -> bytes:
+        """`n` bytes from `offset` on.
+
+        Raises:
+          DataLossError: the file does not reach so far.
+        """
+        return self.read_array(offset, n, what).tobytes()
+
+    def read_array(self, offset: int, n: int, what: str = "data") -> np.ndarray:
+        """The same as a fresh vector of uint8."""
+        if offset < 0 or n < 0 or offset + n > self.size:
+            raise DataLossError(
+                f"{self.path}: {what} should be {n} bytes at {offset}, but the file has {self.size}; it was "
+                "cut short or damaged"
+            )
+        out = np.empty(n, np.uint8)
+        view, at = memoryview(out), offset  # type: ignore[arg-type]
+        while view:
+            with named(self.path):
+                got = os.preadv(self._fd, [view], at)
+            if not got:
+                raise DataLossError(f"{self.path}: the file became shorter while {what} was read")
+            view, at = view[got:], at + got
+        return out
+
+
+def check_apart(ranges: Iterable[tuple[int, int, str]], path: str) -> None:
+    """Raises `DataLossError` if two of `ranges`, each an offset, a size and a name, share bytes.
+
+    Otherwise a small file could claim any amount of data, by saying the same bytes again and again.
+    """
+    end, last = 0, ""
+    for offset, size, name in sorted(r for r in ranges if r[1]):
+        if offset < end:
+            raise DataLossError(f"{path}: {last!r} and {name!r} claim the same bytes; the file is damaged")
+        end, last = offset + size, name
+
+
+def delete(paths: Iterable[str]) -> None:
+    """Deletes files, as far as they are there."""
+    for path in paths:
+        with named(path):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                continue

@@ -1,0 +1,80 @@
+"""The record of a traced run (`metadata.RunMetadata`) as a message that TensorBoard and TensorFlow read.
+
+The records bear the names of TensorFlow's messages, and their attributes those of the fields; here stand the fields'
+numbers. What there is of the run beside that, such as its loops, has no place in the message.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from headrace.metadata.run import RunMetadata
+
+_NUMBERS: Final[dict[str, dict[str, int]]] = {
+    "StepStats": {"dev_stats": 1},
+    "DeviceStepStats": {"device": 1, "node_stats": 2},
+    "NodeExecStats": {
+        "node_name": 1,
+        "all_start_micros": 2,
+        "op_start_rel_micros": 3,
+        "op_end_rel_micros": 4,
+        "all_end_rel_micros": 5,
+        "memory": 6,
+        "output": 7,
+        "timeline_label": 8,
+        "scheduled_micros": 9,
+        "thread_id": 10,
+        "all_start_nanos": 13,
+        "op_start_rel_nanos": 14,
+        "op_end_rel_nanos": 15,
+        "all_end_rel_nanos": 16,
+        "scheduled_nanos": 17,
+    },
+    "AllocatorMemoryUsed": {"allocator_name": 1, "total_bytes": 2, "peak_bytes": 3, "live_bytes": 4},
+    "NodeOutput": {"slot": 1, "tensor_description": 3},
+    "TensorDescription": {"allocation_description": 4},
+    "AllocationDescription": {
+        "requested_bytes": 1,
+        "allocated_bytes": 2,
+        "allocator_name": 3,
+        "allocation_id": 4,
+        "has_single_reference": 5,
+        "ptr": 6,
+    },
+}
+
+
+def encode(metadata: RunMetadata) -> bytes:
+    """The serialized `RunMetadata` message: the firings of each operation. Without a trace there are none."""
+    return _field(1, metadata.step_stats)
+
+
+def _message(record: Any) -> bytes:
+    """The fields of a record that its message has."""
+    numbers = _NUMBERS[type(record).__name__]
+    return b"".join(
+        _field(numbers[f.name], getattr(record, f.name)) for f in dataclasses.fields(record) if f.name in numbers
+    )
+
+
+def _field(number: int, value: Any) -> bytes:
+    if isinstance(value, list):
+        return b"".join(_field(number, v) for v in value)
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value) if value else b""
+    content = value.encode() if isinstance(value, str) else _message(value)
+    if isinstance(value, str) and not content:
+        return b""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(n: int) -> bytes:
+    n &= 2**64 - 1  # a negative number in two's complement
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    out.append(n)
+    return bytes(out)

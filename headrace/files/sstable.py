@@ -1,0 +1,266 @@
+"""Sorted tables of keys and values in one file: the index of TensorFlow's checkpoints.
+
+The layout is LevelDB's. From the beginning:
+
+    block ... block        the entries, in the order of their keys
+    block                  "metaindex": empty here
+    block                  index: for each block of entries a key not below its last one, and where it lies
+    footer                 where metaindex and index lie, padding to 40 bytes, a number that tells the format
+
+A block is followed by a byte that says how it is compressed (0: not at all) and the masked CRC32C of all that. In a
+block keys are shortened: an entry says how many bytes it shares with the key before it. At some entries, the restarts,
+it shares none, so that one can begin to read there; the block ends with where these are.
+
+    entry = varint(shared) varint(not shared) varint(length of value) rest-of-key value
+    block = entry ... uint32(restart) ... uint32(number of restarts)
+
+A table from elsewhere may be made to harm: all lengths are compared with what is there, each block begins where the
+one before ends (so no byte is left that nothing checks), keys must ascend, and no more bytes of keys are unfolded than
+a table with restarts at every 16th entry can hold.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Final
+
+from headrace.errors import DataLossError, UnimplementedError
+from headrace.files.checksum import masked_crc32c
+from headrace.files.regular import RegularFile
+
+MAGIC: Final = 0xDB4775248B80FB57
+FOOTER: Final = 48
+_TRAILER: Final = 5  # the compression and the checksum behind a block
+_BLOCK: Final = 2**18  # bytes after which a block is closed
+_RESTART: Final = 16  # entries
+_SLACK: Final = 2**20  # bytes of keys that any table may unfold to
+_U32 = struct.Struct("<I")
+_COMPRESSION: Final = {1: "snappy", 2: "zstd"}
+
+
+# *** writing ***
+
+
+def varint(n: int) -> bytes:
+    """A number, 7 bits a byte, the lowest first; a set high bit says that more follow.
+
+    Example:
+      >>> varint(300)
+      b'\\xac\\x02'
+    """
+    out = bytearray()
+    while n > 0x7F:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+class _Block:
+    """Entries that become one block."""
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        self.last = b""
+        self.clear()
+
+    def clear(self) -> None:
+        """Makes it empty; the last key is remembered."""
+        self.data = bytearray()
+        self._restarts = [0]
+        self._count = 0
+
+    def add(self, key: bytes, value: bytes) -> None:
+        shared = 0
+        if self._count and self._count % self._every == 0:
+            self._restarts.append(len(self.data))
+        elif self._count:
+            shared = _shared(self.last, key)
+        self.data += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        self.last = key
+        self._count += 1
+
+    @property
+    def size(self) -> int:
+        """Bytes that it would take if it ended here."""
+        return len(self.data) + 4 * len(self._restarts) + 4
+
+    def finished(self) -> bytes:
+        for at in (*self._restarts, len(self._restarts)):
+            self.data += _U32.pack(at)
+        return bytes(self.data)
+
+
+def _shared(a: bytes, b: bytes) -> int:
+    n = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        n += 1
+    return n
+
+
+def _between(a: bytes, b: bytes) -> bytes:
+    """A key, shorter than `a` if there is one, that is not below `a` and below `b`."""
+    n = _shared(a, b)
+    return a[:n] + bytes([a[n] + 1]) if n < min(len(a), len(b)) and a[n] + 1 < b[n] else a
+
+
+def _after(a: bytes) -> bytes:
+    """A key, shorter than `a` if there is one, that is not below `a`."""
+    n = len(a) - len(a.lstrip(b"\xff"))
+    return a[:n] + bytes([a[n] + 1]) if n < len(a) else a
+
+
+def write(file: BinaryIO, entries: Iterable[tuple[bytes, bytes]]) -> None:
+    """Writes a table of `entries`, whose keys must ascend.
+
+    Args:
+      file: where to, from its beginning.
+      entries: keys and values.
+    """
+    at = 0
+    block, index = _Block(_RESTART), _Block(1)
+
+    def put(data: bytes) -> bytes:
+        nonlocal at
+        kind = b"\0"
+        file.write(data + kind + _U32.pack(masked_crc32c(data + kind)))
+        handle = varint(at) + varint(len(data))
+        at += len(data) + _TRAILER
+        return handle
+
+    handle = b""  # of the last block that is written
+    for key, value in entries:
+        if not block.data and handle:
+            index.add(_between(block.last, key), handle)
+        block.add(key, value)
+        if block.size >= _BLOCK:
+            handle = put(block.finished())
+            block.clear()
+    if block.data:
+        handle = put(block.finished())
+    if handle:
+        index.add(_after(block.last), handle)
+    handles = put(_Block(_RESTART).finished()) + put(index.finished())
+    file.write(handles.ljust(FOOTER - 8, b"\0") + struct.pack("<Q", MAGIC))
+
+
+# *** reading ***
+
+
+def is_table(file: RegularFile) -> bool:
+    """Whether a file ends as a table does."""
+    return file.size >= FOOTER and file.read(file.size - 8, 8) == struct.pack("<Q", MAGIC)
+
+
+def read(file: RegularFile) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of the table that a file is, in the order of their keys.
+
+    Raises:
+      DataLossError: it is no table, or a damaged one.
+      UnimplementedError: its blocks are compressed.
+    """
+    try:
+        yield from _entries(file)
+    except _Damage as e:
+        raise DataLossError(f"{file.path}: {e}; the file is damaged, or no index of a checkpoint") from None
+
+
+class _Damage(Exception):
+    """A table is not as it should be."""
+
+
+def _entries(file: RegularFile) -> Iterator[tuple[bytes, bytes]]:
+    if not is_table(file):
+        raise _Damage("it does not end as a table does (bad magic number)")
+    footer = file.read(file.size - FOOTER, FOOTER, "the footer")
+    meta, at = _handle(footer, 0)
+    (offset, size), at = _handle(footer, at)
+    if any(footer[at : FOOTER - 8]):
+        raise _Damage("its footer is not padded with zeros")
+    if meta[0] + meta[1] + _TRAILER != offset or offset + size + _TRAILER + FOOTER != file.size:
+        raise _Damage("its last blocks are not one behind the other")
+    _block(file, *meta)  # has nothing of ours, but should be whole
+    end = 0
+    budget = _RESTART * file.size + _SLACK
+    last: bytes | None = None
+    for limit, value in _in_block(_block(file, offset, size), 0):
+        (start, n), at = _handle(value, 0)
+        if at != len(value):
+            raise _Damage("an entry of the index has bytes left over")
+        if start != end:
+            raise _Damage("blocks are not one behind the other")
+        end = start + n + _TRAILER
+        for key, entry in _in_block(_block(file, start, n), budget):
+            budget -= len(key)
+            if last is not None and key <= last:
+                raise _Damage(f"the key {key[:80]!r} is not in order")
+            last = key
+            yield key, entry
+        if last is None or last > limit:
+            raise _Damage("a block has another last key than the index says")
+    if end != meta[0]:
+        raise _Damage("there is something between its blocks and its index")
+
+
+def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+    """Where a block lies, and where the text about that ends."""
+    offset, at = _varint(data, at, len(data))
+    size, at = _varint(data, at, len(data))
+    return (offset, size), at
+
+
+def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    out = shift = 0
+    while at < end and shift < 64:
+        byte = data[at]
+        at += 1
+        out |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if out >= 2**64 or (shift and not byte):  # too large, or longer than it need be
+                break
+            return out, at
+        shift += 7
+    raise _Damage("a number is not written as numbers are")
+
+
+def _block(file: RegularFile, offset: int, size: int) -> bytes:
+    if offset + size + _TRAILER > file.size:
+        raise _Damage(f"a block of {size} bytes at {offset} would reach behind the end of the file ({file.size} bytes)")
+    data = file.read(offset, size + _TRAILER, "a block")
+    if masked_crc32c(data[:-4]) != _U32.unpack(data[-4:])[0]:
+        raise _Damage(f"the checksum of the block at {offset} does not match")
+    if data[size]:
+        name = _COMPRESSION.get(data[size], f"by method {data[size]}")
+        raise UnimplementedError(
+            f"{file.path}: its blocks are compressed ({name}), which is not read here. TensorFlow's V2 checkpoints are "
+            "not compressed; one of the older V1 format can be made one by restoring it in TensorFlow and saving it "
+            "with tf.train.Saver(write_version=tf.train.SaverDef.V2)"
+        )
+    return data[:size]
+
+
+def _in_block(data: bytes, budget: int) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of a block; of one that may unfold to `budget` bytes of keys, or, if that is 0, as an index may."""
+    if len(data) < 4:
+        raise _Damage("a block is too short")
+    budget = budget or len(data) * _RESTART + _SLACK
+    (restarts,) = _U32.unpack(data[-4:])
+    end = len(data) - 4 - 4 * restarts
+    if not restarts or end < 0:
+        raise _Damage("a block has no sound list of restarts")
+    at, key = 0, b""
+    while at < end:
+        shared, at = _varint(data, at, end)
+        rest, at = _varint(data, at, end)
+        length, at = _varint(data, at, end)
+        if shared > len(key) or at + rest + length > end:
+            raise _Damage("an entry of a block reaches behind its end")
+        budget -= shared + rest
+        if budget < 0:
+            raise _Damage("its keys would take far more room than it has")
+        key = key[:shared] + data[at : at + rest]
+        at += rest + length
+        yield key, data[at - length : at]
