@@ -5,6 +5,8 @@ TensorFlow's own (`tests/conformance/test_op_records.py`). A few are not; they h
 
 * Collectives become what their kernels do: sums in pairs, a concatenation, and an IdentityN under the old name with as
   many outputs. (On one device nothing is lost by that. Which device each participant is on is not written.)
+* `_SaveNative`, which writes a checkpoint in our format, becomes SaveV2. The states of random ops, which a saver may
+  write beside variables, are none in TensorFlow's: `_RandomStates` becomes empty lists, `_SetRandomStates` nothing.
 * `_TensorListUnset` takes an element out of the gradient of a list, when that element has been read. Zeros of the same
   shape are put in its place, as TensorFlow does.
 
@@ -284,7 +286,32 @@ def _unset(nodes: _Nodes, node: pb.NodeDef) -> None:
     raise _Refused("takes elements out of a list whose shapes are not known, for which TensorFlow has no operation")
 
 
+def _save(nodes: _Nodes, node: pb.NodeDef) -> None:
+    nodes.replace(node, "SaveV2", _data(node), {"dtypes": node.attr["dtypes"]})
+
+
+def _random_states(nodes: _Nodes, node: pb.NodeDef) -> None:
+    if nodes.function is not None:
+        raise _Refused("tells the states of random ops, for which TensorFlow has no operation")
+    types, parts = (pb.DT_STRING, pb.DT_UINT64), []
+    for what, type, dims in zip(("names", "states"), types, ((0,), (0, 3)), strict=True):
+        shape = pb.TensorShapeProto(dim=[pb.TensorShapeProto.Dim(size=n) for n in dims])
+        value = pb.AttrValue(tensor=pb.TensorProto(dtype=type, tensor_shape=shape))
+        parts.append(
+            nodes.add(node, "Const", _controls(node), {"value": value, "dtype": pb.AttrValue(type=type)}, what)
+        )
+    nodes.replace(node, "IdentityN", parts, {"T": pb.AttrValue(list=pb.AttrValue.ListValue(type=types))})
+
+
+def _set_random_states(nodes: _Nodes, node: pb.NodeDef) -> None:
+    inputs = dict.fromkeys(f"^{r.partition(':')[0]}" for r in _data(node))
+    nodes.replace(node, "NoOp", [r for r in inputs if r not in node.input], {})
+
+
 _REWRITES: Final[Mapping[str, _Rewrite]] = {
+    "_SaveNative": _save,
+    "_RandomStates": _random_states,
+    "_SetRandomStates": _set_random_states,
     "_AllReduce": _all_reduce,
     "_Broadcast": _broadcast,
     "_AllGather": _all_gather,

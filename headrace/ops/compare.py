@@ -212,6 +212,12 @@ def _select_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"Number of batches of 'then' must match size of 'cond', but saw: {len(t)} vs. {len(condition)}"
             )
+        if xp is np:  # the sequences of a batch that go on are mostly all of them, or none
+            taken = np.count_nonzero(condition)
+            if taken == len(t):
+                return t
+            if not taken:
+                return e
         return xp.where(condition.reshape(-1, *[1] * (t.ndim - 1)), t, e)
 
     return kernel

@@ -99,6 +99,11 @@ class ResourceManager:
             raise NotFoundError(f"Resource {_show(key)} does not exist, so it cannot be deleted")
         _release(found)
 
+    def of_kind(self, kind: type[R]) -> dict[tuple[str, str], R]:
+        """All resources of a kind, by container and name."""
+        with self._lock:
+            return {(k[0], k[2]): r for k, r in self._resources.items() if k[1] is kind}
+
     def remove(self, resource: object) -> bool:
         """Drops `resource`, whatever its name; False if it is not (or no longer) here."""
         with self._lock:

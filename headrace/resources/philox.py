@@ -52,13 +52,14 @@ class Philox:
       seed, seed2: the op's attributes; both 0 asks for a stream that differs each time.
     """
 
-    __slots__ = ("__weakref__", "_counter", "_key", "_lock")
+    __slots__ = ("__weakref__", "_counter", "_key", "_lock", "_start")
 
     def __init__(self, seed: int, seed2: int) -> None:
         if seed == 0 and seed2 == 0:
             seed, seed2 = secrets.randbits(64), secrets.randbits(64)
         self._key = seed % (1 << 64)
         self._counter = (seed2 % (1 << 64)) << 64
+        self._start = self._key, self._counter
         self._lock = threading.Lock()
         forking.follow(self)
 
@@ -69,9 +70,24 @@ class Philox:
     def reserve(self, blocks: int) -> Stream:
         """The stream from here on; the next reservation starts `blocks` blocks later."""
         with self._lock:
-            start = self._counter
+            key, start = self._key, self._counter
             self._counter = (start + blocks) & _COUNTER_MASK
-        return Stream(self._key, start)
+        return Stream(key, start)
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """The key (64 bits) and the counter (128 bits) of what comes next. Set, it goes on from there."""
+        with self._lock:
+            return self._key, self._counter
+
+    @state.setter
+    def state(self, state: tuple[int, int]) -> None:
+        with self._lock:
+            self._key, self._counter = state
+
+    def rewind(self) -> None:
+        """Begins anew, as if nothing had been drawn."""
+        self.state = self._start
 
     def reserve_numbers(self, n: int) -> Stream:
         """The stream for a firing that draws `n` numbers."""

@@ -1,6 +1,77 @@
-"""Training: so far what keeps threads together that feed queues."""
+"""Training: optimizers, checkpoints, monitored sessions, input, and what TensorBoard shows.
 
-from headrace.train.coordinator import Coordinator
+`optimizers` change variables by gradients; `schedules`, `averages` and `loss_scaling` go with them. `saving` writes and
+reads checkpoints. `monitored` is a session that runs `hooks` around its steps, saves, stops and recovers; `scaffold`,
+`session_manager` and `recovery` are what it is made of. `input` brings data in through queues, which threads fill
+(`queue_runner`) that stop together (`coordinator`). `event_writer` writes what TensorBoard shows, `curves` draws it.
+"""
+
+from headrace.train.averages import ExponentialMovingAverage
+from headrace.train.coordinator import Coordinator, LooperThread
+from headrace.train.curves import plot_events, scalars_of
+from headrace.train.event_writer import FileWriter, FileWriterCache
+from headrace.train.global_step import create_global_step, get_global_step, get_or_create_global_step
+from headrace.train.hooks import *  # noqa: F403
+from headrace.train.hooks import __all__ as _hooks
+from headrace.train.input import *  # noqa: F403
+from headrace.train.input import __all__ as _input
+from headrace.train.loss_scaling import DynamicLossScale, FixedLossScale, LossScale, LossScaleOptimizer
+from headrace.train.monitored import MonitoredSession, MonitoredTrainingSession, SingularMonitoredSession
+from headrace.train.optimizers import *  # noqa: F403
+from headrace.train.optimizers import __all__ as _optimizers
 from headrace.train.queue_runner import QueueRunner
+from headrace.train.recovery import Recovery
+from headrace.train.saving import *  # noqa: F403
+from headrace.train.saving import __all__ as _saving
+from headrace.train.scaffold import ChiefSessionCreator, Scaffold, SessionCreator, WorkerSessionCreator
+from headrace.train.schedules import (
+    CosineDecay,
+    CosineDecayRestarts,
+    ExponentialDecay,
+    InverseTimeDecay,
+    LinearCosineDecay,
+    NaturalExponentialDecay,
+    NoisyLinearCosineDecay,
+    PiecewiseConstantDecay,
+    PolynomialDecay,
+    Schedule,
+)
+from headrace.train.session_manager import SessionManager
 
-__all__ = ["Coordinator", "QueueRunner"]
+__all__ = [
+    "ChiefSessionCreator",
+    "Coordinator",
+    "CosineDecay",
+    "CosineDecayRestarts",
+    "DynamicLossScale",
+    "ExponentialDecay",
+    "ExponentialMovingAverage",
+    "FileWriter",
+    "FileWriterCache",
+    "FixedLossScale",
+    "InverseTimeDecay",
+    "LinearCosineDecay",
+    "LooperThread",
+    "LossScale",
+    "LossScaleOptimizer",
+    "MonitoredSession",
+    "MonitoredTrainingSession",
+    "NaturalExponentialDecay",
+    "NoisyLinearCosineDecay",
+    "PiecewiseConstantDecay",
+    "PolynomialDecay",
+    "QueueRunner",
+    "Recovery",
+    "Scaffold",
+    "Schedule",
+    "SessionCreator",
+    "SessionManager",
+    "SingularMonitoredSession",
+    "WorkerSessionCreator",
+    "create_global_step",
+    "get_global_step",
+    "get_or_create_global_step",
+    "plot_events",
+    "scalars_of",
+]
+__all__ += [*_hooks, *_input, *_optimizers, *_saving]

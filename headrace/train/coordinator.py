@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.errors import CancelledError, OutOfRangeError
@@ -45,7 +45,8 @@ class Coordinator:
     """
 
     def __init__(self, clean_stop_exception_types: Sequence[type[BaseException]] | None = None) -> None:
-        self._clean = tuple(clean_stop_exception_types or (OutOfRangeError, CancelledError))
+        clean = (OutOfRangeError, CancelledError) if clean_stop_exception_types is None else clean_stop_exception_types
+        self._clean = tuple(clean)
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._error: BaseException | None = None
@@ -61,12 +62,23 @@ class Coordinator:
 
         Args:
           ex: why: an error, or what `sys.exc_info()` gives. The first one counts; `join` raises it.
+
+        Raises:
+          `ex`, if it is an error and `join` is over: nobody else would hear of it.
         """
-        error = ex[1] if isinstance(ex, tuple) else ex
+        error: BaseException | None = ex[1] if isinstance(ex, tuple) else ex
+        if error is not None and not isinstance(error, BaseException):
+            raise TypeError(f"request_stop takes an error or what sys.exc_info() gives, got {ex!r}")
         with self._lock:
-            if error is not None and not isinstance(error, self._clean) and not self._stop.is_set():
-                self._error = error
+            if isinstance(error, self._clean):
+                error = None
+            if not self.joined:
+                if not self._stop.is_set():
+                    self._error = error
+                error = None
             self._stop.set()
+        if error is not None:
+            raise error
 
     def clear_stop(self) -> None:
         """Makes it as if no stop had been asked for."""
@@ -90,7 +102,8 @@ class Coordinator:
     def register_thread(self, thread: threading.Thread) -> None:
         """Adds a thread to those that `join` waits for."""
         with self._lock:
-            self._threads.append(thread)
+            if thread not in self._threads:
+                self._threads.append(thread)
 
     def join(
         self,
@@ -110,6 +123,8 @@ class Coordinator:
         """
         with self._lock:
             waiting = [*self._threads, *(t for t in threads or () if t not in self._threads)]
+        me = threading.current_thread()  # which cannot wait for its own end
+        waiting = [t for t in waiting if t is not me]
         while any(t.is_alive() for t in waiting) and not self._stop.wait(0.01):
             pass
         until = time.monotonic() + stop_grace_period_secs
@@ -117,8 +132,8 @@ class Coordinator:
             while t.is_alive() and time.monotonic() < until:
                 t.join(0.05)
         alive = [t.name for t in waiting if t.is_alive()]
-        self.joined = True
         with self._lock:
+            self.joined = True
             self._threads.clear()
         self.raise_requested_exception()
         if alive and not ignore_live_threads:
@@ -133,3 +148,92 @@ class Coordinator:
             error = self._error
         if error is not None:
             raise error
+
+
+class LooperThread(threading.Thread):
+    """A thread that does something again and again, until its coordinator is asked to stop. An error ends it, and stops
+    the coordinator with it.
+
+    Give it a `target`, or override `run_loop`. `start_loop` and `stop_loop` are called at the beginning and, if there
+    was no error, at the end.
+
+    Args:
+      coord: the coordinator, which registers it.
+      timer_interval_secs: seconds from one beginning to the next; None: without a pause. If one time takes longer than
+        that, the next follow at once, until the time that was lost has been made up.
+      target: what to do.
+      args, kwargs: what to call it with.
+
+    Raises:
+      TypeError: `coord` is no Coordinator. ValueError: there are `args` or `kwargs` but no `target`.
+
+    Source: TensorFlow's `tf.train.LooperThread`.
+
+    Example:
+      >>> coord, seen = Coordinator(), []
+      >>> def work() -> None:
+      ...     seen.append(len(seen))
+      ...     if len(seen) == 3:
+      ...         coord.request_stop()
+      >>> coord.join([LooperThread.loop(coord, None, work)])
+      >>> seen
+      [0, 1, 2]
+    """
+
+    def __init__(
+        self,
+        coord: Coordinator,
+        timer_interval_secs: float | None,
+        target: Callable[..., object] | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(coord, Coordinator):
+            raise TypeError(f"'coord' argument must be a Coordinator: {coord!r}")
+        if target is None and (args or kwargs):
+            raise ValueError("'args' and 'kwargs' argument require that you also pass 'target'")
+        super().__init__(daemon=True)
+        self._coord = coord
+        self._interval = timer_interval_secs
+        self._work = target
+        self._work_args = tuple(args or ())
+        self._work_kwargs = dict(kwargs or {})
+        coord.register_thread(self)
+
+    @staticmethod
+    def loop(
+        coord: Coordinator,
+        timer_interval_secs: float | None,
+        target: Callable[..., object],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> LooperThread:
+        """A looper thread that has been started. See `LooperThread`."""
+        looper = LooperThread(coord, timer_interval_secs, target, args, kwargs)
+        looper.start()
+        return looper
+
+    def run(self) -> None:
+        """See `threading.Thread.run`."""
+        with self._coord.stop_on_exception():
+            self.start_loop()
+            if self._interval is None:
+                while not self._coord.should_stop():
+                    self.run_loop()
+            else:
+                due = time.monotonic()
+                while not self._coord.wait_for_stop(max(due - time.monotonic(), 0.0)):
+                    due += self._interval
+                    self.run_loop()
+            self.stop_loop()
+
+    def start_loop(self) -> None:
+        """Called at the beginning, in the thread."""
+
+    def stop_loop(self) -> None:
+        """Called at the end, in the thread, unless there was an error."""
+
+    def run_loop(self) -> None:
+        """What is done again and again."""
+        if self._work is not None:
+            self._work(*self._work_args, **self._work_kwargs)

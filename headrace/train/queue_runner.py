@@ -62,6 +62,11 @@ class QueueRunner:
         return name
 
     @property
+    def queue_closed_exception_types(self) -> tuple[type[BaseException], ...]:
+        """The errors that mean that there is nothing more to enqueue."""
+        return self._closed
+
+    @property
     def exceptions_raised(self) -> list[BaseException]:
         """What enqueue operations failed with, when there was no coordinator to tell."""
         return list(self._errors)
@@ -101,9 +106,10 @@ class QueueRunner:
     def _run(self, sess: Any, enqueue_op: Any, coord: Coordinator | None) -> None:
         is_counted = True
         try:
+            enqueue = sess.make_callable(enqueue_op)  # `run` without the look-ups
             while coord is None or not coord.should_stop():
                 try:
-                    sess.run(enqueue_op)
+                    enqueue()
                 except self._closed:
                     with self._lock:
                         self._running[id(sess)] -= 1
@@ -113,7 +119,9 @@ class QueueRunner:
                         self._close(sess)
                     return
         except Exception as e:
-            if coord is not None:
+            if coord is not None and coord.joined:
+                _log.debug("the queue runner of %s has stopped late: %s", self.name, e)  # nobody waits for it any more
+            elif coord is not None:
                 coord.request_stop(e)
             else:
                 _log.error("the queue runner of %s has stopped: %s", self.name, e)

@@ -1,6 +1,7 @@
 """`hr.image`: images, where everything about them is to be found under one name.
 
-`framing` has other sizes and directions, `colors` other colours, `boxes` parts of images, `measuring` how they differ.
+`framing` has other sizes and directions, `colors` other colours, `boxes` parts of images, `measuring` how they differ,
+`coding` what is in files of images.
 """
 
 from __future__ import annotations
@@ -15,6 +16,17 @@ from headrace.build.image.boxes import (
     non_max_suppression_with_scores,
     sample_distorted_bounding_box,
     stateless_sample_distorted_bounding_box,
+)
+from headrace.build.image.coding import (
+    decode_and_crop_jpeg,
+    decode_bmp,
+    decode_gif,
+    decode_image,
+    decode_jpeg,
+    decode_png,
+    encode_jpeg,
+    encode_png,
+    extract_jpeg_shape,
 )
 from headrace.build.image.colors import (
     adjust_brightness,
@@ -59,8 +71,10 @@ from headrace.build.nn.blocks import extract_patches
 __all__ = [
     "ResizeMethod", "adjust_brightness", "adjust_contrast", "adjust_gamma", "adjust_hue", "adjust_saturation",
     "central_crop", "combined_non_max_suppression", "convert_image_dtype", "crop_and_resize",
-    "crop_to_bounding_box", "draw_bounding_boxes", "extract_glimpse", "extract_patches", "flip_left_right",
-    "flip_up_down", "grayscale_to_rgb", "hsv_to_rgb", "image_gradients", "non_max_suppression",
+    "crop_to_bounding_box", "decode_and_crop_jpeg", "decode_bmp", "decode_gif", "decode_image", "decode_jpeg",
+    "decode_png", "draw_bounding_boxes", "encode_jpeg", "encode_png", "extract_glimpse", "extract_jpeg_shape",
+    "extract_patches", "flip_left_right", "flip_up_down", "grayscale_to_rgb", "hsv_to_rgb", "image_gradients",
+    "non_max_suppression",
     "non_max_suppression_overlaps", "non_max_suppression_with_scores", "pad_to_bounding_box",
     "per_image_standardization", "psnr", "random_brightness", "random_contrast", "random_crop",
     "random_flip_left_right", "random_flip_up_down", "random_hue", "random_saturation", "resize",

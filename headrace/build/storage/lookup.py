@@ -542,6 +542,13 @@ class DenseHashTable(_ChangingTable):
             attrs["initial_num_buckets"] = initial_num_buckets
         self._open("MutableDenseHashTableV2", keys, "", **attrs)
 
+    def export(self, name: str | None = None) -> tuple[Any, Any]:
+        """Its buckets, the empty ones among them: keys (a row each) and values (a row each, of one number if they are
+        scalars), as TensorFlow gives them."""
+        attrs = {"Tkeys": self._key_dtype, "Tvalues": self._value_dtype}
+        keys, values = self._run("lookup_table_export_values", "LookupTableExportV2", (), name, attrs)
+        return keys, values
+
     def insert_or_assign(self, keys: Any, values: Any, name: str | None = None) -> Any:
         """`insert`."""
         return self.insert(keys, values, name)

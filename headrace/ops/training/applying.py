@@ -26,7 +26,7 @@ from headrace.shapes import Shape
 if TYPE_CHECKING:
     from headrace.ir.kernel import KernelContext
 
-Formula = Callable[..., Sequence[Any]]  # (attrs, *values of the variable and its slots, *arguments) -> new values
+Formula = Callable[..., Sequence[Any]]  # (xp, attrs, *values of the variable and its slots, *arguments) -> new values
 
 DENSE: Final = ("Apply", "ResourceApply")
 SPARSE: Final = ("SparseApply", "ResourceSparseApply")
@@ -77,8 +77,28 @@ def _by_rows(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any],
         for turn in _rounds(indices):
             args[gradient] = grad[turn]
             rows = indices[turn]
-            for array, new in zip(out, formula(attrs, *(v[rows] for v in out), *args), strict=True):
+            for array, new in zip(out, formula(np, attrs, *(v[rows] for v in out), *args), strict=True):
                 array[rows] = new
+    return out
+
+
+# *** blocks ***
+
+_BLOCK: Final = 1 << 15  # elements: what a formula makes of so many, some ten arrays, stays in a core's cache
+_LARGE: Final = 1 << 18  # from so many on, whole arrays would not stay in a processor's
+
+
+def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any], args: list[Any]) -> Sequence[Any]:
+    """The new values after `formula`, which works element by element, on large arrays: block by block."""
+    n = values[0].size
+    whole = [np.ascontiguousarray(x).reshape(-1) for x in (*values, args[gradient])]
+    out = [np.empty(v.shape, v.dtype) for v in values]
+    flat = [x.reshape(-1) for x in out]
+    for start in range(0, n, _BLOCK):
+        at = slice(start, start + _BLOCK)
+        *block, args[gradient] = (x[at] for x in whole)
+        for array, new in zip(flat, formula(np, attrs, *block, *args), strict=True):
+            array[at] = new
     return out
 
 
@@ -124,7 +144,9 @@ def _kernel(
                     )
             if on_rows:
                 return _by_rows(formula, gradient, attrs, values, list(given))
-            return formula(attrs, *values, *given)
+            if np.size(values[0]) >= _LARGE:
+                return _by_blocks(formula, gradient, attrs, values, list(given))
+            return formula(np, attrs, *values, *given)
 
         def kernel(*inputs: Any) -> Ref | None:
             targets, given = inputs[: len(slots)], inputs[len(slots) :]
@@ -192,7 +214,7 @@ def records(
     """The fields of the records of the ops of a formula.
 
     Args:
-      formula: `f(attrs, *values, *arguments) -> new values`.
+      formula: `f(xp, attrs, *values, *arguments) -> new values`; `xp` is numpy, or has its functions for tensors.
       name: what the types of the ops end with.
       slots: the variable, and the slots with it.
       args: the further arguments in TensorFlow's order. The gradient is `grad`, or `delta` if the op on whole variables

@@ -8,7 +8,7 @@ TensorFlow does, and averages kept in half precision depend on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,24 @@ Attrs: TypeAlias = Mapping[str, Any]
 
 _ANY: Final = FLOATING | COMPLEX
 _WIDE: Final = frozenset({float32, float64})
+
+
+class Rule(NamedTuple):
+    """What an optimizer does to a variable, to be computed of tensors as well as of arrays.
+
+    Attributes:
+      formula: `f(xp, attrs, *values, *arguments) -> new values`; `xp` has numpy's functions, for what the rest are.
+      slots: what the values are called: the variable, and the slots with it.
+      args: what the arguments are called; one is `grad`.
+    """
+
+    formula: Formula
+    slots: tuple[str, ...]
+    args: tuple[str, ...]
+
+
+RULES: Final[dict[str, Rule]] = {}  # by what the types of the ops end with
+
 _HANDLE_ONLY: Final = (DENSE[1], SPARSE[1])
 
 
@@ -28,6 +46,8 @@ def _update(*args: Any, **options: Any) -> Callable[[Formula], Formula]:
     """Registers the ops of the formula that it decorates; the arguments are those of `applying.records`."""
 
     def register(formula: Formula) -> Formula:
+        name, slots, given = args[:3]
+        RULES[name] = Rule(formula, tuple(slots.split()), tuple(given.replace("delta", "grad").split()))
         for fields in records(formula, *args, **options):
             op(**fields, depth=2)
         return formula
@@ -49,13 +69,20 @@ def _moved(old: Any, new: Any, decay: Any) -> Any:
     return old + (new - old) * (1 - decay)
 
 
-def _shrunk(x: Any, l1: Any, by: Any) -> Any:
+def _is_known(x: Any) -> bool:
+    """Whether `x` is a number, not a tensor of a graph that stands for one."""
+    return isinstance(x, (np.generic, np.ndarray))
+
+
+def _shrunk(xp: Any, x: Any, l1: Any, by: Any) -> Any:
     """`x`, nearer to zero by `l1 * by` but not beyond it, if `l1` is positive."""
-    return np.sign(x) * np.maximum(np.abs(x) - l1 * by, 0) if l1 > 0 else x
+    if _is_known(l1) and not l1 > 0:
+        return x
+    return xp.sign(x) * xp.maximum(xp.abs(x) - l1 * by, 0)
 
 
-def _require(good: Any, what: str, kind: str, value: Any) -> None:
-    if not good:
+def _require(good: Callable[[Any], Any], what: str, kind: str, value: Any) -> None:
+    if _is_known(value) and not good(value):
         raise InvalidArgumentError(f"{what} is not a {kind} scalar: {value}")
 
 
@@ -63,7 +90,7 @@ def _require(good: Any, what: str, kind: str, value: Any) -> None:
 
 
 @_update("GradientDescent", "var", "alpha delta", _ANY, "Subtracts `alpha * delta` from the variable's value.", DENSE)
-def _gradient_descent(attrs: Attrs, var: Any, alpha: Any, delta: Any) -> tuple[Any, ...]:
+def _gradient_descent(xp: Any, attrs: Attrs, var: Any, alpha: Any, delta: Any) -> tuple[Any, ...]:
     return (var - alpha * delta,)
 
 
@@ -74,8 +101,10 @@ def _gradient_descent(attrs: Attrs, var: Any, alpha: Any, delta: Any) -> tuple[A
     _WIDE,
     "A step of gradient descent, then shrinks by `l1` and scales by `l2` (FOBOS; Duchi and Singer 2009).",
 )
-def _proximal_gradient_descent(attrs: Attrs, var: Any, alpha: Any, l1: Any, l2: Any, delta: Any) -> tuple[Any, ...]:
-    return (_shrunk(var - alpha * delta, l1, alpha) / (1 + l2 * alpha),)
+def _proximal_gradient_descent(
+    xp: Any, attrs: Attrs, var: Any, alpha: Any, l1: Any, l2: Any, delta: Any
+) -> tuple[Any, ...]:
+    return (_shrunk(xp, var - alpha * delta, l1, alpha) / (1 + l2 * alpha),)
 
 
 @_update(
@@ -86,7 +115,7 @@ def _proximal_gradient_descent(attrs: Attrs, var: Any, alpha: Any, l1: Any, l2: 
     "Adds the gradient to the decayed `accum` and follows that; with `use_nesterov`, from where that will lead.",
     flag=("use_nesterov", False),
 )
-def _momentum(attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any) -> tuple[Any, ...]:
+def _momentum(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any) -> tuple[Any, ...]:
     accum = accum * momentum + grad
     if attrs["use_nesterov"]:
         return var - (grad * lr + accum * momentum * lr), accum
@@ -102,17 +131,17 @@ def _momentum(attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any, momentum: 
     _HANDLE_ONLY,
     flag=("use_nesterov", False),
 )
-def _keras_momentum(attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any) -> tuple[Any, ...]:
+def _keras_momentum(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any) -> tuple[Any, ...]:
     accum = accum * momentum - grad * lr
     if attrs["use_nesterov"]:
         return var + (accum * momentum - grad * lr), accum
     return var + accum, accum
 
 
-def _agreement(m: Any, grad: Any, beta: Any) -> tuple[Any, Any]:
+def _agreement(xp: Any, m: Any, grad: Any, beta: Any) -> tuple[Any, Any]:
     """The running average of gradients, and whether the gradient agrees with it in sign: 1, or -1 if not."""
     m = _mixed(m, grad, beta)
-    return m, np.sign(grad) * np.sign(m)
+    return m, xp.sign(grad) * xp.sign(m)
 
 
 @_update(
@@ -124,9 +153,9 @@ def _agreement(m: Any, grad: Any, beta: Any) -> tuple[Any, Any]:
     DENSE,
 )
 def _add_sign(
-    attrs: Attrs, var: Any, m: Any, lr: Any, alpha: Any, sign_decay: Any, beta: Any, grad: Any
+    xp: Any, attrs: Attrs, var: Any, m: Any, lr: Any, alpha: Any, sign_decay: Any, beta: Any, grad: Any
 ) -> tuple[Any, ...]:
-    m, agreement = _agreement(m, grad, beta)
+    m, agreement = _agreement(xp, m, grad, beta)
     return var - lr * (alpha + sign_decay * agreement) * grad, m
 
 
@@ -139,10 +168,10 @@ def _add_sign(
     DENSE,
 )
 def _power_sign(
-    attrs: Attrs, var: Any, m: Any, lr: Any, logbase: Any, sign_decay: Any, beta: Any, grad: Any
+    xp: Any, attrs: Attrs, var: Any, m: Any, lr: Any, logbase: Any, sign_decay: Any, beta: Any, grad: Any
 ) -> tuple[Any, ...]:
-    m, agreement = _agreement(m, grad, beta)
-    return var - lr * np.exp(logbase * sign_decay * agreement) * grad, m
+    m, agreement = _agreement(xp, m, grad, beta)
+    return var - lr * xp.exp(logbase * sign_decay * agreement) * grad, m
 
 
 # *** Adagrad ***
@@ -156,10 +185,10 @@ def _power_sign(
     "Steps divided by the root of the sum of the squares of all gradients (Duchi, Hazan and Singer 2011).",
     flag=("update_slots", True),
 )
-def _adagrad(attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any) -> tuple[Any, ...]:
+def _adagrad(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any) -> tuple[Any, ...]:
     if attrs["update_slots"]:
         accum = accum + _square(grad)
-    return var - grad * lr * (1 / np.sqrt(accum)), accum
+    return var - grad * lr * (1 / xp.sqrt(accum)), accum
 
 
 @_update(
@@ -170,10 +199,10 @@ def _adagrad(attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any) -> tuple[An
     "Adagrad, with `epsilon` added to the root.",
     flag=("update_slots", True),
 )
-def _adagrad_v2(attrs: Attrs, var: Any, accum: Any, lr: Any, epsilon: Any, grad: Any) -> tuple[Any, ...]:
+def _adagrad_v2(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, epsilon: Any, grad: Any) -> tuple[Any, ...]:
     if attrs["update_slots"]:
         accum = accum + _square(grad)
-    return var - grad * lr / (np.sqrt(accum) + epsilon), accum
+    return var - grad * lr / (xp.sqrt(accum) + epsilon), accum
 
 
 @_update(
@@ -184,12 +213,12 @@ def _adagrad_v2(attrs: Attrs, var: Any, accum: Any, lr: Any, epsilon: Any, grad:
     "Adagrad by dual averaging: the variable follows from the sums of gradients and of their squares alone.",
 )
 def _adagrad_da(
-    attrs: Attrs, var: Any, total: Any, squares: Any, grad: Any, lr: Any, l1: Any, l2: Any, global_step: Any
+    xp: Any, attrs: Attrs, var: Any, total: Any, squares: Any, grad: Any, lr: Any, l1: Any, l2: Any, global_step: Any
 ) -> tuple[Any, ...]:
-    steps = np.asarray(global_step).astype(total.dtype)
+    steps = global_step.astype(total.dtype) if _is_known(global_step) else xp.cast(global_step, total.dtype)
     total, squares = total + grad, squares + _square(grad)
-    direction = _shrunk(total, l1, steps)
-    return -lr * direction / (l2 * steps * lr + np.sqrt(squares)), total, squares
+    direction = _shrunk(xp, total, l1, steps)
+    return -lr * direction / (l2 * steps * lr + xp.sqrt(squares)), total, squares
 
 
 @_update(
@@ -199,13 +228,15 @@ def _adagrad_da(
     _WIDE,
     "A step of Adagrad, then shrinks by `l1` and scales by `l2`.",
 )
-def _proximal_adagrad(attrs: Attrs, var: Any, accum: Any, lr: Any, l1: Any, l2: Any, grad: Any) -> tuple[Any, ...]:
-    _require(lr > 0, "lr", "positive", lr)
-    _require(l1 >= 0, "l1 regularization strength", "non-negative", l1)
-    _require(l2 >= 0, "l2 regularization strength", "non-negative", l2)
+def _proximal_adagrad(
+    xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, l1: Any, l2: Any, grad: Any
+) -> tuple[Any, ...]:
+    _require(lambda x: x > 0, "lr", "positive", lr)
+    _require(lambda x: x >= 0, "l1 regularization strength", "non-negative", l1)
+    _require(lambda x: x >= 0, "l2 regularization strength", "non-negative", l2)
     accum = accum + _square(grad)
-    rate = lr / np.sqrt(accum)
-    return _shrunk(var - grad * rate, l1, rate) / (1 + l2 * rate), accum
+    rate = lr / xp.sqrt(accum)
+    return _shrunk(xp, var - grad * rate, l1, rate) / (1 + l2 * rate), accum
 
 
 @_update(
@@ -216,10 +247,10 @@ def _proximal_adagrad(attrs: Attrs, var: Any, accum: Any, lr: Any, l1: Any, l2: 
     "Steps of the size of past ones, by running averages of squares of gradients and of steps (Zeiler 2012).",
 )
 def _adadelta(
-    attrs: Attrs, var: Any, accum: Any, accum_update: Any, lr: Any, rho: Any, epsilon: Any, grad: Any
+    xp: Any, attrs: Attrs, var: Any, accum: Any, accum_update: Any, lr: Any, rho: Any, epsilon: Any, grad: Any
 ) -> tuple[Any, ...]:
     accum = _mixed(accum, _square(grad), rho)
-    step = np.sqrt(accum_update + epsilon) * (1 / np.sqrt(accum + epsilon)) * grad
+    step = xp.sqrt(accum_update + epsilon) * (1 / xp.sqrt(accum + epsilon)) * grad
     return var - step * lr, accum, _mixed(accum_update, _square(step), rho)
 
 
@@ -230,9 +261,9 @@ def _adam_moments(m: Any, v: Any, beta1: Any, beta2: Any, grad: Any) -> tuple[An
     return _moved(m, grad, beta1), _moved(v, _square(grad), beta2)
 
 
-def _adam_rate(lr: Any, beta1_power: Any, beta2_power: Any) -> Any:
+def _adam_rate(xp: Any, lr: Any, beta1_power: Any, beta2_power: Any) -> Any:
     """The learning rate that makes up for averages which started at zero."""
-    return lr * np.sqrt(1 - beta2_power) / (1 - beta1_power)
+    return lr * xp.sqrt(1 - beta2_power) / (1 - beta1_power)
 
 
 @_update(
@@ -245,6 +276,7 @@ def _adam_rate(lr: Any, beta1_power: Any, beta2_power: Any) -> Any:
     flag=("use_nesterov", False),
 )
 def _adam(
+    xp: Any,
     attrs: Attrs,
     var: Any,
     m: Any,
@@ -259,7 +291,7 @@ def _adam(
 ) -> tuple[Any, ...]:
     m, v = _adam_moments(m, v, beta1, beta2, grad)
     direction = grad * (1 - beta1) + beta1 * m if attrs["use_nesterov"] else m
-    return var - direction * _adam_rate(lr, beta1_power, beta2_power) / (np.sqrt(v) + epsilon), m, v
+    return var - direction * _adam_rate(xp, lr, beta1_power, beta2_power) / (xp.sqrt(v) + epsilon), m, v
 
 
 @_update(
@@ -271,6 +303,7 @@ def _adam(
     DENSE[1:],
 )
 def _amsgrad(
+    xp: Any,
     attrs: Attrs,
     var: Any,
     m: Any,
@@ -285,8 +318,8 @@ def _amsgrad(
     grad: Any,
 ) -> tuple[Any, ...]:
     m, v = _adam_moments(m, v, beta1, beta2, grad)
-    vhat = np.maximum(vhat, v)
-    return var - m * _adam_rate(lr, beta1_power, beta2_power) / (np.sqrt(vhat) + epsilon), m, v, vhat
+    vhat = xp.maximum(vhat, v)
+    return var - m * _adam_rate(xp, lr, beta1_power, beta2_power) / (xp.sqrt(vhat) + epsilon), m, v, vhat
 
 
 @_update(
@@ -298,6 +331,7 @@ def _amsgrad(
     DENSE,
 )
 def _adamax(
+    xp: Any,
     attrs: Attrs,
     var: Any,
     m: Any,
@@ -309,7 +343,7 @@ def _adamax(
     epsilon: Any,
     grad: Any,
 ) -> tuple[Any, ...]:
-    m, v = _moved(m, grad, beta1), np.maximum(beta2 * v, np.abs(grad))
+    m, v = _moved(m, grad, beta1), xp.maximum(beta2 * v, xp.abs(grad))
     return var - lr / (1 - beta1_power) * (m / (v + epsilon)), m, v
 
 
@@ -324,10 +358,10 @@ def _adamax(
     "Momentum of gradients divided by the root of a running average of their squares (Tieleman and Hinton 2012).",
 )
 def _rms_prop(
-    attrs: Attrs, var: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
+    xp: Any, attrs: Attrs, var: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
 ) -> tuple[Any, ...]:
     ms = _moved(ms, _square(grad), rho)
-    mom = mom * momentum + grad * lr / np.sqrt(ms + epsilon)
+    mom = mom * momentum + grad * lr / xp.sqrt(ms + epsilon)
     return var - mom, ms, mom
 
 
@@ -339,10 +373,20 @@ def _rms_prop(
     "RMSProp by the variance of the gradients: `mg`, their running average, squared is subtracted.",
 )
 def _centered_rms_prop(
-    attrs: Attrs, var: Any, mg: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
+    xp: Any,
+    attrs: Attrs,
+    var: Any,
+    mg: Any,
+    ms: Any,
+    mom: Any,
+    lr: Any,
+    rho: Any,
+    momentum: Any,
+    epsilon: Any,
+    grad: Any,
 ) -> tuple[Any, ...]:
     ms, mg = _moved(ms, _square(grad), rho), _moved(mg, grad, rho)
-    mom = mom * momentum + grad * lr / np.sqrt(ms - _square(mg) + epsilon)
+    mom = mom * momentum + grad * lr / xp.sqrt(ms - _square(mg) + epsilon)
     return var - mom, mg, ms, mom
 
 
@@ -358,6 +402,7 @@ def _centered_rms_prop(
     flag=("multiply_linear_by_lr", False),
 )
 def _ftrl_v2(
+    xp: Any,
     attrs: Attrs,
     var: Any,
     accum: Any,
@@ -371,25 +416,25 @@ def _ftrl_v2(
 ) -> tuple[Any, ...]:
     if "Tindices" in attrs:  # the ops on whole variables take anything
         by_rate = attrs["multiply_linear_by_lr"]
-        _require(lr > 0 or (by_rate and lr == 0), "lr", "non-negative" if by_rate else "positive", lr)
-        _require(l1 >= 0, "l1 regularization strength", "non-negative", l1)
-        _require(l2 >= 0, "l2 regularization strength", "non-negative", l2)
-        _require(l2_shrinkage >= 0, "l2 shrinkage regularization strength", "non-negative", l2_shrinkage)
-        _require(lr_power <= 0, "lr_power", "non-positive", lr_power)
+        _require(lambda x: x > 0 or (by_rate and x == 0), "lr", "non-negative" if by_rate else "positive", lr)
+        _require(lambda x: x >= 0, "l1 regularization strength", "non-negative", l1)
+        _require(lambda x: x >= 0, "l2 regularization strength", "non-negative", l2)
+        _require(lambda x: x >= 0, "l2 shrinkage regularization strength", "non-negative", l2_shrinkage)
+        _require(lambda x: x <= 0, "lr_power", "non-positive", lr_power)
 
     def strength(squares: Any) -> Any:
-        return np.sqrt(squares) if lr_power == -0.5 else np.power(squares, -lr_power)
+        return xp.sqrt(squares) if _is_known(lr_power) and lr_power == -0.5 else xp.power(squares, -lr_power)
 
     pull = grad + 2 * l2_shrinkage * var
     total = accum + _square(grad)
     gain = strength(total) - strength(accum)
     if attrs["multiply_linear_by_lr"]:
-        linear = linear + pull * lr - gain * var
+        linear = linear + (pull * lr - gain * var)
         bound, curvature = l1 * lr, strength(total) + 2 * l2 * lr
     else:
-        linear = linear + pull - gain / lr * var
+        linear = linear + (pull - gain / lr * var)
         bound, curvature = l1, strength(total) / lr + 2 * l2
-    return (np.minimum(np.maximum(linear, -bound), bound) - linear) / curvature, total, linear
+    return (xp.minimum(xp.maximum(linear, -bound), bound) - linear) / curvature, total, linear
 
 
 @_update(
@@ -401,6 +446,6 @@ def _ftrl_v2(
     flag=("multiply_linear_by_lr", False),
 )
 def _ftrl(
-    attrs: Attrs, var: Any, accum: Any, linear: Any, grad: Any, lr: Any, l1: Any, l2: Any, lr_power: Any
+    xp: Any, attrs: Attrs, var: Any, accum: Any, linear: Any, grad: Any, lr: Any, l1: Any, l2: Any, lr_power: Any
 ) -> Sequence[Any]:
-    return _ftrl_v2(attrs, var, accum, linear, grad, lr, l1, l2, np.zeros_like(l2), lr_power)
+    return _ftrl_v2(xp, attrs, var, accum, linear, grad, lr, l1, l2, xp.zeros_like(l2), lr_power)

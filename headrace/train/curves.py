@@ -1,0 +1,158 @@
+"""Learning curves: the scalars of event files, as numbers and as a picture.
+
+Source: the files are those of `headrace.files.events`; TensorBoard shows the same curves.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from headrace.errors import NotFoundError, UnimplementedError
+from headrace.files import events, local
+
+_COLUMNS: Final = 3  # of curves beside one another
+
+
+class Curve(NamedTuple):
+    """The values of one tag over time.
+
+    Attributes:
+      steps: of the program, in the order in which they were written.
+      values: one for each step.
+      times: when they were written, seconds since 1970.
+    """
+
+    steps: list[int]
+    values: list[float]
+    times: list[float]
+
+
+def scalars_of(folder: local.Path, tags: Sequence[str] | None = None) -> dict[str, Curve]:
+    """The scalars in the event files of a folder.
+
+    Files are read in the order in which they were begun. A program that resumes says some steps again: what it says of
+    a step counts, and what an earlier file said of this and later steps does not.
+
+    Args:
+      folder: the folder.
+      tags: which; None: all there are.
+
+    Returns:
+      tag → `Curve`, in the order of `tags`, or in which they first appear.
+
+    Raises:
+      NotFoundError: there is no folder, no event file in it, or nothing under a tag.
+      DataLossError: a file is damaged. (A last event that is not whole is left out.)
+
+    Example:
+      >>> import tempfile
+      >>> from headrace.train.event_writer import FileWriter
+      >>> folder = tempfile.mkdtemp()
+      >>> with FileWriter(folder) as writer:
+      ...     for step in range(3):
+      ...         writer.scalar("loss", 1 / 2**step, step)
+      >>> scalars_of(folder)["loss"].values
+      [1.0, 0.5, 0.25]
+    """
+    paths = events.files_in(folder)
+    if not paths:
+        raise NotFoundError(f"{local.text_of(folder)} has no event files; write some with hr.train.FileWriter")
+    found: dict[str, Curve] = {}
+    for path in paths:
+        here: dict[str, Curve] = {}
+        for event in events.read(path, torn="end"):
+            for value in event.summary.value:
+                if value.HasField("simple_value") and (tags is None or value.tag in tags):
+                    curve = here.setdefault(value.tag, Curve([], [], []))
+                    curve.steps.append(event.step)
+                    curve.values.append(value.simple_value)
+                    curve.times.append(event.wall_time)
+        for tag, curve in here.items():
+            found[tag] = _continued(found[tag], curve) if tag in found else curve
+    if tags is None:
+        return found
+    missing = [t for t in tags if t not in found]
+    if missing:
+        there = ", ".join(map(repr, found)) or "none of those asked for"
+        raise NotFoundError(
+            f"{local.text_of(folder)} has no scalars under {', '.join(map(repr, missing))}; it has {there}"
+        )
+    return {tag: found[tag] for tag in tags}
+
+
+def _continued(before: Curve, after: Curve) -> Curve:
+    """Two parts of a curve; from where the second begins it alone counts."""
+    begin = min(after.steps)
+    kept = [i for i, step in enumerate(before.steps) if step < begin]
+    return Curve(
+        [before.steps[i] for i in kept] + after.steps,
+        [before.values[i] for i in kept] + after.values,
+        [before.times[i] for i in kept] + after.times,
+    )
+
+
+def plot_events(
+    folder: local.Path, path: str | os.PathLike[str], tags: Sequence[Any] | None = None, title: str = ""
+) -> None:
+    """Draws the learning curves in the event files of a folder. Needs matplotlib; no display.
+
+    Args:
+      folder: with the event files.
+      path: of the picture; its ending says the format: ".png", ".svg" or ".pdf".
+      tags: of the scalars to draw, one after the other; a list among them: curves that share their axes. None: each
+        scalar there is.
+      title: above the picture.
+
+    Raises:
+      UnimplementedError: there is no matplotlib.
+      ValueError: there is no such format, or nothing to draw.
+      NotFoundError, DataLossError: see `scalars_of`. OSError: the picture cannot be written.
+
+    Example:
+      >>> import os, tempfile
+      >>> from headrace.train.event_writer import FileWriter
+      >>> folder = tempfile.mkdtemp()
+      >>> with FileWriter(folder) as writer:
+      ...     for step in range(3):
+      ...         writer.scalar("loss", 1 / 2**step, step)
+      >>> plot_events(folder, os.path.join(folder, "loss.svg"), ["loss"])
+      >>> os.path.getsize(os.path.join(folder, "loss.svg")) > 0
+      True
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as e:
+        raise UnimplementedError("pictures of curves need matplotlib: pip install headrace[examples]") from e
+    ending = os.path.splitext(os.fspath(path))[1].lower()
+    if ending not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"the picture's path must end in .png, .svg or .pdf, got {os.fspath(path)!r}")
+    if tags is None:
+        groups = [[tag] for tag in scalars_of(folder)]
+    else:
+        groups = [list(t) if isinstance(t, (list, tuple)) else [t] for t in tags]
+    curves = scalars_of(folder, list(dict.fromkeys(tag for group in groups for tag in group)))
+    if not curves:
+        raise ValueError(f"{local.text_of(folder)}: no scalars to draw")
+    columns = min(len(groups), _COLUMNS)
+    rows = math.ceil(len(groups) / columns)
+    # a Figure of its own, not pyplot's: nothing global changes, and no window is opened
+    figure = Figure(figsize=(4.5 * columns, 3.2 * rows), layout="constrained")
+    for i, group in enumerate(groups):
+        axes = figure.add_subplot(rows, columns, i + 1)
+        for tag in group:
+            axes.plot(curves[tag].steps, curves[tag].values, label=tag)
+        axes.set_xlabel("step")
+        axes.grid(alpha=0.3)
+        if len(group) == 1:
+            axes.set_title(group[0])
+        else:
+            axes.legend()
+    if title:
+        figure.suptitle(title)
+    figure.savefig(path)
+
+
+__all__ = ["Curve", "plot_events", "scalars_of"]

@@ -1,0 +1,472 @@
+"""The writer of event files: what a program tells of itself goes to a file, beside its work.
+
+    with hr.train.FileWriter("runs/first", graph) as writer:
+        for step in range(1000):
+            _, summary = session.run([train, merged])
+            writer.add_summary(summary, step)
+
+A thread does the writing. What is added waits for it in a queue of bounded length, and whoever adds waits when that is
+full; so a slow disk slows the program down rather than fill its memory. What the thread cannot write, it tells whoever
+calls the writer next. A program that ends without closing its writers loses nothing: they are closed at its exit.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from headrace import forking
+from headrace.build import scopes
+from headrace.errors import DeadlineExceededError, FailedPreconditionError, OpError, UnknownError
+from headrace.files import events, local, summaries
+from headrace.ir.graphdef import read_graph_def
+from headrace.metadata.run import RunMetadata
+
+WAIT_SECONDS: Final = 300.0  # for the thread, before that is an error
+_HELD_BYTES: Final = 1 << 20  # of events: so many are written, though nobody is in a hurry
+
+
+class _Worker:
+    """A file and the thread that writes to it.
+
+    It must not know its `FileWriter`, so that this can be forgotten and the file then be closed.
+    """
+
+    def __init__(self, folder: str, suffix: str, most: int, flush_secs: float) -> None:
+        self.out = events.Writer(folder, suffix)
+        self._most = most
+        self._flush_secs = flush_secs
+        self._changed = threading.Condition()
+        self._waiting: collections.deque[bytes] = collections.deque()
+        self._added = self._written = self._wanted = 0  # events: in all; in the file; to be written without delay
+        self._error: BaseException | None = None
+        self._is_closing = False
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="headrace-events", daemon=True)
+        self._thread.start()
+
+    @property
+    def _is_forked(self) -> bool:
+        """Whether this is another process: then the thread is not here, and perhaps it held the lock."""
+        return os.getpid() != self._process
+
+    @property
+    def is_well(self) -> bool:
+        """Whether events can still be added."""
+        return self._error is None and not self._is_forked
+
+    def add(self, event: bytes) -> None:
+        """Puts an event into the queue, once there is room."""
+        self._check_process()
+        with self._changed:
+            self._wait(lambda: self._is_closing or len(self._waiting) < self._most, "room in the queue of events")
+            if self._is_closing:
+                raise closed(self.out.path)
+            self._waiting.append(event)
+            self._added += 1
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Waits until all that was added is in the file."""
+        self._check_process()
+        with self._changed:
+            goal = self._wanted = self._added
+            self._changed.notify_all()
+            self._wait(lambda: self._written >= goal, "events to be written")
+
+    def close(self) -> None:
+        """Writes what waits, ends the file and the thread. May be called again."""
+        if self._is_forked:  # the file is that of another process
+            return
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        if threading.current_thread() is self._thread:  # in which the garbage was collected; it will end by itself
+            return
+        self._thread.join(WAIT_SECONDS)
+        if self._thread.is_alive():
+            raise DeadlineExceededError(f"{self.out.path}: not written within {WAIT_SECONDS:g} seconds")
+        self._raise()
+
+    def _check_process(self) -> None:
+        if self._is_forked:
+            raise FailedPreconditionError(
+                f"{self.out.path} is written by the process that this one was forked from; call reopen(), for a file "
+                "of its own"
+            )
+
+    def _wait(self, is_so: Callable[[], bool], what: str) -> None:
+        if not self._changed.wait_for(lambda: self._error is not None or is_so(), WAIT_SECONDS):
+            raise DeadlineExceededError(f"{self.out.path}: waited {WAIT_SECONDS:g} seconds for {what}")
+        self._raise()
+
+    def _raise(self) -> None:
+        """Raises what the thread failed with: a new error each time, so that no traceback grows."""
+        e = self._error
+        if e is not None:
+            of = type(e) if isinstance(e, OpError) else UnknownError
+            raise of(f"events could not be written, and are lost: {e}. Call reopen(), for a new file") from e
+
+    # *** the thread ***
+
+    def _run(self) -> None:
+        held: list[bytes] = []
+        size, due = 0, 0.0
+        try:
+            with self.out:
+                is_last = False
+                while not is_last:
+                    batch, is_last = self._next(due if held else None)
+                    if batch and not held:
+                        due = time.monotonic() + self._flush_secs
+                    held += batch
+                    size += sum(map(len, batch))
+                    is_wanted = is_last or self._wanted > self._written
+                    if held and (is_wanted or size > _HELD_BYTES or time.monotonic() >= due):
+                        self.out.write(*held)
+                        with self._changed:
+                            self._written += len(held)
+                            self._changed.notify_all()
+                        held.clear()
+                        size = 0
+        except BaseException as e:
+            with self._changed:
+                self._error = e
+                self._waiting.clear()
+                self._changed.notify_all()
+
+    def _next(self, due: float | None) -> tuple[list[bytes], bool]:
+        """The events that wait, when there are some or something else is to be done; and whether these are the last."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._waiting or self._is_closing or self._wanted > self._written,
+                None if due is None else max(due - time.monotonic(), 0),
+            )
+            batch = list(self._waiting)
+            self._waiting.clear()
+            self._changed.notify_all()
+            return batch, self._is_closing
+
+
+def closed(path: str) -> FailedPreconditionError:
+    """The error of who adds to a closed file."""
+    return FailedPreconditionError(f"{path} is closed; call reopen(), for a new file in the same folder")
+
+
+def _close_quietly(worker: _Worker) -> None:
+    """When the writer is forgotten or the program ends, nobody is left to be told of an error."""
+    with contextlib.suppress(OpError):
+        worker.close()
+
+
+class FileWriter:
+    """Writes events to a new file in a folder. See the module's text. Thread safe.
+
+    Args:
+      logdir: the folder; it is made if it is not there.
+      graph: a graph to begin with, as by `add_graph`.
+      max_queue: how many events may wait to be written.
+      flush_secs: what is written can be read by others after so many seconds at most.
+      filename_suffix: the end of the file's name.
+
+    Raises:
+      NotFoundError, FailedPreconditionError, PermissionDeniedError, ...: the file cannot be made; or, from any method,
+        it could not be written.
+      ValueError: `max_queue` is not positive.
+
+    Source: TensorFlow's `tf.summary.FileWriter`.
+
+    Example:
+      >>> import tempfile
+      >>> from headrace.files import events
+      >>> with FileWriter(tempfile.mkdtemp()) as writer:
+      ...     for step in range(3):
+      ...         writer.scalar("loss", 1 / (step + 1), step)
+      >>> [round(e.summary.value[0].simple_value, 2) for e in events.read(writer.path) if e.HasField("summary")]
+      [1.0, 0.5, 0.33]
+    """
+
+    def __init__(
+        self,
+        logdir: local.Path,
+        graph: Any = None,
+        max_queue: int = 10,
+        flush_secs: float = 120,
+        filename_suffix: str | None = None,
+    ) -> None:
+        if max_queue < 1:
+            raise ValueError(f"max_queue must be positive, got {max_queue}")
+        self._folder = local.text_of(logdir)
+        self._settings = filename_suffix or "", max_queue, flush_secs
+        self._lock = threading.Lock()
+        self._seen_tags: set[str] = set()
+        self._run_tags: set[str] = set()
+        self._begin()
+        forking.follow(self)
+        if graph is not None:
+            self.add_graph(graph)
+
+    def _begin(self) -> None:
+        self._worker = _Worker(self._folder, *self._settings)
+        self._finalizer = weakref.finalize(self, _close_quietly, self._worker)
+        self._is_closed = False
+
+    def _forked(self) -> None:
+        self._lock = threading.Lock()
+
+    # *** the file ***
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self._worker.out.path
+
+    def get_logdir(self) -> str:
+        """The folder."""
+        return self._folder
+
+    def flush(self) -> None:
+        """Waits until all that was added can be read by others."""
+        if not self._is_closed:
+            self._worker.flush()
+
+    def close(self) -> None:
+        """Writes what waits and ends the file. Closing again does nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._finalizer.detach()
+            self._worker.close()
+
+    def reopen(self) -> None:
+        """Begins another file in the folder, if this one is closed (or could not be written)."""
+        if not self._is_closed and self._worker.is_well:
+            return
+        self._finalizer.detach()
+        _close_quietly(self._worker)
+        with self._lock:
+            self._seen_tags.clear()
+            self._run_tags.clear()
+            self._begin()
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # *** what is added ***
+
+    def add_event(self, event: Any) -> None:
+        """Adds an `Event` message: headrace's, TensorFlow's, or its bytes.
+
+        Raises:
+          InvalidArgumentError: the bytes are none. TypeError: it is something else.
+        """
+        self._add(events.checked(_serialized(event)))
+
+    def add_summary(self, summary: Any, global_step: Any = None) -> None:
+        """Adds a summary.
+
+        Args:
+          summary: what a summary operation gave: the bytes, or an array of them; or a `Summary` message, headrace's or
+            TensorFlow's.
+          global_step: the step that it is of.
+
+        Raises:
+          InvalidArgumentError: the bytes are no summary. TypeError: it is something else.
+        """
+        with self._lock:
+            data = summaries.once_noted(summary, self._seen_tags)  # of each tag the note is told once
+        self._tell(global_step, summary=data)
+
+    def add_graph(self, graph: Any, global_step: Any = None, form: str = "primitive") -> None:
+        """Adds a graph, for TensorBoard to draw.
+
+        Args:
+          graph: an `hr.Graph`; or a `GraphDef`: a message, headrace's or TensorFlow's, or its bytes or text.
+          global_step: the step that it is of.
+          form: of an `hr.Graph`: "primitive", in which what is in a loop or conditional is drawn inside of it, or
+            "structured", in which each is one operation that calls functions.
+
+        Raises:
+          GraphError: the graph has no wire form, or what was given is no `GraphDef`. TypeError: it cannot be one.
+        """
+        self._tell(global_step, graph_def=serialized_graph(graph, form))
+
+    def add_meta_graph(self, meta_graph_def: Any, global_step: Any = None) -> None:
+        """Adds a `MetaGraphDef`: a message, headrace's or TensorFlow's, or its bytes."""
+        self._tell(global_step, meta_graph_def=_serialized(meta_graph_def))
+
+    def add_session_log(self, session_log: Any, global_step: Any = None) -> None:
+        """Adds a `SessionLog` message, headrace's or TensorFlow's, or its bytes: that a session began or ended, or a
+        checkpoint was written. TensorBoard drops steps that a session which began later says again."""
+        self._tell(global_step, session_log=_serialized(session_log))
+
+    def add_run_metadata(self, run_metadata: Any, tag: str, global_step: Any = None) -> None:
+        """Adds what was recorded of a run: its operations, with their times and memory.
+
+        Args:
+          run_metadata: an `hr.RunMetadata` of a run with a trace (what it knows of loops has no place in the file); or
+            TensorFlow's message, or its bytes.
+          tag: what to call the run.
+          global_step: the step that it is of.
+
+        Raises:
+          ValueError: the tag has been used.
+        """
+        if isinstance(run_metadata, RunMetadata):
+            from headrace.files.run_metadata import encode
+
+            data = encode(run_metadata)
+        else:
+            data = _serialized(run_metadata)
+        with self._lock:
+            if tag in self._run_tags:
+                raise ValueError(f"The provided tag was already used for this event type: {tag!r}")
+            self._run_tags.add(tag)
+        self._tell(global_step, tagged_run_metadata={"tag": tag, "run_metadata": data})
+
+    # *** the same for values that are at hand ***
+
+    def scalar(self, tag: str, value: Any, step: Any) -> None:
+        """Adds a number.
+
+        Args:
+          tag: any text; what is before a "/" is the group in which TensorBoard shows it.
+          value: a number, an array of one, or an eager tensor.
+          step: the step that it is of.
+        """
+        self._tell(step, summary=summaries.scalars([tag.encode()], [np.asarray(value).item()]))
+
+    def histogram(self, tag: str, values: Any, step: Any) -> None:
+        """Adds how numbers are distributed: those of an array of any shape.
+
+        Raises:
+          InvalidArgumentError: one is not finite.
+        """
+        self._tell(step, summary=_made("HistogramSummary", tag, values))
+
+    def image(self, tag: str, pixels: Any, step: Any) -> None:
+        """Adds a picture. Needs Pillow.
+
+        Args:
+          tag: any text.
+          pixels: [height, width, channels] or [height, width], or [batch, height, width, channels] for several, whose
+            tags end in "/0", "/1", ...; see `hr.summary.image`.
+          step: the step that it is of.
+
+        Raises:
+          InvalidArgumentError: it is of another shape.
+        """
+        x = np.asarray(pixels)
+        x = x[None, ..., None] if x.ndim == 2 else x[None] if x.ndim == 3 else x
+        n = len(x) if x.ndim else 1
+        data = _made("ImageSummary", tag, x, max_images=max(n, 1))
+        self._tell(step, summary=summaries.renamed(data, [tag] if n == 1 else [f"{tag}/{i}" for i in range(n)]))
+
+    def audio(self, tag: str, samples: Any, sample_rate: float, step: Any) -> None:
+        """Adds a sound.
+
+        Args:
+          tag: any text.
+          samples: [frames, channels] or [frames], from -1 to 1.
+          sample_rate: frames a second.
+          step: the step that it is of.
+
+        Raises:
+          InvalidArgumentError: it is of another shape, or the rate is not positive.
+        """
+        x = np.asarray(samples, np.float32)
+        data = _made("AudioSummaryV2", tag, x[None], np.float32(sample_rate), max_outputs=1)
+        self._tell(step, summary=summaries.renamed(data, [tag]))
+
+    def text(self, tag: str, text: Any, step: Any) -> None:
+        """Adds text, which TensorBoard shows as Markdown: a string, or an array of them, which becomes a table."""
+        note = summaries.metadata(plugin="text")
+        self.add_summary(_made("TensorSummaryV2", tag, scopes.outside.builder.const(text), note), step)
+
+    # *** to the thread ***
+
+    def _tell(self, step: Any, **what: Any) -> None:
+        self._add(events.event(time.time(), None if step is None else int(step), **what))
+
+    def _add(self, event: bytes) -> None:
+        if self._is_closed:
+            self._refuse()
+            return
+        self._worker.add(event)
+
+    def _refuse(self) -> None:
+        raise closed(self.path)
+
+
+def serialized_graph(graph: Any, form: str = "primitive") -> bytes:
+    """The bytes of a `GraphDef`, as an event has them. See `FileWriter.add_graph`."""
+    made = graph.as_graph_def(form, add_shapes=True, portable=False) if isinstance(graph, scopes.Graph) else graph
+    return _serialized(read_graph_def(made))
+
+
+def _made(type: str, *args: Any, **attrs: Any) -> bytes:
+    """What a summary operation gives, run at once, whatever graph has been entered."""
+    data: bytes = scopes.outside.builder.make(type, args, attrs).numpy()
+    return data
+
+
+def _serialized(message: Any) -> bytes:
+    if isinstance(message, bytes):
+        return message
+    if not hasattr(message, "SerializeToString"):
+        raise TypeError(f"expected a message or its bytes, got {type(message).__name__}: {message!r}")
+    data: bytes = message.SerializeToString()
+    return data
+
+
+class FileWriterCache:
+    """The writers of folders: whoever asks for that of a folder gets the same one.
+
+    Source: TensorFlow's `tf.summary.FileWriterCache`.
+    """
+
+    _writers: ClassVar[dict[str, FileWriter]] = {}
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    @classmethod
+    def get(cls, logdir: local.Path) -> FileWriter:
+        """The writer of a folder."""
+        folder = local.text_of(logdir)
+        with cls._lock:
+            if folder not in cls._writers:
+                cls._writers[folder] = cls._new(folder)
+            return cls._writers[folder]
+
+    @classmethod
+    def clear(cls) -> None:
+        """Closes all writers and forgets them."""
+        with cls._lock:
+            writers = list(cls._writers.values())
+            cls._writers.clear()
+        for writer in writers:
+            writer.close()
+
+    @classmethod
+    def _new(cls, folder: str) -> FileWriter:
+        return FileWriter(folder)
+
+    @classmethod
+    def _forked(cls) -> None:
+        cls._lock = threading.Lock()
+        cls._writers.clear()  # they are the other process's
+
+
+forking.when_forked(FileWriterCache._forked)
+
+
+__all__ = ["FileWriter", "FileWriterCache"]

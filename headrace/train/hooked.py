@@ -1,0 +1,156 @@
+"""One session with its hooks and its coordinator: what a monitored session makes, and after an error makes again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from headrace import trace
+from headrace.metadata import RunMetadata, RunOptions
+from headrace.train.coordinator import Coordinator
+from headrace.train.hooks.base import SessionRunArgs, SessionRunContext, SessionRunValues, blame, name_of
+from headrace.train.recovery import PREEMPTION
+
+
+class HookedSession:
+    """Runs steps with what hooks want besides.
+
+    Args:
+      session: the session itself.
+      hooks: in the order in which they are asked.
+      coord: of its threads.
+      grace_secs: how long the threads may take to end.
+
+    Attributes:
+      session, coord: as given.
+    """
+
+    def __init__(self, session: Any, hooks: Sequence[Any], coord: Coordinator, grace_secs: float) -> None:
+        self.session = session
+        self.coord = coord
+        self._hooks = hooks
+        self._grace = grace_secs
+        self._stops = False
+        self._no_metadata = RunMetadata()
+
+    def should_stop(self) -> bool:
+        """Whether a hook or the coordinator wants to stop.
+
+        Raises:
+          What a thread has failed with.
+        """
+        self.coord.raise_requested_exception()
+        return self._stops or self.coord.should_stop()
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        """`Session.run`, with the hooks."""
+        if self._stops:
+            raise RuntimeError("Run called even after should_stop requested.")
+        try:
+            return self._run(fetches, feed_dict, options, run_metadata)
+        except PREEMPTION:
+            raise
+        except Exception as e:
+            # a thread may have failed first, and what failed here is what came of that
+            try:
+                self.coord.raise_requested_exception()
+            except PREEMPTION as root:
+                raise root from e
+            except Exception as other:
+                if other is not e:
+                    e.add_note(f"(a thread had failed with {type(other).__name__}: {other})")
+            raise
+
+    def _run(self, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
+        if not self._hooks:
+            return self.session.run(fetches, feed_dict, options, run_metadata)
+        context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self.session)
+        wanted, places, feeds, options = self._before(context, fetches, options)
+        if feed_dict:
+            _check_apart(feeds, feed_dict, "fed by a hook and by the user")
+            feeds.update(feed_dict)
+        # who gives no place for it and asks for no trace gets an empty one: filling it costs time
+        metadata, is_filled = run_metadata, run_metadata is not None
+        if metadata is None:
+            is_filled = options is not None and bool(options.trace_level)
+            metadata = RunMetadata() if is_filled else self._no_metadata
+        results = self.session.run(wanted, feeds or None, options, metadata if is_filled else None)
+        hook = None
+        try:
+            for hook, place in zip(self._hooks, places, strict=True):
+                values = SessionRunValues(None if place < 0 else results[place], options, metadata)
+                hook.after_run(context, values)
+        except BaseException as e:
+            blame(e, hook, "after_run")
+            raise
+        self._stops = self._stops or context.stop_requested
+        return results[0]
+
+    def _before(
+        self, context: SessionRunContext, fetches: Any, options: Any
+    ) -> tuple[list[Any], list[int], dict[Any, Any], Any]:
+        """Asks the hooks: what to fetch in all, the place of each hook's values among the results (-1: it wants none),
+        what hooks feed, and the options."""
+        wanted: list[Any] = [fetches]
+        places: list[int] = []
+        feeds: dict[Any, Any] = {}
+        hook = None
+        try:
+            for hook in self._hooks:
+                asked = hook.before_run(context)
+                if asked is None:
+                    places.append(-1)
+                    continue
+                places.append(-1 if asked.fetches is None else len(wanted))
+                if asked.fetches is not None:
+                    wanted.append(asked.fetches)
+                if asked.feed_dict:
+                    _check_apart(feeds, asked.feed_dict, f"fed by two hooks, one of them {name_of(hook)}")
+                    feeds.update(asked.feed_dict)
+                if asked.options is not None:
+                    options = merged(options, asked.options)
+        except BaseException as e:
+            blame(e, hook, "before_run")
+            raise
+        return wanted, places, feeds, options
+
+    def close(self) -> None:
+        """Stops the threads and closes the session.
+
+        Raises:
+          What a thread has failed with.
+        """
+        self.coord.request_stop()
+        try:
+            self.coord.join(stop_grace_period_secs=self._grace, ignore_live_threads=True)
+        finally:
+            self.session.close()
+
+
+def _check_apart(feeds: Any, more: Any, how: str) -> None:
+    both = [getattr(k, "name", k) for k in more if k in feeds]
+    if both:
+        raise RuntimeError(f"Same tensor is {how}. Conflict(s): {both}")
+
+
+def merged(options: Any, more: Any) -> Any:
+    """The `RunOptions` of two who watch one step: the longer time limit, the higher trace level, both listeners.
+
+    Raises:
+      ValueError: both want to decide in which order operations fire.
+    """
+    if options is None:
+        return more
+    listener = options.listener or more.listener
+    if options.listener is not None and more.listener is not None:
+        listener = trace.Both(options.listener, more.listener)
+    if options.ready is not None and more.ready is not None:
+        raise ValueError("two RunOptions of one step have `ready`: only one can decide the order")
+    return dataclasses.replace(
+        options if isinstance(options, RunOptions) else more,
+        timeout_in_ms=max(options.timeout_in_ms, more.timeout_in_ms),
+        trace_level=max(options.trace_level, more.trace_level),
+        listener=listener,
+        ready=options.ready if options.ready is not None else more.ready,
+    )

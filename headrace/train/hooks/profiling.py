@@ -1,0 +1,104 @@
+"""A hook that writes traces: what each operation of a step did, and when."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from headrace import trace
+from headrace.metadata import RunOptions
+from headrace.train.hooks.base import (
+    SecondOrStepTimer,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    log,
+    needed_global_step,
+)
+from headrace.train.hooks.writing import writer_of
+
+_MOST_TAGS = 100  # of one step
+
+
+class ProfilerHook(SessionRunHook):
+    """Writes a trace of a step to "timeline-<global step>.json" every so many steps or seconds.
+
+    The files open in chrome://tracing and in Perfetto; and the event file of the folder gets what each operation took,
+    which TensorBoard shows in the graph. A step that is traced is interpreted operation by operation, so it takes
+    longer than others; its results are the same.
+
+    Args:
+      save_steps, save_secs: how often; one of them. The first trace is of the step that comes so much later.
+      output_dir: the folder, which is made if it is not there.
+      show_dataflow, show_memory: not used; the trace of a step over several devices has arrows in any case.
+
+    Raises:
+      ValueError: not exactly one of `save_steps` and `save_secs` is given.
+      RuntimeError: in `begin`: the graph has no global step.
+
+    Source: TensorFlow's `tf.train.ProfilerHook`.
+    """
+
+    def __init__(
+        self,
+        save_steps: int | None = None,
+        save_secs: float | None = None,
+        output_dir: Any = "",
+        show_dataflow: bool = True,
+        show_memory: bool = False,
+    ) -> None:
+        self._timer = SecondOrStepTimer(save_secs, save_steps)
+        self._folder = os.fspath(output_dir) or os.curdir
+
+    def begin(self) -> None:
+        """See `SessionRunHook.begin`."""
+        self._step = needed_global_step(self)
+        self._writer = writer_of(self._folder)
+        self._next: int | None = None
+
+    def session_lost(self, error: BaseException) -> None:
+        """See `SessionRunHook.session_lost`: the steps go on from an older one."""
+        self._next = None
+        self._timer.reset()
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """See `SessionRunHook.before_run`."""
+        self._events: list[Any] | None = None
+        options = None
+        if self._next is not None and self._timer.should_trigger_for_step(self._next):
+            self._events = []
+            options = RunOptions(trace_level=RunOptions.FULL_TRACE, listener=self._events.append)
+        return SessionRunArgs(self._step, options=options)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """See `SessionRunHook.after_run`."""
+        seen = int(run_values.results)
+        if self._next is None:
+            self._timer.update_last_triggered_step(seen)
+        step = seen + 1
+        if self._events is not None:
+            step = int(run_context.session.run(self._step))
+            self._timer.update_last_triggered_step(step)
+            path = os.path.join(self._folder, f"timeline-{step}.json")
+            log.info("Saving timeline for %d into '%s'.", step, path)
+            trace.write_chrome(self._events, path)
+            self._events = None
+            self._add(run_values.run_metadata, step)
+        self._next = step + 1
+
+    def _add(self, metadata: Any, step: int) -> None:
+        """Writes `metadata` to the event file, where each run has a tag of its own: a step that is done again, after an
+        error, needs another one than the first time."""
+        for n in range(_MOST_TAGS):
+            try:
+                self._writer.add_run_metadata(metadata, f"step_{step}" + (f"_{n}" if n else ""), step)
+            except ValueError:
+                if n == _MOST_TAGS - 1:
+                    raise
+            else:
+                return
+
+    def end(self, session: Any) -> None:
+        """See `SessionRunHook.end`."""
+        self._writer.flush()

@@ -1,0 +1,193 @@
+"""Hooks that go by the global step: stop at one, wait for one, count them a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import DeadlineExceededError
+from headrace.train.hooks.base import (
+    SecondOrStepTimer,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    log,
+    needed_global_step,
+)
+from headrace.train.hooks.writing import writer_of
+
+if TYPE_CHECKING:
+    from headrace.train.coordinator import Coordinator
+
+
+class StopAtStepHook(SessionRunHook):
+    """Stops the training at a step.
+
+    Args:
+      num_steps: how many steps to do from where the session begins; or
+      last_step: the global step after which to stop. One of the two.
+
+    Raises:
+      ValueError: neither or both are given.
+      RuntimeError: in `begin`: the graph has no global step.
+
+    Source: TensorFlow's `tf.train.StopAtStepHook`.
+    """
+
+    def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
+        if num_steps is None and last_step is None:
+            raise ValueError("One of num_steps or last_step must be specified.")
+        if num_steps is not None and last_step is not None:
+            raise ValueError("Only one of num_steps or last_step can be specified.")
+        self._num_steps = num_steps
+        self._last_step = last_step
+
+    def begin(self) -> None:
+        """See `SessionRunHook.begin`."""
+        self._step = needed_global_step(self)
+
+    def after_create_session(self, session: Any, coord: Coordinator) -> None:
+        """See `SessionRunHook.after_create_session`."""
+        if self._last_step is None:  # of a session made again it stays what it was
+            assert self._num_steps is not None
+            self._last_step = int(session.run(self._step)) + self._num_steps
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """See `SessionRunHook.before_run`."""
+        return SessionRunArgs(self._step)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """See `SessionRunHook.after_run`."""
+        # what the step fetched may be from before it was counted
+        assert self._last_step is not None
+        if run_values.results + 1 >= self._last_step and run_context.session.run(self._step) >= self._last_step:
+            run_context.request_stop()
+
+
+class StepCounterHook(SessionRunHook):
+    """Logs how many steps were done a second, and writes that as a summary "global_step/sec".
+
+    Args:
+      every_n_steps, every_n_secs: how often; one of them, the other must be None.
+      output_dir: the folder of the event file; or
+      summary_writer: a `FileWriter`. None of the two: it is only logged.
+
+    Raises:
+      ValueError: neither or both of the first two are given.
+
+    Source: TensorFlow's `tf.train.StepCounterHook`.
+    """
+
+    def __init__(
+        self,
+        every_n_steps: int | None = 100,
+        every_n_secs: float | None = None,
+        output_dir: Any = None,
+        summary_writer: Any = None,
+    ) -> None:
+        if (every_n_steps is None) == (every_n_secs is None):
+            raise ValueError("exactly one of every_n_steps and every_n_secs should be provided.")
+        self._timer = SecondOrStepTimer(every_steps=every_n_steps, every_secs=every_n_secs)
+        self._writer = summary_writer
+        self._folder = output_dir
+        self._before: int | None = None
+        self._warned = False
+
+    def begin(self) -> None:
+        """See `SessionRunHook.begin`."""
+        self._step = needed_global_step(self)
+        self._tag = self._step.op.name + "/sec"
+        if self._writer is None and self._folder is not None:
+            self._writer = writer_of(self._folder)
+
+    def after_create_session(self, session: Any, coord: Coordinator) -> None:
+        """See `SessionRunHook.after_create_session`."""
+        self._timer.reset()  # a session that was restored counts from an older step
+        self._before = None
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """See `SessionRunHook.before_run`."""
+        return SessionRunArgs(self._step)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """See `SessionRunHook.after_run`."""
+        seen = int(run_values.results)
+        if self._timer.should_trigger_for_step(seen + 1):
+            step = int(run_context.session.run(self._step))
+            if self._timer.should_trigger_for_step(step):
+                self._tell(step, *self._timer.update_last_triggered_step(step))
+        if seen == self._before and not self._warned:
+            self._warned = True
+            log.warning(
+                "the global step '%s' stays at %d from step to step: give it to minimize(loss, global_step=...) or to "
+                "apply_gradients, which count it",
+                self._step.name, seen,
+            )  # fmt: skip
+        self._before = seen
+
+    def _tell(self, step: int, seconds: float | None, steps: int | None) -> None:
+        if not seconds or steps is None:
+            return
+        rate = steps / seconds
+        if self._writer is not None:
+            self._writer.scalar(self._tag, rate, step)
+        log.info("%s: %g", self._tag, rate)
+
+    def end(self, session: Any) -> None:
+        """See `SessionRunHook.end`."""
+        if self._writer is not None:
+            self._writer.flush()
+
+
+class GlobalStepWaiterHook(SessionRunHook):
+    """Holds the first step back until the global step, which others count, has reached a value.
+
+    Args:
+      wait_until_step: that value; 0: do not wait.
+      max_wait_secs: how long to wait at most.
+      poll_secs: how often to look.
+      sleep: what waits.
+
+    Raises:
+      DeadlineExceededError: in the first step: it did not come to that within `max_wait_secs`.
+
+    Source: TensorFlow's `tf.train.GlobalStepWaiterHook`, which waits without end.
+    """
+
+    def __init__(
+        self,
+        wait_until_step: int,
+        *,
+        max_wait_secs: float = 7200.0,
+        poll_secs: float = 0.5,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._until = wait_until_step
+        self._most = max_wait_secs
+        self._poll = poll_secs
+        self._sleep = sleep
+        self._started = False
+
+    def begin(self) -> None:
+        """See `SessionRunHook.begin`."""
+        self._started = False
+        self._step = needed_global_step(self)
+
+    def before_run(self, run_context: SessionRunContext) -> None:
+        """See `SessionRunHook.before_run`."""
+        if self._started or self._until <= 0:
+            self._started = True
+            return
+        log.info("Waiting for global step %d before starting training.", self._until)
+        waited = 0.0
+        while (step := run_context.session.run(self._step)) < self._until:
+            if waited >= self._most:
+                raise DeadlineExceededError(
+                    f"the global step '{self._step.name}' is {step} after {waited:g} s of waiting for "
+                    f"{self._until} (max_wait_secs={self._most:g}): does something else count it?"
+                )
+            self._sleep(self._poll)
+            waited += self._poll
+        self._started = True

@@ -1,0 +1,204 @@
+"""Buckets: batches of examples that are alike, mostly in length, so that little is filled up with zeros.
+
+    example ──► its bucket's queue ──► batches, from whichever bucket has one ──► the training step
+                (one for each bucket)            (one more queue)
+
+Source: TensorFlow's `tf.contrib.training.bucket` and `bucket_by_sequence_length`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace import dtypes
+from headrace.build import scopes
+from headrace.build.arrays import reshape
+from headrace.build.cond import cond, switch_case
+from headrace.build.debugging import Assert
+from headrace.build.grouping import group, no_op
+from headrace.build.math import greater_equal, less, logical_and
+from headrace.build.reductions import searchsorted
+from headrace.build.storage.queues import FIFOQueue, PaddingFIFOQueue
+from headrace.build.tensors import constant, convert_to_tensor
+from headrace.errors import CancelledError, OutOfRangeError
+from headrace.train.input.batching import as_lists, common_shapes, common_types, like, stacked
+from headrace.train.input.running import fill
+
+
+def bucket(
+    tensors: Any,
+    which_bucket: Any,
+    batch_size: int | Sequence[int],
+    num_buckets: int,
+    num_threads: int = 1,
+    capacity: int = 32,
+    bucket_capacities: Sequence[int] | None = None,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    keep_input: Any = True,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """Batches of examples of the same bucket.
+
+    Args:
+      tensors: of an example: a tensor, a list or a dict of them.
+      which_bucket: its bucket: an int32 scalar from 0 to `num_buckets` - 1.
+      batch_size: how many make a batch; or a list with that of each bucket.
+      num_buckets: how many buckets there are.
+      num_threads: how many threads fill the buckets; with more than one the order is left to chance.
+      capacity: how many batches are kept ready, and, if nothing else is said, how many examples a bucket holds (at
+        least a batch).
+      bucket_capacities: how many examples each bucket holds.
+      shapes: of an example's tensors; None: as they are known.
+      dynamic_pad: whether the examples of a batch may differ in dimensions that are unknown; they are filled up with
+        zeros.
+      allow_smaller_final_batch: whether what is left in the buckets at the end of the data is given; otherwise it is
+        dropped.
+      keep_input: whether an example is kept: a bool scalar.
+      shared_name: queues of names that begin with it are one queue in a session.
+      name: of the scope; "bucket" if None.
+
+    Returns:
+      The bucket of a batch, an int32 scalar, and the batch: as `tensors`, with one dimension more.
+
+    Raises:
+      ValueError: lists are not as long as there are buckets; a bucket cannot hold a batch.
+      InvalidArgumentError: when it runs, and there is no such bucket.
+
+    Source: TensorFlow's `tf.contrib.training.bucket`.
+    """
+    sizes = _for_each(batch_size, num_buckets, "batch_size")
+    holds = _for_each(
+        [max(capacity, n) for n in sizes] if bucket_capacities is None else bucket_capacities, num_buckets,
+        "bucket_capacities",
+    )  # fmt: skip
+    for n, most in zip(sizes, holds, strict=True):
+        if n > most:
+            raise ValueError(f"a bucket that holds {most} examples cannot make a batch of {n}")
+    scopes.graph_builder("hr.train.bucket")
+    kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
+    with scopes.name_scope(name, "bucket", as_lists([tensors])[0]):
+        some = [convert_to_tensor(t) for t in as_lists([tensors])[0]]
+        which = convert_to_tensor(which_bucket, dtypes.int32)
+        types, known = common_types([some]), common_shapes([some], shapes, many=False)
+        names = [f"{shared_name}_{i}" if shared_name else None for i in range(num_buckets)]
+        buckets = [
+            kind(most, types, known, shared_name=shared, name="bucket_queue")
+            for most, shared in zip(holds, names, strict=True)
+        ]
+        same = sizes[0] if len(set(sizes)) == 1 and not allow_smaller_final_batch else None
+        batches = stacked(same, known)
+        # batches differ in what is unknown, so nothing is said of their shapes: they are taken one at a time
+        top_shared = f"{shared_name}_top" if shared_name else None
+        top = FIFOQueue(capacity, [dtypes.int32, *types], shared_name=top_shared, name="top_queue")
+
+        put = _put(buckets, some, which, keep_input)
+        fill(
+            buckets[0],
+            [put] * num_threads,
+            close_op=group(*[q.close() for q in buckets]),
+            cancel_op=group(*[q.close(cancel_pending_enqueues=True) for q in buckets]),
+        )
+        moves = [
+            _move(q, top, i, n, allow_smaller_final_batch) for i, (q, n) in enumerate(zip(buckets, sizes, strict=True))
+        ]
+        fill(top, moves, queue_closed_exception_types=(OutOfRangeError, CancelledError))
+
+        number, *parts = top.dequeue(name="dequeue_top")
+        number.shape = ()
+        for t, shape in zip(parts, batches, strict=True):
+            t.shape = shape
+
+        return number, like(tensors, parts)
+
+
+def bucket_by_sequence_length(
+    input_length: Any,
+    tensors: Any,
+    batch_size: int | Sequence[int],
+    bucket_boundaries: Sequence[int],
+    num_threads: int = 1,
+    capacity: int = 32,
+    bucket_capacities: Sequence[int] | None = None,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    keep_input: Any = True,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """Batches of sequences of similar lengths.
+
+    Args:
+      input_length: the length of a sequence: an int32 scalar.
+      tensors: of an example: a tensor, a list or a dict of them.
+      batch_size: how many make a batch; or a list with that of each of the `len(bucket_boundaries) + 1` buckets.
+      bucket_boundaries: ascending. The first bucket has the lengths below the first, the last those from the last on.
+      num_threads, capacity, bucket_capacities, shapes, dynamic_pad, allow_smaller_final_batch, keep_input, shared_name:
+        see `bucket`.
+      name: of the scope; "bucket_by_sequence_length" if None.
+
+    Returns:
+      The lengths of the sequences of a batch, a vector of int32, and the batch: as `tensors`, with one dimension more.
+
+    Raises:
+      ValueError: there are no boundaries, or they are not ascending; see also `bucket`.
+
+    Source: TensorFlow's `tf.contrib.training.bucket_by_sequence_length`.
+    """
+    boundaries = list(bucket_boundaries)
+    if not boundaries:
+        raise ValueError("bucket_boundaries must not be empty")
+    if any(not isinstance(b, int) for b in boundaries) or boundaries != sorted(set(boundaries)):
+        raise ValueError(f"bucket_boundaries must be ascending ints, got {boundaries}")
+    with scopes.name_scope(name, "bucket_by_sequence_length", [input_length]):
+        length = convert_to_tensor(input_length, dtypes.int32)
+        rows = as_lists([tensors])[0]
+        place = searchsorted(constant(boundaries, dtypes.int32), reshape(length, (1,)), side="right")
+        which = reshape(place, ())
+        one = [(), *shapes] if shapes is not None else None
+        _, parts = bucket(
+            [length, *rows], which, batch_size, len(boundaries) + 1, num_threads, capacity, bucket_capacities, one,
+            dynamic_pad, allow_smaller_final_batch, keep_input, shared_name,
+        )  # fmt: skip
+        lengths, *others = parts
+        return lengths, like(tensors, others)
+
+
+def _for_each(given: int | Sequence[int], n: int, what: str) -> list[int]:
+    if n < 1:
+        raise ValueError(f"there must be at least one bucket, got num_buckets={n}")
+    values = [given] * n if isinstance(given, int) else list(given)
+    if len(values) != n:
+        raise ValueError(f"{what} has {len(values)} entries, and there are {n} buckets")
+    if min(values) < 1:
+        raise ValueError(f"{what} must be positive, got {values}")
+    return values
+
+
+def _put(buckets: Sequence[Any], some: list[Any], which: Any, keep_input: Any) -> Any:
+    """The operation that puts an example into its bucket."""
+    exists = logical_and(greater_equal(which, 0), less(which, len(buckets)))
+    with scopes.control_dependencies([Assert(exists, ["there is no such bucket:", which])]):
+
+        def put() -> Any:
+            branches: list[Callable[[], Any]] = [functools.partial(q.enqueue, some) for q in buckets]
+            return switch_case(which, branches) if len(branches) > 1 else branches[0]()
+
+        if keep_input is True:
+            return _op(put())
+        return _op(cond(convert_to_tensor(keep_input, dtypes.bool_), put, no_op))
+
+
+def _op(made: Any) -> Any:
+    return getattr(made, "op", made)
+
+
+def _move(queue: Any, top: Any, number: int, size: int, may_be_smaller: bool) -> Any:
+    """The operation that makes a batch of what a bucket has."""
+    taken = queue.dequeue_up_to(size) if may_be_smaller else queue.dequeue_many(size)
+    return top.enqueue([constant(number, dtypes.int32), *(taken if isinstance(taken, list) else [taken])])

@@ -1,0 +1,103 @@
+"""Where the queue runners of a graph are kept, and what starts them.
+
+An `hr.Graph` keeps them itself. A graph of `headrace.v1` has collections, and there its own conventions hold: a
+*keeper* among what the graph keeps says so.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace.build import scopes
+from headrace.build.variable import Variable
+from headrace.train.coordinator import Coordinator
+from headrace.train.queue_runner import QueueRunner
+
+COLLECTION = "queue_runners"  # in graphs that have collections
+
+
+class Keeper:
+    """What a graph does with what pipelines make. This is what an `hr.Graph` does; `headrace.v1` has another one."""
+
+    def local_variable(self, initial_value: Any, name: str, validate_shape: bool = True) -> Variable:
+        """A variable that counts, and is not learned."""
+        return Variable(initial_value, trainable=False, name=name, validate_shape=validate_shape)
+
+    def add_scalar(self, name: str, value: Callable[[], Any]) -> None:
+        """Makes `value()`, a number, part of what is shown of the training; here nothing is."""
+
+
+def keeper_of(graph: Any) -> Keeper:
+    """The graph's."""
+    return next((k for k in getattr(graph, "kept", ()) if isinstance(k, Keeper)), Keeper())
+
+
+def add_queue_runner(qr: QueueRunner) -> None:
+    """Adds a queue runner to those of the graph entered, which `start_queue_runners` starts.
+
+    Raises:
+      GraphError: no graph has been entered.
+
+    Source: TensorFlow's `tf.train.add_queue_runner`.
+    """
+    graph: Any = _outermost(scopes.graph_builder("a queue runner").graph)
+    if hasattr(graph, "add_to_collection"):
+        graph.add_to_collection(COLLECTION, qr)
+    else:
+        scopes.keep(graph, qr)
+
+
+def queue_runners(graph: Any) -> list[QueueRunner]:
+    """The queue runners of a graph, in the order in which they were made."""
+    if hasattr(graph, "get_collection"):
+        return list(graph.get_collection(COLLECTION))
+    return [thing for thing in getattr(graph, "kept", ()) if isinstance(thing, QueueRunner)]
+
+
+def start_queue_runners(
+    sess: Any, coord: Coordinator | None = None, daemon: bool = True, start: bool = True
+) -> list[threading.Thread]:
+    """Starts the threads of all queue runners of the session's graph. (A `MonitoredSession` does it by itself.)
+
+    Args:
+      sess: the session.
+      coord: what the threads listen to, and tell their errors; it registers them.
+      daemon: whether the program may end before they do.
+      start: whether to start them now.
+
+    Returns:
+      The threads.
+
+    Source: TensorFlow's `tf.train.start_queue_runners`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     numbers = hr.train.range_input_producer(3, num_epochs=1, shuffle=False)
+      ...     number = numbers.dequeue()
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(hr.variables_initializer(g.variables))
+      ...     coord = hr.train.Coordinator()
+      ...     threads = hr.train.start_queue_runners(sess, coord)
+      ...     [int(sess.run(number)) for _ in range(3)]
+      ...     coord.request_stop()
+      ...     coord.join(threads)
+      [0, 1, 2]
+    """
+    made: list[threading.Thread] = []
+    for qr in queue_runners(sess.graph):
+        made += qr.create_threads(sess, coord=coord, daemon=daemon, start=start)
+    return made
+
+
+def fill(queue: Any, enqueue_ops: Sequence[Any], **options: Any) -> None:
+    """Makes and adds the runner of a queue."""
+    add_queue_runner(QueueRunner(queue, list(enqueue_ops), **options))
+
+
+def _outermost(graph: Any) -> Any:
+    while getattr(graph, "outer", None) is not None:
+        graph = graph.outer
+    return graph

@@ -1,0 +1,338 @@
+"""Loss scaling: gradients that float16 can hold.
+
+Gradients are often so small that half precision makes them zero. If the loss is multiplied by a large number, all
+gradients are, and they are divided by it before they are applied. How large it may be nobody knows beforehand, so it is
+found: as long as all gradients are finite it is doubled now and then; when one is not, it is halved, and the variables
+stay as they are in that step. All of it happens in the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.build import gathering, grouping, math, nest, reductions, scopes
+from headrace.build.cond import cond
+from headrace.build.variable import Variable
+from headrace.ir.graph import Graph
+from headrace.ir.slices import IndexedSlices
+from headrace.train.optimizers import tensors
+from headrace.train.optimizers.base import Optimizer, Pairs
+from headrace.train.optimizers.places import entered, outermost, root_of
+from headrace.train.optimizers.rule import Rule
+
+
+class LossScale:
+    """By how much a loss is multiplied. See the subclasses.
+
+    Source: TensorFlow's `tf.train.experimental.LossScale`.
+    """
+
+    def now(self, near: Any = None) -> Any:
+        """The factor, a float32 scalar tensor. `near` says in which graph, where none is entered."""
+        raise NotImplementedError
+
+    def update(self, grads: Sequence[Any]) -> tuple[Any, Any]:
+        """After a step: what changes the factor (None if nothing does), and whether gradients may be applied.
+
+        Args:
+          grads: the gradients, not scaled any more; None among them are left out.
+        """
+        raise NotImplementedError
+
+    def variables(self) -> list[Any]:
+        """The variables that it has made."""
+        return []
+
+    # *** as a function of tensors ***
+
+    def init(self) -> dict[str, Any]:
+        """The state before the first step."""
+        raise NotImplementedError
+
+    def of(self, state: Any) -> Any:
+        """The factor in this state."""
+        raise NotImplementedError
+
+    def after(self, state: Any, is_finite: Any) -> dict[str, Any]:
+        """The state after a step whose gradients were all finite, or not."""
+        raise NotImplementedError
+
+
+class FixedLossScale(LossScale):
+    """A factor that stays the same, and steps that are never left out.
+
+    Args:
+      loss_scale_value: the factor, at least 1.
+
+    Raises:
+      ValueError: it is less than 1, or no number.
+
+    Source: TensorFlow's `tf.train.experimental.FixedLossScale`.
+    """
+
+    def __init__(self, loss_scale_value: float) -> None:
+        if not isinstance(loss_scale_value, (int, float)):
+            raise ValueError("loss_scale_value must be a Python int or float.")
+        if not loss_scale_value >= 1:
+            raise ValueError(f"loss_scale_value must be at least 1, got {loss_scale_value}.")
+        self._value = float(loss_scale_value)
+
+    def now(self, near: Any = None) -> Any:
+        """See `LossScale.now`."""
+        return scopes.builder(near).tensor(np.float32(self._value))
+
+    def update(self, grads: Sequence[Any]) -> tuple[Any, Any]:
+        """See `LossScale.update`."""
+        return None, True
+
+    def init(self) -> dict[str, Any]:
+        """See `LossScale.init`."""
+        return {}
+
+    def of(self, state: Any) -> Any:
+        """See `LossScale.of`."""
+        return self.now()
+
+    def after(self, state: Any, is_finite: Any) -> dict[str, Any]:
+        """See `LossScale.after`."""
+        return {}
+
+
+class DynamicLossScale(LossScale):
+    """A factor as large as the gradients allow.
+
+    Args:
+      initial_loss_scale: what it is at first.
+      increment_period: after how many steps in a row with finite gradients it is multiplied.
+      multiplier: by what; and what it is divided by after a step with gradients that are not finite. It never falls
+        below 1, and never becomes infinite.
+
+    Source: TensorFlow's `tf.train.experimental.DynamicLossScale`; Micikevicius and others 2018.
+    """
+
+    def __init__(
+        self, initial_loss_scale: float = 2.0**15, increment_period: int = 2000, multiplier: float = 2.0
+    ) -> None:
+        self.initial_loss_scale = float(initial_loss_scale)
+        self.increment_period = int(increment_period)
+        self.multiplier = float(multiplier)
+        self._made: dict[int, tuple[Graph | None, Any, Any]] = {}
+
+    def now(self, near: Any = None) -> Any:
+        """See `LossScale.now`."""
+        scale, _ = self._variables(near)
+        return scale.value()
+
+    def update(self, grads: Sequence[Any]) -> tuple[Any, Any]:
+        """See `LossScale.update`."""
+        is_finite = all_finite(grads)
+        scale, count = self._variables(is_finite)
+        new = self.after({"current_loss_scale": scale.value(), "good_steps": count.value()}, is_finite)
+        done = [
+            scale.assign(new["current_loss_scale"], read_value=False),
+            count.assign(new["good_steps"], read_value=False),
+        ]
+        return grouping.group(*(op for op in done if not isinstance(op, Variable))), is_finite
+
+    def variables(self) -> list[Any]:
+        """See `LossScale.variables`."""
+        return [v for _, *both in self._made.values() for v in both]
+
+    def init(self) -> dict[str, Any]:
+        """See `LossScale.init`."""
+        b = scopes.builder()
+        return {
+            "current_loss_scale": b.tensor(np.float32(self.initial_loss_scale)),
+            "good_steps": b.tensor(np.int64(0)),
+        }
+
+    def of(self, state: Any) -> Any:
+        """See `LossScale.of`."""
+        return state["current_loss_scale"]
+
+    def after(self, state: Any, is_finite: Any) -> dict[str, Any]:
+        """See `LossScale.after`."""
+        scale, count = state["current_loss_scale"], state["good_steps"] + 1
+        larger, smaller = scale * self.multiplier, math.maximum(scale / self.multiplier, 1.0)
+        is_time = math.greater_equal(count, np.int64(self.increment_period))
+        grown = gathering.where(math.logical_and(is_time, math.is_finite(larger)), larger, scale)
+        counts = math.logical_and(is_finite, math.logical_not(is_time))
+        return {
+            "current_loss_scale": gathering.where(is_finite, grown, smaller),
+            "good_steps": gathering.where(counts, count, count * 0),
+        }
+
+    def _variables(self, near: Any) -> tuple[Any, Any]:
+        """The factor and the count of good steps, in the graph where one is."""
+        b = scopes.builder(near)
+        root = None if b.graph is None else root_of(b.graph)
+        if id(root) not in self._made:
+            with outermost(near):
+                scale = self._make_variable(np.float32(self.initial_loss_scale), "current_loss_scale")
+                self._made[id(root)] = root, scale, self._make_variable(np.int64(0), "good_steps")
+        _, scale, count = self._made[id(root)]
+        return scale, count
+
+    def _make_variable(self, first: Any, name: str) -> Any:
+        return Variable(lambda: scopes.builder().tensor(first), trainable=False, name=name)
+
+
+def loss_scale_of(given: Any) -> LossScale:
+    """A `LossScale`, from itself, a number, or "dynamic".
+
+    Raises:
+      ValueError: it is none of these.
+    """
+    if isinstance(given, LossScale):
+        return given
+    if isinstance(given, (int, float)):
+        return FixedLossScale(given)
+    if given == "dynamic":
+        return DynamicLossScale()
+    raise ValueError(f"a loss scale is a LossScale, a number or 'dynamic', got {given!r}")
+
+
+def all_finite(grads: Iterable[Any]) -> Any:
+    """Whether all elements of all gradients are finite: a bool scalar."""
+    parts = [g.values if isinstance(g, IndexedSlices) else g for g in grads if g is not None]
+    if not parts:
+        return scopes.builder().tensor(np.True_)
+    each = [reductions.reduce_all(math.is_finite(g)) for g in parts]
+    return each[0] if len(each) == 1 else reductions.reduce_all(scopes.builder(*each).Pack(each))
+
+
+class LossScaleOptimizer(Optimizer):
+    """An optimizer whose loss is scaled.
+
+    Gradients that `compute_gradients` gives are not scaled any more. `apply_gradients` leaves out steps whose gradients
+    are not all finite (with a dynamic factor), the global step included.
+
+    Args:
+      opt: the optimizer.
+      loss_scale: a `LossScale`, a number for a fixed one, or "dynamic".
+
+    Raises:
+      ValueError: one of them is something else.
+
+    Source: TensorFlow's `tf.train.experimental.MixedPrecisionLossScaleOptimizer`.
+
+    Example:
+      >>> import headrace as hr
+      >>> from headrace.train.loss_scaling import DynamicLossScale, LossScaleOptimizer
+      >>> w, scale = hr.Variable(1.0), DynamicLossScale(initial_loss_scale=8.0)
+      >>> opt = LossScaleOptimizer(hr.train.SGD(0.25), scale)
+      >>> opt.minimize(lambda: hr.square(w), var_list=[w])
+      >>> opt.apply_gradients([(float("inf"), w)])
+      >>> w.numpy(), float(scale.now())
+      (np.float32(0.5), 4.0)
+    """
+
+    def __init__(self, opt: Optimizer, loss_scale: Any) -> None:
+        if not isinstance(opt, Optimizer):
+            raise ValueError(f'"opt" must be an instance of Optimizer, but got: {type(opt)}')
+        Rule.__init__(self, None)
+        self._name = opt.get_name()
+        self._optimizer = opt
+        self._loss_scale = loss_scale_of(loss_scale)
+
+    def compute_gradients(
+        self,
+        loss: Any,
+        var_list: Any = None,
+        gate_gradients: int = Optimizer.GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
+    ) -> Pairs:
+        """See `Optimizer.compute_gradients`."""
+        with entered(*([] if callable(loss) else [loss])):
+            scale = self._loss_scale.now(None if callable(loss) else loss)
+            scaled: Any = self._scaled_function(loss, scale) if callable(loss) else _times(loss, scale)
+            pairs = self._optimizer.compute_gradients(
+                scaled, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
+            )
+            return [(_divided(g, scale), v) for g, v in pairs]
+
+    def _scaled_function(self, loss: Callable[[], Any], scale: Any) -> Callable[[], Any]:
+        return lambda: _times(loss(), scale)
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        """See `Optimizer.apply_gradients`."""
+        pairs = list(grads_and_vars)
+        with entered(*nest.flatten([v for _, v in pairs])):
+            done, may = self._loss_scale.update(self._as_tensors(pairs))
+            if may is True:
+                return self._optimizer.apply_gradients(pairs, global_step, name)
+
+            def apply() -> Any:
+                made = self._optimizer.apply_gradients(pairs, global_step, f"{name or self._name}-wrapped")
+                with scopes.control_dependencies([] if made is None else [made]):
+                    return scopes.builder(may).Identity(np.True_)
+
+            applied = cond(may, apply, lambda: scopes.builder(may).Identity(np.False_))
+            return grouping.group(applied, done, name=name or self._name)
+
+    def _as_tensors(self, pairs: Pairs) -> list[Any]:
+        return [g if g is None or hasattr(g, "dtype") else scopes.builder(v).tensor(g, v.dtype) for g, v in pairs]
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """See `Optimizer.get_slot`."""
+        return self._optimizer.get_slot(var, name)
+
+    def get_slot_names(self) -> list[str]:
+        """See `Optimizer.get_slot_names`."""
+        return self._optimizer.get_slot_names()
+
+    def variables(self) -> list[Any]:
+        """See `Optimizer.variables`; those of the loss scale too."""
+        return self._optimizer.variables() + self._loss_scale.variables()
+
+    # *** as functions of tensors ***
+
+    def scale(self, loss: Any, state: Any) -> Any:
+        """A loss multiplied by the factor: what `update` is given the gradients of."""
+        return _times(loss, self._loss_scale.of(state["loss_scale"]))
+
+    def init(self, params: Any) -> dict[str, Any]:
+        """See `Optimizer.init`."""
+        return {"optimizer": self._optimizer.init(params), "loss_scale": self._loss_scale.init()}
+
+    def update(self, grads: Any, state: Any, params: Any) -> tuple[Any, dict[str, Any]]:
+        """See `Optimizer.update`. The gradients are those of the loss that `scale` gave."""
+        factor = self._loss_scale.of(state["loss_scale"])
+        given = [_divided(g, factor) for g in nest.flatten_up_to(params, grads)]
+        after, inner = self._optimizer.update(nest.pack(params, given), state["optimizer"], params)
+        if isinstance(self._loss_scale, FixedLossScale):
+            return after, {"optimizer": inner, "loss_scale": {}}
+        may = all_finite(given)
+
+        def chosen(new: Any, old: Any) -> Any:
+            return gathering.where(may, new, old)
+
+        return (
+            nest.map_leaves(chosen, after, params),
+            {
+                "optimizer": nest.map_leaves(chosen, inner, state["optimizer"]),
+                "loss_scale": self._loss_scale.after(state["loss_scale"], may),
+            },
+        )
+
+
+def _times(loss: Any, scale: Any) -> Any:
+    t = scopes.builder(loss, scale).tensor(loss)
+    return t * tensors.of_dtype(scale, t.dtype.base)
+
+
+def _divided(grad: Any, scale: Any) -> Any:
+    """A gradient, not scaled any more."""
+    if grad is None:
+        return None
+    factor = tensors.of_dtype(1.0 / scale, grad.dtype.base)
+    if isinstance(grad, IndexedSlices):
+        return IndexedSlices(grad.values * factor, grad.indices, grad.dense_shape)
+    return grad * factor

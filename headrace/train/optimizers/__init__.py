@@ -1,0 +1,27 @@
+"""Optimizers: how variables change by gradients, in graphs, outside of them, and as functions of tensors."""
+
+from headrace.train.optimizers.adagrad import Adadelta, Adagrad, AdagradDA, ProximalAdagrad
+from headrace.train.optimizers.adam import Adam, AdaMax, AdamW, Lamb
+from headrace.train.optimizers.base import Optimizer
+from headrace.train.optimizers.descent import SGD, Momentum, ProximalGradientDescent
+from headrace.train.optimizers.ftrl import Ftrl
+from headrace.train.optimizers.rmsprop import RMSProp
+from headrace.train.optimizers.rule import Slot
+
+__all__ = [
+    "SGD",
+    "AdaMax",
+    "Adadelta",
+    "Adagrad",
+    "AdagradDA",
+    "Adam",
+    "AdamW",
+    "Ftrl",
+    "Lamb",
+    "Momentum",
+    "Optimizer",
+    "ProximalAdagrad",
+    "ProximalGradientDescent",
+    "RMSProp",
+    "Slot",
+]

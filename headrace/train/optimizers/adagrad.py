@@ -1,0 +1,160 @@
+"""The Adagrad family: steps divided by what the gradients of the past have been."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.train.optimizers.base import Optimizer
+from headrace.train.optimizers.rule import Slot
+
+
+def _positive(value: float, what: str) -> float:
+    if value <= 0.0:
+        raise ValueError(f"{what} must be positive: {value}")
+    return value
+
+
+class Adagrad(Optimizer):
+    """Steps divided by the root of the sum of the squares of all gradients. Its slot is "accumulator".
+
+    Args:
+      learning_rate, name: see `Optimizer`.
+      initial_accumulator_value: what the sums begin with, positive.
+
+    Raises:
+      ValueError: it is not positive.
+
+    Source: TensorFlow's `tf.train.AdagradOptimizer`; Duchi, Hazan and Singer 2011.
+
+    Example:
+      >>> import headrace as hr
+      >>> w, opt = hr.Variable(1.0), hr.train.Adagrad(0.5, initial_accumulator_value=3.0)
+      >>> opt.apply_gradients([(1.0, w)])
+      >>> w.numpy(), opt.get_slot(w, "accumulator").numpy()
+      (np.float32(0.75), np.float32(4.0))
+    """
+
+    op = "Adagrad"
+
+    def __init__(self, learning_rate: Any, initial_accumulator_value: float = 0.1, name: str = "Adagrad") -> None:
+        super().__init__(learning_rate, name)
+        self._initial = _positive(initial_accumulator_value, "initial_accumulator_value")
+
+    def slots(self) -> list[Slot]:
+        """See `Rule.slots`."""
+        return [Slot("accumulator", "accum", self._initial)]
+
+    def attrs(self) -> dict[str, Any]:
+        """See `Rule.attrs`."""
+        return {"update_slots": True}
+
+
+class ProximalAdagrad(Optimizer):
+    """Adagrad that pulls small weights to zero and all of them towards it. Its slot is "accumulator".
+
+    Args:
+      learning_rate, initial_accumulator_value, name: see `Adagrad`.
+      l1_regularization_strength, l2_regularization_strength: how strongly, not negative.
+
+    Source: TensorFlow's `tf.train.ProximalAdagradOptimizer`; Duchi and Singer 2009.
+    """
+
+    op = "ProximalAdagrad"
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: Any = 0.0,
+        l2_regularization_strength: Any = 0.0,
+        name: str = "ProximalAdagrad",
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self._initial = _positive(initial_accumulator_value, "initial_accumulator_value")
+        self._l1, self._l2 = l1_regularization_strength, l2_regularization_strength
+
+    def slots(self) -> list[Slot]:
+        """See `Rule.slots`."""
+        return [Slot("accumulator", "accum", self._initial)]
+
+    def hyperparameters(self, counters: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Rule.hyperparameters`."""
+        return {"lr": self.rate(counters), "l1": self._l1, "l2": self._l2}
+
+
+class AdagradDA(Optimizer):
+    """Adagrad by dual averaging: a weight follows from the sums of its gradients and of their squares alone.
+
+    Its slots are "gradient_accumulator" and "gradient_squared_accumulator".
+
+    Args:
+      learning_rate, name: see `Optimizer`.
+      global_step: how many steps there were, an int64 tensor or variable; None: it counts by itself.
+      initial_gradient_squared_accumulator_value: what the sums of squares begin with, positive.
+      l1_regularization_strength, l2_regularization_strength: see `ProximalAdagrad`.
+
+    Source: TensorFlow's `tf.train.AdagradDAOptimizer`.
+    """
+
+    op = "AdagradDA"
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        global_step: Any = None,
+        initial_gradient_squared_accumulator_value: float = 0.1,
+        l1_regularization_strength: Any = 0.0,
+        l2_regularization_strength: Any = 0.0,
+        name: str = "AdagradDA",
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self._step = global_step
+        self._initial = _positive(
+            initial_gradient_squared_accumulator_value, "initial_gradient_squared_accumulator_value"
+        )
+        self._l1, self._l2 = l1_regularization_strength, l2_regularization_strength
+
+    def slots(self) -> list[Slot]:
+        """See `Rule.slots`."""
+        return [
+            Slot("gradient_accumulator", "gradient_accumulator"),
+            Slot("gradient_squared_accumulator", "gradient_squared_accumulator", self._initial),
+        ]
+
+    def counters(self) -> dict[str, Any]:
+        """See `Rule.counters`."""
+        return {"step": 0} if self._step is None else super().counters()
+
+    def hyperparameters(self, counters: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Rule.hyperparameters`."""
+        step = counters["step"] if self._step is None else self._step
+        return {"lr": self.rate(counters), "l1": self._l1, "l2": self._l2, "global_step": step + 1}
+
+
+class Adadelta(Optimizer):
+    """Steps of the size of past steps, by running averages of squares. Its slots are "accum" and "accum_update".
+
+    Args:
+      learning_rate, name: see `Optimizer`; 1 is the paper's.
+      rho: how much of the averages is kept at each step.
+      epsilon: added to the averages before roots are taken.
+
+    Source: TensorFlow's `tf.train.AdadeltaOptimizer`; Zeiler 2012.
+    """
+
+    op = "Adadelta"
+
+    def __init__(
+        self, learning_rate: Any = 0.001, rho: Any = 0.95, epsilon: Any = 1e-8, name: str = "Adadelta"
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self._rho, self._epsilon = rho, epsilon
+
+    def slots(self) -> list[Slot]:
+        """See `Rule.slots`."""
+        return [Slot("accum", "accum"), Slot("accum_update", "accum_update")]
+
+    def hyperparameters(self, counters: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Rule.hyperparameters`."""
+        return {"lr": self.rate(counters), "rho": self.now(self._rho), "epsilon": self.now(self._epsilon)}

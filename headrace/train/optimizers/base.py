@@ -1,0 +1,408 @@
+"""Optimizers with variables: what `rule.Rule` says, as operations that change variables.
+
+A step is: gradients (`compute_gradients`), whatever one wants to do with them (clip them, for instance), and then an
+operation for each variable that changes it and its slots together (`apply_gradients`). Slots and counters are variables
+of the graph, made when gradients are applied for the first time; they stand on the device of their variable.
+
+All of it works inside of branches and loops, too. A training loop can so be a loop of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.build import grouping, nest, scopes
+from headrace.build.variable import Variable
+from headrace.errors import GraphError, SignatureError
+from headrace.grad.gradients import make_gradients
+from headrace.ir.builder import Builder
+from headrace.ir.graph import Graph
+from headrace.ir.opdef import op_registry
+from headrace.train.optimizers import tensors
+from headrace.train.optimizers.eager_gradients import eager_gradients
+from headrace.train.optimizers.functional import Functional
+from headrace.train.optimizers.places import colocated, entered, initialized, lifted, root_of
+from headrace.train.optimizers.rule import Hyper, Hyperparameters, Slot, Values
+
+Pairs = list[tuple[Any, Any]]  # (gradient or None, variable)
+
+
+class Optimizer(Functional):
+    """What changes variables so that a loss becomes smaller. Subclasses say how (`rule.Rule`).
+
+    Outside of graphs the loss is a function, and the variables change at once. As a function of tensors an optimizer
+    is `init` and `update`.
+
+    Args:
+      learning_rate: a number, a scalar tensor, a variable, a function without arguments that gives one of these, or a
+        `Schedule`.
+      name: of the operations and, behind those of their variables, of the slots.
+
+    Attributes:
+      GATE_NONE, GATE_OP, GATE_GRAPH: what `gate_gradients` may be.
+
+    Source: TensorFlow's `tf.train.Optimizer`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     w = hr.Variable(5.0)
+      ...     step = hr.train.SGD(0.1).minimize(hr.square(w - 2.0))
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(w.initializer)
+      ...     for _ in range(50):
+      ...         sess.run(step)
+      ...     round(float(sess.run(w)), 3)
+      2.0
+    """
+
+    GATE_NONE = 0
+    GATE_OP = 1
+    GATE_GRAPH = 2
+
+    def __init__(self, learning_rate: Any, name: str) -> None:
+        if not name:
+            raise ValueError("Must specify the optimizer name")
+        super().__init__(learning_rate)
+        self._name = name
+        # by slot and variable; a variable is known by its handle, and kept, so that the handle's id stays its own
+        self._slots: dict[str, dict[int, tuple[Any, Any]]] = {}
+        self._counters: dict[tuple[str, int], tuple[Graph | None, Any]] = {}
+
+    def get_name(self) -> str:
+        """The name it was given."""
+        return self._name
+
+    # *** gradients ***
+
+    def minimize(
+        self,
+        loss: Any,
+        global_step: Any = None,
+        var_list: Any = None,
+        gate_gradients: int = GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = False,
+        name: str | None = None,
+        grad_loss: Any = None,
+    ) -> Any:
+        """What makes `loss` smaller: `compute_gradients`, then `apply_gradients`.
+
+        Args:
+          loss: a floating point tensor; outside of graphs a function without arguments that gives it. (Then the second
+            argument may be the variables.)
+          global_step: a variable to add one to after the variables have changed.
+          var_list: the variables, in any structure; None: the trainable ones of the graph. Outside of graphs needed,
+            with all variables that the loss uses; those of them that are not trainable stay as they are.
+          gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss: see `compute_gradients`.
+          name: of the operation; the optimizer's if None.
+
+        Returns:
+          The operation; None outside of graphs, where all is done.
+
+        Raises:
+          ValueError: the loss depends on none of the variables. Others: see `compute_gradients`.
+        """
+        if callable(loss) and var_list is None and global_step is not None and not _is_step(global_step):
+            global_step, var_list = None, global_step
+        pairs = self.compute_gradients(
+            loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
+        )
+        if all(g is None for g, _ in pairs):
+            raise ValueError(
+                "No gradients provided for any variable, check your graph for ops that do not support gradients, "
+                f"between variables {[v.name for _, v in pairs]} and loss {nest.describe(loss)}"
+            )
+        with entered(loss):
+            return self.apply_gradients(pairs, global_step, name)
+
+    def compute_gradients(
+        self,
+        loss: Any,
+        var_list: Any = None,
+        gate_gradients: int = GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
+    ) -> Pairs:
+        """The gradients of a loss with respect to variables.
+
+        Args:
+          loss: a floating point tensor, or a function without arguments that gives it; outside of graphs such a
+            function. Is it of any shape, the sum of its elements is meant.
+          var_list: see `minimize`.
+          gate_gradients: with GATE_GRAPH no gradient is there before all are. Else without effect.
+          aggregation_method, colocate_gradients_with_ops: without effect.
+          grad_loss: the gradient of the loss; None: ones.
+
+        Returns:
+          A list of (gradient, variable). A gradient is a tensor, an `IndexedSlices` if rows of the variable have been
+          gathered, or None if the loss does not depend on it.
+
+        Raises:
+          ValueError: there are no variables; the loss or a variable is not of floating point dtype; `gate_gradients` is
+            none of the three.
+          GraphError (a ValueError): outside of graphs the loss is no function.
+        """
+        if gate_gradients not in (self.GATE_NONE, self.GATE_OP, self.GATE_GRAPH):
+            raise ValueError(
+                "gate_gradients must be one of: Optimizer.GATE_NONE, Optimizer.GATE_OP, Optimizer.GATE_GRAPH. Not "
+                f"{gate_gradients!r}"
+            )
+        variables = None if var_list is None else nest.flatten(var_list)
+        for v in variables or ():
+            if not isinstance(v, Variable):
+                raise TypeError(f"an optimizer changes variables, got {nest.describe(v)} among them")
+        if callable(loss) and not _in_graph(variables):
+            if variables is None:
+                raise GraphError("outside of graphs give the variables too: opt.minimize(loss, var_list=[w, b])")
+            self._check([v for v in variables if v.trainable])
+            return list(zip(eager_gradients(loss, variables, grad_loss), variables, strict=True))
+        loss = loss() if callable(loss) else loss
+        with entered(loss) as b:
+            if not isinstance(b, Builder):
+                raise GraphError(
+                    "the loss has a value already, so nothing leads from it to the variables: outside of graphs give "
+                    "the function that computes it, opt.minimize(lambda: ..., var_list=[w, b])"
+                )
+            variables = self._trainable(b.graph) if variables is None else variables
+            if not variables:
+                raise ValueError("No variables to optimize.")
+            self._check([loss, *([] if grad_loss is None else [grad_loss])])
+            grads = make_gradients(loss, variables, grad_loss, None, "none", "gradients", allows_integers=True)
+            if gate_gradients == self.GATE_GRAPH and any(g is not None for g in grads):
+                grads = grouping.tuple(grads)
+        self._check([v for g, v in zip(grads, variables, strict=True) if g is not None])
+        return list(zip(grads, variables, strict=True))
+
+    def _trainable(self, graph: Graph) -> list[Any]:
+        return [v for v in getattr(root_of(graph), "variables", ()) if v.trainable]
+
+    def _check(self, things: Sequence[Any]) -> None:
+        for x in things:
+            dtype = getattr(x, "dtype", None)
+            if dtype is not None and dtype.base not in tensors.FLOATS:
+                raise ValueError(
+                    f"Invalid type {dtype.base.name} for {getattr(x, 'name', x)}, expected: one of "
+                    f"{sorted(d.name for d in tensors.FLOATS)}"
+                )
+
+    # *** applying them ***
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        """What changes variables by gradients.
+
+        A variable's `constraint` is applied to what it has become. Where an `IndexedSlices` has a row twice, the two
+        are added up first.
+
+        Args:
+          grads_and_vars: pairs, as `compute_gradients` gives them; a variable whose gradient is None stays as it is.
+          global_step: a variable to add one to after that.
+          name: of the operation; the optimizer's if None.
+
+        Returns:
+          The operation; None outside of graphs, where all is done.
+
+        Raises:
+          ValueError: there are no pairs, or no gradients.
+          TypeError: what is to change, or `global_step`, is no variable.
+          SignatureError (a ValueError and TypeError): a gradient cannot be a tensor, or is of another dtype or shape
+            than its variable.
+          RuntimeError: the gradient of a variable with a constraint is an `IndexedSlices`.
+        """
+        pairs = list(grads_and_vars)
+        if not pairs:
+            raise ValueError("No variables provided.")
+        for _, v in pairs:
+            if not isinstance(v, Variable):
+                raise TypeError(f"an optimizer changes variables, got {nest.describe(v)} in the place of one")
+        if global_step is not None and not isinstance(global_step, Variable):
+            raise TypeError(
+                f"global_step must be a variable to count in, got {nest.describe(global_step)}; variables to train are "
+                "given as var_list="
+            )
+        given = [(g, v) for g, v in pairs if g is not None]
+        if not given:
+            raise ValueError(f"No gradients provided for any variable: {[v.name for _, v in pairs]}.")
+        with entered(*(v for _, v in given)):
+            made = [(self._gradient(g, v), v) for g, v in given]
+            self._make_all([v for _, v in made])
+            with scopes.name_scope(name, self._name) as scope:
+                return self._applied(made, global_step, scope)
+
+    def _applied(self, pairs: Pairs, global_step: Any, scope: str) -> Any:
+        counters = self._counters_of(pairs[0][1])
+        hyper = Hyperparameters(self, counters)
+        updates = []
+        for grad, v in pairs:
+            label = "update_" + v.name.split(":")[0]
+            with scopes.name_scope(label), colocated(v):
+                updates.append(self._updated(grad, v, hyper.of(v.dtype)))
+        with scopes.control_dependencies([u for u in updates if u is not None]):
+            advanced = self.advanced(counters)
+            updates += [
+                counters[k].assign(self._cast(new, counters[k]), read_value=False) for k, new in advanced.items()
+            ]
+        updates = [u for u in updates if not isinstance(u, Variable)]  # outside of graphs all is done
+        if global_step is None:
+            return grouping.group(*updates, name=scope or None)
+        done = grouping.group(*updates, name="update")
+        with scopes.control_dependencies([] if done is None else [done]), colocated(global_step):
+            one = np.ones((), global_step.dtype.base.numpy)[()]
+            made = global_step.assign_add(one, name=scope or None, read_value=False)
+        return None if isinstance(made, Variable) else made
+
+    def _cast(self, x: Any, v: Any) -> Any:
+        return tensors.number(x, v.dtype) if tensors.is_number(x) else tensors.of_dtype(x, v.dtype)
+
+    def _gradient(self, grad: Any, v: Any) -> Any:
+        """A gradient as a tensor or an `IndexedSlices` that fits the variable."""
+        if not tensors.is_sparse(grad):
+            try:
+                t = scopes.builder(grad, v).tensor(grad, None if hasattr(grad, "dtype") else v.dtype)
+            except GraphError:
+                raise
+            except (TypeError, ValueError) as e:
+                raise SignatureError(
+                    "Gradient must be convertible to a Tensor or IndexedSlices, or None: got "
+                    f"{nest.describe(grad)} for the variable '{v.name}': {e}"
+                ) from e
+            grad = t
+            if not shapes.compatible(t.shape, v.shape):
+                raise SignatureError(
+                    f"the gradient of the variable '{v.name}' must be of its shape {shapes.show(v.shape)}, got one of "
+                    f"shape {shapes.show(t.shape)}"
+                )
+        if grad.dtype.base is not v.dtype.base:
+            raise SignatureError(
+                f"the gradient of the variable '{v.name}' must be of its dtype {v.dtype.base.name}, got one of dtype "
+                f"{grad.dtype.base.name}; cast it (hr.cast)"
+            )
+        return grad
+
+    def _updated(self, grad: Any, v: Any, hyper: Hyper) -> Any:
+        """The operation that changes a variable and its slots."""
+        is_sparse = tensors.is_sparse(grad)
+        if is_sparse and v.constraint is not None:
+            raise RuntimeError(
+                f"Cannot use a constraint function on a sparse variable: the gradient of '{v.name}' is an IndexedSlices"
+            )
+        done = self._update_sparse(v, grad, hyper) if is_sparse else self._update_dense(v, grad, hyper)
+        if v.constraint is None:
+            return done
+        with scopes.control_dependencies([] if done is None else [done]):
+            return v.assign(v.constraint(v), read_value=False)
+
+    def _update_dense(self, v: Any, grad: Any, hyper: Hyper) -> Any:
+        if self.op and v.handle.dtype is dtypes.resource:
+            return self._by_op("ResourceApply" + self.op, v, {"grad": grad, "delta": grad}, hyper)
+        return self._by_values(v, self.dense(self._values(v), hyper, grad))
+
+    def _update_sparse(self, v: Any, grad: Any, hyper: Hyper) -> Any:
+        type = "ResourceSparseApply" + self.op
+        if self.op and v.handle.dtype is dtypes.resource and type in op_registry:
+            rows, indices = tensors.unique_rows(grad)
+            return self._by_op(type, v, {"grad": rows, "indices": indices}, hyper)
+        return self._by_values(v, self.sparse(self._values(v), hyper, grad))
+
+    def _by_op(self, type: str, v: Any, given: Mapping[str, Any], hyper: Hyper) -> Any:
+        """The update as one op of TensorFlow's."""
+        handles = {"var": v.handle} | {s.argument: self.get_slot(v, s.name).handle for s in self.slots()}
+        args: list[Any] = []
+        for spec in op_registry.get(type).ins:
+            name = spec.name
+            args.append(handles[name] if name in handles else given[name] if name in given else hyper(name))
+        return scopes.builder(v, *args).make(type, args, self.attrs())
+
+    def _values(self, v: Any) -> Values:
+        """The values of a variable and its slots, by the op's names."""
+        kept = {"var": v} | {s.argument: self.get_slot(v, s.name) for s in self.slots()}
+        return {k: scopes.builder(x).tensor(x) for k, x in kept.items()}
+
+    def _by_values(self, v: Any, new: Values) -> Any:
+        """The update as assignments of what has been computed."""
+        kept = {"var": v} | {s.argument: self.get_slot(v, s.name) for s in self.slots()}
+        # all is computed before anything changes
+        with scopes.control_dependencies(list(new.values()) if v.graph is not None else []):
+            done = [kept[k].assign(x, read_value=False) for k, x in new.items()]
+        return grouping.group(*done) if v.graph is not None else None
+
+    # *** slots and counters ***
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """The variable kept beside `var` under the name `name`; None if there is none (yet)."""
+        found = self._slots.get(name, {}).get(id(var.handle))
+        return None if found is None else found[1]
+
+    def get_slot_names(self) -> list[str]:
+        """The names of the slots there are, sorted."""
+        return sorted(self._slots)
+
+    def variables(self) -> list[Any]:
+        """The variables that it has made: in the graph entered; outside of graphs, all of them. Sorted by name."""
+        found = [v for _, v in self._counters.values()]
+        found += [v for kept in self._slots.values() for _, v in kept.values()]
+        b = scopes.builder()
+        here = [v for v in found if not isinstance(b, Builder) or v.graph is root_of(b.graph)]
+        return sorted(here, key=lambda v: v.name)
+
+    def _make_all(self, variables: Sequence[Any]) -> None:
+        """Makes the slots and counters that there are not yet."""
+        first = min(variables, key=lambda v: v.name)
+        wide = any(v.dtype.base is dtypes.float64 for v in variables)
+        for key, value in self.counters().items():
+            if (key, id(first.graph)) not in self._counters:
+                made = self._make_counter(first, key, value, wide)
+                self._counters[key, id(first.graph)] = first.graph, made
+        for v in variables:
+            for slot in self.slots():
+                kept = self._slots.setdefault(slot.name, {})
+                if id(v.handle) not in kept:
+                    kept[id(v.handle)] = v, self._make_slot(v, slot)
+
+    def _counters_of(self, v: Any) -> dict[str, Any]:
+        return {key: made for (key, graph), (_, made) in self._counters.items() if graph == id(v.graph)}
+
+    def _make_counter(self, beside: Any, name: str, value: Any, wide: bool) -> Any:
+        """A scalar; of float64 if a variable is."""
+        dtype = dtypes.int64 if isinstance(value, int) else dtypes.float64 if wide else dtypes.float32
+        with lifted(beside):
+            return self._make_variable(lambda: scopes.builder().tensor(tensors.number(value, dtype)), name)
+
+    def _make_slot(self, v: Any, slot: Slot) -> Any:
+        element = tensors.number(slot.initial, v.dtype.base)
+
+        def first() -> Any:
+            b = scopes.builder()
+            size = np.array(v.shape, np.int32) if shapes.is_full(v.shape) else b.Shape(initialized(v))
+            return b.Fill(size, element)
+
+        with lifted(v):
+            return self._make_beside(v, first, f"{v.name.split(':')[0]}/{slot.suffix or self._name}")
+
+    def _make_beside(self, v: Any, initial: Any, name: str) -> Any:
+        """A variable beside another; see `_make_variable`."""
+        with scopes.name_scope(None):
+            return self._make_variable(initial, name)
+
+    def _make_variable(self, initial: Any, name: str) -> Any:
+        """A variable that is not trained; `initial` is a function that gives its first value."""
+        return Variable(initial, trainable=False, name=name)
+
+
+def _in_graph(variables: Sequence[Any] | None) -> bool:
+    """Whether a graph has been entered, or the variables are of one."""
+    if variables:
+        return variables[0].graph is not None
+    return not scopes.is_outside()
+
+
+def _is_step(x: Any) -> bool:
+    """Whether `x` can be a global step, so is no list of variables to train."""
+    return isinstance(x, Variable) and x.dtype.is_integer

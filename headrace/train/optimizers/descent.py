@@ -1,0 +1,119 @@
+"""Gradient descent, with and without momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace import dtypes
+from headrace.build import scopes
+from headrace.train.optimizers import tensors
+from headrace.train.optimizers.base import Optimizer
+from headrace.train.optimizers.rule import Hyper, Slot, Values
+
+
+class SGD(Optimizer):
+    """Gradient descent: `w -= learning_rate * gradient`.
+
+    Args:
+      learning_rate, name: see `Optimizer`.
+
+    Source: TensorFlow's `tf.train.GradientDescentOptimizer`.
+
+    Example:
+      >>> import headrace as hr
+      >>> w = hr.Variable(1.0)
+      >>> hr.train.SGD(0.25).minimize(lambda: hr.square(w), var_list=[w])
+      >>> w.numpy()
+      np.float32(0.5)
+    """
+
+    op = "GradientDescent"
+
+    def __init__(self, learning_rate: Any, name: str = "GradientDescent") -> None:
+        super().__init__(learning_rate, name)
+
+    def hyperparameters(self, counters: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Rule.hyperparameters`."""
+        return {"alpha": self.rate(counters)}
+
+    def sparse(self, values: Values, hyper: Hyper, grad: Any) -> Values:
+        """See `Rule.sparse`. Rows that come twice are subtracted twice."""
+        rows = grad.values * hyper("alpha")
+        return {"var": tensors.scatter(values["var"], grad.indices, rows, "TensorScatterSub")}
+
+    def _update_sparse(self, v: Any, grad: Any, hyper: Hyper) -> Any:
+        if v.handle.dtype is not dtypes.resource:
+            return super()._update_sparse(v, grad, hyper)
+        b = scopes.builder(v, grad.values, grad.indices)
+        rows = grad.values * hyper("alpha")
+        return b.make("ResourceScatterSub", (v.handle, grad.indices, rows), {"dtype": v.dtype.base})
+
+
+class ProximalGradientDescent(Optimizer):
+    """Gradient descent that pulls small weights to zero and all of them towards it: FOBOS.
+
+    Args:
+      learning_rate, name: see `Optimizer`.
+      l1_regularization_strength, l2_regularization_strength: how strongly, not negative.
+
+    Source: TensorFlow's `tf.train.ProximalGradientDescentOptimizer`; Duchi and Singer 2009.
+    """
+
+    op = "ProximalGradientDescent"
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        l1_regularization_strength: Any = 0.0,
+        l2_regularization_strength: Any = 0.0,
+        name: str = "ProximalGradientDescent",
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self._l1, self._l2 = l1_regularization_strength, l2_regularization_strength
+
+    def hyperparameters(self, counters: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Rule.hyperparameters`."""
+        return {"alpha": self.rate(counters), "l1": self._l1, "l2": self._l2}
+
+
+class Momentum(Optimizer):
+    """Gradient descent along a running sum of gradients.
+
+    `m = momentum * m + gradient; w -= learning_rate * m`. Its slot is "momentum".
+
+    Args:
+      learning_rate, name: see `Optimizer`.
+      momentum: how much of the sum is kept at each step: a number, tensor or function as the learning rate.
+      use_nesterov: whether the step goes from where the momentum will lead (Sutskever and others 2013).
+
+    Source: TensorFlow's `tf.train.MomentumOptimizer`.
+
+    Example:
+      >>> import headrace as hr
+      >>> w, opt = hr.Variable(1.0), hr.train.Momentum(0.5, 0.5)
+      >>> for _ in range(2):
+      ...     opt.apply_gradients([(1.0, w)])
+      >>> w.numpy(), opt.get_slot(w, "momentum").numpy()
+      (np.float32(-0.25), np.float32(1.5))
+    """
+
+    op = "Momentum"
+
+    def __init__(
+        self, learning_rate: Any, momentum: Any = 0.9, use_nesterov: bool = False, name: str = "Momentum"
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self._momentum, self._use_nesterov = momentum, use_nesterov
+
+    def slots(self) -> list[Slot]:
+        """See `Rule.slots`."""
+        return [Slot("momentum", "accum")]
+
+    def hyperparameters(self, counters: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Rule.hyperparameters`."""
+        return {"lr": self.rate(counters), "momentum": self.now(self._momentum)}
+
+    def attrs(self) -> dict[str, Any]:
+        """See `Rule.attrs`."""
+        return {"use_nesterov": self._use_nesterov}

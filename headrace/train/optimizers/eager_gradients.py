@@ -1,0 +1,91 @@
+"""Gradients with respect to variables that are outside of graphs.
+
+There a loss is a function, and what it does with variables has happened by the time one could ask. So it is called in a
+graph of its own. While it is, each variable *is* one of that graph: it has the attributes of a stand-in that was made
+there, so that reads, gathers and assignments become operations. The graph is then run with the variables' values, and
+the variables are what they were again. What the loss assigned to them is assigned to them afterwards.
+
+A variable can be lent to one graph at a time: no two threads may do this with the same one at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from headrace.build import nest, scopes
+from headrace.build.variable import Variable
+from headrace.grad.gradients import make_gradients
+from headrace.ir.graph import Tensor
+from headrace.ir.slices import IndexedSlices
+
+
+def eager_gradients(loss: Callable[[], Any], variables: Sequence[Variable], grad_loss: Any = None) -> list[Any]:
+    """The gradients of what `loss()` gives, by variables outside of graphs.
+
+    Args:
+      loss: gives a floating point tensor.
+      variables: which it may read, gather from and assign to. All that it uses must be among them.
+      grad_loss: the gradient of what it gives; None: ones.
+
+    Returns:
+      For each variable an eager tensor, an `IndexedSlices` of such, or None; None for those that are not trainable.
+    """
+    graph = scopes.Graph()
+    values = [v.value() for v in variables]
+    with graph:
+        firsts = [_placeholder(value) for value in values]
+        stand_ins = [
+            Variable(first, shape=v.shape, validate_shape=v.shape is not None, constraint=v.constraint)
+            for first, v in zip(firsts, variables, strict=True)
+        ]
+        for first, v in zip(firsts, stand_ins, strict=True):
+            v.assign(first, read_value=False)  # what reads it comes after, and makes this run
+        count = len(graph.operations)
+        with _lent(variables, stand_ins):
+            y = scopes.builder().tensor(loss())
+        # a branch or a body may change something, too
+        writes = any(op.opdef.facts.writes or op.opdef.structured for op in graph.operations[count:])
+        trained = [other for other, v in zip(stand_ins, variables, strict=True) if v.trainable]
+        of = iter(make_gradients(y, trained, grad_loss, None, "none", "gradients", allows_integers=True))
+        grads = [next(of) if v.trainable else None for v in variables]
+        after = [v.read_value() for v in stand_ins] if writes else []
+    leaves = [t for t in nest.flatten([_parts(g) for g in grads]) if isinstance(t, Tensor)]
+    with scopes.outside.session(graph=graph) as session:
+        feeds = dict(zip(firsts, [x.numpy() for x in values], strict=True))
+        found, changed = session.run([leaves, after], feeds)
+    for v, new in zip(variables, changed, strict=False):
+        v.assign(new)
+    make = scopes.outside.builder.const
+    eager = {t: make(x, t.dtype.base) for t, x in zip(leaves, found, strict=True)}
+    return [_like(g, eager) for g in grads]
+
+
+def _placeholder(like: Any) -> Any:
+    return scopes.builder().make("Placeholder", (), {"dtype": like.dtype, "shape": like.shape}, "value")
+
+
+def _parts(grad: Any) -> list[Any]:
+    return [grad.values, grad.indices, grad.dense_shape] if isinstance(grad, IndexedSlices) else [grad]
+
+
+def _like(grad: Any, eager: dict[Tensor, Any]) -> Any:
+    if isinstance(grad, IndexedSlices):
+        shape = None if grad.dense_shape is None else eager[grad.dense_shape]
+        return IndexedSlices(eager[grad.values], eager[grad.indices], shape)
+    return None if grad is None else eager[grad]
+
+
+@contextlib.contextmanager
+def _lent(variables: Sequence[Variable], stand_ins: Sequence[Variable]) -> Iterator[None]:
+    """Within it each variable is what stands in for it."""
+    own = [dict(vars(v)) for v in variables]
+    try:
+        for v, other in zip(variables, stand_ins, strict=True):
+            vars(v).update({**vars(other), "trainable": v.trainable})
+        yield
+    finally:
+        for v, attributes in zip(variables, own, strict=True):
+            vars(v).clear()
+            vars(v).update(attributes)

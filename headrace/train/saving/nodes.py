@@ -1,0 +1,161 @@
+"""The operations of a saver: what writes, what reads, what assigns.
+
+Saving and restoring are runs of the graph. A saver adds these nodes to it, under TensorFlow's names, once:
+
+    save/Const             the prefix of the checkpoint's files; it is fed
+    save/SaveV2            writes the tensors, given their names
+    save/control_dependency  the prefix again, when all is written: what is fetched to save
+    save/RestoreV2         reads tensors of these names
+    save/AssignVariableOp  one for each variable
+    save/restore_all       done when all have their values: what is run to restore
+
+If it is sharded, there is a SaveV2 for each device that has something to save, which writes into a folder beside the
+prefix, and MergeV2Checkpoints, which makes one checkpoint of these files and removes the folder. All of it is outside
+of the order of changes of an `hr.Graph`: to save is not to train a step first.
+
+Source: TensorFlow's `BaseSaverBuilder`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from headrace import dtypes, shapes
+from headrace.build import grouping, scopes
+from headrace.ir.graph import Operation, Tensor
+from headrace.train.saving.saveables import Saveable
+
+FORMATS: Final = {"native": "_SaveNative", "tensorflow": "SaveV2"}  # what writes them
+
+
+class Nodes(NamedTuple):
+    """What a run needs of a saver's operations.
+
+    Attributes:
+      filename: the prefix, to be fed: a string scalar.
+      save: the prefix once all is written.
+      restore: done once all is restored.
+    """
+
+    filename: Tensor
+    save: Tensor
+    restore: Operation
+
+
+def add_nodes(
+    saveables: Sequence[Saveable],
+    *,
+    format: str,
+    name: str | None = None,
+    filename: str | None = None,
+    reshape: bool = False,
+    sharded: bool = False,
+    sequentially: bool = False,
+) -> Nodes:
+    """Adds the operations that save and restore to the graph entered. See the module's text.
+
+    Args:
+      saveables: what is saved; at least one.
+      format: one of `FORMATS`.
+      name: of their scope; "save" if None.
+      filename: the prefix that is taken where none is fed; "model" if None.
+      reshape: whether what is read is given the shape of the variable first.
+      sharded: whether each device writes what it has.
+      sequentially: whether variables get their values one after the other.
+
+    """
+    b = scopes.graph_builder("a Saver")
+    with (
+        scopes.entered(dataclasses.replace(b, control_inputs=(), is_ordered=False, colocate=())),
+        scopes.name_scope(name, "save"),
+    ):
+        inner = scopes.builder()
+        prefix: Tensor = inner.make("PlaceholderWithDefault", (filename or "model",), {"shape": ()}, "filename")
+        prefix = inner.make("PlaceholderWithDefault", (prefix,), {"shape": ()}, "Const")
+        save = (_save_in_shards if sharded else _save)(prefix, saveables, FORMATS[format])
+        assigns: list[Operation] = []
+        for group in _by_device(saveables) if sharded else [saveables]:
+            assigns.extend(_restore(prefix, group, reshape, assigns, sequentially))
+        restore = grouping.group(*assigns, name="restore_all")
+        assert restore is not None
+        return Nodes(prefix, save, restore)
+
+
+def _save(prefix: Tensor, saveables: Sequence[Saveable], type: str) -> Tensor:
+    return grouping.with_dependencies([_write(prefix, saveables, type)], prefix)
+
+
+def _write(prefix: Tensor, saveables: Sequence[Saveable], type: str) -> Operation:
+    specs = _specs(saveables)
+    tensors = [_tensor_of(s) for s in specs]
+    attrs = {"dtypes": tuple(t.dtype.base for t in tensors)}
+    b = scopes.builder()
+    made: Operation = b.make(type, (prefix, [s.name for s in specs], [s.slice_spec for s in specs], tensors), attrs)
+    return made
+
+
+def _save_in_shards(prefix: Tensor, saveables: Sequence[Saveable], type: str) -> Tensor:
+    b = scopes.builder()
+    groups = _by_device(saveables)
+    folder = b.make("StringJoin", ([prefix, "_temp/part"],), {})
+    n = b.const(len(groups), dtypes.int32, "num_shards")
+    parts, done = [], []
+    for i, group in enumerate(groups):
+        with scopes.device(_device_of(group[0])):
+            part = scopes.builder().make("ShardedFilename", (folder, i, n), {})
+            parts.append(part)
+            done.append(grouping.with_dependencies([_write(part, group, type)], part))
+    with scopes.control_dependencies(done):
+        b = scopes.builder()
+        merged = b.make("MergeV2Checkpoints", (parts, prefix), {"delete_old_dirs": True})
+        whole: Tensor = b.after(merged).Identity(prefix)
+        return whole
+
+
+def _restore(
+    prefix: Tensor, saveables: Sequence[Saveable], reshape: bool, before: Sequence[Operation], sequentially: bool
+) -> list[Operation]:
+    specs = _specs(saveables)
+    attrs = {"dtypes": tuple(dtypes.as_dtype(s.dtype).base for s in specs)}
+    b = scopes.builder()
+    read = b.make("RestoreV2", (prefix, [s.name for s in specs], [s.slice_spec for s in specs]), attrs)
+    left = list(read) if isinstance(read, tuple) else [read]
+    out: list[Operation] = []
+    for saveable in saveables:
+        n = len(saveable.specs)
+        tensors, left = left[:n], left[n:]
+        wanted = _shapes_of(saveable) if reshape else None
+        last = [*before, *out][-1:] if sequentially else []
+        with scopes.control_dependencies(last):
+            made = saveable.restore(tensors, wanted)
+        out.append(made if isinstance(made, Operation) else made.op)
+    return out
+
+
+def _shapes_of(saveable: Saveable) -> list[Any] | None:
+    """The shapes that what is read for it is given; None if they are not known."""
+    found = [_tensor_of(s).shape for s in saveable.specs]
+    return found if all(map(shapes.is_full, found)) else None
+
+
+def _tensor_of(spec: Any) -> Tensor:
+    tensor = spec.tensor
+    made: Tensor = tensor() if callable(tensor) else tensor
+    return made
+
+
+def _specs(saveables: Sequence[Saveable]) -> list[Any]:
+    return [spec for saveable in saveables for spec in saveable.specs]
+
+
+def _device_of(saveable: Saveable) -> str:
+    return str(_tensor_of(saveable.specs[0]).device)
+
+
+def _by_device(saveables: Sequence[Saveable]) -> list[list[Saveable]]:
+    groups: dict[str, list[Saveable]] = {}
+    for s in saveables:
+        groups.setdefault(_device_of(s), []).append(s)
+    return [groups[device] for device in sorted(groups)]

@@ -1,0 +1,249 @@
+"""What can be saved, and under which names: variables, slices of variables, tables, the states of random ops.
+
+A `Saveable` is a thing with one or more tensors (`SaveSpec`), each of which has a name in the checkpoint, and with a
+way back: `restore` makes the operation that gives the thing the tensors read. The names are TensorFlow's, so that
+checkpoints can be exchanged: of a variable that of its operation; of a table its name with "-keys" and "-values"; of a
+slice that of the whole variable, with a text that says which part it is ("4 2 0,2:0,2": the rows 0 and 1 of a [4,2]).
+
+Source: TensorFlow's `SaveableObject`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn, Protocol
+
+from headrace import dtypes, shapes
+from headrace.build import nest, scopes
+from headrace.build.storage.lookup import DenseHashTable, LookupTable, MutableHashTable, StaticHashTable
+from headrace.build.storage.queues import QueueBase
+from headrace.build.variable import Variable
+from headrace.errors import GraphError
+from headrace.ir.graph import Graph
+
+RANDOM_NAMES: Final = "_random_states/names"
+RANDOM_STATES: Final = "_random_states/states"
+
+
+@dataclasses.dataclass(frozen=True)
+class SaveSpec:
+    """A tensor that is saved.
+
+    Attributes:
+      tensor: it.
+      slice_spec: which part of the tensor of this name it is; "": all of it.
+      name: its name in the checkpoint.
+      dtype: its dtype.
+    """
+
+    tensor: Any
+    slice_spec: str
+    name: str
+    dtype: dtypes.DType
+
+
+class Saveable(Protocol):
+    """A thing that can be saved and restored; TensorFlow 1's `SaveableObject`s fit.
+
+    Attributes:
+      name: for messages, and to sort by.
+      specs: its tensors.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def specs(self) -> Sequence[Any]: ...
+
+    def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
+        """Makes the operation that gives it the tensors of its `specs`, as they were read.
+
+        Args:
+          restored_tensors: one for each of `specs`.
+          restored_shapes: the shapes that they are to be given first, or None.
+        """
+
+
+class OfVariable:
+    """A variable, or the slice of one that a variable is."""
+
+    def __init__(self, variable: Variable, name: str, slice_spec: str = "") -> None:
+        self.variable, self.name = variable, name
+        self.specs = [SaveSpec(variable.graph_element, slice_spec, name, variable.dtype)]
+
+    def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
+        """See `Saveable.restore`."""
+        v, (value,) = self.variable, restored_tensors
+        with scopes.device(v.device) if v.device else contextlib.nullcontext():
+            b = scopes.builder()
+            if restored_shapes is not None:
+                value = b.Reshape(value, list(restored_shapes[0]))
+            is_full = shapes.is_full(v.shape)
+            if v.handle.dtype.is_ref:
+                return b.make("Assign", (v.handle, value), {"validate_shape": is_full}).op
+            value = b.Identity(value)
+            return b.make("AssignVariableOp", (v.handle, value), {"dtype": v.dtype, "validate_shape": is_full})
+
+
+class OfTable:
+    """What is in a table that takes what is inserted."""
+
+    def __init__(self, table: LookupTable, name: str) -> None:
+        self.table, self.name = table, name
+        # not in the scope of the saver, as in TensorFlow; and outside of the order of changes
+        b = dataclasses.replace(scopes.Builder(table.resource_handle.graph), is_ordered=False)
+        with scopes.entered(b):
+            keys, values = table.export()
+        self.specs = [
+            SaveSpec(keys, "", f"{name}-keys", table.key_dtype),
+            SaveSpec(values, "", f"{name}-values", table.value_dtype),
+        ]
+
+    def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
+        """See `Saveable.restore`."""
+        inputs = (self.table.resource_handle, *restored_tensors)
+        with scopes.name_scope(f"{self.table.name}_table_restore"):
+            return scopes.builder().make("LookupTableImportV2", inputs, {})
+
+
+class OfRandomOps:
+    """How far the random ops of the session have drawn."""
+
+    name = "_random_states"
+
+    @functools.cached_property
+    def specs(self) -> list[SaveSpec]:
+        """See `Saveable`. Its operation is made when they are asked for first."""
+        names, states = scopes.graph_builder("saving the states of random ops").make("_RandomStates", (), {})
+        return [
+            SaveSpec(names, "", RANDOM_NAMES, dtypes.string),
+            SaveSpec(states, "", RANDOM_STATES, dtypes.uint64),
+        ]
+
+    def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
+        """See `Saveable.restore`."""
+        return scopes.builder().make("_SetRandomStates", tuple(restored_tensors), {})
+
+
+# *** from what users give ***
+
+
+def saveables_of(given: Any) -> list[Saveable]:
+    """What is saved of a list of variables and tables, or of a mapping from names to them, sorted by name.
+
+    Raises:
+      TypeError: something in it cannot be saved; the text names it.
+      ValueError: two things have one name.
+    """
+    named = dict(given) if isinstance(given, Mapping) else _by_names(given)
+    out: list[Saveable] = []
+    seen: dict[int, str] = {}
+    for name, x in sorted(named.items()):
+        if not isinstance(name, str):
+            raise TypeError(f"the names in var_list must be text, got {name!r} ({type(name).__name__})")
+        for one in x if isinstance(x, (list, tuple)) else (x,):
+            handle = _identity_of(one)
+            if id(handle) in seen:
+                raise ValueError(
+                    f"The same saveable will be restored with two names: {seen[id(handle)]!r} and {name!r}; leave one "
+                    "of them out"
+                )
+            seen[id(handle)] = name
+            out.append(_saveable(one, name, isinstance(x, (list, tuple))))
+    return out
+
+
+def key_of(variable: Variable) -> str:
+    """The name that a variable has in a checkpoint, unless another one is given."""
+    info = getattr(variable, "save_slice_info", None)
+    if info is not None and info.full_name:
+        return str(info.full_name)
+    return variable.name.removesuffix(":0")
+
+
+def _by_names(given: Iterable[Any]) -> dict[str, Any]:
+    if not isinstance(given, (list, tuple, set, frozenset)):
+        given = list(given) if isinstance(given, Iterable) and not hasattr(type(given), "as_tensor") else [given]
+    out: dict[str, Any] = {}
+    for x in given:
+        is_slice = isinstance(x, Variable) and _slice_spec(x) != ""
+        name = key_of(x) if isinstance(x, Variable) else getattr(x, "name", None)
+        if not isinstance(name, str):
+            _refuse(x)
+        elif is_slice and isinstance(out.get(name), list):
+            out[name].append(x)
+        elif name in out:
+            raise ValueError(
+                f"At least two variables have the same name: {name!r}. Give a mapping from names to variables, with "
+                "a name of its own for each"
+            )
+        else:
+            out[name] = [x] if is_slice else x
+    return out
+
+
+def _identity_of(x: Any) -> Any:
+    """What two objects share if they are the same variable or table."""
+    if isinstance(x, Variable):
+        return x.handle
+    return x.resource_handle if isinstance(x, LookupTable) else x
+
+
+def _saveable(x: Any, name: str, is_part: bool) -> Saveable:
+    if isinstance(x, Variable):
+        if x.graph is None:
+            raise GraphError(
+                f"{x!r} was made outside of graphs, and a Saver is for a graph: use hr.train.save(path, values)"
+            )
+        if x.op is not x.handle.op:
+            raise TypeError(f"{x!r} is what an assignment gave; give the variable itself")
+        spec = _slice_spec(x)
+        if is_part and not spec:
+            raise TypeError(f"'{x.name}' is in a list of slices for '{name}', but it is a whole variable")
+        return OfVariable(x, name, spec)
+    if isinstance(x, (MutableHashTable, DenseHashTable)):
+        return OfTable(x, name)
+    if all(hasattr(x, what) for what in ("specs", "restore", "name")):
+        made: Saveable = x
+        return made
+    _refuse(x)
+
+
+def _slice_spec(variable: Variable) -> str:
+    info = getattr(variable, "save_slice_info", None)
+    if info is None or not info.full_shape:
+        return ""
+    if not len(info.full_shape) == len(info.var_offset) == len(info.var_shape):
+        raise GraphError(f"the variable '{variable.name}' is said to be a slice, but not which: {info}")
+    dims = " ".join(map(str, info.full_shape))
+    parts = ":".join(f"{o},{n}" for o, n in zip(info.var_offset, info.var_shape, strict=True))
+    return f"{dims} {parts}"
+
+
+def _refuse(x: Any) -> NoReturn:
+    name = getattr(x, "name", None)
+    if isinstance(x, QueueBase):
+        raise TypeError(
+            f"the queue '{name}' cannot be saved: what is in a queue is on its way, and threads add to it while it "
+            "would be written. Save what fills it again (a step or an epoch in a variable), and start its threads anew"
+        )
+    if isinstance(x, StaticHashTable):
+        raise TypeError(f"the table '{name}' is not saved: it never changes, and its initializer fills it again")
+    raise TypeError(
+        f"var_list is a list of variables and tables, or a mapping from names to them; got {x!r} ({type(x).__name__})"
+    )
+
+
+def graph_of(given: Any) -> Graph | None:
+    """The graph of the first variable or table in what users give; None if there is none."""
+    for x in nest.flatten(given):
+        graph = getattr(x, "graph", None)
+        if not isinstance(graph, Graph):
+            graph = getattr(getattr(x, "resource_handle", None), "graph", None)
+        if isinstance(graph, Graph):
+            return graph
+    return None

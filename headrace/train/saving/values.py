@@ -1,0 +1,204 @@
+"""Values in files, without a graph or a saver: `save` and `load`.
+
+What is saved is a structure of arrays, variables and numbers. Each of its leaves gets a name in the checkpoint, made of
+how it is reached: `{"layer": [w, b]}` has "layer/0" and "layer/1". What the structure was, is kept beside them as a
+text of JSON, so that `load` gives the same back; nothing in a file is executed or imported to do so. A flat dict needs
+no such text: then the file has just the tensors, under the dict's names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from headrace.build import nest, scopes
+from headrace.build.variable import Variable
+from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError
+from headrace.files import checkpoints
+from headrace.ir.builder import Builder
+from headrace.train.saving.nodes import FORMATS
+from headrace.train.saving.restoring import prefix_of
+
+STRUCTURE: Final = "_structure"  # the name of the text that says what the structure was
+_MOST_DEPTH: Final = 100
+
+
+def save(path: str | os.PathLike[str] | Any, values: Any, *, format: str = "native") -> Any:
+    """Writes values to a checkpoint, which appears whole or not at all.
+
+    Outside of graphs that happens now. Inside a graph (in a branch or a loop's body, too) it makes an operation that
+    does it when it runs, in its place among what is written before and after it.
+
+    Args:
+      path: the prefix of the checkpoint's files; in a graph it may be a string tensor.
+      values: tensors, arrays, numbers, text, variables, or nested lists, tuples, dicts, named tuples and dataclasses of
+        them. A dict's keys must be text.
+      format: "native": safetensors with an index; "tensorflow": TensorFlow's files.
+
+    Returns:
+      The path; in a graph the operation.
+
+    Raises:
+      InvalidArgumentError: two leaves come to have one name, or there is nothing to save.
+      TypeError: something is no value that can be saved.
+      PermissionDeniedError, ResourceExhaustedError, ...: it cannot be written; what was there stands.
+
+    Example:
+      >>> import headrace as hr, os, tempfile
+      >>> w = hr.Variable([1.0, 2.0])
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = hr.train.save(os.path.join(folder, "m"), {"layer": [w, 3], "note": "ok"})
+      ...     hr.train.load(path)
+      {'layer': [array([1., 2.], dtype=float32), np.int32(3)], 'note': b'ok'}
+    """
+    if format not in FORMATS:
+        raise ValueError(f"no checkpoint format {format!r}; there are {', '.join(map(repr, FORMATS))}")
+    leaves: dict[str, Any] = {}
+    structure = _named(values, (), leaves, 0)
+    if not leaves:
+        raise InvalidArgumentError("there is nothing to save: the structure has no values in it")
+    b = scopes.builder(path, *leaves.values())
+    is_graph = isinstance(b, Builder)
+    named = {name: b.tensor(x) if is_graph else _array(x) for name, x in leaves.items()}
+    is_flat = isinstance(values, Mapping) and set(leaves) == set(values)
+    if not is_flat:
+        text = json.dumps(structure, ensure_ascii=False)
+        named[STRUCTURE] = b.tensor(text) if is_graph else np.array(text.encode(), object)
+    if is_graph:
+        names = list(named)
+        prefix = path if hasattr(path, "dtype") or hasattr(type(path), "as_tensor") else os.fspath(path)
+        return b.make(FORMATS[format], (prefix, names, [""] * len(names), list(named.values())), {}, "save")
+    prefix = os.fspath(path)
+    os.makedirs(os.path.dirname(prefix) or os.curdir, exist_ok=True)
+    checkpoints.write(prefix, named, format=format)
+    return prefix
+
+
+def load(path: str | os.PathLike[str], like: Any = None) -> Any:
+    """What a checkpoint has in it, whoever wrote it, read at once.
+
+    Args:
+      path: its prefix, or a folder, whose newest one is taken.
+      like: a structure like the one that was saved; its leaves say where values go, and are not used otherwise.
+
+    Returns:
+      The structure that was saved, of arrays (numbers and bytes, if they are scalars). Named tuples and dataclasses
+      come as dicts of their fields, unless `like` says what they are. Of a checkpoint that has no structure, because
+      `save` has not written it: a dict by name.
+
+    Raises:
+      NotFoundError: there is none, or it has no value for a leaf of `like`.
+      DataLossError: it is damaged.
+
+    Example: see `save`.
+    """
+    reader = checkpoints.open(prefix_of(path))
+
+    def value(name: str) -> Any:
+        found: Any = reader.read(name)
+        return found[()] if getattr(found, "shape", None) == () and found.dtype != object else _plain(found)
+
+    if like is not None:
+        leaves: dict[str, Any] = {}
+        _named(like, (), leaves, 0)
+        absent = sorted(name for name in leaves if name not in reader.entries)
+        if absent:
+            raise NotFoundError(f"the checkpoint {os.fspath(path)!r} has no {', '.join(map(repr, absent))}")
+        return nest.pack(like, [value(name) for name in _in_order(like)])
+    if STRUCTURE not in reader.entries:
+        return {name: value(name) for name in sorted(reader.entries)}
+    try:
+        structure = json.loads(_plain(reader.read(STRUCTURE)))
+        return _filled(structure, reader.entries, value, 0)
+    except (ValueError, RecursionError, TypeError, KeyError) as e:
+        raise DataLossError(f"{os.fspath(path)!r} does not say what the structure of its values is: {e}") from None
+
+
+def _plain(x: Any) -> Any:
+    """A scalar string as bytes; all else as it is."""
+    return x.item() if isinstance(x, np.ndarray) and x.shape == () and x.dtype == object else x
+
+
+def _array(x: Any) -> Any:
+    if isinstance(x, Variable):
+        return x.numpy()
+    made = scopes.outside.builder.tensor(x).numpy()
+    return np.array(made, object) if isinstance(made, bytes) else made
+
+
+def _in_order(like: Any) -> list[str]:
+    """The names of the leaves of a structure, in `nest`'s order."""
+    out: list[str] = []
+
+    def visit(x: Any, path: tuple[str, ...]) -> None:
+        parts = _parts(x)
+        if parts is None:
+            out.append("/".join(path) or "value")
+        else:
+            for key, part in sorted(parts) if isinstance(x, Mapping) else parts:
+                visit(part, (*path, key))
+
+    visit(like, ())
+    return out
+
+
+def _parts(x: Any) -> list[tuple[str, Any]] | None:
+    """The parts of a structure with their names; None for a leaf."""
+    if x is None:
+        return []
+    if isinstance(x, Mapping):
+        for k in x:
+            if not isinstance(k, str) or not k:
+                raise TypeError(f"the keys of a dict that is saved must be text, got {k!r} ({type(k).__name__})")
+        return list(x.items())
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return list(zip(x._fields, x, strict=True))
+    if isinstance(x, (list, tuple)):
+        return [(str(i), v) for i, v in enumerate(x)]
+    if nest.is_record(x):
+        return [(f.name, getattr(x, f.name)) for f in dataclasses.fields(x)]
+    return None
+
+
+def _named(x: Any, path: tuple[str, ...], leaves: dict[str, Any], depth: int) -> Any:
+    """Puts the leaves of `x` into `leaves` by name; the structure as JSON can say it, with names for leaves."""
+    if depth > _MOST_DEPTH:
+        raise InvalidArgumentError(f"a structure of more than {_MOST_DEPTH} levels cannot be saved")
+    parts = _parts(x)
+    if parts is None:
+        name = "/".join(path) or "value"
+        if name in leaves or name == STRUCTURE:
+            raise InvalidArgumentError(f"two values come to have the name {name!r}; call one of them otherwise")
+        leaves[name] = x
+        return name
+    inner = [(key, _named(part, (*path, key), leaves, depth + 1)) for key, part in parts]
+    if x is None:
+        return None
+    if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
+        return {"tuple" if isinstance(x, tuple) else "list": [part for _, part in inner]}
+    return {"dict": dict(inner)}
+
+
+def _filled(structure: Any, known: Mapping[str, Any], value: Any, depth: int) -> Any:
+    if depth > _MOST_DEPTH:
+        raise ValueError(f"it has more than {_MOST_DEPTH} levels")
+    if structure is None:
+        return None
+    if isinstance(structure, str):
+        if structure not in known:
+            raise ValueError(f"it names {structure!r}, which is not there")
+        return value(structure)
+    if not isinstance(structure, dict) or len(structure) != 1:
+        raise ValueError(f"{structure!r} means nothing")
+    ((kind, parts),) = structure.items()
+    if kind == "dict" and isinstance(parts, dict):
+        return {k: _filled(v, known, value, depth + 1) for k, v in parts.items()}
+    if kind in ("list", "tuple") and isinstance(parts, list):
+        filled = [_filled(v, known, value, depth + 1) for v in parts]
+        return tuple(filled) if kind == "tuple" else filled
+    raise ValueError(f"{kind!r} means nothing")

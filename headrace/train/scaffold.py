@@ -1,0 +1,371 @@
+"""What training needs besides the model: operations that initialize, tell what has no value yet, merge summaries; a
+saver. And what makes a session by them.
+
+A graph of `headrace.v1` keeps such things in collections, and that is where they are looked for first, as in
+TensorFlow. A graph of `headrace` has none: there they are made of its variables, of the operations that fill tables,
+and of those that make summaries.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.build import grouping, scopes
+from headrace.ir.graph import Operation, Tensor
+from headrace.train.global_step import root_of
+from headrace.train.hooks.base import log
+from headrace.train.session_manager import MOST_WAIT, SessionManager
+
+_FILL_TABLES = frozenset({"InitializeTable", "InitializeTableV2", "InitializeTableFromTextFile",
+                          "InitializeTableFromTextFileV2", "LookupTableImport", "LookupTableImportV2"})  # fmt: skip
+_STATIC_TABLES = frozenset({"HashTable", "HashTableV2"})  # which are filled once; others are the model's to fill
+_SUMMARIES = frozenset({"ScalarSummary", "HistogramSummary", "ImageSummary", "AudioSummary", "AudioSummaryV2",
+                        "TensorSummary", "TensorSummaryV2"})  # fmt: skip
+
+
+def report_uninitialized(variables: Sequence[Any], name: str = "report_uninitialized_variables") -> Tensor:
+    """The names of those of `variables` that have no value: a vector of strings, made in the graph entered."""
+    with scopes.name_scope(name):
+        b = scopes.graph_builder("report_uninitialized")
+        names: Tensor = b.const(np.array([v.op.name.encode() for v in variables], object), dtypes.string)
+        if not variables:
+            return names
+        missing = b.LogicalNot(b.Pack([v.is_initialized() for v in variables]))
+        found: Tensor = b.Gather(names, b.Squeeze(b.Where(missing), squeeze_dims=(1,)))
+        return found
+
+
+class _Made:
+    """What scaffolds have made in a graph that has no collections, for the next scaffold: by what it is made of."""
+
+    def __init__(self) -> None:
+        self.pieces: dict[tuple[Any, ...], Any] = {}
+
+    @staticmethod
+    def of(graph: scopes.Graph) -> _Made:
+        """That of a graph, which keeps it."""
+        for thing in graph.kept:
+            if isinstance(thing, _Made):
+                return thing
+        made = _Made()
+        graph.kept.append(made)
+        return made
+
+
+class Scaffold:
+    """The pieces that training needs; what is not given is found or made by `finalize`.
+
+    Args:
+      init_op: gives the variables their first values; not run if they are restored from a checkpoint.
+      init_feed_dict: what to feed for it.
+      init_fn: is called as `init_fn(scaffold, session)` after it.
+      ready_op: gives the names of what has no value yet: a vector of strings.
+      ready_for_local_init_op: the same before `local_init_op` may be run.
+      local_init_op: is run in every session: fills tables, initializes local variables.
+      summary_op: the summaries of the graph, as one string tensor.
+      saver: a `Saver`.
+      copy_from_scaffold: where to take from what is not given here.
+      local_init_feed_dict: what to feed for `local_init_op`.
+
+    Raises:
+      TypeError: `copy_from_scaffold` is none.
+
+    Source: TensorFlow's `tf.train.Scaffold`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable(1.0, name="v")
+      ...     scaffold = hr.train.Scaffold(init_fn=lambda scaffold, session: session.run(set_it))
+      ...     set_it = v.assign(3.0)
+      >>> creator = hr.train.ChiefSessionCreator(scaffold)
+      >>> with hr.train.MonitoredSession(creator, graph=g) as session:
+      ...     session.run(v)
+      np.float32(3.0)
+    """
+
+    def __init__(
+        self,
+        init_op: Any = None,
+        init_feed_dict: Any = None,
+        init_fn: Callable[[Any, Any], object] | None = None,
+        ready_op: Any = None,
+        ready_for_local_init_op: Any = None,
+        local_init_op: Any = None,
+        summary_op: Any = None,
+        saver: Any = None,
+        copy_from_scaffold: Scaffold | None = None,
+        local_init_feed_dict: Any = None,
+    ) -> None:
+        given = {
+            "init_op": init_op, "init_feed_dict": init_feed_dict, "init_fn": init_fn, "ready_op": ready_op,
+            "ready_for_local_init_op": ready_for_local_init_op, "local_init_op": local_init_op,
+            "summary_op": summary_op, "saver": saver, "local_init_feed_dict": local_init_feed_dict,
+        }  # fmt: skip
+        if copy_from_scaffold is not None:
+            if not isinstance(copy_from_scaffold, Scaffold):
+                raise TypeError(f"copy_from_scaffold is not a Scaffold instance: {copy_from_scaffold!r}")
+            # of the other's, what it was given: what it made is of its graph
+            given = {k: copy_from_scaffold._pieces[k] if v is None else v for k, v in given.items()}
+        self._pieces: dict[str, Any] = given
+
+    def finalize(self) -> Scaffold:
+        """Finds or makes what was not given, in the graph entered; from then on nothing can be added to that."""
+        graph = root_of()
+        with graph:
+            self._piece("init_op", lambda: grouping.group(*(v.initializer for v in _global(graph)), name="init"))
+            self._piece("ready_op", lambda: report_uninitialized([*_global(graph), *_local(graph)]))
+            self._piece("ready_for_local_init_op", lambda: report_uninitialized(_global(graph)))
+            self._piece("local_init_op", lambda: grouping.group(*_local_initializers(graph), name="local_init"))
+            self._piece("summary_op", lambda: _merged(graph))
+            self._piece("saver", self._make_saver, key="savers")
+        if hasattr(self.saver, "build"):
+            self.saver.build()
+        if hasattr(graph, "finalize"):
+            graph.finalize()
+        log.info("Graph was finalized.")
+        return self
+
+    def _piece(self, name: str, make: Callable[[], Any], key: str | None = None) -> None:
+        if self._pieces[name] is None:
+            self._pieces[name] = self.get_or_default(name, key or name, make)
+
+    def _make_saver(self) -> Any:
+        """The saver of a graph that has none. It saves where the random numbers stand, too: a run that is resumed draws
+        those that it would have drawn."""
+        from headrace.train.saving.saver import Saver
+
+        return Saver(allow_empty=True, random_state=True)
+
+    @staticmethod
+    def get_or_default(arg_name: str, collection_key: Any, default_constructor: Callable[[], Any]) -> Any:
+        """The one thing in a collection of the graph entered; if there is none, what `default_constructor` makes, which
+        is put there.
+
+        Raises:
+          RuntimeError: there are several.
+        """
+        graph: Any = root_of()
+        if not hasattr(graph, "get_collection"):
+            made = _Made.of(graph).pieces
+            # the same again if nothing that it could be made of has been added
+            others = [*_fill_tables(graph), *_of_types(graph, _SUMMARIES)]
+            of = (arg_name, tuple(map(id, graph.variables)), tuple(map(id, others)))
+            if of not in made:
+                made[of] = default_constructor()
+            return made[of]
+        found = graph.get_collection(collection_key)
+        if len(found) > 1:
+            raise RuntimeError(
+                f'More than one item in the collection "{collection_key}". Please indicate which one to use by passing '
+                f"it to the tf.Scaffold constructor as: tf.Scaffold({arg_name}=item to use)"
+            )
+        if found:
+            return found[0]
+        one = default_constructor()
+        if one is not None:
+            graph.add_to_collection(collection_key, one)
+        return one
+
+    @staticmethod
+    def default_local_init_op() -> Operation | None:
+        """An operation that fills the tables and initializes the local variables of the graph entered."""
+        return grouping.group(*_local_initializers(root_of()), name="local_init")
+
+    @property
+    def init_op(self) -> Any:
+        """See `Scaffold`."""
+        return self._pieces["init_op"]
+
+    @property
+    def init_feed_dict(self) -> Any:
+        """See `Scaffold`."""
+        return self._pieces["init_feed_dict"]
+
+    @property
+    def init_fn(self) -> Callable[[Any], object] | None:
+        """A function of the session alone."""
+        given = self._pieces["init_fn"]
+        return None if given is None else lambda session: given(self, session)
+
+    @property
+    def ready_op(self) -> Any:
+        """See `Scaffold`."""
+        return self._pieces["ready_op"]
+
+    @property
+    def ready_for_local_init_op(self) -> Any:
+        """See `Scaffold`."""
+        return self._pieces["ready_for_local_init_op"]
+
+    @property
+    def local_init_op(self) -> Any:
+        """See `Scaffold`."""
+        return self._pieces["local_init_op"]
+
+    @property
+    def local_init_feed_dict(self) -> Any:
+        """See `Scaffold`."""
+        return self._pieces["local_init_feed_dict"]
+
+    @property
+    def summary_op(self) -> Any:
+        """See `Scaffold`."""
+        return self._pieces["summary_op"]
+
+    @property
+    def saver(self) -> Any:
+        """See `Scaffold`."""
+        return self._pieces["saver"]
+
+
+# *** what a graph has ***
+
+
+def _collection(graph: Any, key: str) -> list[Any]:
+    return list(graph.get_collection(key)) if hasattr(graph, "get_collection") else []
+
+
+def _global(graph: Any) -> list[Any]:
+    """The variables that are saved and restored."""
+    return _collection(graph, "variables") if hasattr(graph, "get_collection") else list(graph.variables)
+
+
+def _local(graph: Any) -> list[Any]:
+    """The variables that begin anew in each session."""
+    return _collection(graph, "local_variables")
+
+
+def _local_initializers(graph: Any) -> list[Operation]:
+    tables = _collection(graph, "table_initializer")
+    if not hasattr(graph, "get_collection"):
+        tables = _fill_tables(graph)
+    return [*(v.initializer for v in _local(graph)), *tables]
+
+
+def _fill_tables(graph: Any) -> list[Operation]:
+    return [op for op in _of_types(graph, _FILL_TABLES) if op.inputs[0].op.type in _STATIC_TABLES]
+
+
+def _of_types(graph: Any, types: frozenset[str]) -> list[Operation]:
+    return [op for op in graph.operations if op.type in types]
+
+
+def _merged(graph: Any) -> Tensor | None:
+    """All summaries as one tensor; None if there are none."""
+    found = _collection(graph, "summaries")
+    if not hasattr(graph, "get_collection"):
+        found = [op.outputs[0] for op in _of_types(graph, _SUMMARIES)]
+    if not found:
+        return None
+    merged: Tensor = scopes.graph_builder("summaries").make("MergeSummary", (found,), {}, "Merge/MergeSummary")
+    return merged
+
+
+# *** what makes sessions ***
+
+
+class SessionCreator(metaclass=abc.ABCMeta):
+    """Makes the sessions of a monitored session.
+
+    Source: TensorFlow's `tf.train.SessionCreator`.
+    """
+
+    @abc.abstractmethod
+    def create_session(self) -> Any:
+        """A session, ready to train in. Its graph has been entered."""
+        raise NotImplementedError(f"create_session is not implemented for {self}.")
+
+
+class _Creator(SessionCreator):
+    """What both creators share."""
+
+    scaffold_class: ClassVar[type[Scaffold]] = Scaffold
+    manager_class: ClassVar[type[SessionManager]] = SessionManager
+
+    def __init__(self, scaffold: Scaffold | None, master: str, config: Any) -> None:
+        self._scaffold = scaffold if scaffold is not None else self.scaffold_class()
+        self._manager: SessionManager | None = None
+        self._master = master
+        self._config = config
+
+    def _finalized(self) -> SessionManager:
+        s = self._scaffold.finalize()
+        if self._manager is None:
+            self._manager = self.manager_class(
+                local_init_op=s.local_init_op,
+                local_init_feed_dict=s.local_init_feed_dict,
+                ready_op=s.ready_op,
+                ready_for_local_init_op=s.ready_for_local_init_op,
+            )
+        return self._manager
+
+
+class ChiefSessionCreator(_Creator):
+    """Makes sessions in which the variables are restored from the newest checkpoint, or initialized.
+
+    Args:
+      scaffold: None: one of its own.
+      master: "" (this process).
+      config: of the sessions.
+      checkpoint_dir: the folder of the checkpoints; or
+      checkpoint_filename_with_path: one checkpoint.
+
+    Source: TensorFlow's `tf.train.ChiefSessionCreator`.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: Any = None,
+        checkpoint_filename_with_path: Any = None,
+    ) -> None:
+        super().__init__(scaffold, master, config)
+        self._folder = checkpoint_dir
+        self._path = checkpoint_filename_with_path
+
+    def create_session(self) -> Any:
+        """See `SessionCreator.create_session`."""
+        manager, s = self._finalized(), self._scaffold
+        return manager.prepare_session(
+            self._master,
+            saver=s.saver,
+            checkpoint_dir=self._folder,
+            checkpoint_filename_with_path=self._path,
+            config=self._config,
+            init_op=s.init_op,
+            init_feed_dict=s.init_feed_dict,
+            init_fn=s.init_fn,
+        )
+
+
+class WorkerSessionCreator(_Creator):
+    """Makes sessions that somebody else initializes, and waits for that.
+
+    Args:
+      scaffold, master, config: see `ChiefSessionCreator`.
+      max_wait_secs: how long to wait.
+
+    Source: TensorFlow's `tf.train.WorkerSessionCreator`.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        max_wait_secs: float | None = 30 * 60,
+    ) -> None:
+        super().__init__(scaffold, master, config)
+        self._most = MOST_WAIT if max_wait_secs is None else max_wait_secs
+
+    def create_session(self) -> Any:
+        """See `SessionCreator.create_session`."""
+        return self._finalized().wait_for_session(self._master, self._config, self._most)

@@ -1,0 +1,405 @@
+"""Schedules: learning rates that depend on the step.
+
+A schedule is a function of the number of steps that have been made. Give it to an optimizer as its learning rate, and
+the optimizer counts; or call it with a step of your own (a number, a tensor, a variable), in a graph or outside.
+
+What is computed is computed in the dtype of the rate at the beginning, which is float32 for Python's numbers.
+"""
+
+from __future__ import annotations
+
+import math as python_math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.build import gathering, math, random, scopes
+from headrace.ir.builder import Builder
+
+
+class Schedule:
+    """A learning rate that depends on the step. Subclasses have `rate`.
+
+    Args:
+      learning_rate: the rate at the beginning: a floating point number, a scalar tensor or a variable.
+      name: name of the scope of the operations; that of the class if None.
+
+    Source: TensorFlow's `tf.keras.optimizers.schedules.LearningRateSchedule`.
+    """
+
+    def __init__(self, learning_rate: Any, name: str | None = None) -> None:
+        self.learning_rate = learning_rate
+        self.name = name
+
+    def __call__(self, step: Any) -> Any:
+        """The learning rate after `step` steps, a scalar tensor.
+
+        Args:
+          step: a number, a scalar tensor or a variable.
+        """
+        b = scopes.builder(step, self.learning_rate)
+        if not isinstance(b, Builder):
+            return self._at(step)
+        with scopes.entered(b), scopes.name_scope(self.name, type(self).__name__):
+            return self._at(step)
+
+    def _at(self, step: Any) -> Any:
+        b = scopes.builder()
+        first = b.tensor(self.learning_rate)
+        dtype = first.dtype.base
+        if not dtype.is_floating:
+            raise TypeError(f"the learning rate must be a floating point number, got one of dtype {dtype.name}")
+
+        def like(x: Any) -> Any:
+            if isinstance(x, (int, float, np.generic)):
+                return np.asarray(x, dtype.numpy)[()]
+            t = b.tensor(x)
+            return t if t.dtype.base is dtype else math.cast(t, dtype)
+
+        return self.rate(first, b.tensor(like(step)), like)
+
+    def rate(self, first: Any, step: Any, like: Callable[[Any], Any]) -> Any:
+        """The learning rate.
+
+        Args:
+          first: the rate at the beginning, a tensor.
+          step: how many steps there were, a tensor of its dtype.
+          like: gives other numbers, tensors and variables in its dtype.
+        """
+        raise NotImplementedError
+
+
+class ExponentialDecay(Schedule):
+    """`learning_rate * decay_rate ** (step / decay_steps)`.
+
+    Args:
+      learning_rate: the rate at the beginning.
+      decay_steps: after how many steps it has been multiplied by `decay_rate`.
+      decay_rate: by what it is multiplied.
+      staircase: whether it changes every `decay_steps` steps only, all at once.
+      name: see `Schedule`.
+
+    Source: TensorFlow's `tf.keras.optimizers.schedules.ExponentialDecay`.
+
+    Example:
+      >>> from headrace.train import schedules
+      >>> float(schedules.ExponentialDecay(0.5, 10, 0.25)(5))
+      0.25
+    """
+
+    def __init__(
+        self, learning_rate: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False, name: str | None = None
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self.decay_steps, self.decay_rate, self.staircase = decay_steps, decay_rate, staircase
+
+    def rate(self, first: Any, step: Any, like: Callable[[Any], Any]) -> Any:
+        """See `Schedule.rate`."""
+        return first * math.pow(self.base(like), _part(step, like(self.decay_steps), self.staircase))
+
+    def base(self, like: Callable[[Any], Any]) -> Any:
+        """What it is multiplied by every `decay_steps` steps."""
+        return like(self.decay_rate)
+
+
+class NaturalExponentialDecay(ExponentialDecay):
+    """`learning_rate * exp(-decay_rate * step / decay_steps)`. See `ExponentialDecay`.
+
+    Source: TensorFlow's `tf.train.natural_exp_decay`.
+
+    Example:
+      >>> from headrace.train import schedules
+      >>> round(float(schedules.NaturalExponentialDecay(1.0, 1, 2.0)(0.5)), 4)
+      0.3679
+    """
+
+    def base(self, like: Callable[[Any], Any]) -> Any:
+        """See `ExponentialDecay.base`."""
+        return math.exp(-like(self.decay_rate))
+
+
+class InverseTimeDecay(Schedule):
+    """`learning_rate / (1 + decay_rate * step / decay_steps)`.
+
+    Args:
+      learning_rate, decay_steps, decay_rate, staircase, name: see `ExponentialDecay`.
+
+    Source: TensorFlow's `tf.keras.optimizers.schedules.InverseTimeDecay`.
+
+    Example:
+      >>> from headrace.train import schedules
+      >>> float(schedules.InverseTimeDecay(1.0, 10, 3.0)(10))
+      0.25
+    """
+
+    def __init__(
+        self, learning_rate: Any, decay_steps: Any, decay_rate: Any, staircase: bool = False, name: str | None = None
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self.decay_steps, self.decay_rate, self.staircase = decay_steps, decay_rate, staircase
+
+    def rate(self, first: Any, step: Any, like: Callable[[Any], Any]) -> Any:
+        """See `Schedule.rate`."""
+        return first / (1 + like(self.decay_rate) * _part(step, like(self.decay_steps), self.staircase))
+
+
+class PolynomialDecay(Schedule):
+    """From `learning_rate` to `end_learning_rate` in `decay_steps` steps, along a power of what is left of the way.
+
+    Args:
+      learning_rate: the rate at the beginning.
+      decay_steps: how many steps it takes.
+      end_learning_rate: the rate from then on.
+      power: 1 for a straight line.
+      cycle: whether it begins anew, from further up and for longer, each time it has got to the end.
+      name: see `Schedule`.
+
+    Source: TensorFlow's `tf.keras.optimizers.schedules.PolynomialDecay`.
+
+    Example:
+      >>> from headrace.train import schedules
+      >>> rate = schedules.PolynomialDecay(1.0, 100, end_learning_rate=0.5)
+      >>> float(rate(50)), float(rate(1000))
+      (0.75, 0.5)
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        decay_steps: Any,
+        end_learning_rate: Any = 0.0001,
+        power: Any = 1.0,
+        cycle: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self.decay_steps, self.end_learning_rate, self.power, self.cycle = decay_steps, end_learning_rate, power, cycle
+
+    def rate(self, first: Any, step: Any, like: Callable[[Any], Any]) -> Any:
+        """See `Schedule.rate`."""
+        steps, end = like(self.decay_steps), like(self.end_learning_rate)
+        if self.cycle:
+            steps = steps * gathering.where(math.equal(step, 0), like(1.0), math.ceil(step / steps))
+        else:
+            step = math.minimum(step, steps)
+        return (first - end) * math.pow(1 - step / steps, like(self.power)) + end
+
+
+class PiecewiseConstantDecay(Schedule):
+    """A rate for each stretch of steps.
+
+    Args:
+      boundaries: the steps after which the next rate holds, in increasing order; not empty.
+      values: the rates, one more than boundaries.
+      name: see `Schedule`.
+
+    Raises:
+      ValueError: there are not as many of both.
+
+    Source: TensorFlow's `tf.keras.optimizers.schedules.PiecewiseConstantDecay`.
+
+    Example:
+      >>> from headrace.train import schedules
+      >>> rate = schedules.PiecewiseConstantDecay([100, 200], [1.0, 0.5, 0.25])
+      >>> [float(rate(n)) for n in (0, 100, 101, 201)]
+      [1.0, 1.0, 0.5, 0.25]
+    """
+
+    def __init__(self, boundaries: Sequence[Any], values: Sequence[Any], name: str | None = None) -> None:
+        self.boundaries, self.values = list(boundaries), list(values)
+        if not self.boundaries or len(self.boundaries) != len(self.values) - 1:
+            raise ValueError(
+                "The length of boundaries should be 1 less than the length of values: got "
+                f"{len(self.boundaries)} boundaries and {len(self.values)} values"
+            )
+        super().__init__(self.values[0], name)
+
+    def __call__(self, step: Any) -> Any:
+        """See `Schedule.__call__`. Steps are compared in their own dtype."""
+        b = scopes.builder(step, *self.values)
+        if not isinstance(b, Builder):
+            return self._chosen(step)
+        with scopes.entered(b), scopes.name_scope(self.name, type(self).__name__):
+            return self._chosen(step)
+
+    def _chosen(self, step: Any) -> Any:
+        b = scopes.builder()
+        x = b.tensor(step)
+        chosen = b.tensor(self.values[0])
+        for boundary, value in zip(self.boundaries, self.values[1:], strict=True):
+            at = b.tensor(boundary)
+            at = at if at.dtype.base is x.dtype.base else math.cast(at, x.dtype.base)
+            chosen = gathering.where(math.greater(x, at), b.tensor(value, chosen.dtype.base), chosen)
+        return chosen
+
+
+class CosineDecay(Schedule):
+    """From `learning_rate` to `alpha` of it in `decay_steps` steps, along half a wave of the cosine.
+
+    Args:
+      learning_rate: the rate at the beginning.
+      decay_steps: how many steps it takes.
+      alpha: the rate from then on, as a fraction of that at the beginning.
+      name: see `Schedule`.
+
+    Source: TensorFlow's `tf.keras.optimizers.schedules.CosineDecay`; Loshchilov and Hutter 2016.
+
+    Example:
+      >>> from headrace.train import schedules
+      >>> round(float(schedules.CosineDecay(1.0, 100)(50)), 6)
+      0.5
+    """
+
+    def __init__(self, learning_rate: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None) -> None:
+        super().__init__(learning_rate, name)
+        self.decay_steps, self.alpha = decay_steps, alpha
+
+    def rate(self, first: Any, step: Any, like: Callable[[Any], Any]) -> Any:
+        """See `Schedule.rate`."""
+        steps, alpha = like(self.decay_steps), like(self.alpha)
+        wave = _wave(math.minimum(step, steps) / steps, like)
+        return first * ((1 - alpha) * wave + alpha)
+
+
+class CosineDecayRestarts(Schedule):
+    """`CosineDecay` that begins anew each time it is at the end: warm restarts.
+
+    Args:
+      learning_rate: the rate at the beginning.
+      first_decay_steps: how many steps the first wave takes.
+      t_mul: by what factor each wave takes longer than the one before, at least 1.
+      m_mul: by what factor it begins at a smaller rate.
+      alpha: where each ends, as a fraction of `learning_rate`.
+      name: see `Schedule`.
+
+    Source: TensorFlow's `tf.keras.optimizers.schedules.CosineDecayRestarts`; Loshchilov and Hutter 2016.
+
+    Example:
+      >>> from headrace.train import schedules
+      >>> rate = schedules.CosineDecayRestarts(1.0, 100)
+      >>> round(float(rate(99)), 2), float(rate(100))
+      (0.0, 1.0)
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        first_decay_steps: Any,
+        t_mul: Any = 2.0,
+        m_mul: Any = 1.0,
+        alpha: Any = 0.0,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self.first_decay_steps, self.t_mul, self.m_mul, self.alpha = first_decay_steps, t_mul, m_mul, alpha
+
+    def rate(self, first: Any, step: Any, like: Callable[[Any], Any]) -> Any:
+        """See `Schedule.rate`."""
+        alpha, t_mul, m_mul = like(self.alpha), like(self.t_mul), like(self.m_mul)
+        waves = step / like(self.first_decay_steps)
+        # both ways are computed: with t_mul = 1 the second is not a number, and is not taken
+        even = math.floor(waves)
+        turn = math.floor(math.log(1 - waves * (1 - t_mul)) / math.log(t_mul))
+        longer = math.pow(t_mul, turn)
+        is_even = math.equal(t_mul, 1)
+        turn, done = (
+            gathering.where(is_even, even, turn),
+            gathering.where(is_even, waves - even, (waves - math.divide_no_nan(1 - longer, 1 - t_mul)) / longer),
+        )
+        return first * ((1 - alpha) * (math.pow(m_mul, turn) * _wave(done, like)) + alpha)
+
+
+class LinearCosineDecay(Schedule):
+    """A cosine wave whose height goes down in a straight line.
+
+    Args:
+      learning_rate: the rate at the beginning.
+      decay_steps: how many steps it takes.
+      num_periods: how many waves there are.
+      alpha: added to the height.
+      beta: added in the end, times the rate at the beginning.
+      name: see `Schedule`.
+
+    Source: TensorFlow's `tf.train.linear_cosine_decay`; Bello and others 2017.
+
+    Example:
+      >>> from headrace.train import schedules
+      >>> float(schedules.LinearCosineDecay(1.0, 100, beta=0.5)(100))
+      0.5
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        decay_steps: Any,
+        num_periods: Any = 0.5,
+        alpha: Any = 0.0,
+        beta: Any = 0.001,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self.decay_steps, self.num_periods, self.alpha, self.beta = decay_steps, num_periods, alpha, beta
+
+    def rate(self, first: Any, step: Any, like: Callable[[Any], Any]) -> Any:
+        """See `Schedule.rate`."""
+        steps = like(self.decay_steps)
+        step = math.minimum(step, steps)
+        height = like(self.alpha) + self.line(step, steps, like)
+        wave = _wave(2 * like(self.num_periods) * (step / steps), like)
+        return first * (height * wave + like(self.beta))
+
+    def line(self, step: Any, steps: Any, like: Callable[[Any], Any]) -> Any:
+        """From 1 to 0 in `steps` steps."""
+        return (steps - step) / steps
+
+
+class NoisyLinearCosineDecay(LinearCosineDecay):
+    """`LinearCosineDecay` with noise, which becomes less.
+
+    Args:
+      learning_rate, decay_steps, num_periods, alpha, beta, name: as there.
+      initial_variance: the variance of the noise at the beginning.
+      variance_decay: it is divided by `(1 + step) ** variance_decay`.
+      seed: of the noise.
+
+    Source: TensorFlow's `tf.train.noisy_linear_cosine_decay`; Bello and others 2017.
+
+    Example:
+      >>> from headrace.train import schedules
+      >>> rate = schedules.NoisyLinearCosineDecay(1.0, 100, initial_variance=0.0, beta=0.0)
+      >>> float(rate(0))
+      1.0
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        decay_steps: Any,
+        initial_variance: Any = 1.0,
+        variance_decay: Any = 0.55,
+        num_periods: Any = 0.5,
+        alpha: Any = 0.0,
+        beta: Any = 0.001,
+        name: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(learning_rate, decay_steps, num_periods, alpha, beta, name)
+        self.initial_variance, self.variance_decay, self.seed = initial_variance, variance_decay, seed
+
+    def line(self, step: Any, steps: Any, like: Callable[[Any], Any]) -> Any:
+        """See `LinearCosineDecay.line`; here with noise."""
+        deviation = math.sqrt(like(self.initial_variance) / math.pow(1 + step, like(self.variance_decay)))
+        noise = random.normal((), dtype=step.dtype.base, seed=self.seed)
+        return super().line(step, steps, like) + noise * deviation
+
+
+def _part(step: Any, steps: Any, whole: bool) -> Any:
+    """How many times `steps` steps have been made."""
+    part = step / steps
+    return math.floor(part) if whole else part
+
+
+def _wave(done: Any, like: Callable[[Any], Any]) -> Any:
+    """Half a wave of the cosine: from 1 to 0 while `done` goes from 0 to 1."""
+    return 0.5 * (1 + math.cos(like(python_math.pi) * done))

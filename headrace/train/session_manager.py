@@ -1,0 +1,240 @@
+"""Makes sessions whose variables have values: restored from a checkpoint, else initialized; or waits for that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from headrace import session as sessions
+from headrace.errors import DeadlineExceededError, FailedPreconditionError
+from headrace.ir.graph import Graph
+from headrace.train.global_step import root_of
+from headrace.train.hooks.base import log
+
+MOST_WAIT = 7200.0  # seconds
+
+
+class SessionManager:
+    """Makes sessions that are ready for training.
+
+    Args:
+      local_init_op: is run in every new session (tables, local variables); None: nothing is.
+      ready_op: gives the names of what has no value yet, a vector of strings: ready if it is empty. None: it is ready.
+      ready_for_local_init_op: the same before `local_init_op` may run.
+      graph: None: the one entered.
+      recovery_wait_secs: the pause between two looks, where something is waited for.
+      local_init_run_options: `RunOptions` of `local_init_op`.
+      local_init_feed_dict: what to feed for it.
+      sleep: what waits.
+
+    Raises:
+      ValueError: there is a `ready_for_local_init_op` but no `local_init_op`.
+
+    Source: TensorFlow's `tf.train.SessionManager`.
+    """
+
+    def __init__(
+        self,
+        local_init_op: Any = None,
+        ready_op: Any = None,
+        ready_for_local_init_op: Any = None,
+        graph: Graph | None = None,
+        recovery_wait_secs: float = 30.0,
+        local_init_run_options: Any = None,
+        local_init_feed_dict: Any = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if ready_for_local_init_op is not None and local_init_op is None:
+            raise ValueError("If you pass a ready_for_local_init_op you must also pass a local_init_op")
+        self._local_init = local_init_op
+        self._ready = ready_op
+        self._ready_for_local_init = ready_for_local_init_op
+        self._graph: Any = root_of(graph)
+        self._pause = recovery_wait_secs
+        self._local_options = local_init_run_options
+        self._local_feed = local_init_feed_dict
+        self._sleep = sleep
+
+    def _new_session(self, master: str, config: Any) -> Any:
+        return sessions.Session(master, self._graph, config)
+
+    def prepare_session(
+        self,
+        master: str = "",
+        init_op: Any = None,
+        saver: Any = None,
+        checkpoint_dir: Any = None,
+        checkpoint_filename_with_path: Any = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float | None = MOST_WAIT,
+        config: Any = None,
+        init_feed_dict: Any = None,
+        init_fn: Callable[[Any], object] | None = None,
+    ) -> Any:
+        """A session whose variables have values: from the newest checkpoint, or where there is none, from `init_op`.
+
+        Args:
+          master: "" (this process).
+          init_op, init_feed_dict: what initializes the variables, and what to feed for it.
+          saver: what restores them; None: they are not restored.
+          checkpoint_dir: the folder of the checkpoints; or
+          checkpoint_filename_with_path: one checkpoint.
+          wait_for_checkpoint: whether to wait for one, at most `max_wait_secs`.
+          config: of the session.
+          init_fn: is called with the session after `init_op`.
+
+        Raises:
+          RuntimeError: there is nothing to initialize with; or afterwards something has no value still: the text names
+            it.
+          ValueError: two places of a checkpoint are given.
+          What restoring raises, such as `NotFoundError` and `DataLossError`.
+        """
+        session, is_restored = self._restored(
+            master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint, max_wait_secs, config
+        )
+        try:
+            if not is_restored:
+                if init_op is None and init_fn is None and self._local_init is None:
+                    raise RuntimeError("Model is not initialized and no init_op or init_fn or local_init_op was given")
+                if init_op is not None:
+                    session.run(init_op, feed_dict=init_feed_dict)
+                if init_fn is not None:
+                    init_fn(session)
+            how = f"Init op: {getattr(init_op, 'name', init_op)}, init fn: {init_fn}"
+            if is_restored:
+                how = "restored from a checkpoint"
+            missing = self._initialize_locally(session)
+            if missing is not None:
+                raise RuntimeError(f"Init operations did not make model ready for local_init. {how}, error: {missing}")
+            missing = _missing(self._ready, session)
+            if missing is not None:
+                local = getattr(self._local_init, "name", self._local_init)
+                raise RuntimeError(
+                    f"Init operations did not make model ready. {how}, local_init_op: {local}, error: {missing}"
+                )
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def recover_session(
+        self,
+        master: str = "",
+        saver: Any = None,
+        checkpoint_dir: Any = None,
+        checkpoint_filename_with_path: Any = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float | None = MOST_WAIT,
+        config: Any = None,
+    ) -> tuple[Any, bool]:
+        """A session, and whether it could be restored from a checkpoint and is ready. See `prepare_session`."""
+        session, is_restored = self._restored(
+            master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint, max_wait_secs, config
+        )
+        missing = self._initialize_locally(session)
+        if not is_restored:
+            return session, False
+        if missing is None:
+            missing = _missing(self._ready, session)
+        if missing is not None:
+            where = checkpoint_dir or checkpoint_filename_with_path
+            log.info("Restoring model from %s did not make model ready: %s", where, missing)
+            return session, False
+        return session, True
+
+    def wait_for_session(self, master: str = "", config: Any = None, max_wait_secs: float | None = MOST_WAIT) -> Any:
+        """A session that somebody else makes ready.
+
+        Args:
+          master, config: see `prepare_session`.
+          max_wait_secs: how long to wait; None: two hours. (TensorFlow waits without end then.)
+
+        Raises:
+          DeadlineExceededError: it was not ready by then; the text says what is missing.
+        """
+        most = MOST_WAIT if max_wait_secs is None else max_wait_secs
+        waited = 0.0
+        while True:
+            session = self._new_session(master, config)
+            try:
+                missing = self._initialize_locally(session)
+                if missing is None:
+                    missing = _missing(self._ready, session)
+            except BaseException:
+                session.close()
+                raise
+            if missing is None:
+                return session
+            session.close()
+            if waited + self._pause > most:
+                raise DeadlineExceededError(
+                    f"Session was not ready after waiting {most:g} secs: {missing}. A worker waits for the chief to "
+                    "initialize what they share; in one process each session has variables of its own, so use a "
+                    "ChiefSessionCreator there"
+                )
+            log.info("Waiting for model to be ready: %s", missing)
+            self._sleep(self._pause)
+            waited += self._pause
+
+    def _restored(
+        self,
+        master: str,
+        saver: Any,
+        folder: Any,
+        path: Any,
+        waits: bool,
+        max_wait_secs: float | None,
+        config: Any,
+    ) -> tuple[Any, bool]:
+        """A session, and whether its variables have been restored."""
+        if folder and path:
+            raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
+        session = self._new_session(master, config)
+        if saver is None or not (folder or path):
+            return session, False
+        try:
+            if path:
+                saver.restore(session, path)
+                log.info("Restored model from %s", path)
+                return session, True
+            waited, most = 0.0, MOST_WAIT if max_wait_secs is None else max_wait_secs
+            while (found := saver.restore_latest(session, folder)) is None:
+                if not waits or waited >= most:
+                    return session, False
+                log.info("Waiting for checkpoint to be available.")
+                self._sleep(self._pause)
+                waited += self._pause
+            log.info("Restored model from %s", found)
+        except BaseException:
+            session.close()
+            raise
+        return session, True
+
+    def _initialize_locally(self, session: Any) -> str | None:
+        """Runs `local_init_op`; what keeps it from being run, or None."""
+        if self._local_init is None:
+            return None
+        missing = _missing(self._ready_for_local_init, session)
+        if missing is None:
+            session.run(self._local_init, feed_dict=self._local_feed, options=self._local_options)
+        return missing
+
+
+def _missing(ready_op: Any, session: Any) -> str | None:
+    """What has no value yet, as text; None if all have."""
+    if ready_op is None:
+        return None
+    try:
+        names = session.run(ready_op)
+    except FailedPreconditionError as e:
+        if "uninitialized" not in str(e):
+            raise
+        return str(e)
+    if names is None or np.asarray(names).dtype == np.int32 or np.size(names) == 0:
+        return None
+    shown = ", ".join(n.decode(errors="replace") if isinstance(n, bytes) else str(n) for n in np.ravel(names))
+    return "Variables not initialized: " + shown
