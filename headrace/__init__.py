@@ -19,11 +19,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 import headrace.ops
 from headrace import dtypes, errors, flags, interchange, trace
-from headrace.build import (
-    image, io, linalg, math, nn, operators, quantization, random, raw_ops, scopes, signal, sparse, special, strings,
-)
-from headrace.build.storage import lookup
-from headrace.build.sparse import sets
+from headrace.build import linalg, math, nn, operators, random, raw_ops, scopes, sparse, special
 from headrace.build.storage.accumulators import (
     ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator
 )
@@ -140,17 +136,26 @@ def _html(graph: Graph) -> str:
 
 scopes.outside.html = _html
 
-# What only programs that train have is imported when it is first used.
+# What few programs have, or only those that train, is imported when it is first used.
 _LATER = {
+    "image": "headrace.build.image",
     "initializers": "headrace.build.initializers",
+    "io": "headrace.build.io",
     "layers": "headrace.build.layers",
+    "lookup": "headrace.build.storage.lookup",
+    "quantization": "headrace.build.quantization",
+    "sets": "headrace.build.sparse.sets",
+    "signal": "headrace.build.signal",
+    "strings": "headrace.build.strings",
     "summary": "headrace.build.summary",
     "train": "headrace.train",
 }
 
 if _TYPE_CHECKING:
     from headrace import train
-    from headrace.build import initializers, layers, summary
+    from headrace.build import image, initializers, io, layers, quantization, signal, strings, summary
+    from headrace.build.sparse import sets
+    from headrace.build.storage import lookup
 else:
 
     def __getattr__(name: str) -> _Any:

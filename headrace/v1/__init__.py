@@ -5,7 +5,7 @@ graph and default sessions, collections, `get_variable` and variable scopes, and
 arguments and of the results of conditionals and loops.
 """
 
-# ruff: noqa: F401 - the names are for whoever imports this
+# ruff: noqa: F401, F403 - the names are for whoever imports this
 
 from __future__ import annotations
 
@@ -461,6 +461,7 @@ from headrace.v1.random import (
     random_uniform,
     truncated_normal,
 )  # fmt: skip
+from headrace.v1.readers import *
 from headrace.v1.scoping import (
     colocate_with,
     container,
@@ -602,7 +603,10 @@ disable_eager_execution = disable_control_flow_v2 = disable_v2_behavior
 disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 
 # The messages of the wire format, which take long to import: on first use.
-_MESSAGES = ("AttrValue", "GraphDef", "MetaGraphDef", "NameAttrList", "NodeDef")
+_MESSAGES = (
+    "AttrValue", "Event", "GraphDef", "HistogramProto", "MetaGraphDef", "NameAttrList", "NodeDef", "SessionLog",
+    "Summary", "SummaryMetadata",
+)  # fmt: skip
 _LATER = {"GradientTape": "gradients of what runs at once are a later step; tf.gradients differentiates graphs"}
 
 

@@ -67,7 +67,6 @@ class Graph(scopes.Graph):
 
     Attributes:
       seed: the graph-level seed (`set_random_seed`), or None.
-      finalized: whether nothing can be added any more.
 
     Source: TensorFlow's `tf.Graph`.
 
@@ -82,31 +81,12 @@ class Graph(scopes.Graph):
         super().__init__(ordered=False)
         self.shows_primitives = True
         self._op_seeds = 0
-        self.finalized = False
         self.current_container = ""
         self._collections: dict[Any, list[Any]] = {}
         # of `variable_scope`: the variables by name, its outermost scope, and how often each scope has been entered
         self.variable_store: dict[str, Any] = {}
         self.root_scope: Any = None
         self.scope_counts: dict[str, int] = {}
-
-    def finalize(self) -> None:
-        """From now on adding to the graph is a RuntimeError."""
-        self.finalized = True
-
-    def _check_open(self) -> None:
-        if self.finalized:
-            raise RuntimeError("Graph is finalized and cannot be modified.")
-
-    def add_checked(self, *args: Any, **kwargs: Any) -> Operation:
-        """See `ir.graph.Graph.add_checked`."""
-        self._check_open()
-        return super().add_checked(*args, **kwargs)
-
-    def copy_op(self, *args: Any, **kwargs: Any) -> Operation:
-        """See `ir.graph.Graph.copy_op`."""
-        self._check_open()
-        return super().copy_op(*args, **kwargs)
 
     def take_op_seed(self) -> int:
         """The seed of the next random op that is given none: they are numbered."""

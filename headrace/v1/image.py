@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from headrace.build import image, scopes
+from headrace.build import image, scopes, strings
 from headrace.build.image import boxes, framing
+from headrace.build.math import equal
 from headrace.errors import SignatureError
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
@@ -58,11 +59,31 @@ extract_image_patches = named(
     image.extract_patches, "images ksizes=sizes strides rates padding name sizes", "extract_image_patches"
 )
 
+decode_and_crop_jpeg = in_default_graph(image.decode_and_crop_jpeg)
+decode_bmp = in_default_graph(image.decode_bmp)
+decode_gif = in_default_graph(image.decode_gif)
+decode_image = in_default_graph(image.decode_image)
+decode_jpeg = in_default_graph(image.decode_jpeg)
+decode_png = in_default_graph(image.decode_png)
+encode_jpeg = in_default_graph(image.encode_jpeg)
+encode_png = in_default_graph(image.encode_png)
+extract_jpeg_shape = in_default_graph(image.extract_jpeg_shape)
+
 image_gradients = in_default_graph(image.image_gradients)
 sobel_edges = in_default_graph(image.sobel_edges)
 total_variation = in_default_graph(image.total_variation)
 psnr = in_default_graph(image.psnr)
 ssim = in_default_graph(image.ssim)
+
+
+@in_default_graph
+def is_jpeg(contents: Any, name: str | None = None) -> Any:
+    """Whether the contents of a file (a string scalar) begin as those of a JPEG image do.
+
+    Source: TensorFlow's `tf.image.is_jpeg`.
+    """
+    with scopes.name_scope(name, "is_jpeg"):
+        return equal(strings.substr(contents, 0, 3), b"\xff\xd8\xff")
 
 
 class ResizeMethod:

@@ -1,299 +1,57 @@
-"""What variables begin with: objects that make a tensor of a given shape and dtype.
+"""TensorFlow 1's `tf.initializers`: what variables begin with.
 
-Source: TensorFlow 1's `tf.initializers`. A call with the same seed gives the same numbers as TensorFlow's.
+They are those of `headrace.initializers`, called with the default graph entered.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from headrace import dtypes
-from headrace.build import arrays, linalg, scopes
-from headrace.dtypes import DType, as_dtype
-from headrace.v1 import random
+from headrace.build import initializers as plain
 from headrace.v1 import variables as state
-from headrace.v1.tensor_shape import as_sequence
+from headrace.v1.graph import in_default_graph
+
+Initializer = plain.Initializer
 
 
-class Initializer:
-    """Makes a variable's first value. Subclasses define `__call__(shape, dtype=None, partition_info=None)`, and keep
-    their arguments as attributes of the same names."""
-
-    dtype: DType = dtypes.float32
-
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        raise NotImplementedError
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal initializer."""
-        return {k: v.name if isinstance(v, DType) else v for k, v in vars(self).items()}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Initializer:
-        """The initializer that `get_config` described."""
-        return cls(**config)
-
-    def _dtype(self, dtype: Any) -> DType:
-        return self.dtype if dtype is None else as_dtype(dtype).base
+def _entering(cls: Any) -> Any:
+    """`cls`, of which the objects enter the default graph when they are called, if no graph has been entered."""
+    members = {"__call__": in_default_graph(cls.__call__), "__doc__": cls.__doc__, "__module__": __name__}
+    return type(cls.__name__, (cls,), members)
 
 
-def _floating(dtype: Any) -> DType:
-    made = as_dtype(dtype)
-    if not made.is_floating:
-        raise ValueError(f"this initializer makes floats; got dtype {made.name}")
-    return made
+Zeros = _entering(plain.Zeros)
+Ones = _entering(plain.Ones)
+Constant = _entering(plain.Constant)
+RandomNormal = _entering(plain.RandomNormal)
+TruncatedNormal = _entering(plain.TruncatedNormal)
+RandomUniform = _entering(plain.RandomUniform)
+UniformUnitScaling = _entering(plain.UniformUnitScaling)
+VarianceScaling = _entering(plain.VarianceScaling)
+GlorotUniform = _entering(plain.GlorotUniform)
+GlorotNormal = _entering(plain.GlorotNormal)
+Identity = _entering(plain.Identity)
+Orthogonal = _entering(plain.Orthogonal)
 
 
-class _Filled(Initializer):
-    value: Any
-
-    def __init__(self, dtype: Any = dtypes.float32) -> None:
-        self.dtype = as_dtype(dtype)
-
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape` (fully known) that holds the one value."""
-        dtype = self._dtype(dtype)
-        return scopes.builder().const(np.full(as_sequence(shape) or (), self.value, dtype.numpy), dtype)
-
-
-class Zeros(_Filled):
-    """Zeros (`False`, for bool). Source: TensorFlow's `tf.zeros_initializer`."""
-
-    value = 0
-
-
-class Ones(_Filled):
-    """Ones. Source: TensorFlow's `tf.ones_initializer`."""
-
-    value = 1
-
-
-class Constant(Initializer):
-    """A value, or values that are spread in the order of rows; the last one fills what is left over.
-
-    Args:
-      value: a number, or a list or array of them.
-      dtype: where the variable does not say.
-      verify_shape: whether the value must have the variable's shape.
-
-    Source: TensorFlow's `tf.constant_initializer`.
-    """
-
-    def __init__(self, value: Any = 0, dtype: Any = dtypes.float32, verify_shape: bool = False) -> None:
-        if not np.isscalar(value) and not isinstance(value, (list, tuple, np.ndarray)):
-            raise TypeError(f"constant_initializer takes a number, a list or an array, got {value!r}")
-        self.value, self.dtype, self._verify_shape = value, as_dtype(dtype), verify_shape
-
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None, verify_shape: Any = None) -> Any:
-        """A tensor of `shape` (fully known)."""
-        dtype = self._dtype(dtype)
-        dims = tuple(as_sequence(shape) or ())
-        values = np.asarray(self.value, dtype.numpy)
-        if (self._verify_shape if verify_shape is None else verify_shape) and values.shape != dims:
-            raise TypeError(f"expected a value of shape {list(dims)}, got one of shape {list(values.shape)}")
-        size = math.prod(dims)
-        if values.size > size:
-            raise TypeError(f"a constant of {values.size} elements does not fit the shape {list(dims)}")
-        if values.size < size:
-            flat = values.ravel()
-            values = np.concatenate([flat, np.full(size - flat.size, flat[-1], flat.dtype)])
-        return scopes.builder().const(values.reshape(dims), dtype)
-
-
-class RandomNormal(Initializer):
-    """Normally distributed numbers. Source: TensorFlow's `tf.random_normal_initializer`."""
-
-    draw = staticmethod(random.random_normal)
-
-    def __init__(
-        self, mean: Any = 0.0, stddev: Any = 1.0, seed: int | None = None, dtype: Any = dtypes.float32
-    ) -> None:
-        self.mean, self.stddev, self.seed, self.dtype = mean, stddev, seed, _floating(dtype)
-
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape`."""
-        return self.draw(shape, self.mean, self.stddev, self._dtype(dtype), self.seed)
-
-
-class TruncatedNormal(RandomNormal):
-    """Normally distributed numbers within two deviations. Source: TensorFlow's `tf.truncated_normal_initializer`."""
-
-    draw = staticmethod(random.truncated_normal)
-
-
-class RandomUniform(Initializer):
-    """Evenly distributed numbers. Source: TensorFlow's `tf.random_uniform_initializer`."""
-
-    def __init__(
-        self, minval: Any = 0.0, maxval: Any = None, seed: int | None = None, dtype: Any = dtypes.float32
-    ) -> None:
-        self.minval, self.maxval, self.seed, self.dtype = minval, maxval, seed, as_dtype(dtype)
-
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape`."""
-        return random.random_uniform(shape, self.minval, self.maxval, self._dtype(dtype), seed=self.seed)
-
-
-class UniformUnitScaling(Initializer):
-    """Evenly distributed numbers that keep the scale of what they are multiplied with.
-
-    Source: TensorFlow's `tf.uniform_unit_scaling_initializer`.
-    """
-
-    def __init__(self, factor: float = 1.0, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
-        self.factor, self.seed, self.dtype = factor, seed, _floating(dtype)
-
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape` (fully known)."""
-        inputs = max(math.prod(_dims(shape)[:-1]), 1)
-        limit = math.sqrt(3 / inputs) * self.factor
-        return random.random_uniform(shape, -limit, limit, self._dtype(dtype), seed=self.seed)
-
-
-# The deviation of a normal distribution cut off at two deviations.
-_TRUNCATED = 0.87962566103423978
-
-
-class VarianceScaling(Initializer):
-    """Numbers whose variance is `scale` divided by the number of inputs (or outputs) of a weight matrix.
-
-    Args:
-      scale: positive.
-      mode: what divides it: "fan_in", "fan_out" or "fan_avg" (the mean of the two).
-      distribution: "truncated_normal" ("normal" is the same), "untruncated_normal" or "uniform".
-
-    Source: TensorFlow's `tf.variance_scaling_initializer`.
-    """
-
-    def __init__(
-        self,
-        scale: float = 1.0,
-        mode: str = "fan_in",
-        distribution: str = "truncated_normal",
-        seed: int | None = None,
-        dtype: Any = dtypes.float32,
-    ) -> None:
-        if scale <= 0.0:
-            raise ValueError(f"scale must be positive, got {scale}")
-        if mode not in ("fan_in", "fan_out", "fan_avg"):
-            raise ValueError(f"mode must be 'fan_in', 'fan_out' or 'fan_avg', got {mode!r}")
-        if distribution not in ("normal", "uniform", "truncated_normal", "untruncated_normal"):
-            raise ValueError(
-                f"distribution must be a truncated_normal, untruncated_normal or uniform, got {distribution!r}"
-            )
-        self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
-        self.dtype = _floating(dtype)
-
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape` (fully known)."""
-        dtype = self._dtype(dtype)
-        fan_in, fan_out = _fans(_dims(shape))
-        fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[self.mode]
-        variance = self.scale / max(1.0, fan)
-        if self.distribution == "uniform":
-            limit = math.sqrt(3.0 * variance)
-            return random.random_uniform(shape, -limit, limit, dtype, seed=self.seed)
-        if self.distribution == "untruncated_normal":
-            return random.random_normal(shape, 0.0, math.sqrt(variance), dtype, seed=self.seed)
-        return random.truncated_normal(shape, 0.0, math.sqrt(variance) / _TRUNCATED, dtype, seed=self.seed)
-
-
-def _dims(shape: Any) -> list[int]:
-    dims = as_sequence(shape) or []
-    if None in dims:
-        raise ValueError(f"this initializer needs a shape that is fully known, got {dims}")
-    return [int(d) for d in dims]
-
-
-def _fans(dims: list[int]) -> tuple[float, float]:
-    """How many numbers flow into and out of a unit with weights of this shape (the last two are inputs and outputs)."""
-    if len(dims) < 2:
-        n = dims[0] if dims else 1
-        return n, n
-    field = math.prod(dims[:-2])
-    return dims[-2] * field, dims[-1] * field
-
-
-class GlorotUniform(VarianceScaling):
-    """Glorot's uniform distribution. Source: TensorFlow's `tf.glorot_uniform_initializer`."""
-
-    def __init__(self, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
-        super().__init__(1.0, "fan_avg", "uniform", seed, dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal initializer."""
-        return {"seed": self.seed, "dtype": self.dtype.name}
-
-
-class GlorotNormal(GlorotUniform):
-    """Glorot's normal distribution. Source: TensorFlow's `tf.glorot_normal_initializer`."""
-
-    def __init__(self, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
-        VarianceScaling.__init__(self, 1.0, "fan_avg", "truncated_normal", seed, dtype)
-
-
-def he_normal(seed: int | None = None) -> VarianceScaling:
+def he_normal(seed: int | None = None) -> Any:
     """He's normal distribution. Source: TensorFlow's `tf.initializers.he_normal`."""
     return VarianceScaling(2.0, "fan_in", "truncated_normal", seed)
 
 
-def he_uniform(seed: int | None = None) -> VarianceScaling:
+def he_uniform(seed: int | None = None) -> Any:
     """He's uniform distribution. Source: TensorFlow's `tf.initializers.he_uniform`."""
     return VarianceScaling(2.0, "fan_in", "uniform", seed)
 
 
-def lecun_normal(seed: int | None = None) -> VarianceScaling:
+def lecun_normal(seed: int | None = None) -> Any:
     """LeCun's normal distribution. Source: TensorFlow's `tf.initializers.lecun_normal`."""
     return VarianceScaling(1.0, "fan_in", "truncated_normal", seed)
 
 
-def lecun_uniform(seed: int | None = None) -> VarianceScaling:
+def lecun_uniform(seed: int | None = None) -> Any:
     """LeCun's uniform distribution. Source: TensorFlow's `tf.initializers.lecun_uniform`."""
     return VarianceScaling(1.0, "fan_in", "uniform", seed)
-
-
-class Identity(Initializer):
-    """A matrix with ones on its diagonal, times `gain`. Source: TensorFlow's `tf.initializers.identity`."""
-
-    def __init__(self, gain: float = 1.0, dtype: Any = dtypes.float32) -> None:
-        self.gain, self.dtype = gain, _floating(dtype)
-
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape`, which has two dimensions."""
-        dtype = self._dtype(dtype)
-        dims = _dims(shape)
-        if len(dims) != 2:
-            raise ValueError(f"Identity matrix initializer can only be used for 2D matrices, got the shape {dims}")
-        return scopes.builder().const((self.gain * np.eye(dims[0], dims[1])).astype(dtype.numpy), dtype)
-
-
-class Orthogonal(Initializer):
-    """A matrix with orthonormal rows, or columns if there are fewer of them, times `gain`.
-
-    Source: TensorFlow's `tf.orthogonal_initializer`; Saxe and others, Exact solutions to the nonlinear dynamics of
-    learning in deep linear neural networks.
-    """
-
-    def __init__(self, gain: float = 1.0, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
-        self.gain, self.seed, self.dtype = gain, seed, _floating(dtype)
-
-    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape`, which has two dimensions at least; all but the last are taken together."""
-        dtype = self._dtype(dtype)
-        dims = _dims(shape)
-        if len(dims) < 2:
-            raise ValueError(f"The tensor to initialize must be at least two-dimensional, got the shape {dims}")
-        rows, columns = math.prod(dims[:-1]), dims[-1]
-        drawn = random.random_normal((max(rows, columns), min(rows, columns)), dtype=dtype, seed=self.seed)
-        b = scopes.builder(drawn)
-        q, r = b.make("Qr", (drawn,), {"full_matrices": False})
-        q = q * b.Sign(b.make("DiagPart", (r,), {}))  # else the signs would not be evenly distributed
-        if rows < columns:
-            q = linalg.matrix_transpose(q)
-        return self.gain * arrays.reshape(q, dims)
 
 
 # the names that `tf.initializers` has

@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.io`, as far as it is there: features and numbers in strings, graphs in files, queues."""
+"""TensorFlow 1's `tf.io`, as far as it is there: features and numbers in strings, files, images, queues."""
 
 from __future__ import annotations
 
@@ -8,12 +8,31 @@ from headrace.build.io import FixedLenSequenceFeature as FixedLenSequenceFeature
 from headrace.build.io import SparseFeature as SparseFeature
 from headrace.build.io import VarLenFeature as VarLenFeature
 from headrace.interchange.files import write_graph as write_graph
+from headrace.v1 import gfile as gfile
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
+from headrace.v1.image import decode_and_crop_jpeg as decode_and_crop_jpeg
+from headrace.v1.image import decode_bmp as decode_bmp
+from headrace.v1.image import decode_gif as decode_gif
+from headrace.v1.image import decode_image as decode_image
+from headrace.v1.image import decode_jpeg as decode_jpeg
+from headrace.v1.image import decode_png as decode_png
+from headrace.v1.image import encode_jpeg as encode_jpeg
+from headrace.v1.image import encode_png as encode_png
+from headrace.v1.image import extract_jpeg_shape as extract_jpeg_shape
+from headrace.v1.image import is_jpeg as is_jpeg
+from headrace.v1.input import match_filenames_once as match_filenames_once
+from headrace.v1.python_io import TFRecordCompressionType as TFRecordCompressionType
+from headrace.v1.python_io import TFRecordOptions as TFRecordOptions
+from headrace.v1.python_io import TFRecordWriter as TFRecordWriter
+from headrace.v1.python_io import tf_record_iterator as tf_record_iterator
 from headrace.v1.queue import PaddingFIFOQueue as PaddingFIFOQueue
 from headrace.v1.queue import PriorityQueue as PriorityQueue
 from headrace.v1.queue import QueueBase as QueueBase
 from headrace.v1.queue import RandomShuffleQueue as RandomShuffleQueue
+from headrace.v1.readers import matching_files as matching_files
+from headrace.v1.readers import read_file as read_file
+from headrace.v1.readers import write_file as write_file
 
 decode_base64 = in_default_graph(io.decode_base64)
 encode_base64 = in_default_graph(io.encode_base64)

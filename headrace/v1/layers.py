@@ -1,1 +1,283 @@
-"""TensorFlow 1's `tf.layers`."""
+"""TensorFlow 1's `tf.layers`: layers whose variables are those of `tf.get_variable`.
+
+Each layer of `headrace.layers` is here as a class, and as a function that makes one and calls it. What is different is
+where variables are: in a variable scope of the layer's name ("dense/kernel:0"), so that they can be found again and
+shared by name (`reuse=`), and in TensorFlow 1's collections, with the regularizers' losses and the updates of moving
+averages (`GraphKeys.REGULARIZATION_LOSSES`, `GraphKeys.UPDATE_OPS`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from headrace import dtypes
+from headrace.build import initializers, layers, scopes
+from headrace.build.layers import base
+from headrace.v1.graph import GraphKeys, get_default_graph, in_default_graph
+from headrace.v1.tensor_shape import TensorShape
+from headrace.v1.variable_scopes import VariableScope, get_variable, variable_scope
+
+
+class Scoped(base.Layer):
+    """A layer as TensorFlow 1 has it: its variables are those of `get_variable` in a variable scope of its name.
+
+    Put it behind a class of headrace's layers: `class Dense(headrace.layers.Dense, Scoped)`, or before it, if that has
+    no scope of its own.
+
+    Attributes:
+      _reuse: whether variables are found and not made; as in `variable_scope`.
+      _scope: the variable scope, once it is chosen.
+    """
+
+    _reuse: Any = None
+    _scope: VariableScope | None = None
+
+    @property
+    def scope_name(self) -> str:
+        """The name of the variable scope that it is in.
+
+        Raises:
+          ValueError: it has not been called yet.
+        """
+        if self._scope is None:
+            raise ValueError(f"layer '{self.name}' has no scope before its first call: call it first")
+        return self._scope.name
+
+    def _choose_scope(self, scope: Any) -> None:
+        """Finds the variable scope at the first call: the one given, or one of the layer's name (made unique, unless
+        variables are reused)."""
+        if self._scope is None:
+            reused = self.name if scope is None and self._reuse else scope
+            with variable_scope(reused, default_name=self.name) as found:
+                self._scope = found
+
+    def _variables_scope(self) -> Any:
+        assert self._scope is not None
+        return variable_scope(self._scope, reuse=True if self.built else self._reuse, auxiliary_name_scope=False)
+
+    @in_default_graph
+    def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:
+        """The outputs for `inputs` (a tensor, what one can be made of, or a structure of those).
+
+        Args:
+          scope: at the first call, the variable scope (or its name) to be in.
+        """
+        self._choose_scope(scope)
+        with self._variables_scope() as found, scopes.name_scope(found.original_name_scope):
+            return self._run(inputs, args, kwargs)
+
+    def apply(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """The same as calling it."""
+        return self(inputs, *args, **kwargs)
+
+    def _make_variable(
+        self,
+        name: str,
+        dims: tuple[int, ...],
+        dtype: dtypes.DType,
+        initializer: Any,
+        trainable: bool,
+        regularizer: Callable[[Any], Any] | None,
+        constraint: Callable[[Any], Any] | None,
+    ) -> Any:
+        """The variable of that name in the variable scope."""
+        known = {id(v) for v in get_default_graph().variables}
+        # None: the scope's, else what is usual
+        first = None if initializer is None else initializers.get(initializer, dtype)
+        self._choose_scope(None)
+        with self._variables_scope():
+            made = get_variable(name, dims, dtype, first, trainable=trainable, constraint=constraint)
+        if regularizer is not None and id(made) not in known:
+            with scopes.colocate_with(made.op), scopes.name_scope(f"{name}/Regularizer"):
+                self.add_loss(regularizer(made))
+        return made
+
+    def add_loss(self, loss: Any) -> None:
+        """Adds a loss (a tensor, a function that gives one, or None for nothing) to `losses`, and to the collection
+        GraphKeys.REGULARIZATION_LOSSES."""
+        loss = loss() if callable(loss) else loss
+        super().add_loss(loss)
+        if loss is not None:
+            get_default_graph().add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
+
+    def _add_activity_loss(self, outputs: Any) -> None:
+        for loss in self._activity_loss(outputs):
+            self.add_loss(loss)
+
+    def add_update(self, update: Any) -> None:
+        """Adds an operation that is to be run with each step of training to `updates`, and to the collection
+        GraphKeys.UPDATE_OPS."""
+        super().add_update(update)
+        if update is not None:
+            get_default_graph().add_to_collection(GraphKeys.UPDATE_OPS, update)
+
+    @property
+    def weights(self) -> list[Any]:
+        """Its variables, those to be learned first."""
+        return [*self.trainable_variables, *self.non_trainable_variables]
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        """`trainable_variables` under another name."""
+        return self.trainable_variables
+
+    @property
+    def non_trainable_weights(self) -> list[Any]:
+        """`non_trainable_variables` under another name."""
+        return self.non_trainable_variables
+
+
+class Layer(Scoped):
+    """A function with variables of its own, which its first call makes; to be derived from.
+
+    Args:
+      trainable: whether its variables go into GraphKeys.TRAINABLE_VARIABLES.
+      name: of its variable scope, made unique; the class's name if None.
+      dtype: of its variables; None: that of the first input, if that is a float, else float32.
+      activity_regularizer: a function from outputs to a loss.
+      _scope: the variable scope (or its name) to be in; nothing is made unique then.
+      _reuse: whether variables are found and not made; as in `tf.variable_scope`.
+
+    A class overrides `build(input_shape)`, which is given a `TensorShape` and makes variables with `add_weight`, and
+    `call(inputs)`. See `headrace.layers.Layer`.
+
+    Source: TensorFlow's `tf.layers.Layer`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> class Scale(tf.layers.Layer):
+      ...     def build(self, input_shape):
+      ...         self.factor = self.add_weight("factor", [input_shape[-1].value])
+      ...
+      ...     def call(self, inputs):
+      ...         return inputs * self.factor
+      >>> with tf.Graph().as_default():
+      ...     y = Scale()(tf.ones([2, 3]))
+      ...     tf.global_variables()[0].name
+      'scale/factor:0'
+    """
+
+    def __init__(
+        self,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+        activity_regularizer: Callable[[Any], Any] | None = None,
+        _scope: Any = None,
+        _reuse: Any = None,
+    ) -> None:
+        super().__init__(name=name, trainable=trainable, dtype=dtype, activity_regularizer=activity_regularizer)
+        self._stand(_scope, _reuse)
+
+    def _stand(self, scope: Any, reuse: Any) -> None:
+        self._reuse = reuse
+        if scope:
+            with variable_scope(scope) as found:
+                self._scope = found
+
+    def _shape_of(self, x: Any) -> Any:
+        return TensorShape(super()._shape_of(x))
+
+    def add_weight(
+        self,
+        name: str,
+        shape: Any,
+        dtype: Any = None,
+        initializer: Any = None,
+        regularizer: Callable[[Any], Any] | None = None,
+        trainable: bool | None = None,
+        constraint: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Makes a variable of the layer: `add_variable` with its arguments in TensorFlow's order."""
+        return self.add_variable(name, shape, dtype, initializer, trainable is not False, regularizer, constraint)
+
+
+class _Options:
+    """Takes the arguments that only TensorFlow 1's layers have off those of headrace's."""
+
+    def __init__(self, *args: Any, _scope: Any = None, _reuse: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._stand(_scope, _reuse)  # type: ignore[attr-defined]
+
+
+def _of(cls: Any) -> Any:
+    """The class `cls` of headrace's layers as a class of layers here."""
+    doc = f"""{cls.__doc__.split(chr(10) + chr(10))[0].strip()}
+
+    Its variables are those of `tf.get_variable`, in a variable scope of the layer's name. For its arguments see
+    `headrace.layers.{cls.__name__}`.
+
+    Source: TensorFlow's `tf.layers.{cls.__name__}`.
+    """
+    members = {"__doc__": doc, "__module__": __name__, "__signature__": inspect.signature(cls)}
+    return type(cls.__name__, (_Options, cls, Layer), members)
+
+
+Dense = _of(layers.Dense)
+Dropout = _of(layers.Dropout)
+Flatten = _of(layers.Flatten)
+BatchNormalization = _of(layers.BatchNormalization)
+Conv1D, Conv2D, Conv3D = _of(layers.Conv1D), _of(layers.Conv2D), _of(layers.Conv3D)
+Conv2DTranspose, Conv3DTranspose = _of(layers.Conv2DTranspose), _of(layers.Conv3DTranspose)
+SeparableConv1D, SeparableConv2D = _of(layers.SeparableConv1D), _of(layers.SeparableConv2D)
+MaxPooling1D, MaxPooling2D = _of(layers.MaxPooling1D), _of(layers.MaxPooling2D)
+MaxPooling3D = _of(layers.MaxPooling3D)
+AveragePooling1D, AveragePooling2D = _of(layers.AveragePooling1D), _of(layers.AveragePooling2D)
+AveragePooling3D = _of(layers.AveragePooling3D)
+
+
+def _function(cls: Any, order: str = "") -> Any:
+    """A function that makes a layer of `cls` and calls it.
+
+    Args:
+      order: the names of its arguments behind the inputs; those of `cls`, and `reuse`, if not given.
+    """
+    own = inspect.signature(cls).parameters
+    with_variables = "trainable" in own
+    names = order.split() or [n for n in own if n != "dtype"] + ["reuse"] * with_variables
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    added = {"reuse": None, "training": False}
+    parameters = [inspect.Parameter("inputs", kind)]
+    parameters += [own[n] if n in own else inspect.Parameter(n, kind, default=added[n]) for n in names]
+    signature = inspect.Signature(parameters)
+    title = base.snake_case(cls.__name__)
+
+    @in_default_graph
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as e:
+            raise TypeError(f"{title}(): {e}; its arguments are {', '.join(signature.parameters)}") from None
+        inputs, reuse = given.pop("inputs"), given.pop("reuse", None)
+        called = {"training": given.pop("training")} if "training" in given else {}
+        scope = given.get("name") if with_variables else None
+        return cls(**given, _scope=scope, _reuse=reuse)(inputs, **called)
+
+    function.__name__ = function.__qualname__ = title
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    reusing = """ With a `name`, the variables are in the scope of that name; with `reuse` they are found
+    there and not made (see `tf.variable_scope`).""" if with_variables else ""  # fmt: skip
+    function.__doc__ = f"""Makes a layer, as `{cls.__name__}`, and calls it with `inputs`.{reusing}
+
+    Source: TensorFlow's `tf.layers.{title}`.
+    """
+    return function
+
+
+dense = _function(Dense)
+conv1d, conv2d, conv3d = _function(Conv1D), _function(Conv2D), _function(Conv3D)
+conv2d_transpose, conv3d_transpose = _function(Conv2DTranspose), _function(Conv3DTranspose)
+separable_conv1d, separable_conv2d = _function(SeparableConv1D), _function(SeparableConv2D)
+max_pooling1d, max_pooling2d, max_pooling3d = map(_function, (MaxPooling1D, MaxPooling2D, MaxPooling3D))
+average_pooling1d, average_pooling2d = _function(AveragePooling1D), _function(AveragePooling2D)
+average_pooling3d = _function(AveragePooling3D)
+flatten = _function(Flatten, "name data_format")
+dropout = _function(Dropout, "rate noise_shape seed training name")
+batch_normalization = _function(
+    BatchNormalization,
+    "axis momentum epsilon center scale beta_initializer gamma_initializer moving_mean_initializer "
+    "moving_variance_initializer beta_regularizer gamma_regularizer beta_constraint gamma_constraint training "
+    "trainable name reuse renorm renorm_clipping renorm_momentum fused virtual_batch_size adjustment",
+)

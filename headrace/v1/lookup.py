@@ -74,19 +74,52 @@ class StaticVocabularyTable(lookup.StaticVocabularyTable):
 class MutableHashTable(lookup.MutableHashTable):
     """A table that takes what is inserted. See `headrace.lookup.experimental.MutableHashTable`.
 
+    Args:
+      checkpoint: whether savers save what is in it: then it goes into GraphKeys.SAVEABLE_OBJECTS.
+
     Source: TensorFlow's `tf.lookup.experimental.MutableHashTable`.
     """
 
-    __init__ = in_default_graph(lookup.MutableHashTable.__init__)
+    _make = in_default_graph(lookup.MutableHashTable.__init__)
+
+    def __init__(
+        self,
+        key_dtype: Any,
+        value_dtype: Any,
+        default_value: Any,
+        name: str = "MutableHashTable",
+        checkpoint: bool = True,
+    ) -> None:
+        self._make(key_dtype, value_dtype, default_value, name)
+        if checkpoint:
+            add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self)
 
 
 class DenseHashTable(lookup.DenseHashTable):
     """A table that takes what is inserted. See `headrace.lookup.experimental.DenseHashTable`.
 
+    Args:
+      checkpoint: whether savers save what is in it: then it goes into GraphKeys.SAVEABLE_OBJECTS.
+
     Source: TensorFlow's `tf.lookup.experimental.DenseHashTable`.
     """
 
-    __init__ = in_default_graph(lookup.DenseHashTable.__init__)
+    _make = in_default_graph(lookup.DenseHashTable.__init__)
+
+    def __init__(
+        self,
+        key_dtype: Any,
+        value_dtype: Any,
+        default_value: Any,
+        empty_key: Any,
+        deleted_key: Any,
+        initial_num_buckets: int | None = None,
+        name: str = "MutableDenseHashTable",
+        checkpoint: bool = True,
+    ) -> None:
+        self._make(key_dtype, value_dtype, default_value, empty_key, deleted_key, initial_num_buckets, name)
+        if checkpoint:
+            add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self)
 
 
 class experimental:

@@ -1,1 +1,522 @@
-"""TensorFlow 1's `tf.losses`."""
+"""TensorFlow 1's `tf.losses`: how wrong predictions are, as one number.
+
+Each loss is computed element by element, multiplied with weights, and made one number by a `Reduction`. It is put into
+the collection GraphKeys.LOSSES, of which `get_total_loss` gives the sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace import dtypes, shapes
+from headrace.build import arrays, debugging, gathering, math, nn, reductions, scopes, tensors
+from headrace.errors import ShapeError
+from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
+
+
+class Reduction:
+    """How the weighted losses of elements become one number.
+
+    NONE: they stay. SUM: their sum. SUM_OVER_BATCH_SIZE: that over their number. MEAN: over the sum of the weights.
+    SUM_BY_NONZERO_WEIGHTS (also SUM_OVER_NONZERO_WEIGHTS): over the number of those with a weight that is not 0.
+
+    Source: TensorFlow's `tf.losses.Reduction`.
+    """
+
+    NONE = "none"
+    SUM = "weighted_sum"
+    SUM_OVER_BATCH_SIZE = "weighted_sum_over_batch_size"
+    MEAN = "weighted_mean"
+    SUM_BY_NONZERO_WEIGHTS = "weighted_sum_by_nonzero_weights"
+    SUM_OVER_NONZERO_WEIGHTS = SUM_BY_NONZERO_WEIGHTS
+
+    @classmethod
+    def all(cls) -> tuple[str, ...]:
+        """All of them."""
+        by_weights = (cls.SUM_OVER_NONZERO_WEIGHTS, cls.SUM_BY_NONZERO_WEIGHTS)
+        return cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, *by_weights
+
+    @classmethod
+    def validate(cls, key: Any) -> None:
+        """Raises a ValueError if `key` is none of them."""
+        if key not in cls.all():
+            raise ValueError(f"{key!r} is no Reduction; there are {', '.join(dict.fromkeys(cls.all()))}")
+
+
+_BY_WEIGHTS = Reduction.SUM_BY_NONZERO_WEIGHTS
+
+
+# *** collections ***
+
+
+def add_loss(loss: Any, loss_collection: Any = GraphKeys.LOSSES) -> None:
+    """Puts a loss into a collection (into none, if that is None).
+
+    Source: TensorFlow's `tf.losses.add_loss`.
+    """
+    if loss_collection:
+        get_default_graph().add_to_collection(loss_collection, loss)
+
+
+def get_losses(scope: str | None = None, loss_collection: Any = GraphKeys.LOSSES) -> list[Any]:
+    """The losses of a collection; with `scope`, those whose name this regular expression matches.
+
+    Source: TensorFlow's `tf.losses.get_losses`.
+    """
+    return get_collection(loss_collection, scope)
+
+
+def get_regularization_losses(scope: str | None = None) -> list[Any]:
+    """What regularizers gave; with `scope`, what has a name that this regular expression matches.
+
+    Source: TensorFlow's `tf.losses.get_regularization_losses`.
+    """
+    return get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
+
+
+@in_default_graph
+def get_regularization_loss(scope: str | None = None, name: str = "total_regularization_loss") -> Any:
+    """The sum of `get_regularization_losses`; 0 if there are none.
+
+    Source: TensorFlow's `tf.losses.get_regularization_loss`.
+    """
+    found = get_regularization_losses(scope)
+    return math.add_n(found, name=name) if found else scopes.builder().const(0.0)
+
+
+@in_default_graph
+def get_total_loss(add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None) -> Any:
+    """The sum of all losses, with those of regularizers unless said otherwise.
+
+    Raises:
+      ValueError: there are none.
+
+    Source: TensorFlow's `tf.losses.get_total_loss`.
+    """
+    found = get_losses(scope)
+    if add_regularization_losses:
+        found += get_regularization_losses(scope)
+    if not found:
+        raise ValueError("there are no losses to add: none has been made in this graph, or none matches the scope")
+    return math.add_n(found, name=name)
+
+
+# *** weights ***
+
+
+def check_weights(weights: Any, values: Any) -> None:
+    """Checks that weights are one number, or have as many axes as `values`, each of the same size or 1.
+
+    Raises:
+      ShapeError (a ValueError): they are not.
+    """
+    if weights.shape is None or values.shape is None or len(weights.shape) == 0:
+        return
+    fits = len(weights.shape) == len(values.shape) and all(
+        w in (1, None) or v is None or w == v for w, v in zip(weights.shape, values.shape, strict=True)
+    )
+    if not fits:
+        raise ShapeError(
+            f"weights of shape {shapes.show(weights.shape)} do not fit values of shape {shapes.show(values.shape)}: "
+            "give one number, or as many axes, each of the same size or 1"
+        )
+
+
+def weighted(values: Any, weights: Any) -> Any:
+    """`values` times `weights`, which fit by the rule of `check_weights`; what is not known yet of their shapes is
+    checked when the graph runs."""
+    check_weights(weights, values)
+    made = math.multiply(values, weights)
+    if shapes.is_full(values.shape) and shapes.is_full(weights.shape):
+        return made
+    if weights.shape == ():
+        return made
+    # a product of another shape means that the values were spread, and not the weights
+    same = debugging.assert_equal(
+        arrays.shape(made), arrays.shape(values), message="weights do not fit the values that they are for"
+    )
+    with scopes.control_dependencies([same] if same is not None else []):
+        out = tensors.identity(made)
+    tensors.narrow(out, values.shape)
+    return out
+
+
+def spread(weights: Any, values: Any) -> Any:
+    """`weights` in the shape of `values`."""
+    return weighted(arrays.ones_like(values), weights)
+
+
+def without_last_axis(labels: Any, predictions: Any, weights: Any, more: int = 0) -> tuple[Any, Any, Any]:
+    """Labels, predictions and weights of which one has had a last axis of size 1 more than the others.
+
+    Args:
+      labels: or None.
+      weights: or None.
+      more: how many axes predictions are to have more than labels.
+    """
+    if labels is not None and labels.shape is not None and predictions.shape is not None:
+        extra = len(predictions.shape) - len(labels.shape)
+        if extra == more + 1 and predictions.shape[-1] in (1, None):
+            predictions = arrays.squeeze(predictions, [-1])
+        elif extra == more - 1 and labels.shape[-1] in (1, None):
+            labels = arrays.squeeze(labels, [-1])
+    beside = labels if more else predictions
+    if weights is not None and weights.shape and beside.shape is not None:
+        extra = len(weights.shape) - len(beside.shape)
+        if extra == 1 and weights.shape[-1] in (1, None):
+            weights = arrays.squeeze(weights, [-1])
+        elif extra == -1 and not more:
+            weights = arrays.expand_dims(weights, -1)
+    return labels, predictions, weights
+
+
+def _present(values: Any, weights: Any, for_each: bool = False) -> Any:
+    """How many of `values` have a weight that is not 0; with `for_each`, for each example of the batch."""
+    counted = math.cast(math.not_equal(weights, 0.0), dtypes.float32)
+    whole = spread(counted, values)
+    if not for_each:
+        return reductions.reduce_sum(whole, name="num_present")
+    return reductions.reduce_sum(whole, list(range(1, len(values.shape))), True, name="num_present")
+
+
+@in_default_graph
+def compute_weighted_loss(
+    losses: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> Any:
+    """Losses of elements times weights, made one number.
+
+    Args:
+      losses: of numbers.
+      weights: a number, or of as many axes as the losses, each of the same size or 1.
+      scope: name of the scope; "weighted_loss" if None.
+      loss_collection: the collection that the loss is put into; None: none.
+      reduction: see `Reduction`.
+
+    Raises:
+      ValueError: the weights do not fit, or there is no such reduction.
+
+    Source: TensorFlow's `tf.losses.compute_weighted_loss`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> with tf.Graph().as_default(), tf.Session() as sess:
+      ...     sess.run(tf.losses.compute_weighted_loss([1.0, 2.0, 6.0], [1.0, 1.0, 0.0]))
+      np.float32(1.5)
+    """
+    Reduction.validate(reduction)
+    with scopes.name_scope(scope, "weighted_loss", [losses, weights]):
+        b = scopes.builder(losses, weights)
+        given = b.tensor(losses, None, "losses")
+        values = math.cast(given, dtypes.float32)
+        factors = math.cast(b.tensor(weights, None, "weights"), dtypes.float32)
+        loss = weighted(values, factors)
+        if reduction != Reduction.NONE:
+            total = reductions.reduce_sum(loss)
+            if reduction == Reduction.MEAN:
+                total = math.divide_no_nan(total, reductions.reduce_sum(spread(factors, values)), name="value")
+            elif reduction == _BY_WEIGHTS:
+                total = math.divide_no_nan(total, _present(values, factors), name="value")
+            elif reduction == Reduction.SUM_OVER_BATCH_SIZE:
+                number = math.cast(arrays.size(values), dtypes.float32)
+                total = math.divide_no_nan(total, number, name="value")
+            loss = total
+        loss = math.cast(loss, given.dtype.base)
+        add_loss(loss, loss_collection)
+        return loss
+
+
+def _pair(labels: Any, predictions: Any, what: str = "predictions") -> tuple[Any, Any]:
+    """Both as float32, of shapes that agree."""
+    for name, value in (("labels", labels), (what, predictions)):
+        if value is None:
+            raise ValueError(f"{name} must not be None")
+    b = scopes.builder(predictions, labels)
+    x = math.cast(b.tensor(predictions, None, what), dtypes.float32)
+    y = math.cast(b.tensor(labels, None, "labels"), dtypes.float32)
+    if not shapes.compatible(x.shape, y.shape):
+        raise ShapeError(
+            f"{what} of shape {shapes.show(x.shape)} and labels of shape {shapes.show(y.shape)} must be of the same "
+            "shape"
+        )
+    return y, x
+
+
+# *** losses ***
+
+
+@in_default_graph
+def absolute_difference(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> Any:
+    """The loss |predictions - labels|. For the other arguments see `compute_weighted_loss`.
+
+    Source: TensorFlow's `tf.losses.absolute_difference`.
+    """
+    with scopes.name_scope(scope, "absolute_difference", [predictions, labels, weights]) as scope:
+        y, x = _pair(labels, predictions)
+        return compute_weighted_loss(math.abs(x - y), weights, scope, loss_collection, reduction)
+
+
+@in_default_graph
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> Any:
+    """The loss (predictions - labels) squared. For the other arguments see `compute_weighted_loss`.
+
+    Source: TensorFlow's `tf.losses.mean_squared_error`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> with tf.Graph().as_default(), tf.Session() as sess:
+      ...     sess.run(tf.losses.mean_squared_error([1.0, 2.0], [1.0, 4.0]))
+      np.float32(2.0)
+    """
+    with scopes.name_scope(scope, "mean_squared_error", [predictions, labels, weights]) as scope:
+        y, x = _pair(labels, predictions)
+        return compute_weighted_loss(math.squared_difference(x, y), weights, scope, loss_collection, reduction)
+
+
+@in_default_graph
+def cosine_distance(
+    labels: Any,
+    predictions: Any,
+    axis: int | None = None,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _BY_WEIGHTS,
+    dim: int | None = None,
+) -> Any:
+    """The loss 1 - sum(labels * predictions) along an axis, of vectors of length 1. For the other arguments see
+    `compute_weighted_loss`.
+
+    Args:
+      axis: of the vectors; also called `dim`. It stays, with size 1.
+
+    Raises:
+      ValueError: there is no axis, or two.
+
+    Source: TensorFlow's `tf.losses.cosine_distance`.
+    """
+    if (axis is None) == (dim is None):
+        raise ValueError("cosine_distance needs an axis (dim is its older name): one of the two")
+    with scopes.name_scope(scope, "cosine_distance_loss", [predictions, labels, weights]) as scope:
+        y, x = _pair(labels, predictions)
+        along = reductions.reduce_sum(x * y, [dim if axis is None else axis], True)
+        return compute_weighted_loss(1.0 - along, weights, scope, loss_collection, reduction)
+
+
+@in_default_graph
+def hinge_loss(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> Any:
+    """The loss max(0, 1 - s * logits), where s is 1 for labels of 1 and -1 for labels of 0. For the other arguments see
+    `compute_weighted_loss`.
+
+    Source: TensorFlow's `tf.losses.hinge_loss`.
+    """
+    with scopes.name_scope(scope, "hinge_loss", [logits, labels, weights]) as scope:
+        y, x = _pair(labels, logits, "logits")
+        losses = nn.relu(1.0 - (2.0 * y - 1.0) * x)
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+@in_default_graph
+def huber_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    delta: float = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> Any:
+    """The loss d * d / 2 for differences d up to `delta`, and delta * (|d| - delta / 2) for greater ones. For the other
+    arguments see `compute_weighted_loss`.
+
+    Source: TensorFlow's `tf.losses.huber_loss`.
+    """
+    with scopes.name_scope(scope, "huber_loss", [predictions, labels, weights]) as scope:
+        y, x = _pair(labels, predictions)
+        far = math.abs(x - y)
+        near = math.minimum(far, delta)
+        losses = 0.5 * near * near + delta * (far - near)
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+@in_default_graph
+def log_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    epsilon: float = 1e-7,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> Any:
+    """The loss -labels * log(predictions) - (1 - labels) * log(1 - predictions), of probabilities, to which `epsilon`
+    is added. For the other arguments see `compute_weighted_loss`.
+
+    Source: TensorFlow's `tf.losses.log_loss`.
+    """
+    with scopes.name_scope(scope, "log_loss", [predictions, labels, weights]) as scope:
+        y, x = _pair(labels, predictions)
+        losses = -y * math.log(x + epsilon) - (1.0 - y) * math.log(1.0 - x + epsilon)
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+@in_default_graph
+def mean_pairwise_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+) -> Any:
+    """How much the differences between the elements of an example differ from those between its labels, squared: the
+    mean over all pairs, summed over the examples.
+
+    Args:
+      labels, predictions: [batch, ...].
+      weights: a number, or one for each example.
+
+    Source: TensorFlow's `tf.losses.mean_pairwise_squared_error`.
+    """
+    with scopes.name_scope(scope, "mean_pairwise_squared_error", [predictions, labels, weights]):
+        y, x = _pair(labels, predictions)
+        if x.shape is None:
+            raise ShapeError("mean_pairwise_squared_error needs predictions of known rank: set their shape (set_shape)")
+        factors = math.cast(scopes.builder(x).tensor(weights, None, "weights"), dtypes.float32)
+        d = x - y
+        check_weights(factors, d)
+        axes = list(range(1, len(d.shape)))
+        n = _present(d, factors, for_each=True)
+        squares = reductions.reduce_sum(math.square(d), axes, True)
+        mean = 2.0 * math.divide_no_nan(squares, math.maximum(n - 1.0, 0.0))
+        total = reductions.reduce_sum(d, axes, True)
+        shared = 2.0 * math.divide_no_nan(math.square(total), math.maximum(n * (n - 1.0), 0.0))
+        whole = reductions.reduce_sum(math.multiply(mean - shared, factors))
+        loss = gathering.where(reductions.reduce_sum(n) > 0.0, whole, arrays.zeros_like(whole), name="value")
+        add_loss(loss, loss_collection)
+        return loss
+
+
+@in_default_graph
+def sigmoid_cross_entropy(
+    multi_class_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> Any:
+    """The loss of `tf.nn.sigmoid_cross_entropy_with_logits`. For the other arguments see `compute_weighted_loss`.
+
+    Args:
+      multi_class_labels: of the shape of the logits, from 0 to 1.
+      logits: [batch, classes].
+      label_smoothing: how far labels are moved towards 0.5: from 0 (not) to 1 (all the way).
+
+    Source: TensorFlow's `tf.losses.sigmoid_cross_entropy`.
+    """
+    with scopes.name_scope(scope, "sigmoid_cross_entropy_loss", [logits, multi_class_labels, weights]) as scope:
+        y, x = _labels_and_logits(multi_class_labels, logits, "multi_class_labels")
+        if label_smoothing > 0:
+            y = y * (1 - label_smoothing) + 0.5 * label_smoothing
+        losses = nn.sigmoid_cross_entropy_with_logits(y, x, name="xentropy")
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def _labels_and_logits(labels: Any, logits: Any, what: str) -> tuple[Any, Any]:
+    if labels is None or logits is None:
+        raise ValueError(f"{what} and logits must not be None")
+    b = scopes.builder(logits, labels)
+    x = b.tensor(logits, None, "logits")
+    y = math.cast(b.tensor(labels, None, what), x.dtype.base)
+    if not shapes.compatible(x.shape, y.shape):
+        raise ShapeError(
+            f"logits of shape {shapes.show(x.shape)} and {what} of shape {shapes.show(y.shape)} must be of the same "
+            "shape"
+        )
+    return y, x
+
+
+@in_default_graph
+def softmax_cross_entropy(
+    onehot_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> Any:
+    """The loss of `tf.nn.softmax_cross_entropy_with_logits`; no gradient goes to the labels. For the other arguments
+    see `compute_weighted_loss`.
+
+    Args:
+      onehot_labels: [batch, classes]: probabilities.
+      logits: [batch, classes].
+      weights: a number, or [batch].
+      label_smoothing: how far labels are moved towards 1 / classes: from 0 (not) to 1 (all the way).
+
+    Source: TensorFlow's `tf.losses.softmax_cross_entropy`.
+    """
+    with scopes.name_scope(scope, "softmax_cross_entropy_loss", [logits, onehot_labels, weights]) as scope:
+        y, x = _labels_and_logits(onehot_labels, logits, "onehot_labels")
+        if label_smoothing > 0:
+            classes = math.cast(arrays.shape(y)[-1], x.dtype.base)
+            y = y * (1.0 - label_smoothing) + label_smoothing / classes
+        y = tensors.stop_gradient(y, name="labels_stop_gradient")
+        losses = nn.softmax_cross_entropy_with_logits(y, x, name="xentropy")
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+@in_default_graph
+def sparse_softmax_cross_entropy(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> Any:
+    """The loss of `tf.nn.sparse_softmax_cross_entropy_with_logits`. For the other arguments see
+    `compute_weighted_loss`.
+
+    Args:
+      labels: [batch] or [batch, 1]: numbers of classes.
+      logits: [batch, classes].
+      weights: a number, or of the shape of the labels.
+
+    Source: TensorFlow's `tf.losses.sparse_softmax_cross_entropy`.
+    """
+    if labels is None or logits is None:
+        raise ValueError("labels and logits must not be None")
+    with scopes.name_scope(scope, "sparse_softmax_cross_entropy_loss", [logits, labels, weights]) as scope:
+        b = scopes.builder(logits, labels)
+        x, y = b.tensor(logits, None, "logits"), b.tensor(labels, None, "labels")
+        factors = b.tensor(weights, None, "weights")
+        y, x, factors = without_last_axis(y, x, factors, 1)
+        losses = nn.sparse_softmax_cross_entropy_with_logits(y, x, name="xentropy")
+        return compute_weighted_loss(losses, factors, scope, loss_collection, reduction)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from headrace import notices
 from headrace.build import scopes
-from headrace.errors import GraphError, UnimplementedError
+from headrace.errors import GraphError
 from headrace.interchange import files, meta_graph
 from headrace.v1.graph import Graph, GraphKeys, get_default_graph, in_default_graph
+from headrace.v1.saver import Saver
 from headrace.v1.variables import KINDS
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ def _codecs() -> dict[str, Codec]:
     from headrace.v1.train import QueueRunner
 
     runners = Codec(QueueRunner.to_proto, QueueRunner.of_names)
-    return {**variable_codecs(KINDS), GraphKeys.QUEUE_RUNNERS: runners}
+    savers = Codec(Saver.to_proto, Saver.of_names)
+    return {**variable_codecs(KINDS), GraphKeys.QUEUE_RUNNERS: runners, GraphKeys.SAVERS: savers}
 
 
 def export_meta_graph(
@@ -38,7 +40,8 @@ def export_meta_graph(
 ) -> Any:
     """A graph with its collections as a `MetaGraphDef` message, also written to a file.
 
-    A collection that cannot be written, or whose name is no text, is left out, with a warning.
+    A collection that cannot be written, or whose name is no text, is left out, with a warning; so is, without one,
+    GraphKeys.SAVEABLE_OBJECTS, of which a saver's operations say all.
 
     Args:
       filename: where to; None: to no file.
@@ -64,6 +67,8 @@ def export_meta_graph(
     for key in graph.get_all_collection_keys() if collection_list is None else collection_list:
         items = graph.get_collection(key)
         name = key.decode() if isinstance(key, bytes) else key
+        if name == GraphKeys.SAVEABLE_OBJECTS:
+            continue  # objects of Python, whose operations are in the graph
         if not isinstance(name, str):
             notices.warn(f"the collection {key!r} is not exported: its name is no text")
         elif items:
@@ -88,29 +93,6 @@ def export_meta_graph(
     return message
 
 
-class ImportedSaver:
-    """What an imported MetaGraph says of how its variables are saved. Saving and restoring are not there yet.
-
-    Attributes:
-      saver_def: a `SaverDef` message.
-    """
-
-    def __init__(self, saver_def: Any) -> None:
-        self.saver_def = saver_def
-
-    def as_saver_def(self) -> Any:
-        """The `SaverDef` message."""
-        return self.saver_def
-
-    def save(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises `UnimplementedError`."""
-        raise UnimplementedError("checkpoints cannot be written yet; run tf.global_variables() for the values")
-
-    def restore(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises `UnimplementedError`."""
-        raise UnimplementedError("checkpoints cannot be read yet; give values by `variable.load(value, sess)`")
-
-
 @in_default_graph
 def import_meta_graph(
     meta_graph_or_file: Any,
@@ -120,7 +102,7 @@ def import_meta_graph(
     graph: Graph | None = None,
     input_map: Mapping[str, Any] | None = None,
     restore_collections_predicate: Callable[[str], bool] = lambda key: True,
-) -> ImportedSaver | None:
+) -> Saver | None:
     """Adds the operations and collections of a `MetaGraphDef` to the default graph.
 
     Args:
@@ -132,7 +114,8 @@ def import_meta_graph(
       restore_collections_predicate: which collections are wanted, by their names.
 
     Returns:
-      None if nothing is said of a saver; else an object that has what is said, and cannot save or restore yet.
+      The saver that it speaks of. If it speaks of none, a new one for the graph's variables, which adds its operations
+      when it is first used; None if there are no variables.
 
     Raises:
       OSError, GraphError, NotFoundError: see `headrace.import_meta_graph`.
@@ -145,8 +128,10 @@ def import_meta_graph(
         found = meta_graph.decode(
             message, into, _codecs(), prefix, input_map, clear_devices, restore_collections_predicate
         )
+        saver = None if found.saver_def is None else Saver(saver_def=found.saver_def, graph=into)
     found.keep(into)
     for key, items in found.collections.items():
         for x in items:
             into.add_to_collection(key, x)
-    return None if found.saver_def is None else ImportedSaver(found.saver_def)
+    has_any = any(into.get_collection(key) for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.SAVEABLE_OBJECTS))
+    return Saver.on_demand(into) if saver is None and has_any else saver

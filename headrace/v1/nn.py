@@ -10,6 +10,7 @@ from headrace.build import arrays, linalg, nn, scopes, tensors
 from headrace.build.nn import ctc, embedding
 from headrace.build.nn.windows import sliding
 from headrace.build.sparse.tensor import SparseTensor
+from headrace.v1 import rnn_cell as rnn_cell
 from headrace.v1.arguments import named
 from headrace.v1.array_ops import depth_to_space as depth_to_space
 from headrace.v1.array_ops import space_to_batch as space_to_batch
@@ -20,6 +21,12 @@ from headrace.v1.math_ops import log_sigmoid as log_sigmoid
 from headrace.v1.math_ops import sigmoid as sigmoid
 from headrace.v1.math_ops import tanh as tanh
 from headrace.v1.math_ops import top_k as top_k
+from headrace.v1.rnn import bidirectional_dynamic_rnn as bidirectional_dynamic_rnn
+from headrace.v1.rnn import dynamic_rnn as dynamic_rnn
+from headrace.v1.rnn import raw_rnn as raw_rnn
+from headrace.v1.rnn import static_bidirectional_rnn as static_bidirectional_rnn
+from headrace.v1.rnn import static_rnn as static_rnn
+from headrace.v1.rnn import static_state_saving_rnn as static_state_saving_rnn
 
 relu = in_default_graph(nn.relu)
 relu6 = in_default_graph(nn.relu6)

@@ -1,1 +1,219 @@
-"""TensorFlow 1's `tf.nn.rnn_cell`."""
+"""TensorFlow 1's `tf.nn.rnn_cell`: headrace's cells, with the variables of `get_variable`.
+
+A cell's variables are in a variable scope of its name below that of the network: "rnn/basic_lstm_cell/kernel:0",
+"rnn/multi_rnn_cell/cell_0/gru_cell/gates/bias:0". A wrapper has no scope of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from headrace.build import scopes
+from headrace.build.layers.base import Layer
+from headrace.build.rnn import cells, wrappers
+from headrace.build.rnn.cells import LSTMStateTuple as LSTMStateTuple
+from headrace.v1.graph import in_default_graph
+from headrace.v1.layers import Scoped
+from headrace.v1.variable_scopes import get_variable_scope, variable_scope
+
+
+class RNNCell(Scoped, cells.RNNCell):
+    """What all cells have in common. A cell overrides `state_size`, `output_size` and `call`, which may make its
+    variables by `get_variable`, or make them in `build` by `add_variable`. See `headrace.layers.RNNCell`.
+
+    Source: TensorFlow's `tf.nn.rnn_cell.RNNCell`.
+    """
+
+    def __init__(self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
+        self._reuse = kwargs.pop("_reuse", None)
+        super().__init__(name=name, trainable=trainable, dtype=dtype, **kwargs)
+
+    @in_default_graph
+    def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:
+        """A step.
+
+        Args:
+          inputs: [batch, ...]; the state that the step before left follows them.
+          scope: at the first call, the variable scope to be in, or its name.
+
+        Returns:
+          The output and the new state.
+        """
+        state, *given = args
+        return super().__call__(inputs, state, scope=given[0] if given else scope, **kwargs)
+
+    @in_default_graph
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """A state of zeros. See `headrace.layers.RNNCell.zero_state`."""
+        return super().zero_state(batch_size, dtype)
+
+    @in_default_graph
+    def get_initial_state(self, inputs: Any = None, batch_size: Any = None, dtype: Any = None) -> Any:
+        """The state that a network starts with, where none is given. See `headrace.layers.RNNCell`."""
+        return super().get_initial_state(inputs, batch_size, dtype)
+
+    @contextlib.contextmanager
+    def _entered(self, inputs: Any) -> Iterator[None]:
+        self._choose_scope(None)
+        assert self._scope is not None
+        reuse = True if self.built else self._reuse
+        with (
+            variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False) as found,
+            scopes.name_scope(found.original_name_scope),
+        ):
+            yield
+
+    def _run(self, inputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if type(self).build is not Layer.build:
+            return super()._run(inputs, args, kwargs)
+        with variable_scope(get_variable_scope(), custom_getter=self._kept, auxiliary_name_scope=False):
+            return super()._run(inputs, args, kwargs)
+
+    def _kept(self, getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Gets a variable that `call` asks for, and notes it."""
+        got = getter(*args, **kwargs)
+        if not any(got is v for v in self.variables):
+            self._own_variables.append(got)
+        return got
+
+
+class BasicRNNCell(RNNCell, cells.BasicRNNCell, only_computes=True):
+    """A cell without gates. See `headrace.layers.BasicRNNCell`.
+
+    Source: TensorFlow's `tf.nn.rnn_cell.BasicRNNCell`.
+    """
+
+    def __init__(
+        self, num_units: int, activation: Any = None, reuse: Any = None, name: str | None = None, dtype: Any = None,
+        trainable: bool = True,
+    ) -> None:  # fmt: skip
+        cells.BasicRNNCell.__init__(self, num_units, activation, name, dtype, trainable)
+        self._reuse = reuse
+
+
+class GRUCell(RNNCell, cells.GRUCell, only_computes=True):
+    """A gated recurrent unit. See `headrace.layers.GRUCell`.
+
+    Source: TensorFlow's `tf.nn.rnn_cell.GRUCell`.
+    """
+
+    def __init__(
+        self, num_units: int, activation: Any = None, reuse: Any = None, kernel_initializer: Any = None,
+        bias_initializer: Any = None, name: str | None = None, dtype: Any = None, trainable: bool = True,
+    ) -> None:  # fmt: skip
+        cells.GRUCell.__init__(
+            self, num_units, activation, kernel_initializer, bias_initializer, name, dtype, trainable
+        )
+        self._reuse = reuse
+
+
+class BasicLSTMCell(RNNCell, cells.BasicLSTMCell, only_computes=True):
+    """An LSTM without peepholes, clipping and projection. See `headrace.layers.BasicLSTMCell`.
+
+    Source: TensorFlow's `tf.nn.rnn_cell.BasicLSTMCell`.
+    """
+
+    def __init__(
+        self, num_units: int, forget_bias: float = 1.0, state_is_tuple: bool = True, activation: Any = None,
+        reuse: Any = None, name: str | None = None, dtype: Any = None, trainable: bool = True,
+    ) -> None:  # fmt: skip
+        cells.BasicLSTMCell.__init__(self, num_units, forget_bias, state_is_tuple, activation, name, dtype, trainable)
+        self._reuse = reuse
+
+
+class LSTMCell(RNNCell, cells.LSTMCell, only_computes=True):
+    """An LSTM with peepholes, clipping and a projection, if wanted. See `headrace.layers.LSTMCell`.
+
+    Source: TensorFlow's `tf.nn.rnn_cell.LSTMCell`.
+
+    Raises:
+      ValueError: variables in several parts are asked for (`num_unit_shards`, `num_proj_shards` above 1).
+    """
+
+    def __init__(
+        self, num_units: int, use_peepholes: bool = False, cell_clip: float | None = None, initializer: Any = None,
+        num_proj: int | None = None, proj_clip: float | None = None, num_unit_shards: int | None = None,
+        num_proj_shards: int | None = None, forget_bias: float = 1.0, state_is_tuple: bool = True,
+        activation: Any = None, reuse: Any = None, name: str | None = None, dtype: Any = None, trainable: bool = True,
+    ) -> None:  # fmt: skip
+        for given in (num_unit_shards, num_proj_shards):
+            if given not in (None, 1):
+                raise ValueError(
+                    f"variables in several parts do not exist in headrace, got {given} shards: leave it out"
+                )
+        cells.LSTMCell.__init__(
+            self, num_units, use_peepholes, cell_clip, initializer, num_proj, proj_clip, forget_bias, state_is_tuple,
+            activation, name, dtype, trainable,
+        )  # fmt: skip
+        self._reuse = reuse
+
+
+class MultiRNNCell(RNNCell, wrappers.MultiRNNCell, only_computes=True):
+    """Cells one above the other. See `headrace.layers.MultiRNNCell`.
+
+    Source: TensorFlow's `tf.nn.rnn_cell.MultiRNNCell`.
+    """
+
+    def __init__(self, cells: Sequence[Any], state_is_tuple: bool = True) -> None:
+        wrappers.MultiRNNCell.__init__(self, cells, state_is_tuple)
+
+    @contextlib.contextmanager
+    def _place_of(self, k: int) -> Iterator[None]:
+        with variable_scope(f"cell_{k}"):
+            yield
+
+
+class _Wrapper(RNNCell):
+    """A cell with something around it, and no scope of its own."""
+
+    @in_default_graph
+    def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:
+        """A step of the cell, with what is around it.
+
+        Args:
+          inputs: of the step; the state follows them.
+          scope: at its first call, the variable scope of the cell, or its name.
+        """
+        state, *given = args
+        scope = given[0] if given else scope
+        return self.call(inputs, state, **kwargs) if scope is None else self.call(inputs, state, scope=scope, **kwargs)
+
+
+class DropoutWrapper(_Wrapper, wrappers.DropoutWrapper, only_computes=True):
+    """A cell with dropout. See `headrace.layers.DropoutWrapper`.
+
+    Source: TensorFlow's `tf.nn.rnn_cell.DropoutWrapper`.
+    """
+
+    @in_default_graph
+    def __init__(
+        self, cell: Any, input_keep_prob: Any = 1.0, output_keep_prob: Any = 1.0, state_keep_prob: Any = 1.0,
+        variational_recurrent: bool = False, input_size: Any = None, dtype: Any = None, seed: int | None = None,
+        dropout_state_filter_visitor: Callable[[Any], Any] | None = None,
+    ) -> None:  # fmt: skip
+        wrappers.DropoutWrapper.__init__(
+            self, cell, input_keep_prob, output_keep_prob, state_keep_prob, variational_recurrent, input_size, dtype,
+            seed, dropout_state_filter_visitor,
+        )  # fmt: skip
+
+
+class ResidualWrapper(_Wrapper, wrappers.ResidualWrapper):
+    """A cell whose inputs are added to its outputs. See `headrace.layers.ResidualWrapper`.
+
+    Source: TensorFlow's `tf.nn.rnn_cell.ResidualWrapper`.
+    """
+
+    def __init__(self, cell: Any, residual_fn: Callable[[Any, Any], Any] | None = None) -> None:
+        wrappers.ResidualWrapper.__init__(self, cell, residual_fn)
+
+
+class DeviceWrapper(_Wrapper, wrappers.DeviceWrapper, only_computes=True):
+    """A cell whose operations request a device. See `headrace.layers.DeviceWrapper`.
+
+    Source: TensorFlow's `tf.nn.rnn_cell.DeviceWrapper`.
+    """
+
+    def __init__(self, cell: Any, device: Any) -> None:
+        wrappers.DeviceWrapper.__init__(self, cell, device)

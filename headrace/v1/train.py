@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.train`, as far as it is there: what keeps threads together that feed queues; graphs in files."""
+"""TensorFlow 1's `tf.train`: optimizers, savers, monitored sessions, input through queues; graphs in files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,106 @@ from typing import Any
 from headrace.errors import GraphError, OpError, exception_type_from_error_code
 from headrace.interchange.files import read_message, write_graph
 from headrace.train import coordinator, queue_runner
+from headrace.train.hooks import (
+    CheckpointSaverHook,
+    CheckpointSaverListener,
+    FeedFnHook,
+    FinalOpsHook,
+    GlobalStepWaiterHook,
+    LoggingTensorHook,
+    NanLossDuringTrainingError,
+    NanTensorHook,
+    ProfilerHook,
+    SecondOrStepTimer,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    StepCounterHook,
+    StopAtStepHook,
+    SummarySaverHook,
+)
+from headrace.v1 import loss_scales as experimental
+from headrace.v1.averages import ExponentialMovingAverage
+from headrace.v1.checkpoints import (
+    NewCheckpointReader,
+    checkpoint_exists,
+    get_checkpoint_mtimes,
+    get_checkpoint_state,
+    init_from_checkpoint,
+    latest_checkpoint,
+    list_variables,
+    load_checkpoint,
+    load_variable,
+    remove_checkpoint,
+    update_checkpoint_state,
+)
+from headrace.v1.global_step import (
+    assert_global_step,
+    create_global_step,
+    get_global_step,
+    get_or_create_global_step,
+    global_step,
+)
 from headrace.v1.graph import GraphKeys, get_default_graph, in_default_graph
+from headrace.v1.input import (
+    batch,
+    batch_join,
+    input_producer,
+    limit_epochs,
+    match_filenames_once,
+    maybe_batch,
+    maybe_batch_join,
+    maybe_shuffle_batch,
+    maybe_shuffle_batch_join,
+    range_input_producer,
+    shuffle_batch,
+    shuffle_batch_join,
+    slice_input_producer,
+    string_input_producer,
+)
+from headrace.v1.learning_rates import (
+    cosine_decay,
+    cosine_decay_restarts,
+    exponential_decay,
+    inverse_time_decay,
+    linear_cosine_decay,
+    natural_exp_decay,
+    noisy_linear_cosine_decay,
+    piecewise_constant,
+    piecewise_constant_decay,
+    polynomial_decay,
+)
 from headrace.v1.meta_graph import export_meta_graph, import_meta_graph
+from headrace.v1.monitored import (
+    ChiefSessionCreator,
+    MonitoredSession,
+    MonitoredTrainingSession,
+    Scaffold,
+    SessionCreator,
+    SessionManager,
+    SingularMonitoredSession,
+    WorkerSessionCreator,
+)
+from headrace.v1.optimizers import (
+    AdadeltaOptimizer,
+    AdagradDAOptimizer,
+    AdagradOptimizer,
+    AdamOptimizer,
+    FtrlOptimizer,
+    GradientDescentOptimizer,
+    MomentumOptimizer,
+    Optimizer,
+    ProximalAdagradOptimizer,
+    ProximalGradientDescentOptimizer,
+    RMSPropOptimizer,
+)
+from headrace.v1.saver import Saver
 from headrace.v1.session import get_default_session
+from headrace.v1.summary import summary_iterator
 
 Coordinator = coordinator.Coordinator
+LooperThread = coordinator.LooperThread
 
 
 class QueueRunner(queue_runner.QueueRunner):
@@ -106,7 +201,7 @@ def start_queue_runners(
 
 
 # The messages, which take long to load: on first use.
-_MESSAGES = ("QueueRunnerDef", "SaverDef")
+_MESSAGES = ("CheckpointState", "QueueRunnerDef", "SaverDef", "SessionLog")
 
 
 def __getattr__(name: str) -> Any:
@@ -114,15 +209,96 @@ def __getattr__(name: str) -> Any:
         from headrace import pb
 
         return getattr(pb, name)
-    raise AttributeError(f"headrace.v1.train has no {name!r}: optimizers and savers are a later step; see docs/v1.md")
+    raise AttributeError(f"headrace.v1.train has no {name!r}; docs/v1.md lists what it has of TensorFlow 1's names")
 
 
 __all__ = [
+    "AdadeltaOptimizer",
+    "AdagradDAOptimizer",
+    "AdagradOptimizer",
+    "AdamOptimizer",
+    "CheckpointSaverHook",
+    "CheckpointSaverListener",
+    "ChiefSessionCreator",
     "Coordinator",
+    "ExponentialMovingAverage",
+    "FeedFnHook",
+    "FinalOpsHook",
+    "FtrlOptimizer",
+    "GlobalStepWaiterHook",
+    "GradientDescentOptimizer",
+    "LoggingTensorHook",
+    "LooperThread",
+    "MomentumOptimizer",
+    "MonitoredSession",
+    "MonitoredTrainingSession",
+    "NanLossDuringTrainingError",
+    "NanTensorHook",
+    "NewCheckpointReader",
+    "Optimizer",
+    "ProfilerHook",
+    "ProximalAdagradOptimizer",
+    "ProximalGradientDescentOptimizer",
     "QueueRunner",
+    "RMSPropOptimizer",
+    "Saver",
+    "Scaffold",
+    "SecondOrStepTimer",
+    "SessionCreator",
+    "SessionManager",
+    "SessionRunArgs",
+    "SessionRunContext",
+    "SessionRunHook",
+    "SessionRunValues",
+    "SingularMonitoredSession",
+    "StepCounterHook",
+    "StopAtStepHook",
+    "SummarySaverHook",
+    "WorkerSessionCreator",
     "add_queue_runner",
+    "assert_global_step",
+    "batch",
+    "batch_join",
+    "checkpoint_exists",
+    "cosine_decay",
+    "cosine_decay_restarts",
+    "create_global_step",
+    "experimental",
+    "exponential_decay",
     "export_meta_graph",
+    "get_checkpoint_mtimes",
+    "get_checkpoint_state",
+    "get_global_step",
+    "get_or_create_global_step",
+    "global_step",
     "import_meta_graph",
+    "init_from_checkpoint",
+    "input_producer",
+    "inverse_time_decay",
+    "latest_checkpoint",
+    "limit_epochs",
+    "linear_cosine_decay",
+    "list_variables",
+    "load_checkpoint",
+    "load_variable",
+    "match_filenames_once",
+    "maybe_batch",
+    "maybe_batch_join",
+    "maybe_shuffle_batch",
+    "maybe_shuffle_batch_join",
+    "natural_exp_decay",
+    "noisy_linear_cosine_decay",
+    "piecewise_constant",
+    "piecewise_constant_decay",
+    "polynomial_decay",
+    "range_input_producer",
+    "remove_checkpoint",
+    "shuffle_batch",
+    "shuffle_batch_join",
+    "slice_input_producer",
     "start_queue_runners",
+    "string_input_producer",
+    "summary_iterator",
+    "update_checkpoint_state",
     "write_graph",
 ]

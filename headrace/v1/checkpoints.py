@@ -1,0 +1,91 @@
+"""TensorFlow 1's names for what looks into checkpoints and folders of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from headrace import shapes
+from headrace.build import scopes
+from headrace.build.variable import Variable
+from headrace.train.saving.latest import checkpoint_exists as checkpoint_exists
+from headrace.train.saving.latest import get_checkpoint_mtimes as get_checkpoint_mtimes
+from headrace.train.saving.latest import get_checkpoint_state as get_checkpoint_state
+from headrace.train.saving.latest import latest_checkpoint as latest_checkpoint
+from headrace.train.saving.latest import remove_checkpoint as remove_checkpoint
+from headrace.train.saving.latest import update_checkpoint_state as update_checkpoint_state
+from headrace.train.saving.restoring import CheckpointReader
+from headrace.train.saving.restoring import list_variables as list_variables
+from headrace.train.saving.restoring import load_checkpoint as load_checkpoint
+from headrace.train.saving.restoring import load_variable as load_variable
+from headrace.v1.graph import get_default_graph, in_default_graph
+
+
+def NewCheckpointReader(filepattern: str) -> CheckpointReader:
+    """What is in a checkpoint. See `headrace.train.CheckpointReader`.
+
+    Args:
+      filepattern: its prefix.
+
+    Source: TensorFlow's `tf.train.NewCheckpointReader`.
+    """
+    return CheckpointReader(filepattern)
+
+
+@in_default_graph
+def init_from_checkpoint(ckpt_dir_or_file: str | os.PathLike[str], assignment_map: Mapping[str, Any]) -> None:
+    """Lets variables begin with values of a checkpoint: their initializers read it from now on.
+
+    Args:
+      ckpt_dir_or_file: the prefix of a checkpoint, or a folder, whose newest one is taken.
+      assignment_map: name in the checkpoint → variable, or the name that `tf.get_variable` gave it; or scope in the
+        checkpoint → scope ("old/" → "new/"; "/" is the outermost), for all variables in it.
+
+    Raises:
+      ValueError: the checkpoint has no such tensor, or one of another shape; a scope is mapped to no scope.
+      NotFoundError: there is no checkpoint.
+
+    Source: TensorFlow's `tf.train.init_from_checkpoint`.
+    """
+    reader = load_checkpoint(ckpt_dir_or_file)
+    known = reader.get_variable_to_shape_map()
+    store = get_default_graph().variable_store
+    for name, current in sorted(assignment_map.items()):
+        given = current if isinstance(current, Variable) else store.get(current)
+        pairs = [(name, given)] if given is not None else _in_scope(name, current, store)
+        for key, v in pairs:
+            if key not in known:
+                raise ValueError(f"Tensor {key} ({v.name}) is not found in {reader.path} checkpoint {sorted(known)}")
+            if not shapes.fits(tuple(known[key]), v.shape):
+                raise ValueError(
+                    f"Shape of variable {v.name} ({shapes.show(v.shape)}) doesn't match with shape of tensor {key} "
+                    f"({shapes.show(tuple(known[key]))}) from checkpoint reader."
+                )
+        for key, v in pairs:
+            _begin_with(v, reader.path, key)
+
+
+def _in_scope(name: str, current: Any, store: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The variables of a scope, each with its name in a scope of a checkpoint."""
+    if not isinstance(current, str) or not current.endswith("/"):
+        raise ValueError(f"assignment_map: there is no variable {current!r} (a scope ends with '/')")
+    if not name.endswith("/"):
+        raise ValueError(
+            f"Assignment map with scope only name {current} should map to scope only {name}. Should be 'scope/': "
+            "'other_scope/'."
+        )
+    inner, outer = current.removesuffix("/"), "" if name == "/" else name
+    prefix = f"{inner}/" if inner else ""
+    return [(outer + v[len(prefix) :], store[v]) for v in sorted(store) if v.startswith(prefix)]
+
+
+def _begin_with(v: Any, prefix: str, key: str) -> None:
+    with scopes.control_dependencies(None), scopes.name_scope("checkpoint_initializer"):
+        b = scopes.builder()
+        read = b.make("RestoreV2", (os.fsencode(prefix), [key], [""]), {"dtypes": (v.dtype,)})
+        if v.handle.dtype.is_ref:
+            made = b.make("Assign", (v.handle, read), {}).op
+        else:
+            made = b.make("AssignVariableOp", (v.handle, read), {"dtype": v.dtype, "validate_shape": False})
+    vars(v).update(_initializer=made, _initial_value=read, _first=read)

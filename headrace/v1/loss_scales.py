@@ -1,0 +1,63 @@
+"""TensorFlow 1's loss scales: `tf.train.experimental.DynamicLossScale` and the like. See `headrace.train`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from headrace.train import loss_scaling
+from headrace.v1.graph import in_default_graph
+from headrace.v1.optimizers import Optimizer, kept
+from headrace.v1.variables import Variable
+
+LossScale = loss_scaling.LossScale
+FixedLossScale = loss_scaling.FixedLossScale
+
+
+class DynamicLossScale(loss_scaling.DynamicLossScale):
+    """A factor as large as the gradients allow, whose variables are made at once. See `headrace.train`.
+
+    Args:
+      initial_loss_scale, increment_period, multiplier: as there.
+
+    Source: TensorFlow's `tf.train.experimental.DynamicLossScale`.
+    """
+
+    def __init__(
+        self, initial_loss_scale: float = 2.0**15, increment_period: int = 2000, multiplier: float = 2.0
+    ) -> None:
+        super().__init__(initial_loss_scale, increment_period, multiplier)
+        self._in_default_graph()
+
+    @in_default_graph
+    def _in_default_graph(self) -> None:
+        self._variables(None)
+
+    def _make_variable(self, first: Any, name: str) -> Any:
+        return Variable(first, trainable=False, name=name)
+
+
+class MixedPrecisionLossScaleOptimizer(loss_scaling.LossScaleOptimizer, Optimizer):
+    """An optimizer whose loss is scaled. See `headrace.train.LossScaleOptimizer`.
+
+    Args:
+      opt: one of `headrace.v1`.
+      loss_scale: a `LossScale`, a number for a fixed one, or "dynamic".
+
+    Source: TensorFlow's `tf.train.experimental.MixedPrecisionLossScaleOptimizer`.
+    """
+
+    def __init__(self, opt: Optimizer, loss_scale: Any) -> None:
+        super().__init__(opt, DynamicLossScale() if loss_scale == "dynamic" else loss_scale)
+
+    compute_gradients = in_default_graph(loss_scaling.LossScaleOptimizer.compute_gradients)  # type: ignore[arg-type]
+
+    @in_default_graph
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        """See `headrace.train.Optimizer.apply_gradients`."""
+        return kept(loss_scaling.LossScaleOptimizer.apply_gradients(self, grads_and_vars, global_step, name))
+
+
+__all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "MixedPrecisionLossScaleOptimizer"]

@@ -1,0 +1,344 @@
+"""TensorFlow 1's optimizers: `tf.train.AdamOptimizer` and the others.
+
+They are those of `headrace.train`, with TensorFlow's arguments, names of variables ("w/Adam", "beta1_power") and
+collections. Hyperparameters are float32 first, whatever the dtype of the variables, as in TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from headrace.ir.graph import Graph
+from headrace.train.optimizers import adagrad, adam, base, descent, ftrl, rmsprop
+from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
+from headrace.v1.slots import make_slot
+from headrace.v1.variables import Variable
+
+
+class Optimizer(base.Optimizer):
+    """What TensorFlow 1's optimizers have in common. See `headrace.train.Optimizer`.
+
+    Own optimizers are written as subclasses of `headrace.train.Optimizer` (see docs/optimizers.md), not by TensorFlow's
+    methods `_apply_dense` and the like.
+
+    Source: TensorFlow's `tf.train.Optimizer`.
+    """
+
+    minimize = in_default_graph(base.Optimizer.minimize)
+    compute_gradients = in_default_graph(base.Optimizer.compute_gradients)
+    variables = in_default_graph(base.Optimizer.variables)
+
+    @in_default_graph
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        """What changes variables by gradients. See `headrace.train.Optimizer`. It goes into GraphKeys.TRAIN_OP, unless
+        it is made in a branch or a loop's body, where nobody can run it."""
+        return kept(super().apply_gradients(grads_and_vars, global_step, name))
+
+    def rounded(self, x: Any) -> Any:
+        """See `headrace.train.optimizers.rule.Rule.rounded`: Python's numbers become float32."""
+        return np.float32(x) if isinstance(x, (int, float)) and not isinstance(x, np.generic) else x
+
+    def _trainable(self, graph: Graph) -> list[Any]:
+        return get_collection(GraphKeys.TRAINABLE_VARIABLES)
+
+    def _make_counter(self, beside: Any, name: str, value: Any, wide: bool) -> Any:
+        return super()._make_counter(beside, name, value, False)
+
+    def _make_variable(self, initial: Any, name: str) -> Any:
+        return Variable(initial, trainable=False, name=name)
+
+    def _make_beside(self, v: Any, initial: Any, name: str) -> Any:
+        return make_slot(v, initial, name)
+
+
+def kept(train_op: Any) -> Any:
+    """`train_op`, which is then in GraphKeys.TRAIN_OP of its graph."""
+    graph = get_default_graph()
+    if train_op.graph is graph and train_op not in graph.get_collection_ref(GraphKeys.TRAIN_OP):
+        graph.add_to_collection(GraphKeys.TRAIN_OP, train_op)
+    return train_op
+
+
+class GradientDescentOptimizer(Optimizer, descent.SGD):
+    """Gradient descent. See `headrace.train.SGD`.
+
+    Args:
+      learning_rate: a number, a tensor, or a function without arguments that gives one.
+      use_locking: not used; changes never overlap.
+      name: of the operations.
+
+    Source: TensorFlow's `tf.train.GradientDescentOptimizer`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> from headrace.v1.optimizers import GradientDescentOptimizer
+      >>> with tf.Graph().as_default(), tf.Session() as sess:
+      ...     w = tf.Variable(1.0)
+      ...     step = GradientDescentOptimizer(0.25).minimize(tf.square(w))
+      ...     sess.run(tf.global_variables_initializer())
+      ...     sess.run(step)
+      ...     sess.run(w)
+      np.float32(0.5)
+    """
+
+    def __init__(self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent") -> None:
+        super().__init__(learning_rate, name)
+
+
+class MomentumOptimizer(Optimizer, descent.Momentum):
+    """Gradient descent along a running sum of gradients. See `headrace.train.Momentum`.
+
+    Args:
+      learning_rate, use_locking, name: see `GradientDescentOptimizer`.
+      momentum: how much of the sum is kept at each step.
+      use_nesterov: whether steps go from where the momentum will lead.
+
+    Source: TensorFlow's `tf.train.MomentumOptimizer`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        momentum: Any,
+        use_locking: bool = False,
+        name: str = "Momentum",
+        use_nesterov: bool = False,
+    ) -> None:
+        super().__init__(learning_rate, momentum, use_nesterov, name)
+
+
+class AdagradOptimizer(Optimizer, adagrad.Adagrad):
+    """Adagrad. See `headrace.train.Adagrad`.
+
+    Args:
+      learning_rate, use_locking, name: see `GradientDescentOptimizer`.
+      initial_accumulator_value: what the sums of squares begin with, positive.
+
+    Source: TensorFlow's `tf.train.AdagradOptimizer`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        initial_accumulator_value: float = 0.1,
+        use_locking: bool = False,
+        name: str = "Adagrad",
+    ) -> None:
+        super().__init__(learning_rate, initial_accumulator_value, name)
+
+
+class AdagradDAOptimizer(Optimizer, adagrad.AdagradDA):
+    """Adagrad by dual averaging. See `headrace.train.AdagradDA`.
+
+    Args:
+      learning_rate, use_locking, name: see `GradientDescentOptimizer`.
+      global_step: how many steps there were, an int64 tensor or variable.
+      initial_gradient_squared_accumulator_value: what the sums of squares begin with, positive.
+      l1_regularization_strength, l2_regularization_strength: penalties, not negative.
+
+    Source: TensorFlow's `tf.train.AdagradDAOptimizer`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        global_step: Any,
+        initial_gradient_squared_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        use_locking: bool = False,
+        name: str = "AdagradDA",
+    ) -> None:
+        super().__init__(
+            learning_rate,
+            global_step,
+            initial_gradient_squared_accumulator_value,
+            l1_regularization_strength,
+            l2_regularization_strength,
+            name,
+        )
+
+
+class AdadeltaOptimizer(Optimizer, adagrad.Adadelta):
+    """Adadelta. See `headrace.train.Adadelta`.
+
+    Args:
+      learning_rate, use_locking, name: see `GradientDescentOptimizer`.
+      rho: how much of the averages is kept at each step.
+      epsilon: added to them before roots are taken.
+
+    Source: TensorFlow's `tf.train.AdadeltaOptimizer`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: Any = 0.95,
+        epsilon: Any = 1e-8,
+        use_locking: bool = False,
+        name: str = "Adadelta",
+    ) -> None:
+        super().__init__(learning_rate, rho, epsilon, name)
+
+
+class ProximalGradientDescentOptimizer(Optimizer, descent.ProximalGradientDescent):
+    """Gradient descent that pulls weights to zero. See `headrace.train.ProximalGradientDescent`.
+
+    Args:
+      learning_rate, use_locking, name: see `GradientDescentOptimizer`.
+      l1_regularization_strength, l2_regularization_strength: how strongly, not negative.
+
+    Source: TensorFlow's `tf.train.ProximalGradientDescentOptimizer`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        use_locking: bool = False,
+        name: str = "ProximalGradientDescent",
+    ) -> None:
+        super().__init__(learning_rate, l1_regularization_strength, l2_regularization_strength, name)
+
+
+class ProximalAdagradOptimizer(Optimizer, adagrad.ProximalAdagrad):
+    """Adagrad that pulls weights to zero. See `headrace.train.ProximalAdagrad`.
+
+    Args:
+      learning_rate, use_locking, name: see `GradientDescentOptimizer`.
+      initial_accumulator_value: what the sums of squares begin with, positive.
+      l1_regularization_strength, l2_regularization_strength: how strongly, not negative.
+
+    Source: TensorFlow's `tf.train.ProximalAdagradOptimizer`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        use_locking: bool = False,
+        name: str = "ProximalAdagrad",
+    ) -> None:
+        super().__init__(
+            learning_rate, initial_accumulator_value, l1_regularization_strength, l2_regularization_strength, name
+        )
+
+
+class AdamOptimizer(Optimizer, adam.Adam):
+    """Adam. See `headrace.train.Adam`.
+
+    Args:
+      learning_rate, use_locking, name: see `GradientDescentOptimizer`.
+      beta1, beta2: how much of the averages of gradients and of their squares is kept at each step.
+      epsilon: added to the root.
+
+    Source: TensorFlow's `tf.train.AdamOptimizer`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> from headrace.v1.optimizers import AdamOptimizer
+      >>> with tf.Graph().as_default():
+      ...     w = tf.get_variable("w", [2])
+      ...     step = AdamOptimizer().minimize(tf.reduce_sum(w))
+      ...     [v.op.name for v in tf.global_variables()]
+      ['w', 'beta1_power', 'beta2_power', 'w/Adam', 'w/Adam_1']
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta1: Any = 0.9,
+        beta2: Any = 0.999,
+        epsilon: Any = 1e-8,
+        use_locking: bool = False,
+        name: str = "Adam",
+    ) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, name)
+
+
+class RMSPropOptimizer(Optimizer, rmsprop.RMSProp):
+    """RMSProp. See `headrace.train.RMSProp`.
+
+    Args:
+      learning_rate, use_locking, name: see `GradientDescentOptimizer`.
+      decay: how much of the average of squares is kept at each step.
+      momentum: how much of the sum of steps is kept.
+      epsilon: added to the average before the root is taken.
+      centered: whether the square of the gradients' average is subtracted.
+
+    Source: TensorFlow's `tf.train.RMSPropOptimizer`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        decay: Any = 0.9,
+        momentum: Any = 0.0,
+        epsilon: Any = 1e-10,
+        use_locking: bool = False,
+        centered: bool = False,
+        name: str = "RMSProp",
+    ) -> None:
+        super().__init__(learning_rate, decay, momentum, epsilon, centered, name)
+
+
+class FtrlOptimizer(Optimizer, ftrl.Ftrl):
+    """Follow the regularized leader. See `headrace.train.Ftrl`.
+
+    Args:
+      learning_rate, use_locking, name: see `GradientDescentOptimizer`.
+      learning_rate_power, initial_accumulator_value, l1_regularization_strength, l2_regularization_strength,
+        accum_name, linear_name, l2_shrinkage_regularization_strength, beta: as there.
+
+    Source: TensorFlow's `tf.train.FtrlOptimizer`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        learning_rate_power: float = -0.5,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        use_locking: bool = False,
+        name: str = "Ftrl",
+        accum_name: str | None = None,
+        linear_name: str | None = None,
+        l2_shrinkage_regularization_strength: float = 0.0,
+        beta: float | None = None,
+    ) -> None:
+        super().__init__(
+            learning_rate,
+            learning_rate_power,
+            initial_accumulator_value,
+            l1_regularization_strength,
+            l2_regularization_strength,
+            name,
+            accum_name,
+            linear_name,
+            l2_shrinkage_regularization_strength,
+            beta,
+        )
+
+
+__all__ = [
+    "AdadeltaOptimizer",
+    "AdagradDAOptimizer",
+    "AdagradOptimizer",
+    "AdamOptimizer",
+    "FtrlOptimizer",
+    "GradientDescentOptimizer",
+    "MomentumOptimizer",
+    "Optimizer",
+    "ProximalAdagradOptimizer",
+    "ProximalGradientDescentOptimizer",
+    "RMSPropOptimizer",
+]
