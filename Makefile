@@ -39,6 +39,10 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
+$(VENV)/.installed-examples: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[examples]'
+	@touch $@
+
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
@@ -46,11 +50,16 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 # --- use ------------------------------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: venv ## run the example programs
+demo: $(VENV)/.installed-examples ## train a network, kill it, go on, and look at what it did; about a minute
+	$(BIN)/python examples/demo.py
+
+.PHONY: examples
+examples: $(VENV)/.installed-examples ## run the example programs that take seconds
 	$(BIN)/python examples/control_flow.py
 	$(BIN)/python examples/gradients.py
+	$(BIN)/python examples/solvers.py
 	$(BIN)/python examples/devices.py
-	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/recorded.py
 
 # What `make bench` runs in: name an environment with TensorFlow, JAX and PyTorch to have them beside headrace. It needs
 # what headrace depends on; headrace itself is this checkout.
@@ -80,7 +89,7 @@ nightly: venv ## the tests with the slow ones
 	$(BIN)/python -m pytest $(WORKERS) -m "slow or not slow" $(ARGS)
 
 # What runs steps. (tests/compile and tests/optimize compare the engines themselves.)
-STEPS = $(addprefix tests/,behaviour build corpus execute grad lower multi ops recover session train v1 test_demo.py)
+STEPS = $(addprefix tests/,behaviour build corpus execute grad lower multi ops recover session train v1 test_examples.py)
 
 .PHONY: interpreter
 interpreter: venv ## the tests that run steps, all of them interpreted

@@ -1,6 +1,7 @@
 """What an installed wheel must be able to do, and what must and must not lie in it. Run by .ci/run."""
 
 import sys
+import tempfile
 import zipfile
 
 import headrace as hr
@@ -32,4 +33,16 @@ result = session.run("y:0")
 session.close()
 assert result == 5.0, result
 assert result.dtype.name == "float32", result.dtype
+# Training needs none of the extras.
+with hr.Graph() as g:
+    v = hr.Variable(1.0)
+    step = hr.train.SGD(0.25).minimize(v * v)
+    saver = hr.train.Saver()
+with tempfile.TemporaryDirectory() as folder, hr.Session(graph=g) as session:
+    session.run(v.initializer)
+    session.run(step)
+    path = saver.save(session, f"{folder}/model")
+    session.run(v.initializer)
+    saver.restore(session, path)
+    assert session.run(v) == 0.5
 print("wheel: fine")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import os
 import types
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +39,8 @@ def prepare(who: str, program: Program, how: str, threads: int) -> Prepared | No
     Args:
       who: its name.
       program: the program.
-      how: the function of `programs.in_v1` that prepares it: "callable", "run", "first", "graph" or "shared".
+      how: the function of `programs.in_v1` that prepares it: "callable", "run", "first", "graph", "shared" or
+        "training".
       threads: how many a session may use.
 
     Returns:
@@ -54,6 +56,8 @@ def script(module: str) -> types.ModuleType:
 
 
 def _in_v1(module: str, program: Program, how: str, threads: int) -> Prepared:
+    if how == "training":
+        return Prepared(*script(module).training(program, threads))
     call = getattr(script(module), how)(program, threads)
     # a graph alone has no results: those of building it and running it once
     return Prepared(call, script(module).first(program, threads) if how == "graph" else call)
@@ -66,7 +70,10 @@ def _headrace(program: Program, how: str, threads: int) -> Prepared:
 def _interpreter(program: Program, how: str, threads: int) -> Prepared:
     """headrace with every step interpreted, whatever HEADRACE_ENGINE says: the reader sees what compiling gives."""
     with flags.override(ENGINE="interpret"):  # sessions read it when they are made
-        call = _headrace(program, how, threads).call
+        prepared = _headrace(program, how, threads)
+    call = prepared.call
+    if how == "training":
+        return prepared
     if how != "first":
         return Prepared(call, call)
 
@@ -78,6 +85,9 @@ def _interpreter(program: Program, how: str, threads: int) -> Prepared:
 
 
 def _tensorflow(program: Program, how: str, threads: int) -> Prepared | None:
+    if how == "training" and not _has("tf_keras"):  # where TensorFlow 1's cells and layers are by now
+        return None
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     return _in_v1("tensorflow.compat.v1", program, how, threads) if _has("tensorflow") else None
 
 
@@ -96,14 +106,17 @@ def _jax(program: Program, how: str, threads: int) -> Prepared | None:
 
 
 def _pytorch(program: Program, how: str, threads: int) -> Prepared | None:
-    """PyTorch's fused LSTM; there is no other program that it has as one operation."""
+    """PyTorch's fused LSTM, which is one operation there, or a network in training."""
     if not _has("torch"):
         return None
     import torch
 
-    from benchmarks.programs.in_torch import FusedLstm
+    from benchmarks.programs.in_torch import FusedLstm, Training
 
     torch.set_num_threads(threads)
+    if how == "training":
+        learning = Training(program)
+        return Prepared(learning, learning.results)
     fused = FusedLstm(**program.sizes, **program.arguments)
     return Prepared(fused, fused.results)
 

@@ -35,7 +35,7 @@ import headrace as hr
 from benchmarks import gradients, lifetime, peak, programs, report, threads
 from benchmarks.contenders import CONTENDERS, prepare
 from benchmarks.measure import in_turns
-from benchmarks.programs import Program, in_v1, kernels
+from benchmarks.programs import Program, in_v1, kernels, training
 from benchmarks.report import Row
 from headrace import flags
 
@@ -58,8 +58,8 @@ class Workload:
       key: what `--only` calls it; several may share one.
       title: as the table shows it.
       program: what is run; with its gradient if the program names arguments for that.
-      how: by a callable of a session, by its `run`, from nothing to the first result, the graph alone, or by several
-        threads in one session (see `programs.in_v1`).
+      how: by a callable of a session, by its `run`, from nothing to the first result, the graph alone, by several
+        threads in one session, or as steps of training (see `programs.in_v1`).
       unit: of the figures.
       who: the contenders; the first one is who the others are compared with: headrace, or its interpreter.
       aims: contender → the greatest ratio of times that is aimed at; a unit → the greatest time. They are those of the
@@ -100,6 +100,11 @@ def _shared(title: str, program: Program) -> Workload:
 def _kernel(program: Program, tensorflow: float | None = None) -> Workload:
     aims = {} if tensorflow is None else {"TensorFlow": tensorflow}
     return Workload("kernels", program.title, program, "callable", MILLISECONDS, V1, aims)
+
+
+def _training(program: Program, tensorflow: float) -> Workload:
+    title = f"{program.title}: a step of training"
+    return Workload("training", title, program, "training", MILLISECONDS, (*V1, "PyTorch"), {"TensorFlow": tensorflow})
 
 
 _RNN = programs.rnn(4, 16, 200)
@@ -173,6 +178,8 @@ WORKLOADS = (
     _kernel(kernels.reductions(2048)),
     _kernel(kernels.gather(50_000, 64, 20_000)),
     _kernel(kernels.scatter(50_000, 64, 20_000)),
+    _training(training.digits_lstm(32, 128), 1.0),
+    _training(training.digits_vgg(32), 2.5),  # 0.4 times as many steps a second
 )  # fmt: skip
 
 # LSTMs whose gradients' memory is measured: batch, time, hidden
@@ -188,7 +195,8 @@ def timed(w: Workload, rounds: int, n_threads: int, who: Sequence[str] = tuple(C
     """
     found = {name: prepare(name, w.program, w.how, n_threads) for name in w.who if name in who}
     here = {name: p for name, p in found.items() if p is not None}
-    difference = gradients.compare(w.program, list(here), [p.results() for p in here.values()])
+    compared = _forward(w.program) if w.how == "training" else w.program
+    difference = gradients.compare(compared, list(here), [p.results() for p in here.values()])
     seconds = in_turns([p.call for p in here.values()], rounds, w.least)
     runs = in_v1.SHARERS * in_v1.SHARED_RUNS
     scale = {MICROSECONDS: 1e6, PER_TRIP: 1e6 / w.program.trips, PER_RUN: 1e6 / runs, MILLISECONDS: 1e3}[w.unit]

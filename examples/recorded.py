@@ -1,4 +1,4 @@
-"""Four real TensorFlow programs on headrace: `make demo`, or `python examples/demo.py`.
+"""Four real TensorFlow programs on headrace: `make examples`, or `python examples/recorded.py`.
 
 TensorFlow's own unit tests built these graphs and ran them; tests/data/corpus keeps the graphs, what was fed and what
 came out. Here they are imported and run without TensorFlow, and every result is compared with TensorFlow's.
@@ -19,7 +19,7 @@ import numpy as np
 import headrace as hr
 
 CORPUS = Path(__file__).resolve().parent.parent / "tests" / "data" / "corpus"
-TRACE = Path("demo_trace.json")
+TRACE = Path("recorded_trace.json")
 
 
 @dataclasses.dataclass(frozen=True)

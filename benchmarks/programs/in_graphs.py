@@ -95,6 +95,29 @@ def convnet(tf: Any, batch: int, layers: int, images: Any, labels: Any, w: Any, 
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
 
+# *** networks in training: the losses; variables are made by cells and layers ***
+
+
+def digits_lstm(tf: Any, units: int, columns: Any, lengths: Any, labels: Any) -> Any:
+    cell = tf.nn.rnn_cell.BasicLSTMCell(units)
+    _, state = tf.nn.dynamic_rnn(cell, columns, lengths, dtype=tf.float32)
+    return _loss(tf, tf.layers.dense(state.h, 10), labels)
+
+
+def digits_vgg(tf: Any, first: int, second: int, dense: int, images: Any, labels: Any) -> Any:
+    x = images
+    for filters in (first, second):
+        for _ in range(2):
+            x = tf.layers.conv2d(x, filters, 3, padding="same", activation=tf.nn.relu)
+        x = tf.layers.max_pooling2d(x, 2, 2)
+    x = tf.layers.dense(tf.layers.flatten(x), dense, activation=tf.nn.relu)
+    return _loss(tf, tf.layers.dense(x, 10), labels)
+
+
+def _loss(tf: Any, logits: Any, labels: Any) -> Any:
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+
+
 # *** kernels: operations alone, whose whole results are compared ***
 
 

@@ -5,10 +5,15 @@ And PyTorch's own LSTM, `FusedLstm`, which is one operation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional
+
+from benchmarks.programs import Program
+from benchmarks.programs.training import RATE, STEPS, split
 
 
 def power(n: int, x: Any) -> Any:
@@ -46,6 +51,12 @@ def nested(n: int, m: int, h: Any, w: Any, b: Any) -> Any:
     return (h * h).sum()
 
 
+def _reordered(v: Any) -> Any:
+    """From the order i, j, f, o to i, f, j, o, or back."""
+    i, j, f, o = np.split(v, 4, -1)
+    return np.concatenate([i, f, j, o], -1)
+
+
 class FusedLstm:
     """`lstm` by `nn.LSTM`, with the loss and its derivatives by w and b.
 
@@ -58,9 +69,9 @@ class FusedLstm:
         self._hidden = hidden
         self._lstm = torch.nn.LSTM(inputs, hidden)
         with torch.no_grad():
-            self._lstm.weight_ih_l0.copy_(torch.tensor(self._reordered(w[:inputs])).T)
-            self._lstm.weight_hh_l0.copy_(torch.tensor(self._reordered(w[inputs:])).T)
-            self._lstm.bias_ih_l0.copy_(torch.tensor(self._reordered(b)))
+            self._lstm.weight_ih_l0.copy_(torch.tensor(_reordered(w[:inputs])).T)
+            self._lstm.weight_hh_l0.copy_(torch.tensor(_reordered(w[inputs:])).T)
+            self._lstm.bias_ih_l0.copy_(torch.tensor(_reordered(b)))
             self._lstm.bias_hh_l0.zero_()
         self._lstm.bias_hh_l0.requires_grad_(False)
         self._by = [self._lstm.weight_ih_l0, self._lstm.weight_hh_l0, self._lstm.bias_ih_l0]
@@ -75,9 +86,75 @@ class FusedLstm:
     def results(self) -> list[Any]:
         """The same as the other systems have them: the loss, and the derivatives by w and b."""
         loss, by_x, by_h, by_b = (v.numpy() for v in self())
-        return [loss, self._reordered(np.concatenate([by_x.T, by_h.T])), self._reordered(by_b)]
+        return [loss, _reordered(np.concatenate([by_x.T, by_h.T])), _reordered(by_b)]
 
-    def _reordered(self, v: Any) -> Any:
-        """From the order i, j, f, o to i, f, j, o, or back."""
-        i, j, f, o = np.split(v, 4, -1)
-        return np.concatenate([i, f, j, o], -1)
+
+class Training:
+    """A network that learns; see `programs.training`. `results` are of a run of its own."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._data, self._loss, self._optimizer = self._begun()
+
+    def _begun(self) -> tuple[Any, Callable[..., Any], Any]:
+        data, values = split(self._program)
+        tensors = {k: torch.tensor(v).long() if v.dtype == np.int32 else torch.tensor(v) for k, v in data.items()}
+        loss, weights = NETWORKS[self._program.function](values, **self._program.sizes)
+        return tensors, loss, torch.optim.Adam(weights, RATE)
+
+    def _step(self) -> Any:
+        self._optimizer.zero_grad()
+        value = self._loss(**self._data)
+        value.backward()
+        self._optimizer.step()
+        return value.detach()
+
+    def __call__(self) -> list[Any]:
+        return [self._step().numpy()]
+
+    def results(self) -> list[Any]:
+        new = Training(self._program)
+        return [[float(new._step()) for _ in range(STEPS)]]
+
+
+def _digits_lstm(values: list[Any], units: int) -> tuple[Callable[..., Any], list[Any]]:
+    """`nn.LSTM` over packed sequences. TensorFlow's cell adds 1 to what it forgets by; here its bias has that."""
+    kernel, bias, w, b = values
+    net, out = torch.nn.LSTM(8, units, batch_first=True), torch.nn.Linear(units, 10)
+    bias = bias.copy()
+    bias[2 * units : 3 * units] += 1
+    with torch.no_grad():
+        net.weight_ih_l0.copy_(torch.tensor(_reordered(kernel[:8])).T)
+        net.weight_hh_l0.copy_(torch.tensor(_reordered(kernel[8:])).T)
+        net.bias_ih_l0.copy_(torch.tensor(_reordered(bias)))
+        net.bias_hh_l0.zero_()
+        out.weight.copy_(torch.tensor(w).T)
+        out.bias.copy_(torch.tensor(b))
+    net.bias_hh_l0.requires_grad_(False)
+
+    def loss(columns: Any, lengths: Any, labels: Any) -> Any:
+        packed = torch.nn.utils.rnn.pack_padded_sequence(columns, lengths, batch_first=True, enforce_sorted=False)
+        _, (h, _) = net(packed)
+        return functional.cross_entropy(out(h[0]), labels)
+
+    return loss, [net.weight_ih_l0, net.weight_hh_l0, net.bias_ih_l0, out.weight, out.bias]
+
+
+def _digits_vgg(values: list[Any], first: int, second: int, dense: int) -> tuple[Callable[..., Any], list[Any]]:
+    convs, (w0, b0, w1, b1) = values[:8], values[8:]
+    weights = [torch.tensor(v.transpose(3, 2, 0, 1) if v.ndim == 4 else v).requires_grad_() for v in convs]
+    rest = [torch.tensor(v).requires_grad_() for v in (w0, b0, w1, b1)]
+
+    def loss(images: Any, labels: Any) -> Any:
+        x = images.permute(0, 3, 1, 2)
+        for k in range(4):
+            x = functional.relu(functional.conv2d(x, weights[2 * k], weights[2 * k + 1], padding=1))
+            x = functional.max_pool2d(x, 2) if k % 2 else x
+        x = x.permute(0, 2, 3, 1).flatten(1)  # the order in which the others have it
+        x = functional.relu(x @ rest[0] + rest[1])
+        return functional.cross_entropy(x @ rest[2] + rest[3], labels)
+
+    return loss, weights + rest
+
+
+NETWORKS = {"digits_lstm": _digits_lstm, "digits_vgg": _digits_vgg}

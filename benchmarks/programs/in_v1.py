@@ -14,6 +14,7 @@ from typing import Any
 
 import headrace.v1 as tf
 from benchmarks.programs import Program, in_graphs
+from benchmarks.programs.training import RATE, STEPS, split
 
 Call = Callable[[], list[Any]]
 
@@ -30,6 +31,31 @@ def build(program: Program) -> tuple[Any, dict[Any, Any], list[Any]]:
         result = getattr(in_graphs, program.function)(tf, **program.sizes, **args)
         grads = tf.gradients(result, [args[name] for name in program.by]) if program.by else []
     return graph, {args[name]: v for name, v in program.arguments.items()}, [result, *grads]
+
+
+def training(program: Program, threads: int) -> tuple[Call, Call]:
+    """A network that learns: a function that does a step, and one that gives the results (see `programs.training`)."""
+    data, values = split(program)
+    with tf.Graph().as_default() as graph:
+        feeds = {tf.placeholder(str(v.dtype), v.shape, name): v for name, v in data.items()}
+        loss = getattr(in_graphs, program.function)(tf, **program.sizes, **dict(zip(data, feeds)))
+        step = tf.train.AdamOptimizer(RATE).minimize(loss)
+        variables = tf.trainable_variables()
+        init = tf.global_variables_initializer()
+        given = [tf.assign(v, value) for v, value in zip(variables, values)]
+
+    def begun() -> Any:
+        new = session(graph, threads)
+        new.run(init)
+        new.run(given)
+        return new
+
+    def results() -> list[Any]:
+        sess = begun()
+        return [[sess.run([loss, step], feeds)[0] for _ in range(STEPS)]]
+
+    running = begun()
+    return lambda: [running.run([loss, step], feeds)[0]], results
 
 
 def session(graph: Any, threads: int) -> Any:

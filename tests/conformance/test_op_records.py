@@ -14,6 +14,7 @@ import pytest
 
 import headrace.ops
 from headrace import dtypes, pb
+from headrace.ir.attrs import decode_tensor
 from headrace.ir.opdef import REQUIRED, ArgSpec, AttrSpec, OpDef, op_registry
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def plain(value: Any) -> Any:
                 return tuple(plain(pb.AttrValue(**{name: v})) for v in getattr(lists, name))
         return ()
     v = getattr(value, field)
+    if field == "tensor":
+        return decode_tensor(v)
     if field == "s":
         return v.decode()
     if field == "type":
@@ -76,6 +79,9 @@ def plain(value: Any) -> Any:
 
 
 def differs(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, np.ndarray) or isinstance(theirs, np.ndarray):
+        same_kind = type(ours) is type(theirs) and ours.dtype == theirs.dtype
+        return not (same_kind and np.array_equal(ours, theirs))
     if isinstance(theirs, float) and ours is not REQUIRED:
         return bool(np.float32(ours) != np.float32(theirs))
     if isinstance(theirs, tuple) and any(isinstance(v, float) for v in theirs) and isinstance(ours, tuple):

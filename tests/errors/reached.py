@@ -23,6 +23,7 @@ import argparse
 import ast
 import builtins
 import collections
+import functools
 import importlib.machinery
 import json
 import os
@@ -137,6 +138,7 @@ def run(arguments: Sequence[str]) -> tuple[int, Reached]:
     return int(pytest.main(["-p", "no:cacheprovider", *arguments])), reached
 
 
+@functools.cache
 def written() -> list[Raise]:
     """The `raise` statements of headrace."""
     files = sorted((ROOT / "headrace").rglob("*.py"))

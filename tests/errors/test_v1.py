@@ -154,7 +154,7 @@ ROWS = [
         "its graph is another one than the session's; pass a session made with Session",
     ),
     (runners_without_a_session, ValueError, "Cannot start queue runners: no default session is registered"),
-    (lambda: tf.train.AdamOptimizer, AttributeError, "headrace.v1.train has no 'AdamOptimizer'.*see docs/v1.md"),
+    (lambda: tf.train.Supervisor, AttributeError, "headrace.v1.train has no 'Supervisor'; docs/v1.md lists"),
     (lambda: tf.train.QueueRunner(tf.FIFOQueue(1, tf.int32)), ValueError, "needs enqueue_ops: a list with one op"),
     (
         lambda: tf.train.QueueRunner(None, [tf.no_op()]),

@@ -15,7 +15,7 @@ import headrace as hr
 import headrace.v1 as tf
 from headrace import pb
 from headrace.build.reference import ReferenceVariable
-from headrace.errors import GraphError, HeadraceError, HeadraceWarning, UnimplementedError
+from headrace.errors import GraphError, HeadraceError, HeadraceWarning, NotFoundError, UnimplementedError
 from headrace.interchange import op_defs
 from headrace.ir.opdef import op_registry
 
@@ -338,20 +338,20 @@ def test_what_is_said_of_saving_is_written_again() -> None:
     assert (again.save_tensor_name, again.max_to_keep, again.version) == ("s/r/read:0", 5, pb.SaverDef.V2)
 
 
-def test_checkpoint_operations_are_read_and_say_that_they_do_nothing_yet() -> None:
+def test_checkpoint_operations_are_read() -> None:
     g = hr.Graph()
     text = "".join(
         f'node {{ name: "{n}" op: "Const" attr {{ key: "dtype" value {{ type: DT_STRING }} }} attr {{ key: "value" '
-        f'value {{ tensor {{ dtype: DT_STRING tensor_shape {{ {shape} }} string_val: "{n}" }} }} }} }}'
-        for n, shape in (("path", ""), ("names", "dim { size: 1 }"))
+        f'value {{ tensor {{ dtype: DT_STRING tensor_shape {{ {shape} }} string_val: "{n[:-1]}" }} }} }} }}'
+        for n, shape in (("path_", ""), ("names_", "dim { size: 1 }"), ("s", "dim { size: 1 }"))
     )
-    text += """node { name: "restore" op: "RestoreV2" input: "path" input: "names" input: "names"
+    text += """node { name: "restore" op: "RestoreV2" input: "path_" input: "names_" input: "s"
         attr { key: "dtypes" value { list { type: DT_FLOAT } } } }
-        node { name: "save" op: "SaveV2" input: "path" input: "names" input: "names" input: "restore"
+        node { name: "save" op: "SaveV2" input: "path_" input: "names_" input: "s" input: "restore"
         attr { key: "dtypes" value { list { type: DT_FLOAT } } } }"""
     hr.import_graph_def(text, graph=g)
     assert g.get_tensor_by_name("restore:0").shape is None
-    with hr.Session(graph=g) as sess, pytest.raises(UnimplementedError, match="RestoreV2: checkpoint files cannot be"):
+    with hr.Session(graph=g) as sess, pytest.raises(NotFoundError, match="path"):
         sess.run("restore:0")
 
 
@@ -535,7 +535,9 @@ def test_a_program_of_v1_goes_on_in_another_graph(tmp_path: Path, scope: str | N
     with first.as_default():
         tf.train.export_meta_graph(path, as_text=as_text)
     with tf.Graph().as_default() as g:
-        assert tf.train.import_meta_graph(path, import_scope=scope) is None
+        saver = tf.train.import_meta_graph(path, import_scope=scope)  # a new one, for the file has none
+        assert saver is not None
+        assert saver.saver_def is None  # it adds its operations when it is used
         prefix = f"{scope}/" if scope else ""
         assert [v.name for v in tf.global_variables()] == [f"{prefix}w:0", f"{prefix}n:0"]
         assert [v.name for v in tf.trainable_variables()] == [f"{prefix}w:0"]
@@ -620,18 +622,21 @@ def test_queue_runners_that_are_malformed(change: dict[str, Any], says: str) -> 
         tf.train.import_meta_graph(message)
 
 
-def test_a_saver_of_an_import_says_that_it_cannot_save_yet() -> None:
+def test_a_saver_of_an_import_is_what_the_file_says() -> None:
     message = a_file(variables=[REFERENCE, RESOURCE])
     message.saver_def.restore_op_name = "r/Assign"
     with tf.Graph().as_default() as g:
+        with pytest.raises(GraphError, match="a SaverDef without filename_tensor_name"):
+            tf.train.import_meta_graph(message)
+        assert g.get_operations() == []
+        message.saver_def.filename_tensor_name = message.saver_def.save_tensor_name = "r/read:0"
         saver = tf.train.import_meta_graph(message)
         assert saver is not None
         assert saver.as_saver_def() == g.saver_def == message.saver_def
         assert tf.train.export_meta_graph().saver_def == message.saver_def
-        with pytest.raises(UnimplementedError, match="checkpoints cannot be read yet"):
-            saver.restore(None, "path")
-        with pytest.raises(UnimplementedError, match="checkpoints cannot be written yet"):
-            saver.save(None, "path")
+    message.saver_def.save_tensor_name = "r/Assign"
+    with tf.Graph().as_default(), pytest.raises(GraphError, match="should name a tensor"):
+        tf.train.import_meta_graph(message)
 
 
 def test_variables_of_protos() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import tracemalloc
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -56,7 +57,8 @@ def check(type: str, n: int, seed: int) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("type", TYPES)
-def test_any_arguments_are_refused_or_computed(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_arguments_are_refused_or_computed(type: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files of any name
     monkeypatch.setattr(arrays, "max_bytes", MOST_BYTES // 4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HeadraceWarning)
@@ -66,7 +68,8 @@ def test_any_arguments_are_refused_or_computed(type: str, monkeypatch: pytest.Mo
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("type", TYPES)
-def test_any_arguments_with_many_seeds(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_arguments_with_many_seeds(type: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(arrays, "max_bytes", MOST_BYTES // 4)
     tracemalloc.start()
     try:

@@ -2,13 +2,15 @@
 
     python tests/v1/collect_names.py
 
-Needs TensorFlow 2.21; everything else that reads the list does not.
+Needs TensorFlow 2.21 and tf_keras; everything else that reads the list does not.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import operator
+import os
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +91,20 @@ AREAS = {
     "tensorflow.python.ops.session_ops": "session",
     "tensorflow.python.ops.data_flow_ops": "queues",
     "tensorflow.python.ops.gen_data_flow_ops": "queues",
+    "tensorflow.python.ops.io_ops": "input",
+    "tensorflow.python.ops.gen_io_ops": "input",
+    "tensorflow.python.lib.io": "input",
+    "tensorflow.python.ops.losses": "losses and metrics",
+    "tensorflow.python.ops.metrics": "losses and metrics",
+    "tensorflow.python.ops.rnn": "layers",
+    "tf_keras.src.legacy_tf_layers": "layers",
+    "tf_keras.src.layers.rnn.legacy_cells": "layers",
+    "tensorflow.python.summary": "summaries",
 }
 
 MODULES = [
-    "", "bitwise", "debugging", "dtypes", "errors", "graph_util", "initializers", "linalg", "math", "nn", "queue",
-    "random", "strings", "train",
+    "", "bitwise", "debugging", "dtypes", "errors", "gfile", "graph_util", "initializers", "layers", "linalg", "losses",
+    "math", "metrics", "nn", "nn.rnn_cell", "python_io", "queue", "random", "strings", "summary", "train",
 ]  # fmt: skip
 
 # Parts of these modules that are areas of their own (distribution, data sets, trees of protocol messages, images).
@@ -119,14 +130,16 @@ def parameters(x: Any) -> list[str] | None:
 
 
 def main() -> None:
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"  # where layers and recurrent cells are by now
     import tensorflow as tf
     from tensorflow.python.util import tf_decorator
 
     out: dict[str, dict[str, Any]] = {}
     for module in MODULES:
-        space = getattr(tf.compat.v1, module) if module else tf.compat.v1
+        space = operator.attrgetter(f"compat.v1.{module}".rstrip("."))(tf)
+        getattr(space, "dense", None)  # layers and cells load themselves when one of them is asked for
         for name in dir(space):
-            if name.startswith("_") or name in ("keras", "estimator", "layers"):
+            if name.startswith("_") or name in ("keras", "estimator"):
                 continue
             value = getattr(space, name, None)
             if inspect.ismodule(value):

@@ -18,7 +18,20 @@ from typing import Any, NamedTuple
 NAMES = Path(__file__).parent / "tensorflow_names.json"
 PAGE = Path(__file__).parents[2] / "docs" / "v1.md"
 
-AREAS = ("graph", "control flow", "math", "array", "state", "session", "queues", "training")
+AREAS = (
+    "graph",
+    "control flow",
+    "math",
+    "array",
+    "state",
+    "session",
+    "queues",
+    "input",
+    "training",
+    "layers",
+    "losses and metrics",
+    "summaries",
+)
 
 # How what is there differs from TensorFlow's, beside arguments that are missing (those are found).
 DIFFERS = {
@@ -45,7 +58,7 @@ DIFFERS = {
     "disable_resource_variables": "without effect: variables stay resource variables",
     "control_flow_v2_enabled": "always False, the names being TensorFlow 1's",
     "import_graph_def": "`op_dict` has no effect",
-    "train.import_meta_graph": "what it gives cannot save or restore yet; None where there is no `saver_def`",
+    "train.import_meta_graph": "where the file says nothing of a saver, a new one adds its operations when first used",
     "py_function": "without gradients",
     "nn.max_pool_v2": "of images alone, not of sequences or volumes",
     "nn.avg_pool_v2": "of images alone, not of sequences or volumes",
@@ -150,10 +163,10 @@ A program for TensorFlow 1 runs here if its import line becomes
 import headrace.v1 as tf
 ```
 
-and it uses names that the tables below have: the public names of `tf.compat.v1` (TensorFlow 2.21) in the areas graph,
-control flow, math, array, state, session, queues and training. Names of one and the same thing stand in one row.
-*Differs* says how; an argument that is said to be missing is refused. What stands in other areas of TensorFlow (images,
-data sets, summaries, layers, distribution, ...) is not listed, and not there.
+and it uses names that the tables below have: the public names of `tf.compat.v1` (TensorFlow 2.21) in the areas of these
+tables. Names of one and the same thing stand in one row. *Differs* says how; an argument that is said to be missing is
+refused. What stands in other areas of TensorFlow is not listed: of images, signals, sparse tensors, sets, lookup tables
+and quantisation much is there; data sets, Keras, estimators and distribution are not.
 
 Three things hold everywhere:
 
