@@ -184,11 +184,12 @@ def trained(tf, train, where, last, stop_at):
     logged = [re.sub(r"step = \d+, w = .*", "step, w", m) for m in logged]
     events = []
     tf.summary.FileWriterCache.clear()  # TensorFlow's hooks leave the last event unwritten
-    for name in sorted(os.listdir(where)):
-        if "tfevents" in name:
-            for e in tensorflow.train.summary_iterator(os.path.join(where, name)):
-                events += [(e.step, v.tag) for v in e.summary.value]
-                events += [(e.step, "log", e.session_log.status)] if e.HasField("session_log") else []
+    logs = [os.path.join(where, name) for name in os.listdir(where) if "tfevents" in name]
+    # as they were written: two of one second need not sort by name
+    for found in sorted((list(tensorflow.train.summary_iterator(p)) for p in logs), key=lambda f: f[0].wall_time):
+        for e in found:
+            events += [(e.step, v.tag) for v in e.summary.value]
+            events += [(e.step, "log", e.session_log.status)] if e.HasField("session_log") else []
     # the first step that ProfilerHook sees may be counted already, or not, and the next trace comes 3 later
     files = [n for n in os.listdir(where) if n.endswith((".index", ".json", ".pbtxt", ".meta"))]
     files = sorted(re.sub(r"(?<=timeline-)\d+", "n", n) for n in files)
