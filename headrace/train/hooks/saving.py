@@ -141,6 +141,7 @@ class CheckpointSaverHook(SessionRunHook):
         log.info("Saving checkpoints for %d into %s.", step, self._path)
         self._find_saver().save(session, self._path, global_step=step, write_meta_graph=self._writes_graph)
         self._writer.add_session_log(session_log(CHECKPOINT, self._path), step)
+        self._writer.flush()  # a run that is killed and goes on from here has its events up to here
         stops = False
         for listener in self._listeners:
             with blaming(listener, "after_save"):
