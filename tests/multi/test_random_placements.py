@@ -31,8 +31,8 @@ from tests.multi.scattering import scatter
 pytestmark = pytest.mark.one_engine
 
 BLOCKS = 6  # tests of so many programs each
-EACH = 34
-GRADIENTS = 10  # programs with gradients in each of them, which take longer
+EACH = 28
+GRADIENTS = 8  # programs with gradients in each of them, which take longer
 PARALLEL = (1, 2, 10)
 
 

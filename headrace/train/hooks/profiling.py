@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Any
 
 from headrace import trace
+from headrace.files.commit import replacing
 from headrace.metadata import RunOptions
 from headrace.train.hooks.base import (
     SecondOrStepTimer,
@@ -82,7 +84,11 @@ class ProfilerHook(SessionRunHook):
             self._timer.update_last_triggered_step(step)
             path = os.path.join(self._folder, f"timeline-{step}.json")
             log.info("Saving timeline for %d into '%s'.", step, path)
-            trace.write_chrome(self._events, path)
+            with replacing(path) as file:  # who is killed meanwhile leaves no half of a trace
+                text = io.TextIOWrapper(file, encoding="utf-8")
+                trace.write_chrome(self._events, text)
+                text.flush()
+                text.detach()
             self._events = None
             self._add(run_values.run_metadata, step)
         self._next = step + 1
