@@ -22,6 +22,7 @@ from headrace.compile.emit import Emitter
 from headrace.compile.recursion import room_for
 from headrace.compile.running import Run, quietly
 from headrace.compile.source import FILE
+from headrace.denormals import flushed
 from headrace.ir.kernel import KernelContext
 
 if TYPE_CHECKING:
@@ -36,10 +37,11 @@ class Compiled:
     Attributes:
       source: its text.
       uses_blas: whether it may call the BLAS library.
+      flushes: whether it takes denormal numbers for 0.
       is_plain: it has no kernels that are made for each run, no loops and no recursion: it needs no `Step`.
     """
 
-    __slots__ = ("_calls_itself", "_function", "_marks", "_stateful", "is_plain", "source", "uses_blas")
+    __slots__ = ("_calls_itself", "_function", "_marks", "_stateful", "flushes", "is_plain", "source", "uses_blas")
 
     def __init__(self, emitter: Emitter) -> None:
         code = emitter.out.finish("step")
@@ -48,7 +50,9 @@ class Compiled:
         self._stateful = emitter.stateful
         self._calls_itself = emitter.calls_itself
         self.uses_blas = emitter.uses_blas
-        self.is_plain = not (emitter.stateful or emitter.calls_itself or any(m.loops for m in self._marks))
+        has_loops = emitter.calls_itself or any(m.loops for m in self._marks)
+        self.flushes = has_loops or self.uses_blas
+        self.is_plain = not (emitter.stateful or has_loops)
 
     def run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
         """Runs it on the values of the feeds; returns those of the fetches.
@@ -56,6 +60,12 @@ class Compiled:
         Raises:
           Whatever a kernel raises, with the operation, loop and iteration in its notes.
         """
+        if self.flushes:
+            with flushed():
+                return self._run(step, values)
+        return self._run(step, values)
+
+    def _run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
         if self.is_plain:
             try:
                 return quietly(self._function, None, *values)
@@ -64,10 +74,10 @@ class Compiled:
                 raise
         if self._calls_itself:
             with room_for(4 * flags.CALL_DEPTH.value):  # what is outlined is a call too
-                return self._run(step, values)
-        return self._run(step, values)
+                return self._run_all(step, values)
+        return self._run_all(step, values)
 
-    def _run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
+    def _run_all(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
         try:
             if not self._stateful:
                 return quietly(self._function, Run(step, ()), *values)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from headrace import flags, shapes, trace
+from headrace.denormals import flushed
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute import blas
 from headrace.execute import plan as plans
@@ -155,7 +156,7 @@ class Executor:
             raise self._stuck()
 
     def _go_on(self) -> None:
-        with np.errstate(all="ignore"):
+        with flushed(self.plan.flushes), np.errstate(all="ignore"):
             self._fire_ready()
             while self._wait():
                 self._fire_ready()
@@ -331,12 +332,12 @@ class Executor:
             value = self._computed(node, kernel, x)
             self.propagator.done(node, it, value)
             return (value,)
-        completions, events = self.step.completions, self._events
+        completions, events, flushes = self.step.completions, self._events, self.plan.flushes
 
         def job() -> None:
             began = time.perf_counter_ns()
             try:
-                with np.errstate(all="ignore"):
+                with flushed(flushes), np.errstate(all="ignore"):
                     value = self._computed(node, kernel, x)
                 if events is not None:
                     events.computed(node, began)

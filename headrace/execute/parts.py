@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import flags
+from headrace.denormals import flushed
 from headrace.errors import AbortedError, DeadlineExceededError, InternalError
 from headrace.execute import blas
 from headrace.execute.foreign import ForeignExecutor
@@ -82,6 +83,7 @@ class Parts:
         self._devices = devices
         self._blas_threads = blas_threads
         self._uses_blas = any(plan.uses_blas for plan in plans.values())
+        self._flushes = any(plan.flushes for plan in plans.values())
         self._lock = threading.Lock()
         self._error: BaseException | None = None
         self._runnable: queue.SimpleQueue[PartExecutor | None] = queue.SimpleQueue()
@@ -136,7 +138,7 @@ class Parts:
 
         def serve() -> None:
             try:
-                with np.errstate(all="ignore"):
+                with flushed(self._flushes), np.errstate(all="ignore"):
                     self._serve()
             finally:
                 over.put(None)
@@ -148,7 +150,7 @@ class Parts:
             for device in list(self.executors)[1:]:
                 self._devices[device].run(serve)
                 helpers += 1
-            with np.errstate(all="ignore"):
+            with flushed(self._flushes), np.errstate(all="ignore"):
                 self._serve()
         except BaseException as e:  # Ctrl-C, no thread to be had
             self.fail(e)

@@ -283,6 +283,11 @@ class Plan:
         self.sequence: Any = None
 
     @property
+    def flushes(self) -> bool:
+        """Whether it takes denormal numbers for 0 (see `denormals`)."""
+        return self.uses_blas or len(self.frames) > 1
+
+    @property
     def root(self) -> FramePlan:
         return self.frames[0]
 

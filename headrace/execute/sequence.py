@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from headrace.denormals import flushed
 from headrace.execute import blas
 from headrace.execute.blame import raise_blamed
 from headrace.execute.plan import ARG, NARY, NULLARY, OTHER, PASS, RETVAL, STATEFUL, TRIGGER, UNARY
@@ -200,7 +201,7 @@ class Sequential:
           OpError: of a kernel, or `DeadlineExceededError`, `CancelledError`.
         """
         if self._sequence.plan.uses_blas:
-            with blas.threads(self._blas_threads), np.errstate(all="ignore"):
+            with blas.threads(self._blas_threads), flushed(), np.errstate(all="ignore"):
                 self._run()
         else:
             with np.errstate(all="ignore"):

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
-from headrace import forking
+from headrace import denormals, forking
 
 PATIENCE: Final = 1.0  # seconds that the end of the process waits for kernels
 GLANCE: Final = 0.5  # seconds of a wait at a time
@@ -120,6 +120,7 @@ class Pool:
 
 
 def _serve(shared: _Shared) -> None:
+    denormals.begin_thread()
     while (work := shared.work.get()) is not None:
         try:
             work()

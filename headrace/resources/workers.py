@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from headrace import forking
+from headrace import denormals, forking
 
 IDLE: Final = 1.0  # seconds without work after which a thread ends
 
@@ -62,6 +62,7 @@ class Workers:
             self._work.clear()
 
     def _serve(self) -> None:
+        denormals.begin_thread()
         while (work := self._next()) is not None:
             try:
                 work()
