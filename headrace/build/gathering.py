@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -244,43 +244,62 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return b.make("SelectV2", (condition, x, y), {}, name)
 
 
-def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tuple[Any, Any]:
+class Unique(NamedTuple):
+    """What `unique` gives."""
+
+    y: Any
+    idx: Any
+
+
+class UniqueWithCounts(NamedTuple):
+    """What `unique_with_counts` gives."""
+
+    y: Any
+    idx: Any
+    count: Any
+
+
+class ListDiff(NamedTuple):
+    """What `setdiff1d` gives."""
+
+    out: Any
+    idx: Any
+
+
+def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Unique:
     """The different elements of a vector in the order of their first appearance, and for each element which it is.
 
     Source: TensorFlow's `tf.unique`.
     """
-    made: tuple[Any, Any] = scopes.builder(x).make("Unique", (x,), {"out_idx": dtypes.as_dtype(out_idx)}, name)
-    return made
+    return Unique(*scopes.builder(x).make("Unique", (x,), {"out_idx": dtypes.as_dtype(out_idx)}, name))
 
 
-def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tuple[Any, Any, Any]:
+def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> UniqueWithCounts:
     """`unique`, and how often each element appears.
 
     Source: TensorFlow's `tf.unique_with_counts`.
 
     Example:
       >>> import headrace as hr
-      >>> hr.unique_with_counts([4, 4, 5])[2]
+      >>> hr.unique_with_counts([4, 4, 5]).count
       <EagerTensor shape=[2] dtype=int32: array([2, 1], dtype=int32)>
     """
     attrs = {"out_idx": dtypes.as_dtype(out_idx)}
-    made: tuple[Any, Any, Any] = scopes.builder(x).make("UniqueWithCounts", (x,), attrs, name)
-    return made
+    return UniqueWithCounts(*scopes.builder(x).make("UniqueWithCounts", (x,), attrs, name))
 
 
-def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> tuple[Any, Any]:
+def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> ListDiff:
     """The elements of the vector `x` that are not in `y`, and their indices.
 
     Source: TensorFlow's `tf.compat.v1.setdiff1d`.
 
     Example:
       >>> import headrace as hr
-      >>> hr.setdiff1d([1, 2, 3], [2])[0]
+      >>> hr.setdiff1d([1, 2, 3], [2]).out
       <EagerTensor shape=[2] dtype=int32: array([1, 3], dtype=int32)>
     """
     attrs = {"out_idx": dtypes.as_dtype(index_dtype)}
-    made: tuple[Any, Any] = scopes.builder(x, y).make("ListDiff", (x, y), attrs, name)
-    return made
+    return ListDiff(*scopes.builder(x, y).make("ListDiff", (x, y), attrs, name))
 
 
 def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Any]:

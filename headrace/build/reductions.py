@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -289,21 +289,25 @@ def _totals(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any]:
 # *** order ***
 
 
-def top_k(
-    input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.int32, name: str | None = None
-) -> tuple[Any, Any]:
+class TopK(NamedTuple):
+    """What `top_k` gives."""
+
+    values: Any
+    indices: Any
+
+
+def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.int32, name: str | None = None) -> TopK:
     """The `k` greatest elements of the last axis, and their indices.
 
     Source: TensorFlow's `tf.math.top_k`.
 
     Example:
       >>> import headrace as hr
-      >>> hr.top_k([3, 9, 1], 2)[0]
+      >>> hr.top_k([3, 9, 1], 2).values
       <EagerTensor shape=[2] dtype=int32: array([9, 3], dtype=int32)>
     """
     attrs = {"sorted": sorted, "index_type": dtypes.as_dtype(index_type)}
-    made: tuple[Any, Any] = scopes.builder(input, k).make("TopKV2", (input, k), attrs, name)
-    return made
+    return TopK(*scopes.builder(input, k).make("TopKV2", (input, k), attrs, name))
 
 
 def invert_permutation(x: Any, name: str | None = None) -> Any:

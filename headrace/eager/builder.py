@@ -160,8 +160,10 @@ class EagerBuilder(OpCalls):
           GraphError: it is symbolic.
         """
         if isinstance(x, (list, tuple)) and any(map(_is_tensor, _leaves(x))):
-            if dtype is None:
-                dtype = next(t.dtype.base for t in _leaves(x) if _is_tensor(t))
+            found = next(t.dtype.base for t in _leaves(x) if _is_tensor(t))
+            if dtype is not None and found is not dtype.base:
+                x = self._cast(x, dtype)
+            dtype = dtype or found
             packed: EagerTensor = self.Pack([self.tensor(v, dtype) for v in x])
             return packed
         x = self._own(x)
@@ -173,6 +175,13 @@ class EagerBuilder(OpCalls):
                 "cast it"
             )
         return x
+
+    def _cast(self, x: Any, dtype: DType) -> Any:
+        """`x`, with all tensors in it cast to `dtype`."""
+        if isinstance(x, (list, tuple)):
+            return [self._cast(item, dtype) for item in x]
+        x = self._own(x)
+        return self.make("Cast", (x,), {"DstT": dtype}) if isinstance(x, EagerTensor) and x.dtype is not dtype else x
 
     def _own(self, x: Any) -> Any:
         """`x`, as an eager tensor if it stands for one."""

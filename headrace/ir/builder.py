@@ -250,8 +250,12 @@ class Builder(OpCalls):
         """
         if isinstance(x, (list, tuple)):
             if _has_tensors(x):
-                if dtype is None:
-                    dtype = next(t.dtype.base for t in _leaves(x) if isinstance(t, Tensor) or hasattr(t, "as_tensor"))
+                found: DType = next(
+                    t.dtype.base for t in _leaves(x) if isinstance(t, Tensor) or hasattr(t, "as_tensor")
+                )
+                if dtype is not None and found is not dtype.base:
+                    x = self._cast(x, dtype)
+                dtype = dtype or found
                 return self._pack(x, dtype, "packed" if name == "Const" else name)
             return self.const(x, dtype, name)
         x = self._own(x)
@@ -263,6 +267,13 @@ class Builder(OpCalls):
                 f"{f' (made at {x.op.source})' if x.op.source is not None else ''}; cast it (hr.cast)"
             )
         return x
+
+    def _cast(self, x: Any, dtype: DType) -> Any:
+        """`x`, with all tensors in it cast to `dtype`, as TensorFlow does for shapes like `[n, 3]` with a long n."""
+        if isinstance(x, (list, tuple)):
+            return [self._cast(item, dtype) for item in x]
+        x = self._own(x)
+        return self.make("Cast", (x,), {"DstT": dtype}) if isinstance(x, Tensor) and x.dtype is not dtype else x
 
     def _pack(self, items: Sequence[Any], dtype: DType | None, name: str) -> Tensor:
         """A list with tensors in it, as one. Its numbers become constants that are called by their places."""

@@ -7,50 +7,33 @@ what it is given into account and has the new measure. What has been seen is kep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.build import arrays, linalg, math, reductions, scopes, tensors
 from headrace.build.counting import confusion_matrix
-from headrace.build.debugging import assert_greater_equal, assert_less_equal
-from headrace.errors import ShapeError, UnimplementedError
-from headrace.v1.graph import GraphKeys, add_to_collections, in_default_graph
+from headrace.errors import ShapeError
+from headrace.v1.graph import in_default_graph
 from headrace.v1.losses import spread, weighted, without_last_axis
+from headrace.v1.metric_states import agreeing, collected, state
+from headrace.v1.metrics_at_k import average_precision_at_k as average_precision_at_k
+from headrace.v1.metrics_at_k import precision_at_k as precision_at_k
+from headrace.v1.metrics_at_k import precision_at_top_k as precision_at_top_k
+from headrace.v1.metrics_at_k import recall_at_k as recall_at_k
+from headrace.v1.metrics_at_k import recall_at_top_k as recall_at_top_k
+from headrace.v1.metrics_at_k import sparse_average_precision_at_k as sparse_average_precision_at_k
+from headrace.v1.metrics_at_k import sparse_precision_at_k as sparse_precision_at_k
+from headrace.v1.metrics_at_thresholds import auc as auc
+from headrace.v1.metrics_at_thresholds import false_negatives_at_thresholds as false_negatives_at_thresholds
+from headrace.v1.metrics_at_thresholds import false_positives_at_thresholds as false_positives_at_thresholds
+from headrace.v1.metrics_at_thresholds import precision_at_thresholds as precision_at_thresholds
+from headrace.v1.metrics_at_thresholds import recall_at_thresholds as recall_at_thresholds
+from headrace.v1.metrics_at_thresholds import sensitivity_at_specificity as sensitivity_at_specificity
+from headrace.v1.metrics_at_thresholds import specificity_at_sensitivity as specificity_at_sensitivity
+from headrace.v1.metrics_at_thresholds import true_negatives_at_thresholds as true_negatives_at_thresholds
+from headrace.v1.metrics_at_thresholds import true_positives_at_thresholds as true_positives_at_thresholds
 from headrace.v1.variable_scopes import variable_scope
-from headrace.v1.variables import Variable
-
-
-def _state(name: str, shape: Sequence[int] = (), dtype: Any = dtypes.float32) -> Any:
-    """A variable for what has been seen."""
-    keys = [GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES]
-    return Variable(lambda: arrays.zeros(tuple(shape), dtype), trainable=False, collections=keys, name=name)
-
-
-def _kept(value: Any, update: Any, metrics_collections: Any, updates_collections: Any) -> tuple[Any, Any]:
-    if metrics_collections:
-        add_to_collections(metrics_collections, value)
-    if updates_collections:
-        add_to_collections(updates_collections, update)
-    return value, update
-
-
-def _given(labels: Any, predictions: Any, weights: Any, cast: Any = None) -> tuple[Any, Any, Any]:
-    """All three as tensors of shapes that agree."""
-    b = scopes.builder(predictions, labels, weights)
-    x, y = b.tensor(predictions, None, "predictions"), b.tensor(labels, None, "labels")
-    if cast is not None:
-        x, y = math.cast(x, cast), math.cast(y, cast)
-    w = None if weights is None else math.cast(b.tensor(weights, None, "weights"), dtypes.float32)
-    y, x, w = without_last_axis(y, x, w)
-    if not shapes.compatible(x.shape, y.shape):
-        raise ShapeError(
-            f"predictions of shape {shapes.show(x.shape)} and labels of shape {shapes.show(y.shape)} must be of the "
-            "same shape"
-        )
-    return y, x, w
 
 
 @in_default_graph
@@ -91,7 +74,7 @@ def mean(
     with variable_scope(name, "mean"):
         b = scopes.builder(values, weights)
         given = math.cast(b.tensor(values, None, "values"), dtypes.float32)
-        total, count = _state("total"), _state("count")
+        total, count = state("total"), state("count")
         if weights is None:
             seen = math.cast(arrays.size(given), dtypes.float32)
         else:
@@ -105,7 +88,7 @@ def mean(
             new_count = count.assign_add(seen)
         value = math.divide_no_nan(total, math.maximum(count, 0.0), name="value")
         update = math.divide_no_nan(new_total, math.maximum(new_count, 0.0), name="update_op")
-        return _kept(value, update, metrics_collections, updates_collections)
+        return collected(value, update, metrics_collections, updates_collections)
 
 
 @in_default_graph
@@ -124,7 +107,7 @@ def accuracy(
 
     Source: TensorFlow's `tf.metrics.accuracy`.
     """
-    y, x, w = _given(labels, predictions, weights)
+    y, x, w = agreeing(labels, predictions, weights)
     if x.dtype.base is not y.dtype.base:
         x = math.cast(x, y.dtype.base)
     hits = math.cast(math.equal(x, y), dtypes.float32)
@@ -141,7 +124,7 @@ def _error(name: str, what: str, measure: Callable[[Any, Any], Any]) -> Any:
         updates_collections: Any = None,
         name: str | None = None,
     ) -> tuple[Any, Any]:
-        y, x, w = _given(labels, predictions, weights, dtypes.float32)
+        y, x, w = agreeing(labels, predictions, weights, dtypes.float32)
         return mean(measure(x, y), w, metrics_collections, updates_collections, name or title)
 
     title = function.__name__ = function.__qualname__ = name
@@ -175,7 +158,7 @@ def root_mean_squared_error(
     Source: TensorFlow's `tf.metrics.root_mean_squared_error`.
     """
     value, update = mean_squared_error(labels, predictions, weights, name=name or "root_mean_squared_error")
-    return _kept(math.sqrt(value), math.sqrt(update), metrics_collections, updates_collections)
+    return collected(math.sqrt(value), math.sqrt(update), metrics_collections, updates_collections)
 
 
 @in_default_graph
@@ -196,7 +179,7 @@ def mean_relative_error(
 
     Source: TensorFlow's `tf.metrics.mean_relative_error`.
     """
-    y, x, w = _given(labels, predictions, weights, dtypes.float32)
+    y, x, w = agreeing(labels, predictions, weights, dtypes.float32)
     per = math.cast(scopes.builder(x).tensor(normalizer, None, "normalizer"), dtypes.float32)
     error = math.divide_no_nan(math.abs(y - x), per)
     return mean(error, w, metrics_collections, updates_collections, name or "mean_relative_error")
@@ -217,9 +200,9 @@ def mean_cosine_distance(
 
     Source: TensorFlow's `tf.metrics.mean_cosine_distance`.
     """
-    y, x, w = _given(labels, predictions, weights, dtypes.float32)
+    y, x, w = agreeing(labels, predictions, weights, dtypes.float32)
     near, near_now = mean(reductions.reduce_sum(x * y, [dim], True), w, name=name or "mean_cosine_distance")
-    return _kept(1.0 - near, 1.0 - near_now, metrics_collections, updates_collections)
+    return collected(1.0 - near, 1.0 - near_now, metrics_collections, updates_collections)
 
 
 @in_default_graph
@@ -244,7 +227,7 @@ def mean_tensor(
         given = math.cast(scopes.builder(values).tensor(values, None, "values"), dtypes.float32)
         if not shapes.is_full(given.shape):
             raise ShapeError(f"mean_tensor needs values of a known shape, got {shapes.show(given.shape)} (set_shape)")
-        total, count = _state("total_tensor", given.shape), _state("count_tensor", given.shape)
+        total, count = state("total_tensor", given.shape), state("count_tensor", given.shape)
         seen = arrays.ones_like(given)
         if weights is not None:
             factors = math.cast(scopes.builder(given).tensor(weights, None, "weights"), dtypes.float32)
@@ -256,7 +239,7 @@ def mean_tensor(
             new_count = count.assign_add(seen)
         value = math.divide_no_nan(total, math.maximum(count, 0.0), name="value")
         update = math.divide_no_nan(new_total, math.maximum(new_count, 0.0), name="update_op")
-        return _kept(value, update, metrics_collections, updates_collections)
+        return collected(value, update, metrics_collections, updates_collections)
 
 
 @in_default_graph
@@ -290,13 +273,13 @@ def _count(name: str, labels_hold: bool, predictions_hold: bool) -> Any:
         name: str | None = None,
     ) -> tuple[Any, Any]:
         with variable_scope(name, title):
-            y, x, w = _given(labels, predictions, weights, dtypes.bool_)
+            y, x, w = agreeing(labels, predictions, weights, dtypes.bool_)
             y, x = y if labels_hold else math.logical_not(y), x if predictions_hold else math.logical_not(x)
-            count = _state("count")
+            count = state("count")
             hits = math.cast(math.logical_and(y, x), dtypes.float32)
             hits = hits if w is None else weighted(hits, w)
             update = count.assign_add(reductions.reduce_sum(hits))
-            return _kept(count.value(), tensors.identity(update), metrics_collections, updates_collections)
+            return collected(count.value(), tensors.identity(update), metrics_collections, updates_collections)
 
     title = function.__name__ = function.__qualname__ = name
     of = "held" if labels_hold else "did not hold"
@@ -328,12 +311,12 @@ def _share(name: str, of: str, other: Any) -> Any:
         name: str | None = None,
     ) -> tuple[Any, Any]:
         with variable_scope(name, title):
-            y, x, w = _given(labels, predictions, weights, dtypes.bool_)
+            y, x, w = agreeing(labels, predictions, weights, dtypes.bool_)
             right, right_now = true_positives(y, x, w)
             wrong, wrong_now = other(y, x, w)
             value = math.divide_no_nan(right, right + wrong, name="value")
             update = math.divide_no_nan(right_now, right_now + wrong_now, name="update_op")
-            return _kept(value, update, metrics_collections, updates_collections)
+            return collected(value, update, metrics_collections, updates_collections)
 
     title = function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""How many of {of}: a part of 1; 0 if there were none.
@@ -349,102 +332,6 @@ def _share(name: str, of: str, other: Any) -> Any:
 
 precision = _share("precision", "the predictions that held were right", false_positives)
 recall = _share("recall", "the labels that held were predicted", false_negatives)
-
-_EDGE = 1e-7  # so that predictions of 0 and 1 are on the right side of the first and last threshold
-_LEAST = 1e-6  # keeps rates from being 0 / 0
-
-
-@in_default_graph
-def auc(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    num_thresholds: int = 200,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    curve: str = "ROC",
-    name: str | None = None,
-    summation_method: str = "trapezoidal",
-    thresholds: Sequence[float] | None = None,
-) -> tuple[Any, Any]:
-    """The area under a curve that shows what a threshold for predictions makes of them. For the other arguments and
-    results see `mean`.
-
-    Args:
-      labels: cast to bool.
-      predictions: of the same shape, from 0 to 1.
-      num_thresholds: how many, evenly spread, if no `thresholds` are given.
-      curve: "ROC": recall by the part of false labels that were predicted; "PR": precision by recall.
-      summation_method: how the area between two points is taken: "trapezoidal", "minoring" (of the lower one) or
-        "majoring".
-      thresholds: from 0 to 1; 0 and 1 are added.
-
-    Raises:
-      ValueError: an argument is not as described above.
-      UnimplementedError: summation_method="careful_interpolation" for "PR".
-
-    Source: TensorFlow's `tf.metrics.auc`.
-    """
-    ways: dict[str, Callable[[Any, Any], Any]] = {
-        "trapezoidal": lambda a, b: (a + b) / 2.0, "minoring": math.minimum, "majoring": math.maximum,
-    }  # fmt: skip
-    if curve not in ("ROC", "PR"):
-        raise ValueError(f"curve must be 'ROC' or 'PR', got {curve!r}")
-    if summation_method == "careful_interpolation" and curve == "ROC":
-        summation_method = "trapezoidal"  # there it is the same
-    if summation_method == "careful_interpolation":
-        raise UnimplementedError("auc(summation_method='careful_interpolation', curve='PR'): use 'trapezoidal'")
-    if summation_method not in ways:
-        raise ValueError(f"summation_method must be one of {', '.join(ways)}, got {summation_method!r}")
-    inner = (
-        sorted(thresholds) if thresholds is not None else list(np.arange(1, num_thresholds - 1) / (num_thresholds - 1))
-    )
-    if any(not 0 <= t <= 1 for t in inner) or (thresholds is None and num_thresholds < 2):
-        raise ValueError("thresholds must be from 0 to 1, and num_thresholds 2 at least")
-    edges = np.array([-_EDGE, *inner, 1 + _EDGE], np.float32)
-    with variable_scope(name, "auc"):
-        names = ("true_positives", "false_negatives", "true_negatives", "false_positives")
-        seen = _at_thresholds(labels, predictions, edges, weights, names)
-
-        def area(counts: Sequence[Any], name: str) -> Any:
-            tp, fn, tn, fp = counts
-            recall = (tp + _LEAST) / (tp + fn + _LEAST)
-            x, y = (fp / (fp + tn + _LEAST), recall) if curve == "ROC" else (recall, (tp + _LEAST) / (tp + fp + _LEAST))
-            height = ways[summation_method](y[:-1], y[1:])
-            return reductions.reduce_sum((x[:-1] - x[1:]) * height, name=name)
-
-        value = area([v for v, _ in seen], "value")
-        update = area([u for _, u in seen], "update_op")
-        return _kept(value, update, metrics_collections, updates_collections)
-
-
-def _at_thresholds(
-    labels: Any, predictions: Any, thresholds: np.ndarray, weights: Any, names: Sequence[str]
-) -> list[tuple[Any, Any]]:
-    """For each threshold, how often predictions above it (below it) have been right (wrong), and the updates."""
-    b = scopes.builder(predictions, labels)
-    states = [(v, v.value()) for v in (_state(name, thresholds.shape) for name in names)]  # read before any check
-    x = b.tensor(predictions, None, "predictions")
-    message = "predictions must be from 0 to 1"
-    checks = [assert_greater_equal(x, b.const(0.0, x.dtype.base), message=message)]
-    checks.append(assert_less_equal(x, b.const(1.0, x.dtype.base), message=message))
-    with scopes.control_dependencies([c for c in checks if c is not None]):
-        x = math.cast(x, dtypes.float32)
-        y, x, w = _given(math.cast(b.tensor(labels, None, "labels"), dtypes.bool_), x, weights)
-        w = None if w is None else arrays.reshape(spread(w, x), [1, -1])
-        above = math.greater(arrays.reshape(x, [1, -1]), thresholds[:, None])
-        holds = arrays.reshape(y, [1, -1])
-        of = {
-            "true_positives": (holds, above), "false_negatives": (holds, math.logical_not(above)),
-            "true_negatives": (math.logical_not(holds), math.logical_not(above)),
-            "false_positives": (math.logical_not(holds), above),
-        }  # fmt: skip
-        out = []
-        for name, (kept, value) in zip(names, states, strict=True):
-            hits = math.cast(math.logical_and(*of[name]), dtypes.float32)
-            hits = hits if w is None else hits * w
-            out.append((value, kept.assign_add(reductions.reduce_sum(hits, 1))))
-    return out
 
 
 @in_default_graph
@@ -470,8 +357,8 @@ def mean_per_class_accuracy(
     Source: TensorFlow's `tf.metrics.mean_per_class_accuracy`.
     """
     with variable_scope(name, "mean_accuracy"):
-        y, x, w = _given(labels, predictions, weights, dtypes.int64)
-        total, count = _state("total", (num_classes,)), _state("count", (num_classes,))
+        y, x, w = agreeing(labels, predictions, weights, dtypes.int64)
+        total, count = state("total", (num_classes,)), state("count", (num_classes,))
         each = arrays.reshape(y, [-1])
         hits = math.cast(math.equal(each, arrays.reshape(x, [-1])), dtypes.float32)
         seen = arrays.ones_like(hits)
@@ -481,7 +368,7 @@ def mean_per_class_accuracy(
         new_total, new_count = total.scatter_add(each, hits), count.scatter_add(each, seen)
         value = reductions.reduce_mean(math.divide_no_nan(total, count), name="mean_accuracy")
         update = math.divide_no_nan(new_total, new_count, name="update_op")
-        return _kept(value, update, metrics_collections, updates_collections)
+        return collected(value, update, metrics_collections, updates_collections)
 
 
 @in_default_graph
@@ -507,8 +394,8 @@ def mean_iou(
     Source: TensorFlow's `tf.metrics.mean_iou`.
     """
     with variable_scope(name, "mean_iou"):
-        y, x, w = _given(labels, predictions, weights, dtypes.int64)
-        seen = _state("total_confusion_matrix", (num_classes, num_classes), dtypes.float64)
+        y, x, w = agreeing(labels, predictions, weights, dtypes.int64)
+        seen = state("total_confusion_matrix", (num_classes, num_classes), dtypes.float64)
         w = None if w is None else arrays.reshape(spread(w, math.cast(x, dtypes.float32)), [-1])
         flat = arrays.reshape(y, [-1]), arrays.reshape(x, [-1])
         update = seen.assign_add(confusion_matrix(*flat, num_classes, w, dtypes.float64))
@@ -518,64 +405,4 @@ def mean_iou(
         there = reductions.reduce_sum(math.cast(math.not_equal(either, 0.0), dtypes.float64))
         share = math.divide_no_nan(reductions.reduce_sum(math.divide_no_nan(both, either)), there)
         value = math.cast(share, dtypes.float32, name="mean_iou")
-        return _kept(value, tensors.identity(update, name="update_op"), metrics_collections, updates_collections)
-
-
-# *** at several thresholds ***
-
-
-def _at(name: str, of: Sequence[str], what: str, measure: Callable[..., Any]) -> Any:
-    @in_default_graph
-    def function(
-        labels: Any,
-        predictions: Any,
-        thresholds: Sequence[float],
-        weights: Any = None,
-        metrics_collections: Any = None,
-        updates_collections: Any = None,
-        name: str | None = None,
-    ) -> tuple[Any, Any]:
-        with variable_scope(name, scope):
-            seen = _at_thresholds(labels, predictions, np.asarray(thresholds, np.float32), weights, of)
-            value, update = measure(*(v for v, _ in seen)), measure(*(u for _, u in seen))
-            return _kept(value, update, metrics_collections, updates_collections)
-
-    title = function.__name__ = function.__qualname__ = name
-    scope = of[0] if len(of) == 1 else title
-    function.__doc__ = f"""{what} for each threshold that predictions have to be above.
-    For the other arguments see `mean`.
-
-    Args:
-      labels: cast to bool.
-      predictions: of the same shape, from 0 to 1.
-      thresholds: a list of numbers from 0 to 1.
-
-    Returns:
-      Two vectors with a number for each threshold: the measure, and what takes new ones into account and gives it.
-
-    Source: TensorFlow's `tf.metrics.{name}`.
-    """
-    return function
-
-
-def _counted(which: str, what: str) -> Any:
-    return _at(f"{which}_at_thresholds", (which,), what, tensors.identity)
-
-
-def _part(right: Any, wrong: Any) -> Any:
-    return right / (right + wrong + 1e-7)
-
-
-true_positives_at_thresholds = _counted("true_positives", "How often labels held that were predicted to,")
-false_negatives_at_thresholds = _counted("false_negatives", "How often labels held that were not predicted to,")
-true_negatives_at_thresholds = _counted("true_negatives", "How often labels did not hold that were not predicted to,")
-false_positives_at_thresholds = _counted("false_positives", "How often labels did not hold that were predicted to,")
-precision_at_thresholds = _at(
-    "precision_at_thresholds",
-    ("true_positives", "false_positives"),
-    "How many predictions that held were right,",
-    _part,
-)
-recall_at_thresholds = _at(
-    "recall_at_thresholds", ("true_positives", "false_negatives"), "How many labels that held were predicted,", _part
-)
+        return collected(value, tensors.identity(update, name="update_op"), metrics_collections, updates_collections)

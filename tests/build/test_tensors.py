@@ -157,3 +157,25 @@ def test_a_failed_conversion_leaves_the_graph_usable(graph: hr.Graph) -> None:
     with pytest.raises(TypeError):
         hr.add(i, "text")
     assert run(hr.add(i, 1), {i: [1, 2]}).tolist() == [2, 3]
+
+
+def test_a_list_with_tensors_is_cast_to_what_is_asked_for() -> None:
+    """As TensorFlow does for a shape with a dimension of 64 bits; a number beside one of the right dtype is not."""
+    with hr.Graph():
+        n = hr.constant(3, hr.int64)
+        x = hr.ones([2, n, 1])
+        packed = x.op.inputs[0].op
+        assert [t.op.type for t in packed.inputs] == ["Const", "Cast", "Const"]
+        assert x.shape == (2, 3, 1)
+        with pytest.raises(TypeError, match="requested dtype int32 for Tensor with dtype int64"):
+            hr.convert_to_tensor([hr.constant(1), n], hr.int32)
+    n = hr.constant(3, hr.int64)
+    assert hr.ones([n, 1]).shape == (3, 1)
+    assert hr.convert_to_tensor([[n], [2]], hr.int32).numpy().tolist() == [[3], [2]]
+
+
+def test_results_have_names() -> None:
+    assert hr.top_k([3, 9, 1], 2).indices.numpy().tolist() == [1, 0]
+    assert hr.unique([4, 4, 5]).idx.numpy().tolist() == [0, 0, 1]
+    assert hr.unique_with_counts([4, 4, 5])._fields == ("y", "idx", "count")
+    assert hr.setdiff1d([1, 2, 3], [2]).out.numpy().tolist() == [1, 3]

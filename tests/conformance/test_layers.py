@@ -167,6 +167,44 @@ for more in ({}, {"curve": "PR", "summation_method": "minoring"}, {"num_threshol
 for name in ("true_positives", "false_positives", "true_negatives", "false_negatives", "precision", "recall"):
     measures.append(getattr(tf.metrics, name + "_at_thresholds")(x * x > 0.4, p, [0.2, 0.5, 0.9], weights=w))
 """,
+    "rates": """
+x = tf.placeholder(tf.float32, [4, 3]); steps[x] = [X[:, 0, i] for i in range(4)]
+w = [[1.0], [0.0], [2.0], [0.5]]
+p = tf.sigmoid(x * 3.0)
+for f in (tf.metrics.sensitivity_at_specificity, tf.metrics.specificity_at_sensitivity):
+    for y in (x * x > 0.4, x > 0.3, x < 0.1, x > 9.0):
+        measures += [f(y, p, r) for r in (0.0, 0.25, 0.7, 1.0)]
+    measures += [f(x * x > 0.4, p, 0.6, w, 9, ["m"], ["u"])]
+    measures += [f(x * x > 0.4, tf.round(p), 0.5, num_thresholds=2, name="r")]
+for more in ({}, {"num_thresholds": 7}, {"thresholds": [0.3, 0.7]}):
+    measures += [tf.metrics.auc(y, p, v, curve="PR", summation_method="careful_interpolation", **more)
+                 for y in (x * x > 0.4, x > 0.3, x > 9.0) for v in (None, w)]
+""",
+    "at_k": """
+x = tf.placeholder(tf.float32, [None, 5])
+steps[x] = [np.concatenate([X[:, 0, i], X[:, 1, i, :2]], 1) for i in range(4)]
+y = tf.placeholder(tf.int64, [None, 2])
+steps[y] = [[[0, 1], [2, 2], [-1, 3], [4, 0]], [[1, 1], [7, 2], [3, 0], [0, 0]], [[0, 4]] * 4, [[2, 3]] * 4]
+one = tf.placeholder(tf.int64, None)
+steps[one] = [[0, 1, 2, 3], [4, 4, 1, -1], [0] * 4, [9, 2, 2, 2]]
+z = tf.SparseTensor(tf.placeholder(tf.int64, [None, 2]), tf.placeholder(tf.int64, [None]), [4, 4])
+steps[z.indices] = [[[0, 0], [0, 1], [1, 0], [3, 0]], [[0, 0], [1, 0], [2, 0], [3, 0], [3, 3]]]
+steps[z.indices] += [[[i, 0] for i in range(4)], [[i, i] for i in range(4)]]
+steps[z.values] = [[0, 1, 1, 4], [2, 3, 3, 0, 4], [0, 1, 2, 3], [4, 4, 9, -1]]
+w = tf.placeholder(tf.float32, None); steps[w] = [[1.0, 0, 2, 3], [0.5] * 4, 2.0, [1.0]]
+for labels in (y, z, one):
+    for f in (tf.metrics.recall_at_k, tf.metrics.precision_at_k, tf.metrics.sparse_precision_at_k):
+        measures += [f(labels, x, 2), f(labels, x, 3, weights=w), f(labels, x, 1, class_id=2)]
+        measures += [f(labels, x, 3, 0, name="mine"), f(labels, x, 2, 1, w, ["m"], ["u"])]
+    for f in (tf.metrics.average_precision_at_k, tf.metrics.sparse_average_precision_at_k):
+        measures += [f(labels, x, 1), f(labels, x, 3, w), f(labels, x, 2, 2.0, ["m"], ["u"], "ap")]
+    best = tf.math.top_k(x, 3)[1]
+    for f in (tf.metrics.recall_at_top_k, tf.metrics.precision_at_top_k):
+        measures += [f(labels, best), f(labels, best, class_id=3), f(labels, best, 3, 4, [2.0], name="top")]
+with tf.variable_scope("outer"), tf.name_scope("inner"):
+    measures += [tf.metrics.recall_at_k(y, x, 2), tf.metrics.average_precision_at_k(y, x, 2)]
+    measures += [tf.metrics.sensitivity_at_specificity(x > 0.0, tf.sigmoid(x), 0.5)]
+""",
 }  # fmt: skip
 
 PROGRAMS = LAYERS | LOSSES | METRICS

@@ -101,7 +101,6 @@ def test_what_cannot_be_batched() -> None:
             (lambda: input.maybe_batch([x], [True], 2), ValueError, "cannot be a vector"),
             (lambda: input.maybe_batch([x], [[True]], 2), ValueError, "0 or 1 dimensions"),
             (lambda: input.batch([x], 2, enqueue_many=True), ValueError, "first dimension"),
-            (lambda: input.batch([hr.SparseTensor([[0]], [1], [2])], 2), TypeError, "SparseTensor"),
         ):
             with pytest.raises(error, match=match):
                 build()

@@ -183,8 +183,6 @@ def test_the_area_under_a_curve() -> None:
     for wrong in ({"curve": "R"}, {"summation_method": "x"}, {"thresholds": [2.0]}, {"num_thresholds": 1}):
         with pytest.raises(ValueError, match="must be"):
             tf.metrics.auc(x[:, 0], x[:, 1], **wrong)
-    with pytest.raises(tf.errors.UnimplementedError, match="careful_interpolation"):
-        tf.metrics.auc(x[:, 0], x[:, 1], curve="PR", summation_method="careful_interpolation")
 
 
 def test_errors_and_classes() -> None:

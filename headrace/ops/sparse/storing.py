@@ -50,7 +50,7 @@ def _rows(indices: Any, values: Any, shape: Any) -> list[SparseTensor]:
         raise InvalidArgumentError(f"Rank of input SparseTensor should be > 1, but saw rank: {len(shape)}")
     dims = checked(indices, values, shape)
     check_sorted(indices, dims)
-    check_size((dims[0],), int64)
+    check_size((dims[0], 64), int64)  # a row is three small arrays, in whatever is kept of it
     ends = np.searchsorted(indices[:, 0], np.arange(dims[0] + 1))
     return [(indices[s:e, 1:], values[s:e], shape[1:]) for s, e in zip(ends.tolist(), ends[1:].tolist())]
 

@@ -11,14 +11,12 @@ from typing import Any
 from headrace import dtypes, shapes
 from headrace.build import nest, scopes
 from headrace.build.cond import cond
-from headrace.build.gathering import dynamic_partition
 from headrace.build.grouping import no_op
 from headrace.build.math import cast, maximum, multiply, subtract
-from headrace.build.sparse.tensor import SparseTensor
 from headrace.build.storage.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from headrace.build.tensors import convert_to_tensor
-from headrace.errors import ShapeError
 from headrace.shapes import Shape
+from headrace.train.input.elements import Elements, as_lists, as_tensors, like
 from headrace.train.input.running import fill, keeper_of
 
 MakeQueue = Callable[[list[Any], list[Shape]], QueueBase]  # from the dtypes and shapes of an element's components
@@ -44,12 +42,12 @@ def batch(
 
     Args:
       tensors: a tensor, a list or a dict of them: one example, or with `enqueue_many` several, along the first
-        dimension.
+        dimension. `SparseTensor`s may be among them.
       batch_size: how many make a batch; an int, or an int32 scalar.
       num_threads: how many threads fill the queue; with more than one the order is left to chance.
       capacity: how many examples the queue holds.
       enqueue_many: whether `tensors` are several examples.
-      shapes: of an example's tensors; None: as they are known.
+      shapes: of an example's tensors; None: as they are known. Those of sparse tensors do not matter.
       dynamic_pad: whether the examples of a batch may differ in dimensions that are unknown; they are filled up with
         zeros.
       allow_smaller_final_batch: whether the last batch may be smaller; the first dimension is unknown then.
@@ -57,7 +55,8 @@ def batch(
       name: of the operation; "batch" if None.
 
     Returns:
-      The batches: as `tensors`, with one dimension more.
+      The batches: as `tensors`, with one dimension more. That of a sparse tensor is sparse, and in the other dimensions
+      as large as the largest of its examples.
 
     Raises:
       ValueError: there is nothing to batch; a shape is not known.
@@ -107,7 +106,7 @@ def maybe_batch(
     queue = _fifo(capacity, dynamic_pad, shared_name)
     return _batched(
         "batch", [tensors], keep_input, batch_size, num_threads, queue, enqueue_many, shapes,
-        allow_smaller_final_batch, name, capacity,
+        allow_smaller_final_batch, shared_name, name, capacity,
     )  # fmt: skip
 
 
@@ -154,7 +153,7 @@ def maybe_batch_join(
     queue = _fifo(capacity, dynamic_pad, shared_name)
     return _batched(
         "batch_join", tensors_list, keep_input, batch_size, 1, queue, enqueue_many, shapes,
-        allow_smaller_final_batch, name, capacity,
+        allow_smaller_final_batch, shared_name, name, capacity,
     )  # fmt: skip
 
 
@@ -210,7 +209,7 @@ def maybe_shuffle_batch(
     queue = _shuffling(capacity, min_after_dequeue, seed, shared_name)
     return _batched(
         "shuffle_batch", [tensors], keep_input, batch_size, num_threads, queue, enqueue_many, shapes,
-        allow_smaller_final_batch, name, capacity, min_after_dequeue,
+        allow_smaller_final_batch, shared_name, name, capacity, min_after_dequeue,
     )  # fmt: skip
 
 
@@ -256,7 +255,7 @@ def maybe_shuffle_batch_join(
     queue = _shuffling(capacity, min_after_dequeue, seed, shared_name)
     return _batched(
         "shuffle_batch_join", tensors_list, keep_input, batch_size, 1, queue, enqueue_many, shapes,
-        allow_smaller_final_batch, name, capacity, min_after_dequeue,
+        allow_smaller_final_batch, shared_name, name, capacity, min_after_dequeue,
     )  # fmt: skip
 
 
@@ -277,7 +276,7 @@ def prefetch(
     """
     flat = nest.flatten(tensors)
     with scopes.name_scope(name, "prefetch", flat):
-        given = _tensors(flat)
+        given = as_tensors(flat)
         known = [t.shape for t in given]
         are_full = all(shapes.is_full(s) for s in known)
         queue = FIFOQueue(capacity, [t.dtype for t in given], known if are_full else None, shared_name=shared_name)
@@ -312,6 +311,7 @@ def _batched(
     enqueue_many: bool,
     given_shapes: Any,
     may_be_smaller: bool,
+    shared_name: str | None,
     name: str | None,
     capacity: int,
     least: int = 0,
@@ -320,15 +320,14 @@ def _batched(
     lists = as_lists(sources)
     graph = scopes.graph_builder(f"hr.train.{default_name}").graph
     with scopes.name_scope(name, default_name, [t for some in lists for t in some]) as scope:
-        lists = [_tensors(some) for some in lists]
+        lists = [as_tensors(some) for some in lists]
         keep = _checked_keep(keep_input, enqueue_many)
-        types = common_types(lists)
-        known = common_shapes(lists, given_shapes, enqueue_many)
-        queue = make_queue(types, known)
-        fill(queue, [_enqueue(queue, some, keep, enqueue_many) for some in lists] * num_threads)
+        elements = Elements(lists, given_shapes, enqueue_many, shared_name or scope)
+        queue = make_queue(elements.types, elements.shapes)
+        fill(queue, [_enqueue(queue, elements, some, keep, enqueue_many) for some in lists] * num_threads)
         _show(graph, queue, capacity, least)
         dequeue = queue.dequeue_up_to if may_be_smaller else queue.dequeue_many
-        return like(sources[0], dequeue(batch_size, name=scope))
+        return like(sources[0], elements.taken(dequeue(batch_size, name=scope)))
 
 
 def _show(graph: Any, queue: QueueBase, capacity: int, least: int) -> None:
@@ -351,41 +350,6 @@ def taken_from(queue: QueueBase, known: Sequence[Shape]) -> list[Any]:
     return parts
 
 
-def as_lists(sources: Sequence[Any]) -> list[list[Any]]:
-    """For each source the list of its tensors; those of dicts in the order of their keys.
-
-    Raises:
-      ValueError: there are none, or their keys differ.
-    """
-    if not sources:
-        raise ValueError("Expected at least one set of tensors")
-    if not isinstance(sources[0], dict):
-        return [list(some) if isinstance(some, (list, tuple)) else [some] for some in sources]
-    if any(set(some) != set(sources[0]) for some in sources):
-        raise ValueError("All dictionaries in tensors_list must have the same keys")
-    return [[some[k] for k in sorted(some, key=str)] for some in sources]
-
-
-def like(source: Any, taken: Any) -> Any:
-    """What a queue gives, in the form in which its tensors were given."""
-    parts = taken if isinstance(taken, list) else [taken]
-    if isinstance(source, dict):
-        return dict(zip(sorted(source, key=str), parts, strict=True))
-    return parts[0] if len(parts) == 1 else parts
-
-
-def _tensors(some: Sequence[Any]) -> list[Any]:
-    if not some:
-        raise ValueError("Expected at least one tensor in batch().")
-    for t in some:
-        if isinstance(t, SparseTensor):
-            raise TypeError(
-                f"{t!r} is a SparseTensor; give its indices, values and dense_shape as tensors with dynamic_pad=True, "
-                "or sparse.to_dense of it"
-            )
-    return [convert_to_tensor(t) for t in some]
-
-
 def _checked_keep(keep_input: Any, enqueue_many: bool) -> Any:
     """`keep_input` as a tensor; True itself stays, so that no conditional is made."""
     if keep_input is True:
@@ -401,52 +365,10 @@ def _checked_keep(keep_input: Any, enqueue_many: bool) -> Any:
     return keep
 
 
-def _enqueue(queue: QueueBase, some: list[Any], keep: Any, many: bool) -> Any:
+def _enqueue(queue: QueueBase, elements: Elements, some: list[Any], keep: Any, many: bool) -> Any:
     put = queue.enqueue_many if many else queue.enqueue
     if keep is True:
-        return put(some)
+        return put(elements.stored(some))
     if len(keep.shape) == 1:
-        which = cast(keep, dtypes.int32)
-        return put([dynamic_partition(x, which, 2)[1] for x in some])
-    return cond(keep, lambda: put(some), no_op)
-
-
-def common_types(lists: Sequence[Sequence[Any]]) -> list[Any]:
-    """The dtypes of each source's tensors.
-
-    Raises:
-      TypeError: they differ.
-    """
-    all_types = [[t.dtype.base for t in some] for some in lists]
-    for types in all_types[1:]:
-        if types != all_types[0]:
-            first, other = (", ".join(t.name for t in x) for x in (all_types[0], types))
-            raise TypeError(f"Expected types to be consistent: {first} vs. {other}.")
-    return all_types[0]
-
-
-def common_shapes(lists: Sequence[Sequence[Any]], given: Any, many: bool) -> list[Shape]:
-    """The shapes of an example's tensors, as far as all sources agree.
-
-    Raises:
-      ValueError: a rank is not known, or they do not go together.
-    """
-    if given is not None:
-        return [shapes.as_shape(s) for s in given]
-    out: list[Shape] = []
-    for column in zip(*lists, strict=True):
-        merged: Shape = None
-        for t in column:
-            if t.shape is None:
-                raise ValueError(f"Cannot infer Tensor's rank: {t}; say the shapes")
-            if many and not t.shape:
-                raise ShapeError(f"with enqueue_many the first dimension is that of the examples; {t} has none")
-            mine = tuple(t.shape)[1:] if many else tuple(t.shape)
-            merged = mine if merged is None else shapes.join(merged, mine)
-        out.append(merged)
-    return out
-
-
-def stacked(leading: int | None, known: Sequence[Shape]) -> list[Shape]:
-    """The shapes of batches of `leading` examples."""
-    return [shapes.concatenate((leading,), s) for s in known]
+        return put(elements.stored(some, keep))
+    return cond(keep, lambda: put(elements.stored(some)), no_op)

@@ -23,7 +23,7 @@ from headrace.build.reductions import searchsorted
 from headrace.build.storage.queues import FIFOQueue, PaddingFIFOQueue
 from headrace.build.tensors import constant, convert_to_tensor
 from headrace.errors import CancelledError, OutOfRangeError
-from headrace.train.input.batching import as_lists, common_shapes, common_types, like, stacked
+from headrace.train.input.elements import Elements, as_lists, as_tensors, like, stacked
 from headrace.train.input.running import fill
 
 
@@ -45,7 +45,7 @@ def bucket(
     """Batches of examples of the same bucket.
 
     Args:
-      tensors: of an example: a tensor, a list or a dict of them.
+      tensors: of an example: a tensor, a list or a dict of them. `SparseTensor`s may be among them.
       which_bucket: its bucket: an int32 scalar from 0 to `num_buckets` - 1.
       batch_size: how many make a batch; or a list with that of each bucket.
       num_buckets: how many buckets there are.
@@ -81,10 +81,11 @@ def bucket(
             raise ValueError(f"a bucket that holds {most} examples cannot make a batch of {n}")
     scopes.graph_builder("hr.train.bucket")
     kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
-    with scopes.name_scope(name, "bucket", as_lists([tensors])[0]):
-        some = [convert_to_tensor(t) for t in as_lists([tensors])[0]]
+    with scopes.name_scope(name, "bucket", as_lists([tensors])[0]) as scope:
+        some = as_tensors(as_lists([tensors])[0])
         which = convert_to_tensor(which_bucket, dtypes.int32)
-        types, known = common_types([some]), common_shapes([some], shapes, many=False)
+        elements = Elements([some], shapes, False, shared_name or scope)
+        types, known = elements.types, elements.shapes
         names = [f"{shared_name}_{i}" if shared_name else None for i in range(num_buckets)]
         buckets = [
             kind(most, types, known, shared_name=shared, name="bucket_queue")
@@ -96,7 +97,7 @@ def bucket(
         top_shared = f"{shared_name}_top" if shared_name else None
         top = FIFOQueue(capacity, [dtypes.int32, *types], shared_name=top_shared, name="top_queue")
 
-        put = _put(buckets, some, which, keep_input)
+        put = _put(buckets, elements, some, which, keep_input)
         fill(
             buckets[0],
             [put] * num_threads,
@@ -113,7 +114,7 @@ def bucket(
         for t, shape in zip(parts, batches, strict=True):
             t.shape = shape
 
-        return number, like(tensors, parts)
+        return number, like(tensors, elements.taken(parts))
 
 
 def bucket_by_sequence_length(
@@ -180,13 +181,14 @@ def _for_each(given: int | Sequence[int], n: int, what: str) -> list[int]:
     return values
 
 
-def _put(buckets: Sequence[Any], some: list[Any], which: Any, keep_input: Any) -> Any:
+def _put(buckets: Sequence[Any], elements: Elements, some: list[Any], which: Any, keep_input: Any) -> Any:
     """The operation that puts an example into its bucket."""
     exists = logical_and(greater_equal(which, 0), less(which, len(buckets)))
     with scopes.control_dependencies([Assert(exists, ["there is no such bucket:", which])]):
 
         def put() -> Any:
-            branches: list[Callable[[], Any]] = [functools.partial(q.enqueue, some) for q in buckets]
+            stored = elements.stored(some)
+            branches: list[Callable[[], Any]] = [functools.partial(q.enqueue, stored) for q in buckets]
             return switch_case(which, branches) if len(branches) > 1 else branches[0]()
 
         if keep_input is True:

@@ -1,0 +1,215 @@
+"""Examples as elements of queues: their tensors as they are, and for a sparse tensor the number that a map knows it by.
+
+A queue holds tensors of one shape, which the three tensors of a sparse one are not. So a map keeps them while they wait
+(`headrace.resources.sparse_map`): what puts an example into the queue puts its sparse tensors into their maps, and what
+takes a batch out of the queue takes them out again, put together along a new first dimension.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from headrace import dtypes, shapes
+from headrace.build import arrays, gathering, reductions, scopes, sparse
+from headrace.build.math import cast
+from headrace.build.sparse.tensor import SparseTensor, as_sparse, is_sparse
+from headrace.build.tensors import convert_to_tensor, identity
+from headrace.errors import ShapeError
+from headrace.shapes import Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class SparseComponent:
+    """A component of examples that is a sparse tensor.
+
+    Attributes:
+      dtype: of its values.
+      shape: of an example, as far as it is known.
+      place: the attributes `container` and `shared_name`, which say what map keeps it.
+    """
+
+    dtype: Any
+    shape: Shape
+    place: dict[str, str]
+
+    def stored(self, sp: SparseTensor, many: bool) -> Any:
+        """Puts a sparse tensor into the map, or with `many` its rows, and gives its number, or theirs."""
+        type = "AddManySparseToTensorsMap" if many else "AddSparseToTensorsMap"
+        parts = [sp.indices, sp.values, sp.dense_shape]
+        return scopes.builder(*parts).make(type, parts, self.place)
+
+    def taken(self, numbers: Any) -> SparseTensor:
+        """Takes the sparse tensors of some numbers out of the map: one with a first dimension more."""
+        attrs = {"dtype": self.dtype, **self.place}
+        made = scopes.builder(numbers).make("TakeManySparseFromTensorsMap", (numbers,), attrs)
+        indices, values, whole = made
+        if self.shape is not None:
+            indices.shape, whole.shape = (None, len(self.shape) + 1), (len(self.shape) + 1,)
+        out = SparseTensor(indices, values, whole)
+        out.set_shape(shapes.concatenate(numbers.shape, self.shape))
+        return out
+
+
+class Elements:
+    """The examples that some sources give, as elements of a queue.
+
+    Args:
+      sources: for each source what it gives: tensors, and `SparseTensor`s, of one example or of several.
+      given: shapes of an example's tensors; None: as they are known. Those of sparse tensors do not matter.
+      many: whether they give several examples, along the first dimension.
+      name: prefix of the maps' names: examples under one name are kept in the same maps.
+
+    Attributes:
+      types, shapes: of what is in the queue.
+
+    Raises:
+      TypeError: the sources differ in dtypes.
+      ValueError: they differ in what is sparse; ranks are not known; or shapes do not go together.
+    """
+
+    def __init__(self, sources: Sequence[Sequence[Any]], given: Any, many: bool, name: str) -> None:
+        for i, some in enumerate(sources[1:], 1):
+            if [is_sparse(t) for t in some] != [is_sparse(t) for t in sources[0]]:
+                raise ValueError(
+                    f"what is sparse must be so in all sources: the first has {list(sources[0])!r}, source {i} has "
+                    f"{list(some)!r}"
+                )
+        self.types = _common_types(sources)
+        self.shapes = _common_shapes(sources, given, many)
+        self._many = many
+        self._sparse: dict[int, SparseComponent] = {}
+        container = getattr(scopes.builder(*sources[0]).graph, "current_container", "")
+        for i, t in enumerate(sources[0]):
+            if is_sparse(t):
+                place = {"container": container, "shared_name": f"{name.rstrip('/')}/sparse_{i}"}
+                self._sparse[i] = SparseComponent(self.types[i], self.shapes[i], place)
+                self.types[i], self.shapes[i] = dtypes.int64, ()
+
+    def stored(self, some: Sequence[Any], keep: Any = None) -> list[Any]:
+        """What goes into the queue for what a source gives; of several only those for which `keep`, a bool vector,
+        holds."""
+        if keep is not None:
+            which = cast(keep, dtypes.int32)
+            some = [
+                _kept_rows(t, keep, which) if is_sparse(t) else gathering.dynamic_partition(t, which, 2)[1]
+                for t in some
+            ]
+        return [self._sparse[i].stored(t, self._many) if is_sparse(t) else t for i, t in enumerate(some)]
+
+    def taken(self, got: Any) -> list[Any]:
+        """The batch for what a queue gives. Whatever of it is used, all sparse tensors leave their maps."""
+        parts = got if isinstance(got, list) else [got]
+        out = [self._sparse[i].taken(t) if i in self._sparse else t for i, t in enumerate(parts)]
+        if not self._sparse:
+            return out
+        with scopes.control_dependencies([t.op for t in out if is_sparse(t)]):
+            return [_again(t) for t in out]
+
+
+def _again(t: Any) -> Any:
+    if not is_sparse(t):
+        return identity(t)
+    out = SparseTensor(identity(t.indices), identity(t.values), identity(t.dense_shape))
+    out.set_shape(t.shape)
+    return out
+
+
+def _kept_rows(sp: SparseTensor, keep: Any, which: Any) -> SparseTensor:
+    """The rows of a sparse tensor for which `keep` holds; `which` is that as int32."""
+    rows = gathering.dynamic_partition(reductions.range(sp.dense_shape[0]), which, 2)[1]
+    new_row = reductions.cumsum(cast(keep, dtypes.int64), exclusive=True)
+    left = sparse.retain(sp, gathering.gather(keep, sp.indices[:, 0]))
+    first = gathering.gather(new_row, left.indices[:, :1])
+    whole = arrays.concat([arrays.shape(rows, out_type=dtypes.int64), sp.dense_shape[1:]], 0)
+    out = SparseTensor(arrays.concat([first, left.indices[:, 1:]], 1), left.values, whole)
+    out.set_shape(shapes.concatenate((None,), None if sp.shape is None else sp.shape[1:]))
+    return out
+
+
+def as_lists(sources: Sequence[Any]) -> list[list[Any]]:
+    """For each source the list of its tensors; those of dicts in the order of their keys.
+
+    Raises:
+      ValueError: there are none, or their keys differ.
+    """
+    if not sources:
+        raise ValueError("Expected at least one set of tensors")
+    if not isinstance(sources[0], dict):
+        return [list(some) if isinstance(some, (list, tuple)) and not is_sparse(some) else [some] for some in sources]
+    if any(set(some) != set(sources[0]) for some in sources):
+        raise ValueError("All dictionaries in tensors_list must have the same keys")
+    return [[some[k] for k in sorted(some, key=str)] for some in sources]
+
+
+def like(source: Any, parts: list[Any]) -> Any:
+    """The tensors of a batch, in the form in which those of an example were given."""
+    if isinstance(source, dict):
+        return dict(zip(sorted(source, key=str), parts, strict=True))
+    return parts[0] if len(parts) == 1 else parts
+
+
+def as_tensors(some: Sequence[Any]) -> list[Any]:
+    """What a source gives, as tensors and sparse tensors.
+
+    Raises:
+      ValueError: it gives nothing.
+    """
+    if not some:
+        raise ValueError("Expected at least one tensor in batch().")
+    return [as_sparse(t) if is_sparse(t) else convert_to_tensor(t) for t in some]
+
+
+def _common_types(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    """The dtypes of each source's tensors.
+
+    Raises:
+      TypeError: they differ.
+    """
+    all_types = [[t.dtype.base for t in some] for some in lists]
+    for types in all_types[1:]:
+        if types != all_types[0]:
+            first, other = (", ".join(t.name for t in x) for x in (all_types[0], types))
+            raise TypeError(f"Expected types to be consistent: {first} vs. {other}.")
+    return all_types[0]
+
+
+def _common_shapes(lists: Sequence[Sequence[Any]], given: Any, many: bool) -> list[Shape]:
+    """The shapes of an example's tensors, as far as all sources agree.
+
+    Raises:
+      ValueError: a rank is not known, or they do not go together.
+    """
+    if given is not None and len(given) != len(lists[0]):
+        raise ValueError(f"shapes has {len(given)} entries, and an example has {len(lists[0])} tensors")
+    columns = list(zip(*lists, strict=True))
+    return [
+        shapes.as_shape(given[i]) if given is not None and not is_sparse(column[0]) else _common_shape(column, many)
+        for i, column in enumerate(columns)
+    ]
+
+
+def _common_shape(column: Sequence[Any], many: bool) -> Shape:
+    known: list[Shape] = []
+    for t in column:
+        if t.shape is None and not is_sparse(t):
+            raise ValueError(f"Cannot infer Tensor's rank: {t}; say the shapes")
+        if many and t.shape is not None and len(t.shape) < 1 + is_sparse(t):
+            raise ShapeError(
+                f"with enqueue_many the first dimension is that of the examples; {t} has "
+                + ("no other, and an example that is sparse has one at least" if is_sparse(t) else "none")
+            )
+        known.append(None if t.shape is None else tuple(t.shape)[1:] if many else tuple(t.shape))
+    ranks = {len(s) for s in known if s is not None}
+    if len(ranks) > 1 and is_sparse(column[0]):
+        raise ShapeError(f"sparse tensors of one rank expected from all sources, got ranks {sorted(ranks)}")
+    merged = known[0]
+    for shape in known[1:]:
+        merged = shapes.join(merged, shape)
+    return merged
+
+
+def stacked(leading: int | None, known: Sequence[Shape]) -> list[Shape]:
+    """The shapes of batches of `leading` examples."""
+    return [shapes.concatenate((leading,), s) for s in known]
