@@ -6,7 +6,6 @@ and what was read stays what it was.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -132,11 +131,16 @@ def update_together(variables: Sequence[Variable], fn: Callable[..., Sequence[Va
     Raises:
       FailedPreconditionError: one of them has no value yet.
     """
-    with contextlib.ExitStack() as held:
+    held = []  # an ExitStack takes as long as all the rest
+    try:
         for v in sorted(variables, key=id):  # one order for all, so that no two calls wait for each other
-            held.enter_context(v._lock)
-        for v, value in zip(variables, fn(*(v.read() for v in variables)), strict=True):
+            v._lock.acquire()
+            held.append(v._lock)
+        for v, value in zip(variables, fn(*[v.read() for v in variables]), strict=True):
             v._hold(value)
+    finally:
+        for lock in held:
+            lock.release()
 
 
 class CountedVariable(Variable):

@@ -12,6 +12,7 @@ from headrace import dtypes
 from headrace.errors import FailedPreconditionError, InternalError, InvalidArgumentError, ShapeError
 from headrace.ir.opdef import op_registry
 from headrace.ops.training.applying import DENSE, SPARSE
+from headrace.ops.training.optimizers import RULES
 from tests.ops.running import Program
 
 SCALARS: dict[str, Any] = {
@@ -166,6 +167,142 @@ def test_values_keep_their_dtype(p: Program, name: str, dtype: dtypes.DType) -> 
     for v, w in zip(made, want, strict=True):
         assert read(p, v).dtype == dtype.numpy
         np.testing.assert_allclose(read(p, v).astype(np.float64), w, rtol=tolerance, atol=tolerance / 5)
+
+
+# *** formulas as they are read, and as they are computed ***
+
+
+def arrays(shape: tuple[int, ...], dtype: dtypes.DType, n: int) -> list[np.ndarray]:
+    """So many that nobody may write into: one of any sign, and before it positive ones, each greater than the last."""
+    random = np.random.default_rng(0)
+    made = [np.asarray((i + random.random(shape)) / 4 + 0.25).astype(dtype.numpy) for i in range(n - 1)]
+    made.append(np.asarray(random.standard_normal(shape)).astype(dtype.numpy))
+    if dtype.numpy.kind == "c":
+        made = [np.asarray(x + np.complex64(1j) * x[::-1]) for x in made]
+    for x in made:
+        x.flags.writeable = False
+    return made
+
+
+def scalars(name: str, dtype: dtypes.DType) -> dict[str, Any]:
+    given = {a: SCALARS[a] for a in RULES[name].args if a != "grad"}
+    return {a: x if a == "global_step" else np.asarray(x).astype(dtype.numpy)[()] for a, x in given.items()}
+
+
+def computed(name: str, flags: Mapping[str, bool], values: Sequence[Any], grad: Any, given: dict[str, Any]) -> Any:
+    rule = RULES[name]
+    return rule.formula(np, flags, *values, *(grad if a == "grad" else given[a] for a in rule.args))
+
+
+def gradient_descent(a: Any, var: Any, g: Any) -> tuple[Any, ...]:
+    return (var - a["alpha"] * g,)
+
+
+def momentum(a: Any, var: Any, accum: Any, g: Any) -> tuple[Any, ...]:
+    accum = accum * a["momentum"] + g
+    if a["flag"]:
+        return var - (g * a["lr"] + accum * a["momentum"] * a["lr"]), accum
+    return var - accum * a["lr"], accum
+
+
+def adagrad(a: Any, var: Any, accum: Any, g: Any) -> tuple[Any, ...]:
+    accum = accum + g * g if a["flag"] else accum
+    return var - g * a["lr"] * (1 / np.sqrt(accum)), accum
+
+
+def adagrad_v2(a: Any, var: Any, accum: Any, g: Any) -> tuple[Any, ...]:
+    accum = accum + g * g if a["flag"] else accum
+    return var - g * a["lr"] / (np.sqrt(accum) + a["epsilon"]), accum
+
+
+def adadelta(a: Any, var: Any, accum: Any, update: Any, g: Any) -> tuple[Any, ...]:
+    accum = accum * a["rho"] + g * g * (1 - a["rho"])
+    step = np.sqrt(update + a["epsilon"]) * (1 / np.sqrt(accum + a["epsilon"])) * g
+    return var - step * a["lr"], accum, update * a["rho"] + step * step * (1 - a["rho"])
+
+
+def adam(a: Any, var: Any, m: Any, v: Any, g: Any) -> tuple[Any, ...]:
+    m, v = m + (g - m) * (1 - a["beta1"]), v + (g * g - v) * (1 - a["beta2"])
+    rate = a["lr"] * np.sqrt(1 - a["beta2_power"]) / (1 - a["beta1_power"])
+    direction = g * (1 - a["beta1"]) + a["beta1"] * m if a["flag"] else m
+    return var - direction * rate / (np.sqrt(v) + a["epsilon"]), m, v
+
+
+def rms_prop(a: Any, var: Any, ms: Any, mom: Any, g: Any) -> tuple[Any, ...]:
+    ms = ms + (g * g - ms) * (1 - a["rho"])
+    mom = mom * a["momentum"] + g * a["lr"] / np.sqrt(ms + a["epsilon"])
+    return var - mom, ms, mom
+
+
+def ftrl_v2(a: Any, var: Any, accum: Any, linear: Any, g: Any) -> tuple[Any, ...]:
+    pull, total = g + 2 * a["l2_shrinkage"] * var, accum + g * g
+    before, after = accum ** -a["lr_power"], total ** -a["lr_power"]
+    if a["flag"]:
+        linear = linear + (pull * a["lr"] - (after - before) * var)
+        bound, curvature = a["l1"] * a["lr"], after + 2 * a["l2"] * a["lr"]
+    else:
+        linear = linear + (pull - (after - before) / a["lr"] * var)
+        bound, curvature = a["l1"], after / a["lr"] + 2 * a["l2"]
+    return (np.minimum(np.maximum(linear, -bound), bound) - linear) / curvature, total, linear
+
+
+def ftrl(a: Any, var: Any, accum: Any, linear: Any, g: Any) -> tuple[Any, ...]:
+    return ftrl_v2({**a, "l2_shrinkage": np.zeros_like(a["l2"])}, var, accum, linear, g)
+
+
+READ = {
+    "GradientDescent": gradient_descent,
+    "Momentum": momentum,
+    "Adagrad": adagrad,
+    "AdagradV2": adagrad_v2,
+    "Adadelta": adadelta,
+    "Adam": adam,
+    "RMSProp": rms_prop,
+    "Ftrl": ftrl,
+    "FtrlV2": ftrl_v2,
+}
+
+
+KINDS = [dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.complex64]
+
+
+@pytest.mark.parametrize("flag", [False, True])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(n, d) for n in READ for d in KINDS if not (n.startswith("Ftrl") and d is dtypes.complex64)]
+)
+def test_formulas_give_what_they_read_like(name: str, flag: bool, dtype: dtypes.DType) -> None:
+    """To the last bit: in which order something is done, and where it is put, changes no rounding."""
+    *values, grad = arrays((500,), dtype, len(RULES[name].slots) + 1)
+    given, attr = scalars(name, dtype), next((k for n, f, _ in EXPECTED if n == name for k in f), "")
+    want = READ[name]({**given, "flag": flag}, *values, grad)
+    got = computed(name, {attr: flag}, values, grad, given)
+    for slot, x, y in zip(RULES[name].slots, got, want, strict=True):
+        assert x.dtype == dtype.numpy
+        assert np.isfinite(x).all(), slot
+        assert np.array_equal(x, y), slot
+
+
+@pytest.mark.parametrize("layout", ["number", "array of rank 0", "rows", "columns", "every second"])
+@each_formula
+def test_formulas_leave_what_they_are_given(
+    name: str, flags: dict[str, bool], expected: list[list[float]], layout: str
+) -> None:
+    """What was read of a variable is the array that it holds: nothing may write into it."""
+    shape = {"number": (), "array of rank 0": (), "every second": (6, 10)}.get(layout, (6, 5))
+    all = arrays(shape, dtypes.float32, len(expected) + 1)
+    views: dict[str, Any] = {"number": lambda x: x[()], "columns": lambda x: x.T, "every second": lambda x: x[:, ::2]}
+    *values, grad = [views.get(layout, lambda x: x)(x) for x in all]
+    before, given = [x.copy() for x in all], scalars(name, dtypes.float32)
+    got = computed(name, flags, values, grad, given)
+    assert all_equal(all, before)
+    assert all_equal(got, computed(name, flags, [np.array(v) for v in values], np.array(grad), given))
+    for new, old in zip(got, values, strict=True):
+        assert new.shape == old.shape
+        assert new is old or not any(np.shares_memory(new, x) for x in all)
+
+
+def all_equal(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 @pytest.mark.parametrize("type", ["SparseApplyMomentum", "ResourceSparseApplyMomentum"])

@@ -108,7 +108,7 @@ def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any
 def _by_handle(handles: Sequence[Any], dtype: DType) -> list[Variable]:
     found = [resource_of(handle, Variable) for handle in handles]
     for v in found:
-        if v.dtype != dtype:
+        if v.dtype is not dtype:
             raise InvalidArgumentError(
                 f"Trying to access variable {v.name} with wrong dtype. Expected {v.dtype.name} got {dtype.name}"
             )
@@ -121,41 +121,44 @@ def _scalars(args: Sequence[str], gradient: int) -> list[int]:
     return [i for i, name in enumerate(args) if i != gradient and name != "indices"]
 
 
+def _differ(first: str, shape: tuple[int, ...], name: str, value: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{first} and {name} do not have the same shape{shapes.show(shape)} {shapes.show(value.shape)}"
+    )
+
+
 def _kernel(
     formula: Formula, slots: Sequence[str], args: Sequence[str], gradient: int, on_rows: bool, ref: bool
 ) -> Any:
-    scalars = _scalars(args, gradient)
+    scalars, n = _scalars(args, gradient), len(slots)
+
+    def updated(attrs: Any, values: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
+        for i in scalars:
+            if given[i].shape:
+                raise InvalidArgumentError(f"{args[i]} is not a scalar: {shapes.show(given[i].shape)}")
+        var = values[0].shape
+        for name, value in zip(slots, values, strict=True):
+            if value.shape != var:
+                raise _differ(slots[0], var, name, value)
+        if on_rows:
+            return _by_rows(formula, gradient, attrs, values, list(given))
+        if given[gradient].shape != var:
+            raise _differ(slots[0], var, args[gradient], given[gradient])
+        if values[0].size >= _LARGE:
+            return _by_blocks(formula, gradient, attrs, values, list(given))
+        return formula(np, attrs, *values, *given)
 
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
         dtype = attrs["T"]
 
-        def updated(given: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
-            for i in scalars:
-                if shape_of(given[i]):
-                    raise InvalidArgumentError(f"{args[i]} is not a scalar: {shapes.show(shape_of(given[i]))}")
-            whole = [*zip(slots, values, strict=True)]
-            if not on_rows:
-                whole.append((args[gradient], given[gradient]))
-            for name, value in whole:
-                if shape_of(value) != shape_of(values[0]):
-                    raise InvalidArgumentError(
-                        f"{slots[0]} and {name} do not have the same shape"
-                        f"{shapes.show(shape_of(values[0]))} {shapes.show(shape_of(value))}"
-                    )
-            if on_rows:
-                return _by_rows(formula, gradient, attrs, values, list(given))
-            if np.size(values[0]) >= _LARGE:
-                return _by_blocks(formula, gradient, attrs, values, list(given))
-            return formula(np, attrs, *values, *given)
-
         def kernel(*inputs: Any) -> Ref | None:
-            targets, given = inputs[: len(slots)], inputs[len(slots) :]
+            targets, given = inputs[:n], inputs[n:]
             variables = [t.variable for t in targets] if ref else _by_handle(targets, dtype)
-            if len(set(map(id, variables))) < len(variables):
+            if n > 1 and len(set(map(id, variables))) < n:
                 raise InvalidArgumentError(
                     f"{', '.join(slots)} must be variables of their own: got {[v.name for v in variables]}"
                 )
-            update_together(variables, lambda *values: updated(given, values))
+            update_together(variables, lambda *values: updated(attrs, values, given))
             return targets[0] if ref else None
 
         return kernel

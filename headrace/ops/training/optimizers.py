@@ -3,6 +3,10 @@
 Source: TensorFlow's ops `Apply*`, `ResourceApply*`, `SparseApply*` and `ResourceSparseApply*`; the papers are named at
 the formulas. Everything is computed in the variable's dtype, half precision too, and rounded at each step: that is what
 TensorFlow does, and averages kept in half precision depend on it.
+
+What a formula made itself it may change: `step = a * b; step += c` needs one array where `a * b + c` needs two, and
+memory is what a step costs. (Of tensors, and of numbers, `+=` makes a new one.) What it was given it leaves as it is.
+That also is why `var - rate * x` is written as `x * -rate`, and then `+= var`: the same number to the last bit.
 """
 
 from __future__ import annotations
@@ -55,18 +59,41 @@ def _update(*args: Any, **options: Any) -> Callable[[Formula], Formula]:
     return register
 
 
-def _square(x: Any) -> Any:
-    return x * x
+def _minus(var: Any, step: Any, rate: Any) -> Any:
+    """`var - step * rate`."""
+    out = step * -rate
+    out += var
+    return out
 
 
 def _mixed(old: Any, new: Any, decay: Any) -> Any:
     """The running average that forgets by `decay`."""
-    return old * decay + new * (1 - decay)
+    out = old * decay
+    out += new * (1 - decay)
+    return out
 
 
 def _moved(old: Any, new: Any, decay: Any) -> Any:
     """The same, as a step towards the new value: what it was exactly stays exactly."""
-    return old + (new - old) * (1 - decay)
+    out = new - old
+    out *= 1 - decay
+    out += old
+    return out
+
+
+def _moved_to_square(xp: Any, old: Any, x: Any, decay: Any) -> Any:
+    """The running average of squares: `_moved` to that of `x`."""
+    out = xp.square(x)
+    out -= old
+    out *= 1 - decay
+    out += old
+    return out
+
+
+def _plus_square(xp: Any, old: Any, x: Any) -> Any:
+    out = xp.square(x)
+    out += old
+    return out
 
 
 def _is_known(x: Any) -> bool:
@@ -91,7 +118,7 @@ def _require(good: Callable[[Any], Any], what: str, kind: str, value: Any) -> No
 
 @_update("GradientDescent", "var", "alpha delta", _ANY, "Subtracts `alpha * delta` from the variable's value.", DENSE)
 def _gradient_descent(xp: Any, attrs: Attrs, var: Any, alpha: Any, delta: Any) -> tuple[Any, ...]:
-    return (var - alpha * delta,)
+    return (_minus(var, delta, alpha),)
 
 
 @_update(
@@ -104,7 +131,7 @@ def _gradient_descent(xp: Any, attrs: Attrs, var: Any, alpha: Any, delta: Any) -
 def _proximal_gradient_descent(
     xp: Any, attrs: Attrs, var: Any, alpha: Any, l1: Any, l2: Any, delta: Any
 ) -> tuple[Any, ...]:
-    return (_shrunk(xp, var - alpha * delta, l1, alpha) / (1 + l2 * alpha),)
+    return (_shrunk(xp, _minus(var, delta, alpha), l1, alpha) / (1 + l2 * alpha),)
 
 
 @_update(
@@ -116,10 +143,15 @@ def _proximal_gradient_descent(
     flag=("use_nesterov", False),
 )
 def _momentum(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any) -> tuple[Any, ...]:
-    accum = accum * momentum + grad
-    if attrs["use_nesterov"]:
-        return var - (grad * lr + accum * momentum * lr), accum
-    return var - accum * lr, accum
+    accum = accum * momentum
+    accum += grad
+    if not attrs["use_nesterov"]:
+        return _minus(var, accum, lr), accum
+    step = accum * momentum
+    step *= -lr
+    step += grad * -lr
+    step += var
+    return step, accum
 
 
 @_update(
@@ -132,10 +164,15 @@ def _momentum(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any, m
     flag=("use_nesterov", False),
 )
 def _keras_momentum(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any, momentum: Any) -> tuple[Any, ...]:
-    accum = accum * momentum - grad * lr
-    if attrs["use_nesterov"]:
-        return var + (accum * momentum - grad * lr), accum
-    return var + accum, accum
+    push = grad * lr
+    accum = accum * momentum
+    accum -= push
+    if not attrs["use_nesterov"]:
+        return var + accum, accum
+    step = accum * momentum
+    step -= push
+    step += var
+    return step, accum
 
 
 def _agreement(xp: Any, m: Any, grad: Any, beta: Any) -> tuple[Any, Any]:
@@ -177,6 +214,16 @@ def _power_sign(
 # *** Adagrad ***
 
 
+def _divided_step(xp: Any, var: Any, direction: Any, rate: Any, squares: Any, epsilon: Any) -> Any:
+    """`var - direction * rate / (sqrt(squares) + epsilon)`."""
+    root = xp.sqrt(squares)
+    root += epsilon
+    step = direction * -rate
+    step /= root
+    step += var
+    return step
+
+
 @_update(
     "Adagrad",
     "var accum",
@@ -187,8 +234,11 @@ def _power_sign(
 )
 def _adagrad(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any) -> tuple[Any, ...]:
     if attrs["update_slots"]:
-        accum = accum + _square(grad)
-    return var - grad * lr * (1 / xp.sqrt(accum)), accum
+        accum = _plus_square(xp, accum, grad)
+    step = grad * -lr
+    step *= 1 / xp.sqrt(accum)
+    step += var
+    return step, accum
 
 
 @_update(
@@ -201,8 +251,8 @@ def _adagrad(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, grad: Any) ->
 )
 def _adagrad_v2(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, epsilon: Any, grad: Any) -> tuple[Any, ...]:
     if attrs["update_slots"]:
-        accum = accum + _square(grad)
-    return var - grad * lr / (xp.sqrt(accum) + epsilon), accum
+        accum = _plus_square(xp, accum, grad)
+    return _divided_step(xp, var, grad, lr, accum, epsilon), accum
 
 
 @_update(
@@ -216,7 +266,7 @@ def _adagrad_da(
     xp: Any, attrs: Attrs, var: Any, total: Any, squares: Any, grad: Any, lr: Any, l1: Any, l2: Any, global_step: Any
 ) -> tuple[Any, ...]:
     steps = global_step.astype(total.dtype) if _is_known(global_step) else xp.cast(global_step, total.dtype)
-    total, squares = total + grad, squares + _square(grad)
+    total, squares = total + grad, _plus_square(xp, squares, grad)
     direction = _shrunk(xp, total, l1, steps)
     return -lr * direction / (l2 * steps * lr + xp.sqrt(squares)), total, squares
 
@@ -234,7 +284,7 @@ def _proximal_adagrad(
     _require(lambda x: x > 0, "lr", "positive", lr)
     _require(lambda x: x >= 0, "l1 regularization strength", "non-negative", l1)
     _require(lambda x: x >= 0, "l2 regularization strength", "non-negative", l2)
-    accum = accum + _square(grad)
+    accum = _plus_square(xp, accum, grad)
     rate = lr / xp.sqrt(accum)
     return _shrunk(xp, var - grad * rate, l1, rate) / (1 + l2 * rate), accum
 
@@ -249,16 +299,18 @@ def _proximal_adagrad(
 def _adadelta(
     xp: Any, attrs: Attrs, var: Any, accum: Any, accum_update: Any, lr: Any, rho: Any, epsilon: Any, grad: Any
 ) -> tuple[Any, ...]:
-    accum = _mixed(accum, _square(grad), rho)
-    step = xp.sqrt(accum_update + epsilon) * (1 / xp.sqrt(accum + epsilon)) * grad
-    return var - step * lr, accum, _mixed(accum_update, _square(step), rho)
+    accum = _mixed(accum, xp.square(grad), rho)
+    step = xp.sqrt(accum_update + epsilon)
+    step *= 1 / xp.sqrt(accum + epsilon)
+    step *= grad
+    return _minus(var, step, lr), accum, _mixed(accum_update, xp.square(step), rho)
 
 
 # *** Adam ***
 
 
-def _adam_moments(m: Any, v: Any, beta1: Any, beta2: Any, grad: Any) -> tuple[Any, Any]:
-    return _moved(m, grad, beta1), _moved(v, _square(grad), beta2)
+def _adam_moments(xp: Any, m: Any, v: Any, beta1: Any, beta2: Any, grad: Any) -> tuple[Any, Any]:
+    return _moved(m, grad, beta1), _moved_to_square(xp, v, grad, beta2)
 
 
 def _adam_rate(xp: Any, lr: Any, beta1_power: Any, beta2_power: Any) -> Any:
@@ -289,9 +341,9 @@ def _adam(
     epsilon: Any,
     grad: Any,
 ) -> tuple[Any, ...]:
-    m, v = _adam_moments(m, v, beta1, beta2, grad)
+    m, v = _adam_moments(xp, m, v, beta1, beta2, grad)
     direction = grad * (1 - beta1) + beta1 * m if attrs["use_nesterov"] else m
-    return var - direction * _adam_rate(xp, lr, beta1_power, beta2_power) / (xp.sqrt(v) + epsilon), m, v
+    return _divided_step(xp, var, direction, _adam_rate(xp, lr, beta1_power, beta2_power), v, epsilon), m, v
 
 
 @_update(
@@ -317,9 +369,9 @@ def _amsgrad(
     epsilon: Any,
     grad: Any,
 ) -> tuple[Any, ...]:
-    m, v = _adam_moments(m, v, beta1, beta2, grad)
+    m, v = _adam_moments(xp, m, v, beta1, beta2, grad)
     vhat = xp.maximum(vhat, v)
-    return var - m * _adam_rate(xp, lr, beta1_power, beta2_power) / (xp.sqrt(vhat) + epsilon), m, v, vhat
+    return _divided_step(xp, var, m, _adam_rate(xp, lr, beta1_power, beta2_power), vhat, epsilon), m, v, vhat
 
 
 @_update(
@@ -344,10 +396,22 @@ def _adamax(
     grad: Any,
 ) -> tuple[Any, ...]:
     m, v = _moved(m, grad, beta1), xp.maximum(beta2 * v, xp.abs(grad))
-    return var - lr / (1 - beta1_power) * (m / (v + epsilon)), m, v
+    step = m / (v + epsilon)
+    step *= -lr / (1 - beta1_power)
+    step += var
+    return step, m, v
 
 
 # *** RMSProp ***
+
+
+def _pushed(xp: Any, mom: Any, momentum: Any, grad: Any, lr: Any, squares: Any) -> Any:
+    """`mom * momentum + grad * lr / sqrt(squares)`."""
+    push = grad * lr
+    push /= xp.sqrt(squares)
+    out = mom * momentum
+    out += push
+    return out
 
 
 @_update(
@@ -360,8 +424,8 @@ def _adamax(
 def _rms_prop(
     xp: Any, attrs: Attrs, var: Any, ms: Any, mom: Any, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
 ) -> tuple[Any, ...]:
-    ms = _moved(ms, _square(grad), rho)
-    mom = mom * momentum + grad * lr / xp.sqrt(ms + epsilon)
+    ms = _moved_to_square(xp, ms, grad, rho)
+    mom = _pushed(xp, mom, momentum, grad, lr, ms + epsilon)
     return var - mom, ms, mom
 
 
@@ -385,12 +449,63 @@ def _centered_rms_prop(
     epsilon: Any,
     grad: Any,
 ) -> tuple[Any, ...]:
-    ms, mg = _moved(ms, _square(grad), rho), _moved(mg, grad, rho)
-    mom = mom * momentum + grad * lr / xp.sqrt(ms - _square(mg) + epsilon)
+    ms, mg = _moved_to_square(xp, ms, grad, rho), _moved(mg, grad, rho)
+    spread = ms - xp.square(mg)
+    spread += epsilon
+    mom = _pushed(xp, mom, momentum, grad, lr, spread)
     return var - mom, mg, ms, mom
 
 
 # *** Ftrl ***
+
+
+def _check_ftrl(attrs: Attrs, lr: Any, l1: Any, l2: Any, lr_power: Any) -> None:
+    if "Tindices" not in attrs:  # the ops on whole variables take anything
+        return
+    by_rate = attrs["multiply_linear_by_lr"]
+    _require(lambda x: x > 0 or (by_rate and x == 0), "lr", "non-negative" if by_rate else "positive", lr)
+    _require(lambda x: x >= 0, "l1 regularization strength", "non-negative", l1)
+    _require(lambda x: x >= 0, "l2 regularization strength", "non-negative", l2)
+    _require(lambda x: x <= 0, "lr_power", "non-positive", lr_power)
+
+
+def _followed(
+    xp: Any,
+    attrs: Attrs,
+    var: Any,
+    accum: Any,
+    linear: Any,
+    grad: Any,
+    pull: Any,
+    lr: Any,
+    l1: Any,
+    l2: Any,
+    lr_power: Any,
+) -> tuple[Any, ...]:
+    """What variable and slots become; `pull` is the gradient, with what pulls at the variable besides."""
+
+    def strength(squares: Any) -> Any:
+        return xp.sqrt(squares) if _is_known(lr_power) and lr_power == -0.5 else xp.power(squares, -lr_power)
+
+    total = _plus_square(xp, accum, grad)
+    curvature = strength(total)
+    gain = curvature - strength(accum)
+    if attrs["multiply_linear_by_lr"]:
+        gain *= var
+        gain -= pull * lr
+        bound, ridge = l1 * lr, 2 * l2 * lr
+    else:
+        gain /= lr
+        gain *= var
+        gain -= pull
+        curvature /= lr
+        bound, ridge = l1, 2 * l2
+    curvature += ridge
+    linear = linear - gain
+    out = xp.minimum(xp.maximum(linear, -bound), bound)
+    out -= linear
+    out /= curvature
+    return out, total, linear
 
 
 @_update(
@@ -414,27 +529,12 @@ def _ftrl_v2(
     l2_shrinkage: Any,
     lr_power: Any,
 ) -> tuple[Any, ...]:
-    if "Tindices" in attrs:  # the ops on whole variables take anything
-        by_rate = attrs["multiply_linear_by_lr"]
-        _require(lambda x: x > 0 or (by_rate and x == 0), "lr", "non-negative" if by_rate else "positive", lr)
-        _require(lambda x: x >= 0, "l1 regularization strength", "non-negative", l1)
-        _require(lambda x: x >= 0, "l2 regularization strength", "non-negative", l2)
+    _check_ftrl(attrs, lr, l1, l2, lr_power)
+    if "Tindices" in attrs:
         _require(lambda x: x >= 0, "l2 shrinkage regularization strength", "non-negative", l2_shrinkage)
-        _require(lambda x: x <= 0, "lr_power", "non-positive", lr_power)
-
-    def strength(squares: Any) -> Any:
-        return xp.sqrt(squares) if _is_known(lr_power) and lr_power == -0.5 else xp.power(squares, -lr_power)
-
-    pull = grad + 2 * l2_shrinkage * var
-    total = accum + _square(grad)
-    gain = strength(total) - strength(accum)
-    if attrs["multiply_linear_by_lr"]:
-        linear = linear + (pull * lr - gain * var)
-        bound, curvature = l1 * lr, strength(total) + 2 * l2 * lr
-    else:
-        linear = linear + (pull - gain / lr * var)
-        bound, curvature = l1, strength(total) / lr + 2 * l2
-    return (xp.minimum(xp.maximum(linear, -bound), bound) - linear) / curvature, total, linear
+    pull = 2 * l2_shrinkage * var
+    pull += grad
+    return _followed(xp, attrs, var, accum, linear, grad, pull, lr, l1, l2, lr_power)
 
 
 @_update(
@@ -448,4 +548,5 @@ def _ftrl_v2(
 def _ftrl(
     xp: Any, attrs: Attrs, var: Any, accum: Any, linear: Any, grad: Any, lr: Any, l1: Any, l2: Any, lr_power: Any
 ) -> Sequence[Any]:
-    return _ftrl_v2(xp, attrs, var, accum, linear, grad, lr, l1, l2, xp.zeros_like(l2), lr_power)
+    _check_ftrl(attrs, lr, l1, l2, lr_power)
+    return _followed(xp, attrs, var, accum, linear, grad, grad, lr, l1, l2, lr_power)
