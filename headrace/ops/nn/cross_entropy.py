@@ -154,17 +154,16 @@ def _sparse(xp: Any, attrs: Mapping[str, Any]) -> Any:
         classes = x.shape[1]
         if not classes:
             raise InvalidArgumentError(f"Must have at least one class, but got logits shape {show(x.shape)}")
-        wrong = (at < 0) | (at >= classes)
-        if wrong.any():
-            row = int(np.argmax(wrong))
+        if len(at) and not (0 <= at.min() and at.max() < classes):
+            row = int(np.argmax((at < 0) | (at >= classes)))
             raise InvalidArgumentError(
                 f"Received a label value of {at[row]} which is outside the valid range of [0, {classes}): label {row}"
             )
         shifted, powers, sums = _parts(xp, x.astype(np.float32) if t in HALF else x)
-        rows = np.arange(len(x))
-        loss = xp.log(sums[:, 0]) - shifted[rows, at]
+        chosen = (np.arange(len(x)), at)
+        loss = xp.log(sums[:, 0]) - shifted[chosen]
         powers /= sums
-        powers[rows, at] -= 1
+        powers[chosen] -= 1
         return loss.astype(t.numpy, copy=False), powers.astype(t.numpy, copy=False)
 
     return kernel
