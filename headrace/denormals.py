@@ -68,6 +68,7 @@ class flushed:
       wanted: whether to do so at all.
 
     Example:
+      >>> import numpy as np
       >>> tiny = np.float32([1e-39])
       >>> with flushed():
       ...     inside = tiny / 2

@@ -22,7 +22,8 @@ from headrace.dtypes import DType, as_dtype
 
 class Initializer:
     """Makes a variable's first value. Subclasses define `__call__(shape, dtype=None, partition_info=None)`, and keep
-    their arguments as attributes of the same names."""
+    their arguments as attributes of the same names. `partition_info` says of which whole (`full_shape`) a part is made,
+    and where in it that one begins (`var_offset`); None: the whole is made."""
 
     dtype: DType = dtypes.float32
 
@@ -149,8 +150,8 @@ class UniformUnitScaling(Initializer):
         self.factor, self.seed, self.dtype = factor, seed, _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape` (fully known)."""
-        inputs = max(math.prod(_dims(shape)[:-1]), 1)
+        """A tensor of `shape` (fully known); of a part of a variable, scaled as the whole is."""
+        inputs = max(math.prod(_whole(shape, partition_info)[:-1]), 1)
         limit = math.sqrt(3 / inputs) * self.factor
         return random.uniform(shape, -limit, limit, self._dtype(dtype), seed=self.seed)
 
@@ -190,9 +191,9 @@ class VarianceScaling(Initializer):
         self.dtype = _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape` (fully known)."""
+        """A tensor of `shape` (fully known); of a part of a variable, scaled as the whole is."""
         dtype = self._dtype(dtype)
-        fan_in, fan_out = _fans(_dims(shape))
+        fan_in, fan_out = _fans(_whole(shape, partition_info))
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2.0}[self.mode]
         variance = self.scale / max(1.0, fan)
         if self.distribution == "uniform":
@@ -213,6 +214,11 @@ def _known(shape: Any) -> tuple[int, ...]:
 
 def _dims(shape: Any) -> list[int]:
     return list(_known(shape))
+
+
+def _whole(shape: Any, partition_info: Any) -> list[int]:
+    """The shape of the variable of which something of `shape` is a part, or all."""
+    return _dims(shape if partition_info is None else partition_info.full_shape)
 
 
 def _fans(dims: list[int]) -> tuple[float, float]:
@@ -269,12 +275,16 @@ class Identity(Initializer):
         self.gain, self.dtype = gain, _floating(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
-        """A tensor of `shape`, which has two dimensions."""
+        """A tensor of `shape`, which has two dimensions, or that part of one."""
         dtype = self._dtype(dtype)
-        dims = _dims(shape)
+        dims = _whole(shape, partition_info)
         if len(dims) != 2:
             raise ValueError(f"Identity matrix initializer can only be used for 2D matrices, got the shape {dims}")
-        return scopes.builder().const((self.gain * np.eye(dims[0], dims[1])).astype(dtype.numpy), dtype)
+        eye = self.gain * np.eye(dims[0], dims[1])
+        if partition_info is not None:
+            pairs = zip(partition_info.var_offset, _dims(shape), strict=True)
+            eye = eye[tuple(slice(start, start + n) for start, n in pairs)]
+        return scopes.builder().const(eye.astype(dtype.numpy), dtype)
 
 
 class Orthogonal(Initializer):

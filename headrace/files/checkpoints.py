@@ -1,10 +1,10 @@
-"""Checkpoints: named tensors in files, in headrace's own format (`native`) or TensorFlow's (`bundle`).
+"""Checkpoints: named tensors in files, in headrace's own format (`native`) or TensorFlow's (`bundle`, `first`).
 
 A checkpoint is named by a *prefix*: the path of its files without their endings, relative ones from the working folder.
 It may be any path whose last part is a name (not empty, ".", ".."), and says all there is about which files are
 touched: these are the index and the data beside it that carry the name, and temporary files in the same folder while
 one is written. What is in a checkpoint's files never leads anywhere else. Which format a checkpoint has is found out
-when it is opened.
+when it is opened. (Of TensorFlow's first version a prefix may also be a pattern of files, `model-?????-of-00002`.)
 
 Writing is one step: until `write` or `merge` is done, the checkpoint that was there under this prefix is whole, and
 afterwards the new one is. Reading checks the checksum of everything that it gives back.
@@ -18,13 +18,14 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedError
-from headrace.files import bundle, commit, native, sstable
+from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.files import bundle, commit, first, native
 from headrace.files.pieces import Entry, Piece
-from headrace.files.regular import RegularFile, check_path, delete, named
+from headrace.files.regular import check_path, delete, named
 from headrace.files.slices import TensorSlice
 
-FORMATS: Final = ("native", "tensorflow")
+FORMATS: Final = ("native", "tensorflow")  # those that can hold every tensor
+_WRITERS: Final = {"native": native.write, "tensorflow": bundle.write, "tensorflow-v1": first.write}
 
 
 class Reader(Protocol):
@@ -32,7 +33,7 @@ class Reader(Protocol):
 
     Attributes:
       prefix: the path of its files without their endings.
-      format: "native" or "tensorflow".
+      format: "native", "tensorflow" or "tensorflow-v1".
       entries: the dtype and the shape of each tensor.
     """
 
@@ -66,18 +67,30 @@ def check_prefix(prefix: str) -> str:
 def exists(prefix: str) -> bool:
     """Whether there is a checkpoint, sound or not, of this prefix."""
     check_prefix(prefix)
-    return any(os.path.exists(path) for path in (native.index_path(prefix), bundle.index_path(prefix)))
+    indexes = native.index_path(prefix), bundle.index_path(prefix)
+    return any(os.path.exists(path) for path in indexes) or bool(first.paths(prefix))
+
+
+def modified(prefix: str) -> float | None:
+    """When the checkpoint of this prefix was written, in seconds since 1970; None if there is none."""
+    for path in (native.index_path(prefix), bundle.index_path(prefix), *first.paths(prefix)[:1]):
+        try:
+            return os.stat(path).st_mtime
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    return None
 
 
 def open(prefix: str) -> Reader:
     """The checkpoint of a prefix.
 
-    Where both formats are there (a program was killed before it deleted the one it replaced) the native one counts.
+    Where several formats are there (a program was killed before it deleted the one it replaced) the native one counts,
+    then TensorFlow's second.
 
     Raises:
       NotFoundError: there is none.
       DataLossError: its index is damaged.
-      UnimplementedError: it is of a format that is not read.
+      UnimplementedError: it is of a form that is not read.
 
     Example:
       >>> import os, tempfile
@@ -94,13 +107,8 @@ def open(prefix: str) -> Reader:
         return native.Native(prefix)
     if os.path.lexists(bundle.index_path(prefix)):
         return bundle.Bundle(prefix)
-    if os.path.isfile(prefix):
-        with RegularFile(prefix) as file:
-            if sstable.is_table(file):
-                raise UnimplementedError(
-                    f"{prefix} is a checkpoint of TensorFlow's V1 format, which is not read here. Restore it in "
-                    "TensorFlow and save it with tf.train.Saver(write_version=tf.train.SaverDef.V2)"
-                )
+    if first.paths(prefix):
+        return first.First(prefix)
     raise NotFoundError(
         f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}: there is neither "
         f"{native.index_path(prefix)} (a checkpoint of headrace) nor {bundle.index_path(prefix)} (one of TensorFlow)"
@@ -113,7 +121,7 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray] | Iterable[Piece], form
     Args:
       prefix: see the module's text. Its folder is made if the folder above is there, as TensorFlow does.
       tensors: arrays by name, or `Piece`s, which can be parts of tensors.
-      format: "native" or "tensorflow".
+      format: "native", "tensorflow", or "tensorflow-v1", TensorFlow's first version.
 
     Raises:
       InvalidArgumentError: there are two tensors of a name, or one has no form in files.
@@ -125,13 +133,10 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray] | Iterable[Piece], form
         pieces = [Piece.of(name, value) for name, value in tensors.items()]
     else:
         pieces = list(tensors)
-    if format not in FORMATS:
-        raise InvalidArgumentError(f"a checkpoint's format is one of {', '.join(FORMATS)}, got {format!r}")
+    if format not in _WRITERS:
+        raise InvalidArgumentError(f"a checkpoint's format is one of {', '.join(_WRITERS)}, got {format!r}")
     _make_folder(prefix)
-    if format == "native":
-        native.write(prefix, pieces)
-    else:
-        bundle.write(prefix, pieces)
+    _WRITERS[format](prefix, pieces)
     _keep_only(format, prefix)
 
 
@@ -159,6 +164,11 @@ def merge(
     if not sources:
         raise NotFoundError(f"none of the checkpoints to merge is there: {', '.join(prefixes) or 'no prefix is given'}")
     _make_folder(destination)
+    if any(isinstance(s, first.First) for s in sources):
+        raise InvalidArgumentError(
+            "checkpoints of TensorFlow's first version are not merged: their files, named as its sharded ones are, are "
+            "one checkpoint as they stand"
+        )
     natives = [s for s in sources if isinstance(s, native.Native)]
     bundles = [s for s in sources if isinstance(s, bundle.Bundle)]
     if natives and bundles:
@@ -193,7 +203,7 @@ def files_of(prefix: str) -> list[str]:
     """The files that belong to a prefix: the index first, then the data, that of unfinished writes too."""
     check_prefix(prefix)
     indexes = [path for path in (native.index_path(prefix), bundle.index_path(prefix)) if os.path.lexists(path)]
-    return [*indexes, *native.data_files(prefix), *bundle.data_files(prefix)]
+    return [*indexes, *native.data_files(prefix), *bundle.data_files(prefix), *first.data_files(prefix)]
 
 
 def remove(prefix: str) -> None:
@@ -213,11 +223,16 @@ def sweep(folder: str) -> list[str]:
 
 
 def _keep_only(format: str, prefix: str) -> None:
-    """Deletes what is of the other format: the checkpoint of this prefix that was just replaced."""
-    other = bundle if format == "native" else native
-    index = other.index_path(prefix)
-    if os.path.lexists(index):
-        delete([index, *other.data_files(prefix)])
+    """Deletes what is of the other formats: the checkpoint of this prefix that was just replaced."""
+    doomed = []
+    for name, other in (("native", native), ("tensorflow", bundle)):
+        index = other.index_path(prefix)
+        if name != format and os.path.lexists(index):
+            doomed += [index, *other.data_files(prefix)]
+    if format != "tensorflow-v1":
+        doomed += first.data_files(prefix)
+    if doomed:
+        delete(doomed)
         commit.sync_folder(commit.folder_of(prefix))
 
 

@@ -1,4 +1,4 @@
-"""Sorted tables of keys and values in one file: the index of TensorFlow's checkpoints.
+"""Sorted tables of keys and values in one file: the index of TensorFlow's checkpoints, or all of one of version 1.
 
 The layout is LevelDB's. From the beginning:
 
@@ -21,6 +21,7 @@ a table with restarts at every 16th entry can hold.
 
 from __future__ import annotations
 
+import bisect
 import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Final
@@ -168,11 +169,28 @@ def read(file: RegularFile) -> Iterator[tuple[bytes, bytes]]:
         raise DataLossError(f"{file.path}: {e}; the file is damaged, or no index of a checkpoint") from None
 
 
+def find(file: RegularFile, key: bytes) -> bytes | None:
+    """The value of `key` in the table that a file is; None if it has no such key. Only the block where it is is read.
+
+    Raises: see `read`.
+    """
+    try:
+        blocks = _blocks(file)
+        i = bisect.bisect_left(blocks, key, key=lambda b: b[0])
+        if i == len(blocks):
+            return None
+        _, start, n = blocks[i]
+        return next((value for k, value in _in_block(_block(file, start, n), 0) if k == key), None)
+    except _Damage as e:
+        raise DataLossError(f"{file.path}: {e}; the file is damaged, or no checkpoint") from None
+
+
 class _Damage(Exception):
     """A table is not as it should be."""
 
 
-def _entries(file: RegularFile) -> Iterator[tuple[bytes, bytes]]:
+def _blocks(file: RegularFile) -> list[tuple[bytes, int, int]]:
+    """The blocks of entries: for each a key not below its last one, where it begins, and its size."""
     if not is_table(file):
         raise _Damage("it does not end as a table does (bad magic number)")
     footer = file.read(file.size - FOOTER, FOOTER, "the footer")
@@ -183,9 +201,7 @@ def _entries(file: RegularFile) -> Iterator[tuple[bytes, bytes]]:
     if meta[0] + meta[1] + _TRAILER != offset or offset + size + _TRAILER + FOOTER != file.size:
         raise _Damage("its last blocks are not one behind the other")
     _block(file, *meta)  # has nothing of ours, but should be whole
-    end = 0
-    budget = _RESTART * file.size + _SLACK
-    last: bytes | None = None
+    end, out = 0, []
     for limit, value in _in_block(_block(file, offset, size), 0):
         (start, n), at = _handle(value, 0)
         if at != len(value):
@@ -193,6 +209,17 @@ def _entries(file: RegularFile) -> Iterator[tuple[bytes, bytes]]:
         if start != end:
             raise _Damage("blocks are not one behind the other")
         end = start + n + _TRAILER
+        _check_end(file, start, n)
+        out.append((limit, start, n))
+    if end != meta[0]:
+        raise _Damage("there is something between its blocks and its index")
+    return out
+
+
+def _entries(file: RegularFile) -> Iterator[tuple[bytes, bytes]]:
+    budget = _RESTART * file.size + _SLACK
+    last: bytes | None = None
+    for limit, start, n in _blocks(file):
         for key, entry in _in_block(_block(file, start, n), budget):
             budget -= len(key)
             if last is not None and key <= last:
@@ -201,8 +228,6 @@ def _entries(file: RegularFile) -> Iterator[tuple[bytes, bytes]]:
             yield key, entry
         if last is None or last > limit:
             raise _Damage("a block has another last key than the index says")
-    if end != meta[0]:
-        raise _Damage("there is something between its blocks and its index")
 
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
@@ -226,18 +251,22 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     raise _Damage("a number is not written as numbers are")
 
 
-def _block(file: RegularFile, offset: int, size: int) -> bytes:
+def _check_end(file: RegularFile, offset: int, size: int) -> None:
     if offset + size + _TRAILER > file.size:
         raise _Damage(f"a block of {size} bytes at {offset} would reach behind the end of the file ({file.size} bytes)")
+
+
+def _block(file: RegularFile, offset: int, size: int) -> bytes:
+    _check_end(file, offset, size)
     data = file.read(offset, size + _TRAILER, "a block")
     if masked_crc32c(data[:-4]) != _U32.unpack(data[-4:])[0]:
         raise _Damage(f"the checksum of the block at {offset} does not match")
     if data[size]:
         name = _COMPRESSION.get(data[size], f"by method {data[size]}")
         raise UnimplementedError(
-            f"{file.path}: its blocks are compressed ({name}), which is not read here. TensorFlow's V2 checkpoints are "
-            "not compressed; one of the older V1 format can be made one by restoring it in TensorFlow and saving it "
-            "with tf.train.Saver(write_version=tf.train.SaverDef.V2)"
+            f"{file.path}: its blocks are compressed ({name}), which is not read here. What TensorFlow writes now is "
+            "not compressed: restore it in TensorFlow and save it with "
+            "tf.train.Saver(write_version=tf.train.SaverDef.V2)"
         )
     return data[:size]
 

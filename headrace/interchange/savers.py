@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def saver_def(**fields: Any) -> SaverDef:
-    """A `SaverDef` of version V2 with these fields."""
+    """A `SaverDef` with these fields."""
     from headrace import pb
 
-    return pb.SaverDef(version=pb.SaverDef.V2, **fields)
+    return pb.SaverDef(**fields)
 
 
 def read_saver_def(given: Any) -> SaverDef:
     """A copy of a `SaverDef`, headrace's or TensorFlow's message or its bytes.
 
     Raises:
-      GraphError: it is none, or one of TensorFlow's first format.
+      GraphError: it is none.
     """
     from headrace import pb
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace import pb
+from headrace.build.partitioned import SLICE
 from headrace.build.reference import ReferenceVariable
 from headrace.build.variable import Variable
 from headrace.errors import GraphError
@@ -31,7 +32,7 @@ def encode_variable(v: Variable) -> pb.VariableDef:
         is_resource=not isinstance(v, ReferenceVariable),
         trainable=v.trainable,
     )
-    kept = getattr(v, "save_slice_info", None)
+    kept = getattr(v, SLICE, None)
     if kept is not None:
         out.save_slice_info_def.CopyFrom(kept)
     return out
@@ -61,7 +62,10 @@ def decode_variable(
         handle, initializer, _tensor(element, find), initial, proto.trainable
     )
     if proto.HasField("save_slice_info_def"):
-        vars(v)["save_slice_info"] = proto.save_slice_info_def
+        info = proto.save_slice_info_def
+        if info.full_name:  # the whole is in the scope that its part was put into
+            info.full_name = handle.op.name.removesuffix(proto.variable_name.rpartition(":")[0]) + info.full_name
+        vars(v)[SLICE] = info
     return v
 
 

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from headrace.pb.histogram_pb2 import HistogramProto
     from headrace.pb.meta_graph_pb2 import AssetFileDef, CollectionDef, MetaGraphDef, SignatureDef, TensorInfo
     from headrace.pb.queue_runner_pb2 import QueueRunnerDef
+    from headrace.pb.saved_tensor_slice_pb2 import (
+        SavedSlice,
+        SavedSliceMeta,
+        SavedTensorSliceMeta,
+        SavedTensorSlices,
+    )
     from headrace.pb.saver_pb2 import SaverDef
     from headrace.pb.summary_pb2 import Summary, SummaryMetadata
     from headrace.pb.tensor_bundle_pb2 import BundleEntryProto, BundleHeaderProto
@@ -81,6 +87,10 @@ __all__ = [
     "RegisteredGradient",
     "ResourceHandleProto",
     "SaveSliceInfoDef",
+    "SavedSlice",
+    "SavedSliceMeta",
+    "SavedTensorSliceMeta",
+    "SavedTensorSlices",
     "SaverDef",
     "SequenceExample",
     "SerializedDType",
@@ -112,6 +122,10 @@ _LATER = {
     "MetaGraphDef": "meta_graph",
     "QueueRunnerDef": "queue_runner",
     "SaveSliceInfoDef": "variable",
+    "SavedSlice": "saved_tensor_slice",
+    "SavedSliceMeta": "saved_tensor_slice",
+    "SavedTensorSliceMeta": "saved_tensor_slice",
+    "SavedTensorSlices": "saved_tensor_slice",
     "SaverDef": "saver",
     "SequenceExample": "example",
     "SessionLog": "event",

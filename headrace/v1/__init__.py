@@ -419,6 +419,10 @@ from headrace.v1.math_ops import (
     unsorted_segment_sum,
     zeta,
 )  # fmt: skip
+from headrace.v1.partitioners import create_partitioned_variables as create_partitioned_variables
+from headrace.v1.partitioners import fixed_size_partitioner as fixed_size_partitioner
+from headrace.v1.partitioners import min_max_variable_partitioner as min_max_variable_partitioner
+from headrace.v1.partitioners import variable_axis_size_partitioner as variable_axis_size_partitioner
 from headrace.v1.plain_ops import (
     approx_top_k,
     fftnd,
@@ -524,12 +528,7 @@ from headrace.v1.template import make_template
 from headrace.v1.tensor_array import (
     TensorArray,
 )  # fmt: skip
-from headrace.v1.tensor_shape import (
-    Dimension,
-    TensorShape,
-    dimension_at_index,
-    dimension_value,
-)  # fmt: skip
+from headrace.v1.tensor_shape import Dimension, TensorShape, dimension_at_index, dimension_value
 from headrace.v1.variable_scopes import (
     AUTO_REUSE,
     VariableScope,

@@ -8,7 +8,8 @@ from typing import Any
 
 from headrace import shapes
 from headrace.build import scopes
-from headrace.build.variable import Variable
+from headrace.build.partitioned import parts_of
+from headrace.files.slices import parse_spec
 from headrace.train.saving.latest import checkpoint_exists as checkpoint_exists
 from headrace.train.saving.latest import get_checkpoint_mtimes as get_checkpoint_mtimes
 from headrace.train.saving.latest import get_checkpoint_state as get_checkpoint_state
@@ -19,6 +20,7 @@ from headrace.train.saving.restoring import CheckpointReader
 from headrace.train.saving.restoring import list_variables as list_variables
 from headrace.train.saving.restoring import load_checkpoint as load_checkpoint
 from headrace.train.saving.restoring import load_variable as load_variable
+from headrace.train.saving.saveables import key_of, slice_spec
 from headrace.v1.graph import get_default_graph, in_default_graph
 
 
@@ -39,8 +41,9 @@ def init_from_checkpoint(ckpt_dir_or_file: str | os.PathLike[str], assignment_ma
 
     Args:
       ckpt_dir_or_file: the prefix of a checkpoint, or a folder, whose newest one is taken.
-      assignment_map: name in the checkpoint → variable, or the name that `tf.get_variable` gave it; or scope in the
-        checkpoint → scope ("old/" → "new/"; "/" is the outermost), for all variables in it.
+      assignment_map: name in the checkpoint → variable (or the list of the parts of one), or the name that
+        `tf.get_variable` gave it; or scope in the checkpoint → scope ("old/" → "new/"; "/" is the outermost), for all
+        variables in it.
 
     Raises:
       ValueError: the checkpoint has no such tensor, or one of another shape; a scope is mapped to no scope.
@@ -52,18 +55,31 @@ def init_from_checkpoint(ckpt_dir_or_file: str | os.PathLike[str], assignment_ma
     known = reader.get_variable_to_shape_map()
     store = get_default_graph().variable_store
     for name, current in sorted(assignment_map.items()):
-        given = current if isinstance(current, Variable) else store.get(current)
-        pairs = [(name, given)] if given is not None else _in_scope(name, current, store)
+        given = _of_name(current) if isinstance(current, str) else current
+        wholes = [(name, given)] if given is not None else _in_scope(name, current, store)
+        pairs = [(key, v) for key, whole in wholes for v in parts_of(whole)]
         for key, v in pairs:
             if key not in known:
                 raise ValueError(f"Tensor {key} ({v.name}) is not found in {reader.path} checkpoint {sorted(known)}")
-            if not shapes.fits(tuple(known[key]), v.shape):
+            wanted = _whole_shape(v)
+            if not shapes.fits(tuple(known[key]), wanted):
                 raise ValueError(
-                    f"Shape of variable {v.name} ({shapes.show(v.shape)}) doesn't match with shape of tensor {key} "
+                    f"Shape of variable {v.name} ({shapes.show(wanted)}) doesn't match with shape of tensor {key} "
                     f"({shapes.show(tuple(known[key]))}) from checkpoint reader."
                 )
         for key, v in pairs:
             _begin_with(v, reader.path, key)
+
+
+def _of_name(name: str) -> Any:
+    """What `get_variable` made under a name; None if nothing."""
+    graph = get_default_graph()
+    return graph.variable_store.get(name, graph.partitioned_store.get(name))
+
+
+def _whole_shape(v: Any) -> Any:
+    spec = slice_spec(v)
+    return parse_spec(spec)[0] if spec else v.shape
 
 
 def _in_scope(name: str, current: Any, store: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -77,13 +93,13 @@ def _in_scope(name: str, current: Any, store: Mapping[str, Any]) -> list[tuple[s
         )
     inner, outer = current.removesuffix("/"), "" if name == "/" else name
     prefix = f"{inner}/" if inner else ""
-    return [(outer + v[len(prefix) :], store[v]) for v in sorted(store) if v.startswith(prefix)]
+    return [(outer + key_of(store[v])[len(prefix) :], store[v]) for v in sorted(store) if v.startswith(prefix)]
 
 
 def _begin_with(v: Any, prefix: str, key: str) -> None:
     with scopes.control_dependencies(None), scopes.name_scope("checkpoint_initializer"):
         b = scopes.builder()
-        read = b.make("RestoreV2", (os.fsencode(prefix), [key], [""]), {"dtypes": (v.dtype,)})
+        read = b.make("RestoreV2", (os.fsencode(prefix), [key], [slice_spec(v)]), {"dtypes": (v.dtype,)})
         if v.handle.dtype.is_ref:
             made = b.make("Assign", (v.handle, read), {}).op
         else:

@@ -8,13 +8,15 @@ averages (`GraphKeys.REGULARIZATION_LOSSES`, `GraphKeys.UPDATE_OPS`).
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace import dtypes
 from headrace.build import initializers, layers, scopes
 from headrace.build.layers import base
+from headrace.build.partitioned import parts_of
 from headrace.v1.graph import GraphKeys, get_default_graph, in_default_graph
 from headrace.v1.tensor_shape import TensorShape
 from headrace.v1.variable_scopes import VariableScope, get_variable, variable_scope
@@ -29,10 +31,12 @@ class Scoped(base.Layer):
     Attributes:
       _reuse: whether variables are found and not made; as in `variable_scope`.
       _scope: the variable scope, once it is chosen.
+      _partitioner: what cuts the variables that are made now; None: that of the variable scope.
     """
 
     _reuse: Any = None
     _scope: VariableScope | None = None
+    _partitioner: Any = None
 
     @property
     def scope_name(self) -> str:
@@ -55,7 +59,8 @@ class Scoped(base.Layer):
 
     def _variables_scope(self) -> Any:
         assert self._scope is not None
-        return variable_scope(self._scope, reuse=True if self.built else self._reuse, auxiliary_name_scope=False)
+        reuse = True if self.built else self._reuse
+        return variable_scope(self._scope, reuse=reuse, partitioner=self._partitioner, auxiliary_name_scope=False)
 
     @in_default_graph
     def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:
@@ -67,6 +72,15 @@ class Scoped(base.Layer):
         self._choose_scope(scope)
         with self._variables_scope() as found, scopes.name_scope(found.original_name_scope):
             return self._run(inputs, args, kwargs)
+
+    @contextlib.contextmanager
+    def _cut_by(self, partitioner: Any) -> Iterator[None]:
+        """Within, variables are cut by `partitioner`, unless it is None."""
+        before, self._partitioner = self._partitioner, partitioner or self._partitioner
+        try:
+            yield
+        finally:
+            self._partitioner = before
 
     def apply(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """The same as calling it."""
@@ -87,11 +101,14 @@ class Scoped(base.Layer):
         # None: the scope's, else what is usual
         first = None if initializer is None else initializers.get(initializer, dtype)
         self._choose_scope(None)
-        with self._variables_scope():
+        with self._variables_scope() as scope:
+            if name in self._undivided:
+                scope.set_partitioner(None)
             made = get_variable(name, dims, dtype, first, trainable=trainable, constraint=constraint)
-        if regularizer is not None and id(made) not in known:
-            with scopes.colocate_with(made.op), scopes.name_scope(f"{name}/Regularizer"):
-                self.add_loss(regularizer(made))
+        for part in parts_of(made):
+            if regularizer is not None and id(part) not in known:
+                with scopes.colocate_with(part.op), scopes.name_scope(f"{name}/Regularizer"):
+                    self.add_loss(regularizer(part))
         return made
 
     def add_loss(self, loss: Any) -> None:
@@ -189,9 +206,12 @@ class Layer(Scoped):
         regularizer: Callable[[Any], Any] | None = None,
         trainable: bool | None = None,
         constraint: Callable[[Any], Any] | None = None,
+        partitioner: Any = None,
     ) -> Any:
-        """Makes a variable of the layer: `add_variable` with its arguments in TensorFlow's order."""
-        return self.add_variable(name, shape, dtype, initializer, trainable is not False, regularizer, constraint)
+        """Makes a variable of the layer: `add_variable` with its arguments in TensorFlow's order, and `partitioner` of
+        `tf.get_variable`."""
+        with self._cut_by(partitioner):
+            return self.add_variable(name, shape, dtype, initializer, trainable is not False, regularizer, constraint)
 
 
 class _Options:

@@ -12,10 +12,12 @@ from typing import Any
 
 from headrace.build import scopes
 from headrace.build.layers.base import Layer
+from headrace.build.partitioned import parts_of
 from headrace.build.rnn import cells, wrappers
 from headrace.build.rnn.cells import LSTMStateTuple as LSTMStateTuple
 from headrace.v1.graph import in_default_graph
 from headrace.v1.layers import Scoped
+from headrace.v1.partitioners import fixed_size_partitioner
 from headrace.v1.variable_scopes import get_variable_scope, variable_scope
 
 
@@ -74,8 +76,9 @@ class RNNCell(Scoped, cells.RNNCell):
     def _kept(self, getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Gets a variable that `call` asks for, and notes it."""
         got = getter(*args, **kwargs)
-        if not any(got is v for v in self.variables):
-            self._own_variables.append(got)
+        for part in parts_of(got):
+            if not any(part is v for v in self.variables):
+                self._own_variables.append(part)
         return got
 
 
@@ -126,10 +129,10 @@ class BasicLSTMCell(RNNCell, cells.BasicLSTMCell, only_computes=True):
 class LSTMCell(RNNCell, cells.LSTMCell, only_computes=True):
     """An LSTM with peepholes, clipping and a projection, if wanted. See `headrace.layers.LSTMCell`.
 
-    Source: TensorFlow's `tf.nn.rnn_cell.LSTMCell`.
+    Args:
+      num_unit_shards, num_proj_shards: into how many parts the kernel, and that of the projection, are cut; None: not.
 
-    Raises:
-      ValueError: variables in several parts are asked for (`num_unit_shards`, `num_proj_shards` above 1).
+    Source: TensorFlow's `tf.nn.rnn_cell.LSTMCell`.
     """
 
     def __init__(
@@ -138,16 +141,17 @@ class LSTMCell(RNNCell, cells.LSTMCell, only_computes=True):
         num_proj_shards: int | None = None, forget_bias: float = 1.0, state_is_tuple: bool = True,
         activation: Any = None, reuse: Any = None, name: str | None = None, dtype: Any = None, trainable: bool = True,
     ) -> None:  # fmt: skip
-        for given in (num_unit_shards, num_proj_shards):
-            if given not in (None, 1):
-                raise ValueError(
-                    f"variables in several parts do not exist in headrace, got {given} shards: leave it out"
-                )
         cells.LSTMCell.__init__(
             self, num_units, use_peepholes, cell_clip, initializer, num_proj, proj_clip, forget_bias, state_is_tuple,
             activation, name, dtype, trainable,
         )  # fmt: skip
         self._reuse = reuse
+        self._shards = {"kernel": num_unit_shards, "projection/kernel": num_proj_shards}
+
+    def _make_variable(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        shards = self._shards.get(name)
+        with self._cut_by(None if shards is None else fixed_size_partitioner(shards)):
+            return super()._make_variable(name, *args, **kwargs)
 
 
 class MultiRNNCell(RNNCell, wrappers.MultiRNNCell, only_computes=True):

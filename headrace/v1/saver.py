@@ -24,10 +24,10 @@ class Saver(saver.Saver):
     Args:
       var_list: what to save; None: GraphKeys.GLOBAL_VARIABLES and GraphKeys.SAVEABLE_OBJECTS.
       builder: not supported.
-      write_version: `tf.train.SaverDef.V2`, the only format that is written.
+      write_version: `tf.train.SaverDef.V2`, or `tf.train.SaverDef.V1`: the files that TensorFlow wrote first.
       save_relative_paths: whether the state file has paths relative to its folder.
       graph: where the variables are; None: the default graph.
-      format: "tensorflow"; "native": see `headrace.train.Saver`.
+      format: "tensorflow", as `write_version` says; "native": see `headrace.train.Saver`.
       random_state: see `headrace.train.Saver`.
 
     The other arguments are those of `headrace.train.Saver`.
@@ -71,8 +71,10 @@ class Saver(saver.Saver):
     ) -> None:
         if builder is not None:
             raise UnimplementedError("Saver(builder=...): a saver makes its operations itself; leave builder out")
-        if int(write_version) != V2:
-            raise UnimplementedError("Saver(write_version=V1): TensorFlow's first format is not written; leave it out")
+        if int(write_version) not in (V1, V2):
+            raise ValueError(f"write_version must be tf.train.SaverDef.V2 or V1, got {write_version!r}")
+        if int(write_version) == V1 and format == "tensorflow":
+            format = "tensorflow-v1"
         super().__init__(
             var_list,
             graph=graph,

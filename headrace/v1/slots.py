@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace import shapes
+from headrace.build.partitioned import SLICE, mark_part
 from headrace.v1.variable_scopes import get_variable, variable_scope
 
 
@@ -25,8 +26,9 @@ def make_slot(primary: Any, initial: Callable[[], Any], name: str) -> Any:
         return initial()
 
     is_full = shapes.is_full(primary.shape)
-    with variable_scope(None, name):
-        return get_variable(
+    with variable_scope(None, name) as scope:
+        scope.set_partitioner(None)  # it is as large as the part that it stands beside
+        made = get_variable(
             "",
             shape=primary.shape if is_full else None,
             dtype=primary.dtype.base,
@@ -34,3 +36,10 @@ def make_slot(primary: Any, initial: Callable[[], Any], name: str) -> Any:
             trainable=False,
             validate_shape=is_full,
         )
+    info = getattr(primary, SLICE, None)
+    if info is not None:
+        # named as TensorFlow does, by what stands behind as many letters as the part's name has: so it finds the slot
+        # in its checkpoints, and we find it in theirs
+        kind = made.name.removesuffix(":0")[len(primary.op.name) + 1 :]
+        mark_part(made, f"{info.full_name}/{kind}", info.full_shape, info.var_offset, info.var_shape)
+    return made

@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from headrace import dtypes
-from headrace.build import scopes
+from headrace.build import gathering, scopes
+from headrace.build.partitioned import mark_part
 from headrace.dtypes import DType, as_dtype
-from headrace.errors import UnimplementedError
+from headrace.ir.graph import Tensor
 from headrace.v1 import initializers
 from headrace.v1.graph import Graph, GraphKeys, get_default_graph, in_default_graph, scope_in_default_graph
+from headrace.v1.partitioned import PartitionedVariable, PartitionInfo, ask, cut
 from headrace.v1.tensor_shape import TensorShape
 from headrace.v1.variables import Variable
 
@@ -42,14 +44,6 @@ _scopes: contextvars.ContextVar[tuple[tuple[Graph, VariableScope], ...]] = conte
 )
 
 
-def _refuse_partitioner(partitioner: Any) -> None:
-    if partitioner is not None:
-        raise UnimplementedError(
-            f"partitioner={partitioner!r}: variables in several parts do not exist in headrace; leave it out, and "
-            "the variable is made in one"
-        )
-
-
 class VariableScope:
     """The prefix of new variables' names, and what they are made with unless `get_variable` is told otherwise.
 
@@ -57,7 +51,8 @@ class VariableScope:
       name: prefix ("" for the outermost scope).
       original_name_scope: the name scope that was opened when this scope was first entered.
       reuse: None or False (variables are made), True (they are found), or AUTO_REUSE (found, else made).
-      initializer, regularizer, caching_device, custom_getter, dtype, constraint: defaults of `get_variable`.
+      initializer, regularizer, caching_device, partitioner, custom_getter, dtype, constraint: defaults of
+        `get_variable`.
 
     Source: TensorFlow's `tf.VariableScope`.
     """
@@ -76,10 +71,9 @@ class VariableScope:
         use_resource: bool | None = None,
         constraint: Any = None,
     ) -> None:
-        _refuse_partitioner(partitioner)
         self.name, self.reuse = name, reuse
         self.initializer, self.regularizer, self.constraint = initializer, regularizer, constraint
-        self.caching_device, self.partitioner, self.custom_getter = caching_device, None, custom_getter
+        self.caching_device, self.partitioner, self.custom_getter = caching_device, partitioner, custom_getter
         self.original_name_scope = name_scope
         self.dtype = as_dtype(dtype)
         self.use_resource = use_resource
@@ -101,8 +95,8 @@ class VariableScope:
         self.caching_device = caching_device
 
     def set_partitioner(self, partitioner: Any) -> None:
-        """Refused unless None: there are no variables in several parts."""
-        _refuse_partitioner(partitioner)
+        """Sets the default function that says into how many parts variables are cut."""
+        self.partitioner = partitioner
 
     def set_custom_getter(self, custom_getter: Getter | None) -> None:
         """Sets the function through which variables are got."""
@@ -198,9 +192,8 @@ def variable_scope(
       name_or_scope: a name below the current scope; or a scope, which is entered again wherever one is.
       default_name: the name if `name_or_scope` is None, made unique.
       values: not used; what TensorFlow found the graph by.
-      initializer, regularizer, caching_device, custom_getter, dtype, constraint: defaults of `get_variable`; None: as
-        in the scope around. Custom getters of scopes around are called by those inside.
-      partitioner: refused unless None.
+      initializer, regularizer, caching_device, partitioner, custom_getter, dtype, constraint: defaults of
+        `get_variable`; None: as in the scope around. Custom getters of scopes around are called by those inside.
       reuse: True: variables are found, and an error if they are not there. AUTO_REUSE: found, or made. None, False: as
         in the scope around.
       use_resource: not used: all variables are resource variables.
@@ -223,7 +216,6 @@ def variable_scope(
       ...         v.name, tf.get_variable("v") is v
       ('layer/v:0', True)
     """
-    _refuse_partitioner(partitioner)
     if reuse not in (None, True, False, AUTO_REUSE):
         raise ValueError(f"reuse must be True, False, None or tf.AUTO_REUSE, got {reuse!r}")
     if name_or_scope is None and default_name is None:
@@ -251,7 +243,8 @@ def variable_scope(
             base = outer
             name = f"{outer.name}/{name_or_scope}" if outer.name else name_or_scope
         given = {"initializer": initializer, "regularizer": regularizer, "caching_device": caching_device,
-                 "dtype": dtype, "constraint": constraint, "use_resource": use_resource}  # fmt: skip
+                 "partitioner": partitioner, "dtype": dtype, "constraint": constraint,
+                 "use_resource": use_resource}  # fmt: skip
         settings = {k: getattr(base, k) if v is None else v for k, v in given.items()}
         getter = _nested(base.custom_getter, custom_getter)
         scope = VariableScope(reuse or base.reuse, name, name_scope=opened, custom_getter=getter, **settings)
@@ -312,17 +305,20 @@ def get_variable(
       trainable: whether it goes into GraphKeys.TRAINABLE_VARIABLES; True if None.
       collections: where it goes; None: GraphKeys.GLOBAL_VARIABLES.
       caching_device: where a copy of its value is kept during a step.
-      partitioner: refused unless None.
+      partitioner: a function of shape and dtype that says into how many parts each axis is cut, such as
+        `tf.fixed_size_partitioner` makes (None: the scope's, if it has one). Scalars are never cut.
       validate_shape: whether the shape of the first value must be known.
       use_resource, synchronization, aggregation: not used.
       custom_getter: a function that is called instead, with a getter to call and all of these arguments.
       constraint: kept with the variable, for optimizers.
 
     Returns:
-      The `Variable`.
+      The `Variable`; with a partitioner a `PartitionedVariable` of parts named "name/part_0" and so on. Its initializer
+      is called for each part with that one's shape, and with `partition_info`, if it takes that; a value is cut.
 
     Raises:
-      ValueError: it exists and is not to be reused, or does not exist and is; or shapes or dtypes do not agree.
+      ValueError: it exists and is not to be reused, or does not exist and is; shapes or dtypes do not agree; a
+        partitioner gives what is no way to cut the variable, or another one than it is cut.
 
     Source: TensorFlow's `tf.get_variable`.
 
@@ -332,11 +328,14 @@ def get_variable(
       ...     v = tf.get_variable("v", [2, 3], initializer=tf.ones_initializer())
       ...     v.name, v.get_shape().as_list()
       ('v:0', [2, 3])
+      >>> with tf.Graph().as_default():
+      ...     w = tf.get_variable("w", [5, 3], partitioner=tf.fixed_size_partitioner(2))
+      ...     w.name, [part.shape for part in w], tf.convert_to_tensor(w).shape
+      ('w', [(3, 3), (2, 3)], (5, 3))
     """
     scope = get_variable_scope()
-    _refuse_partitioner(partitioner)
     given = {"initializer": initializer, "regularizer": regularizer, "caching_device": caching_device,
-             "constraint": constraint}  # fmt: skip
+             "partitioner": partitioner, "constraint": constraint}  # fmt: skip
     wanted = {k: getattr(scope, k) if v is None else v for k, v in given.items()}
     if dtype is None and not _is_value(wanted["initializer"]):
         dtype = scope.dtype
@@ -346,7 +345,7 @@ def get_variable(
     full = f"{scope.name}/{name}" if scope.name else name
     arguments = {
         "shape": shape, "dtype": None if dtype is None else as_dtype(dtype).base, "reuse": scope.reuse,
-        "trainable": trainable, "collections": collections, "partitioner": None, "validate_shape": validate_shape,
+        "trainable": trainable, "collections": collections, "validate_shape": validate_shape,
         "use_resource": use_resource, "synchronization": synchronization, "aggregation": aggregation, **wanted,
     }  # fmt: skip
     with scopes.name_scope(None):
@@ -377,8 +376,96 @@ def _get(
     aggregation: Any = None,
 ) -> Any:
     """`get_variable` when names and defaults have been settled; what custom getters are given."""
-    _refuse_partitioner(partitioner)
+    graph = get_default_graph()
+    given = {"regularizer": regularizer, "reuse": reuse, "trainable": trainable, "collections": collections,
+             "caching_device": caching_device, "validate_shape": validate_shape, "constraint": constraint}  # fmt: skip
     known = TensorShape(shape)
+    whole = name.rstrip("/")
+    if (partitioner is not None and known.ndims != 0) or (reuse is True and whole in graph.partitioned_store):
+        return _get_parts(whole, partitioner, known, dtype, initializer, given)
+    if f"{whole}/part_0" in graph.variable_store:
+        raise ValueError(
+            f"No partitioner was provided, but a partitioned version of the variable was found: {whole}/part_0. "
+            "Perhaps a variable of the same name was already created with partitioning?"
+        )
+    return _get_one(name, None if shape is None else known, dtype, initializer, **given)
+
+
+def _get_parts(
+    name: str,
+    partitioner: Any,
+    shape: TensorShape,
+    dtype: DType | None,
+    initializer: Any,
+    given: Mapping[str, Any],
+) -> PartitionedVariable:
+    """`_get`, of a variable in several parts."""
+    graph = get_default_graph()
+    if name in graph.variable_store:
+        raise ValueError(
+            f"A partitioner was provided, but an unpartitioned version of the variable was found: {name}. Perhaps a "
+            "variable of the same name was already created without partitioning?"
+        )
+    if isinstance(initializer, Tensor):
+        shape = shape.merge_with(TensorShape(initializer.shape))
+    dtype = dtype or dtypes.float32
+    partitions = None if partitioner is None else ask(partitioner, shape, dtype)
+    found: PartitionedVariable | None = graph.partitioned_store.get(name)
+    if found is not None:
+        if not given["reuse"]:
+            raise ValueError(
+                f"Partitioned variable with name {name} already exists. Did you mean to set reuse=True or "
+                "reuse=tf.AUTO_REUSE in VarScope?"
+            )
+        for what, wanted, there, agree in (
+            ("shape", shape, found.shape, shape.is_compatible_with(found.get_shape())),
+            ("dtype", dtype.name, found.dtype.name, dtype is found.dtype),
+            ("partitions", partitions, found._get_partitions(), partitions in (None, found._get_partitions())),
+        ):
+            if not agree:
+                raise ValueError(
+                    f"Trying to reuse partitioned variable {name}, but specified {what} {wanted} and found {what} "
+                    f"{there}."
+                )
+        return found
+    if given["reuse"] is True:
+        raise ValueError(
+            f"PartitionedVariable {name} does not exist, or was not created with tf.get_variable(). Did you mean to "
+            f"set reuse=False or reuse=tf.AUTO_REUSE in VarScope?{_near(name, graph.partitioned_store)}"
+        )
+    assert partitions is not None
+    dims, parts = [int(n) for n in shape], []
+    for i, (offset, size) in enumerate(cut(dims, partitions)):
+        full, first = f"{name}/part_{i}", initializer
+        if _is_value(initializer):
+            with scopes.name_scope(f"{full}/PartitionedInitializer"):
+                b = scopes.builder(initializer)
+                first = gathering.slice(b.tensor(initializer, dtype), offset, size)
+        info = PartitionInfo(dims, offset)
+        wanted_shape = None if _is_value(initializer) else TensorShape(size)
+        made = _get_one(full, wanted_shape, dtype, first, partition_info=info, **given)
+        mark_part(made, name, dims, offset, size)
+        parts.append(made)
+    graph.partitioned_store[name] = PartitionedVariable(name, dims, parts[0].dtype, parts, partitions)
+    return graph.partitioned_store[name]
+
+
+def _get_one(
+    name: str,
+    shape: TensorShape | None,
+    dtype: DType | None,
+    initializer: Any,
+    regularizer: Any,
+    reuse: Any,
+    trainable: bool | None,
+    collections: Any,
+    caching_device: Any,
+    validate_shape: bool,
+    constraint: Any,
+    partition_info: PartitionInfo | None = None,
+) -> Any:
+    """`_get`, of a variable in one piece, or of one part."""
+    known = TensorShape(None) if shape is None else shape
     if shape is not None and _is_value(initializer):
         raise ValueError("If initializer is a constant, do not specify shape: the variable has that of the value.")
     store = get_default_graph().variable_store
@@ -409,11 +496,11 @@ def _get(
     if not _is_value(initializer):
         if not known.is_fully_defined() and not inspect.isfunction(initializer):
             raise ValueError(f"Shape of a new variable ({name}) must be fully defined, but instead was {known}.")
-        initializer = _initial_value(initializer, known, dtype)
+        initializer = _initial_value(initializer, known, dtype, partition_info)
     made = Variable(
         initializer, trainable=trainable is not False, collections=collections, validate_shape=validate_shape,
         caching_device=caching_device, name=name, dtype=dtype, constraint=constraint,
-        shape=known if shape is not None else None,
+        shape=shape,
     )  # fmt: skip
     store[name] = made
     if regularizer is not None:
@@ -439,12 +526,22 @@ def _default_initializer(name: str, dtype: DType) -> Any:
     raise ValueError(f"An initializer for variable {name} of {dtype.name} is required")
 
 
-def _initial_value(initializer: Any, shape: TensorShape, dtype: DType | None) -> Callable[[], Any]:
+def _initial_value(
+    initializer: Any, shape: TensorShape, dtype: DType | None, partition_info: PartitionInfo | None
+) -> Callable[[], Any]:
     if isinstance(initializer, type):
         initializer = initializer()
     if shape.ndims is None:  # a function that knows its shape
         return initializer  # type: ignore[no-any-return]
-    return lambda: initializer(shape.as_list(), dtype=dtype)
+    more = {"partition_info": partition_info} if _takes(initializer, "partition_info") else {}
+    return lambda: initializer(shape.as_list(), dtype=dtype, **more)
+
+
+def _takes(f: Callable[..., Any], argument: str) -> bool:
+    try:
+        return argument in inspect.signature(f).parameters
+    except (TypeError, ValueError):  # one of C's says nothing
+        return False
 
 
 def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.build import grouping, reference, scopes, variable
+from headrace.build.partitioned import PartitionedVariable
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
 from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
@@ -328,8 +329,9 @@ def count_up_to(ref: Any, limit: int, name: str | None = None) -> Any:
         return _variable(ref, "count_up_to").count_up_to(limit)
 
 
-def _variable(ref: Any, who: str) -> variable.Variable:
-    if not isinstance(ref, variable.Variable):
+def _variable(ref: Any, who: str) -> Any:
+    is_whole = isinstance(ref, PartitionedVariable) and hasattr(ref, who)  # some are for parts alone
+    if not is_whole and not isinstance(ref, variable.Variable):
         raise TypeError(f"{who} takes a variable, got {ref!r} ({type(ref).__name__})")
     return ref
 

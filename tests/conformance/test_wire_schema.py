@@ -25,7 +25,7 @@ import sys
 from google.protobuf import descriptor_pb2
 from tensorflow.core.example import example_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, queue_runner_pb2, tensor_bundle_pb2
-from tensorflow.core.util import event_pb2
+from tensorflow.core.util import event_pb2, saved_tensor_slice_pb2
 from tensorflow.python.training import checkpoint_state_pb2
 
 out = descriptor_pb2.FileDescriptorSet()
@@ -44,6 +44,7 @@ walk(example_pb2.DESCRIPTOR)
 walk(tensor_bundle_pb2.DESCRIPTOR)
 walk(event_pb2.DESCRIPTOR)
 walk(checkpoint_state_pb2.DESCRIPTOR)
+walk(saved_tensor_slice_pb2.DESCRIPTOR)
 sys.stdout.buffer.write(out.SerializeToString())
 """
 
@@ -65,6 +66,7 @@ def our_files() -> list[FileDescriptorProto]:
     walk(pb.BundleEntryProto.DESCRIPTOR.file)
     walk(pb.Event.DESCRIPTOR.file)
     walk(pb.CheckpointState.DESCRIPTOR.file)
+    walk(pb.SavedTensorSlices.DESCRIPTOR.file)
     return list(found.values())
 
 

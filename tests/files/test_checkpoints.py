@@ -19,7 +19,6 @@ from headrace.errors import (
     InvalidArgumentError,
     NotFoundError,
     ResourceExhaustedError,
-    UnimplementedError,
 )
 from headrace.files import checkpoints
 from headrace.files.pieces import Piece
@@ -119,7 +118,7 @@ def test_what_cannot_be_saved_is_refused_by_name(tmp_path: Path, format: str) ->
         with pytest.raises(InvalidArgumentError, match=match):
             checkpoints.write(prefix, make(), format)
     assert os.listdir(tmp_path) == []
-    with pytest.raises(InvalidArgumentError, match="one of native, tensorflow, got 'v1'"):
+    with pytest.raises(InvalidArgumentError, match="one of native, tensorflow, tensorflow-v1, got 'v1'"):
         checkpoints.write(prefix, {}, "v1")
 
 
@@ -271,16 +270,6 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, format: str, m
             assert {n: (tmp_path / n).read_bytes() for n in os.listdir(tmp_path)} == before
 
 
-def test_a_checkpoint_of_the_first_version_is_refused_by_name(tmp_path: Path) -> None:
-    checkpoints.write(str(tmp_path / "model"), {"a": np.zeros(1)}, "tensorflow")
-    os.rename(tmp_path / "model.index", tmp_path / "old")
-    with pytest.raises(UnimplementedError, match=r"of TensorFlow's V1 format, which is not read.*SaverDef.V2"):
-        checkpoints.open(str(tmp_path / "old"))
-    (tmp_path / "old").write_bytes(b"no table")
-    with pytest.raises(NotFoundError):
-        checkpoints.open(str(tmp_path / "old"))
-
-
 def test_check_finds_one_bit(tmp_path: Path) -> None:
     for format in checkpoints.FORMATS:
         prefix = str(tmp_path / format)
@@ -304,9 +293,9 @@ def killing(tmp_path: Path, format: str, way: str, seed: int = 0, rounds: int = 
     return int(done.stdout)
 
 
-@each_format
-def test_a_writer_killed_at_any_call_leaves_a_whole_checkpoint(tmp_path: Path, format: str) -> None:
-    assert killing(tmp_path, format, "calls") > 50
+@pytest.mark.parametrize(("format", "least"), [("native", 50), ("tensorflow", 50), ("tensorflow-v1", 8)])
+def test_a_writer_killed_at_any_call_leaves_a_whole_checkpoint(tmp_path: Path, format: str, least: int) -> None:
+    assert killing(tmp_path, format, "calls") > least
 
 
 @each_format

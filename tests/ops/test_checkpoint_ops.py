@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace import dtypes
-from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError, ShapeError, UnimplementedError
+from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError, ShapeError
 from headrace.files import checkpoints
 from tests.ops.running import Program
 
@@ -176,12 +176,24 @@ def test_the_first_versions_ops(tmp_path: Path, p: Program, type: str) -> None:
     assert got.tolist() == [[2, 3]]
     with p.fails(InvalidArgumentError, "expected dtype int32 does not equal"):
         p.run(p.b.Restore(model, "w", dt=dtypes.int32))
-    for make in (
-        lambda: p.b.make("Save", ("f", ["w"], [1.0]), {}),
-        lambda: p.b.make("SaveSlices", ("f", ["w"], [""], [1.0]), {}),
-    ):
-        with p.fails(UnimplementedError, r"V1 format, which is not written here. Save with SaveV2"):
-            p.run(make())
+
+
+def test_the_first_version_is_written(tmp_path: Path, p: Program) -> None:
+    w = np.arange(6, dtype=np.float32).reshape(3, 2)
+    plain, cut = str(tmp_path / "plain"), str(tmp_path / "cut")
+    p.run(p.b.make("Save", (plain, ["w", "n"], [w, np.int64(7)]), {}))
+    p.run(p.b.make("SaveSlices", (cut, ["w", "w"], ["3 2 0,1:-", "3 2 1,2:-"], [w[:1], w[1:]]), {}))
+    assert sorted(os.listdir(tmp_path)) == ["cut", "plain"]
+    for model in (plain, cut):
+        assert p.run(p.b.Restore(model, "w", dt=dtypes.float32)).tolist() == w.tolist()
+        assert p.run(p.b.RestoreSlice(model, "w", "3 2 0,2:1,1", dt=dtypes.float32)).tolist() == [[1], [3]]
+        (got,) = restore(p, model, {"w": "float32"})
+        assert got.tolist() == w.tolist()
+    assert p.run(p.b.Restore(plain, "n", dt=dtypes.int64)) == 7
+    with p.fails(InvalidArgumentError, "bfloat16, which TensorFlow's checkpoints of version 1 do not have"):
+        p.run(p.b.make("Save", (plain, ["w"], [w.astype(dtypes.bfloat16.numpy)]), {}))
+    with p.fails(InvalidArgumentError, "does not match the shape of the tensor to save"):
+        p.run(p.b.make("SaveSlices", (cut, ["w"], ["3 2 0,2:-"], [w[:1]]), {}))
 
 
 def test_names_of_files(p: Program) -> None:

@@ -405,6 +405,52 @@ def test_without_a_graph_file(tmp_path: Path) -> None:
 # *** TensorFlow 1's ***
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+def test_the_first_version_of_files(tmp_path: Path, sharded: bool) -> None:
+    config = tf.ConfigProto(device_count={"CPU": 2})
+    with tf.Graph().as_default(), tf.Session(config=config) as sess:
+        with tf.device("/cpu:0"):
+            v = tf.get_variable("v", initializer=[1.0, 2.0])
+        with tf.device("/cpu:1"):
+            w = tf.get_variable("w", [5, 2], partitioner=tf.fixed_size_partitioner(2))
+        double = tf.group(v.assign(v * 2), *w.assign(w.as_tensor() * 2))
+        saver = V1Saver(write_version=1, sharded=sharded, max_to_keep=2)
+        assert saver.saver_def is not None
+        assert saver.saver_def.version == 1
+        sess.run(tf.global_variables_initializer())
+        paths, kept = [], []
+        for step in range(3):
+            paths.append(saver.save(sess, str(tmp_path / "m"), global_step=step))
+            kept.append(sess.run([v, w.as_tensor()]))
+            sess.run(double)
+        ending = "-?????-of-00002" if sharded else ""
+        assert paths == [str(tmp_path / f"m-{i}{ending}") for i in range(3)]
+        files = [f"m-{i}{s}" for i in (1, 2) for s in (("-00000-of-00002", "-00001-of-00002") if sharded else ("",))]
+        assert sorted(os.listdir(tmp_path)) == sorted(["checkpoint", *files, "m-1.meta", "m-2.meta"])
+        assert saver.last_checkpoints == paths[1:]
+        assert saving.latest_checkpoint(tmp_path) == saving.latest_checkpoint(tmp_path, verify=True) == paths[2]
+        assert saving.checkpoint_exists(paths[2])
+        assert not saving.checkpoint_exists(paths[0])
+        assert len(saving.get_checkpoint_mtimes(paths)) == 2
+        assert saving.list_variables(paths[2]) == [("v", [2]), ("w", [5, 2])]
+        for path, want in zip(paths[1:], kept[1:], strict=True):
+            saver.restore(sess, path)
+            got = sess.run([v, w.as_tensor()])
+            assert [x.tolist() for x in got] == [x.tolist() for x in want]
+        with pytest.raises(ValueError, match="not a valid checkpoint"):
+            saver.restore(sess, paths[0])
+        again = V1Saver()  # of the second version, in the same place
+        assert again.save(sess, str(tmp_path / "m"), global_step=2) == str(tmp_path / "m-2")
+        assert checkpoints.open(str(tmp_path / "m-2")).format == "tensorflow"
+    with tf.Graph().as_default(), tf.Session(config=config) as sess:
+        saver = v1_meta_graph.import_meta_graph(str(tmp_path / "m-1.meta"))
+        assert isinstance(saver, V1Saver)
+        saver.restore(sess, paths[1])
+        assert sess.run(tf.global_variables()[0]).tolist() == [2, 4]
+        saver.save(sess, str(tmp_path / "other"), write_meta_graph=False)
+        assert checkpoints.open(saver.last_checkpoints[-1]).format == "tensorflow-v1"
+
+
 def test_v1_saver_takes_the_default_graph_and_its_collections(tmp_path: Path) -> None:
     with tf.Graph().as_default() as g, tf.Session() as sess:
         v = tf.get_variable("scope/v", initializer=[1.0, 2.0])
@@ -422,9 +468,10 @@ def test_v1_saver_takes_the_default_graph_and_its_collections(tmp_path: Path) ->
         sess.run(v.assign([0.0, 0.0]).op)
         saver.restore(sess, path)
         assert v.eval().tolist() == [1, 2]
-        for given in ({"builder": 3}, {"write_version": 1}):
-            with pytest.raises(hr.errors.UnimplementedError):
-                V1Saver(**given)  # type: ignore[arg-type]
+        with pytest.raises(hr.errors.UnimplementedError, match="builder"):
+            V1Saver(builder=3)
+        with pytest.raises(ValueError, match="write_version"):
+            V1Saver(write_version=3)
     with tf.Graph().as_default(), tf.Session() as sess:
         again = v1_meta_graph.import_meta_graph(path + ".meta")
         assert isinstance(again, V1Saver)

@@ -136,12 +136,10 @@ def test_the_loop_reads_variables_once() -> None:
 
 
 def test_signatures_and_mistakes() -> None:
-    """TensorFlow 1's order of arguments; parts of variables are refused."""
+    """TensorFlow 1's order of arguments."""
     cell = rnn_cell.LSTMCell(4, True, 0.5, None, 3, 0.25, None, None, 0.0, False)
     assert cell.state_size == 7
     assert isinstance(cell, rnn_cell.RNNCell)
-    with pytest.raises(ValueError, match="several parts"):
-        rnn_cell.LSTMCell(4, num_unit_shards=2)
     x, state = tf.constant(ROWS[:, 0]), cell.zero_state(3, tf.float32)
     cell(x, state, "here")
     assert names()[0] == "here/kernel:0"

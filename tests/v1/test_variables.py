@@ -90,13 +90,6 @@ def test_scopes_hand_down_defaults() -> None:
     assert [x.tolist() for x in values(v, w)] == [[3.0], [0.0]]
 
 
-def test_partitioners_are_refused() -> None:
-    with pytest.raises(tf.errors.UnimplementedError, match="partitioner"):
-        tf.get_variable("v", [2], partitioner=lambda **_: [1])
-    with pytest.raises(tf.errors.UnimplementedError, match="partitioner"):
-        tf.variable_scope("s", partitioner=lambda **_: [1]).__enter__()
-
-
 def test_custom_getters_nest() -> None:
     seen = []
 

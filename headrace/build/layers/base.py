@@ -30,6 +30,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.build import arrays, initializers, math, nest, scopes, tensors
+from headrace.build.partitioned import parts_of
 from headrace.build.variable import Variable
 from headrace.errors import ShapeError
 from headrace.ir.builder import Builder
@@ -87,6 +88,7 @@ class Layer:
         self.dtype: dtypes.DType | None = None if dtype is None else dtypes.as_dtype(dtype).base
         self.built = False
         self.activity_regularizer = activity_regularizer
+        self._undivided: frozenset[str] = frozenset()  # the names of variables that are made in one part, always
         self._own_variables: list[Any] = []
         self._own_losses: list[Any] = []  # tensors; functions that give one; a regularizer and what it is applied to
         self._activity_losses: list[Any] = []
@@ -145,8 +147,9 @@ class Layer:
             )
         is_learned = bool(trainable and self.trainable)
         made = self._make_variable(name, known, wanted, initializer, is_learned, regularizer, constraint)
-        if not any(v is made for v in self._own_variables):
-            self._own_variables.append(made)
+        for part in parts_of(made):
+            if not any(v is part for v in self._own_variables):
+                self._own_variables.append(part)
         return made
 
     def _make_variable(

@@ -130,6 +130,7 @@ class BatchNormalization(_Normalization):
         self._beta = (beta_initializer, beta_regularizer, beta_constraint) if center else None
         self._gamma = (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None
         self._first = moving_mean_initializer, moving_variance_initializer
+        self._undivided = frozenset(("moving_mean", "moving_variance"))  # they are assigned to
 
     def build(self, input_shape: Any) -> None:
         """Makes the variables."""

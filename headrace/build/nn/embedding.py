@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace import dtypes, shapes
 from headrace.build import arrays, gathering, linalg, math, reductions, scopes, sparse
+from headrace.build.partitioned import parts_of
 from headrace.build.sparse.tensor import SparseTensor
 from headrace.build.tensors import identity
 from headrace.build.variable import Variable
@@ -19,8 +20,8 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | No
     """The rows of a table that `ids` name.
 
     Args:
-      params: a tensor, or a list of its parts: each has the rows that follow those of the part before, and the first
-        parts one more if it does not come out even.
+      params: a tensor, or a list of its parts (or a `PartitionedVariable`): each has the rows that follow those of the
+        part before, and the first parts one more if it does not come out even.
       ids: int32 or int64, of any shape.
       max_norm: the greatest norm that a row may have: longer ones are scaled down.
       name: name of the operation; "embedding_lookup" if None.
@@ -45,7 +46,7 @@ def rows(params: Any, ids: Any, partition_strategy: str = "mod", name: str | Non
 
     Source: TensorFlow's `tf.compat.v1.nn.embedding_lookup`.
     """
-    parts = list(params) if isinstance(params, (list, tuple)) else [params]
+    parts = parts_of(params)
     if params is None or not parts:
         raise ValueError("Need at least one param: the table, or a list of its parts")
     if partition_strategy not in ("mod", "div"):
@@ -130,7 +131,7 @@ def embedding_lookup_sparse(
     how = "mean" if combiner is None else combiner
     if how not in _COMBINERS:
         raise ValueError(f"combiner must be one of 'mean', 'sqrtn' or 'sum', got {how!r}")
-    parts = list(params) if isinstance(params, (list, tuple)) else [params]
+    parts = parts_of(params)
     for what, given in (("sp_ids", sp_ids), ("sp_weights", sp_weights)):
         if not isinstance(given, SparseTensor) and (given is not None or what == "sp_ids"):
             raise TypeError(f"{what} must be SparseTensor, got {type(given).__name__}")
@@ -199,8 +200,7 @@ def safe_embedding_lookup_sparse(
 
     Source: TensorFlow's `tf.nn.safe_embedding_lookup_sparse`.
     """
-    is_several = isinstance(embedding_weights, (list, tuple))
-    parts = list(embedding_weights) if is_several else [embedding_weights]
+    parts = parts_of(embedding_weights)
     if embedding_weights is None or not parts:
         raise ValueError(f"Missing embedding_weights {embedding_weights}.")
     b = scopes.builder(*parts, *sparse_ids._flatten())

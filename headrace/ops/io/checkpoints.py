@@ -1,9 +1,8 @@
 """Saving and restoring variables: the nodes that a `tf.train.Saver` makes.
 
 What the files look like, which of them a prefix means, and how they are written in one step, is told in
-`files.checkpoints`; here are the ops with TensorFlow's signatures. SaveV2 writes TensorFlow's format, _SaveNative our
-own; RestoreV2 reads both. The ops of TensorFlow's first format (Save, SaveSlices) are known, so that graphs that have
-them can be read, but that format is not written; Restore and RestoreSlice read what RestoreV2 reads.
+`files.checkpoints`; here are the ops with TensorFlow's signatures. SaveV2 writes TensorFlow's format, Save and
+SaveSlices its first one, _SaveNative our own; RestoreV2 reads all of them, and so do Restore and RestoreSlice.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 
 from headrace import shapes
 from headrace.dtypes import DType
-from headrace.errors import InvalidArgumentError, UnimplementedError
+from headrace.errors import InvalidArgumentError
 from headrace.files import checkpoints
 from headrace.files.pieces import Piece, missing
 from headrace.files.slices import TensorSlice, parse_spec
@@ -113,7 +112,7 @@ op(
     stateful=_merge,
     grad=NOT_DIFFERENTIABLE,
     facts=_FILES,
-    doc="Makes one checkpoint of several, of either format.",
+    doc="Makes one checkpoint of several, of TensorFlow's V2 format or of headrace's.",
 )
 
 
@@ -184,34 +183,38 @@ op(
     stateful=_restore,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
-    doc="Reads tensors from a checkpoint of TensorFlow's V2 format or headrace's.",
+    doc="Reads tensors from a checkpoint, of either of TensorFlow's formats or of headrace's.",
 )
 
 
 # *** TensorFlow's first format ***
 
 
-def _not_written(type: str, ctx: Any, attrs: Mapping[str, Any]) -> Callable[..., None]:
-    def kernel(*inputs: Any) -> None:
-        raise UnimplementedError(
-            f"{type} writes checkpoints of TensorFlow's V1 format, which is not written here. Save with SaveV2: "
-            "tf.train.Saver does, unless write_version=tf.train.SaverDef.V1 is asked for"
-        )
+def _save_first(ctx: Any, attrs: Mapping[str, Any]) -> Callable[..., None]:
+    write = _save("tensorflow-v1", ctx, {"dtypes": attrs["T"]})
+
+    def kernel(filename: Any, names: Any, *tensors: Any) -> None:
+        write(filename, names, np.array([b""] * len(tensors), object), *tensors)
 
     return kernel
 
 
-for _type, _slices in (("Save", ""), ("SaveSlices", "shapes_and_slices: string, ")):
+def _save_slices(ctx: Any, attrs: Mapping[str, Any]) -> Callable[..., None]:
+    return _save("tensorflow-v1", ctx, {"dtypes": attrs["T"]})
+
+
+for _type, _slices, _kernel in (
+    ("Save", "", _save_first), ("SaveSlices", "shapes_and_slices: string, ", _save_slices),
+):  # fmt: skip
     op(
         _type,
         f"filename: string, tensor_names: string, {_slices}data: T",
         attrs={"T": list_attr("type", minimum=1)},
         shape=nothing,
-        stateful=functools.partial(_not_written, _type),
+        stateful=_kernel,
         grad=NOT_DIFFERENTIABLE,
         facts=_FILES,
         doc="Writes tensors to a checkpoint of TensorFlow's V1 format.",
-        differs="It is known, but refuses to run: that format is not written. SaveV2 is the op to use.",
     )
 
 
@@ -234,8 +237,8 @@ for _type, _slices in (("Restore", ""), ("RestoreSlice", ", shape_and_slice: str
         grad=NOT_DIFFERENTIABLE,
         facts=_READS,
         doc="Reads a tensor from a checkpoint.",
-        differs="It reads what RestoreV2 reads, whose prefix it takes; TensorFlow's reads files of the V1 format, by a "
-        "pattern.",
+        differs="It reads what RestoreV2 reads, whose prefix it takes; TensorFlow's reads files of the V1 format, by "
+        "any pattern.",
     )
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from headrace import notices
 from headrace.errors import DataLossError, OpError
-from headrace.files import checkpoints, states
+from headrace.files import checkpoints, first, states
 
 if TYPE_CHECKING:
     from headrace.files.states import CheckpointState
@@ -107,7 +107,7 @@ def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
     Source: TensorFlow's `tf.train.checkpoint_exists`.
     """
     prefix = os.fspath(checkpoint_prefix)
-    return any(os.path.isfile(prefix + ending) for ending in _INDEXES)
+    return any(os.path.isfile(prefix + ending) for ending in _INDEXES) or bool(first.paths(prefix))
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[str]) -> list[float]:
@@ -115,17 +115,13 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[str]) -> list[float]:
 
     Source: TensorFlow's `tf.train.get_checkpoint_mtimes`.
     """
-    found = (_time_of(prefix) for prefix in checkpoint_prefixes)
+    found = map(checkpoints.modified, checkpoint_prefixes)
     return [t for t in found if t is not None]
 
 
-def _time_of(prefix: str) -> float | None:
-    for ending in _INDEXES:
-        try:
-            return os.stat(prefix + ending).st_mtime
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-    return None
+def meta_graph_path(prefix: str, suffix: str = "meta") -> str:
+    """Where the graph of a checkpoint is kept: beside it, under its name."""
+    return f"{first.base_of(prefix)}.{suffix}"
 
 
 def remove_checkpoint(checkpoint_prefix: str | os.PathLike[str], meta_graph_suffix: str = "meta") -> None:
@@ -138,7 +134,7 @@ def remove_checkpoint(checkpoint_prefix: str | os.PathLike[str], meta_graph_suff
     prefix = os.fspath(checkpoint_prefix)
     checkpoints.remove(prefix)
     with contextlib.suppress(FileNotFoundError):  # it was written without
-        os.unlink(f"{prefix}.{meta_graph_suffix}")
+        os.unlink(meta_graph_path(prefix, meta_graph_suffix))
 
 
 def latest_checkpoint(

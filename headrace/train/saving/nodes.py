@@ -10,7 +10,8 @@ Saving and restoring are runs of the graph. A saver adds these nodes to it, unde
     save/restore_all       done when all have their values: what is run to restore
 
 If it is sharded, there is a SaveV2 for each device that has something to save, which writes into a folder beside the
-prefix, and MergeV2Checkpoints, which makes one checkpoint of these files and removes the folder. All of it is outside
+prefix, and MergeV2Checkpoints, which makes one checkpoint of these files and removes the folder. (In TensorFlow's first
+format there are SaveSlices, and nothing to merge: the pattern of the files' names is the prefix.) All of it is outside
 of the order of changes of an `hr.Graph`: to save is not to train a step first.
 
 Source: TensorFlow's `BaseSaverBuilder`.
@@ -27,7 +28,7 @@ from headrace.build import grouping, scopes
 from headrace.ir.graph import Operation, Tensor
 from headrace.train.saving.saveables import Saveable
 
-FORMATS: Final = {"native": "_SaveNative", "tensorflow": "SaveV2"}  # what writes them
+FORMATS: Final = {"native": "_SaveNative", "tensorflow": "SaveV2", "tensorflow-v1": "SaveSlices"}  # what writes them
 
 
 class Nodes(NamedTuple):
@@ -90,7 +91,7 @@ def _save(prefix: Tensor, saveables: Sequence[Saveable], type: str) -> Tensor:
 def _write(prefix: Tensor, saveables: Sequence[Saveable], type: str) -> Operation:
     specs = _specs(saveables)
     tensors = [_tensor_of(s) for s in specs]
-    attrs = {"dtypes": tuple(t.dtype.base for t in tensors)}
+    attrs = {"T" if type == FORMATS["tensorflow-v1"] else "dtypes": tuple(t.dtype.base for t in tensors)}
     b = scopes.builder()
     made: Operation = b.make(type, (prefix, [s.name for s in specs], [s.slice_spec for s in specs], tensors), attrs)
     return made
@@ -99,16 +100,20 @@ def _write(prefix: Tensor, saveables: Sequence[Saveable], type: str) -> Operatio
 def _save_in_shards(prefix: Tensor, saveables: Sequence[Saveable], type: str) -> Tensor:
     b = scopes.builder()
     groups = _by_device(saveables)
-    folder = b.make("StringJoin", ([prefix, "_temp/part"],), {})
+    is_merged = type != FORMATS["tensorflow-v1"]
+    base = b.make("StringJoin", ([prefix, "_temp/part"],), {}) if is_merged else prefix
     n = b.const(len(groups), dtypes.int32, "num_shards")
     parts, done = [], []
     for i, group in enumerate(groups):
         with scopes.device(_device_of(group[0])):
-            part = scopes.builder().make("ShardedFilename", (folder, i, n), {})
+            part = scopes.builder().make("ShardedFilename", (base, i, n), {})
             parts.append(part)
             done.append(grouping.with_dependencies([_write(part, group, type)], part))
     with scopes.control_dependencies(done):
         b = scopes.builder()
+        if not is_merged:
+            pattern: Tensor = b.make("ShardedFilespec", (prefix, n), {})
+            return pattern
         merged = b.make("MergeV2Checkpoints", (parts, prefix), {"delete_old_dirs": True})
         whole: Tensor = b.after(merged).Identity(prefix)
         return whole

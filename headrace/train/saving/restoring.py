@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace import dtypes, shapes
 from headrace.build import scopes
+from headrace.build.partitioned import PartitionedVariable, parts_of
 from headrace.build.variable import Variable
 from headrace.errors import GraphError, InvalidArgumentError, NotFoundError
 from headrace.files import checkpoints
+from headrace.files.slices import parse_spec
 from headrace.train.saving import latest
-from headrace.train.saving.saveables import key_of
+from headrace.train.saving.saveables import key_of, slice_spec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -222,21 +224,23 @@ def restore(
     skipped: list[str] = []
     found: list[tuple[Variable, Any]] = []
     for given, v in wanted:
-        name = key_of(v)
+        name = v.name.removesuffix(":0")
+        spec = slice_spec(v)
+        whole, part = parse_spec(spec) if spec else (v.shape, None)
         key = _renamed(given, rename)
         entry = None if key is None else reader.entries.get(key)
         if key is None:
             skipped.append(name)
         elif entry is None:
             missing[name] = key
-        elif entry.dtype is not v.dtype.base or not shapes.fits(tuple(entry.shape), v.shape):
+        elif entry.dtype is not v.dtype.base or not shapes.fits(tuple(entry.shape), whole):
             mismatched[name] = (
                 f"{key!r} is {entry.dtype.name}{shapes.show(tuple(entry.shape))} in the checkpoint, and the variable "
-                f"{v.dtype.base.name}{shapes.show(v.shape)}"
+                f"{v.dtype.base.name}{shapes.show(whole)}"
             )
         else:
             restored[name] = key
-            found.append((v, reader.read(key)))
+            found.append((v, reader.read(key, part)))
     used = set(restored.values())
     unused = sorted(name for name in reader.entries if name not in used)
     report = Restored(
@@ -255,12 +259,12 @@ def _wanted(sess: Any, variables: Any) -> list[tuple[str, Variable]]:
         if not isinstance(graph, scopes.Graph):
             raise ValueError("without a session of a graph there are no variables to restore: give variables=")
         variables = graph.variables
-    if isinstance(variables, Variable):
-        variables = [variables]
+    if isinstance(variables, (Variable, PartitionedVariable)):
+        variables = parts_of(variables)
     items: Iterable[tuple[Any, Any]]
     items = variables.items() if isinstance(variables, Mapping) else [(None, v) for v in variables]
     out = []
-    for name, v in items:
+    for name, v in ((name, v) for name, given in items for v in parts_of(given)):
         if not isinstance(v, Variable):
             raise TypeError(f"variables must be variables, got {v!r} ({type(v).__name__})")
         if v.graph is not None and getattr(sess, "graph", None) is not v.graph:

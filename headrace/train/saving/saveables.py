@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 from headrace import dtypes, shapes
 from headrace.build import nest, scopes
+from headrace.build.partitioned import SLICE, PartitionedVariable
 from headrace.build.storage.lookup import DenseHashTable, LookupTable, MutableHashTable, StaticHashTable
 from headrace.build.storage.queues import QueueBase
 from headrace.build.variable import Variable
@@ -145,7 +146,8 @@ def saveables_of(given: Any) -> list[Saveable]:
     for name, x in sorted(named.items()):
         if not isinstance(name, str):
             raise TypeError(f"the names in var_list must be text, got {name!r} ({type(name).__name__})")
-        for one in x if isinstance(x, (list, tuple)) else (x,):
+        is_whole = isinstance(x, (list, tuple, PartitionedVariable))
+        for one in x if is_whole else (x,):
             handle = _identity_of(one)
             if id(handle) in seen:
                 raise ValueError(
@@ -153,13 +155,13 @@ def saveables_of(given: Any) -> list[Saveable]:
                     "of them out"
                 )
             seen[id(handle)] = name
-            out.append(_saveable(one, name, isinstance(x, (list, tuple))))
+            out.append(_saveable(one, name, is_whole))
     return out
 
 
 def key_of(variable: Variable) -> str:
     """The name that a variable has in a checkpoint, unless another one is given."""
-    info = getattr(variable, "save_slice_info", None)
+    info = getattr(variable, SLICE, None)
     if info is not None and info.full_name:
         return str(info.full_name)
     return variable.name.removesuffix(":0")
@@ -170,7 +172,7 @@ def _by_names(given: Iterable[Any]) -> dict[str, Any]:
         given = list(given) if isinstance(given, Iterable) and not hasattr(type(given), "as_tensor") else [given]
     out: dict[str, Any] = {}
     for x in given:
-        is_slice = isinstance(x, Variable) and _slice_spec(x) != ""
+        is_slice = isinstance(x, Variable) and slice_spec(x) != ""
         name = key_of(x) if isinstance(x, Variable) else getattr(x, "name", None)
         if not isinstance(name, str):
             _refuse(x)
@@ -201,7 +203,7 @@ def _saveable(x: Any, name: str, is_part: bool) -> Saveable:
             )
         if x.op is not x.handle.op:
             raise TypeError(f"{x!r} is what an assignment gave; give the variable itself")
-        spec = _slice_spec(x)
+        spec = slice_spec(x)
         if is_part and not spec:
             raise TypeError(f"'{x.name}' is in a list of slices for '{name}', but it is a whole variable")
         return OfVariable(x, name, spec)
@@ -213,8 +215,13 @@ def _saveable(x: Any, name: str, is_part: bool) -> Saveable:
     _refuse(x)
 
 
-def _slice_spec(variable: Variable) -> str:
-    info = getattr(variable, "save_slice_info", None)
+def slice_spec(variable: Variable) -> str:
+    """Which part of another one a variable is, as "4 2 0,2:0,2"; "" if of none.
+
+    Raises:
+      GraphError: what is noted with it says neither.
+    """
+    info = getattr(variable, SLICE, None)
     if info is None or not info.full_shape:
         return ""
     if not len(info.full_shape) == len(info.var_offset) == len(info.var_shape):

@@ -42,7 +42,8 @@ class Saver:
       pad_step_number: whether steps are written with at least 8 digits, so that files sort by them.
       save_relative_paths: whether the state file has paths relative to its folder, so that this can be moved.
       filename: the prefix that the operations use if they are run without the saver; "model" if None.
-      format: "native": safetensors with an index; "tensorflow": TensorFlow's files. Both are read by either.
+      format: "native": safetensors with an index; "tensorflow": TensorFlow's files; "tensorflow-v1": the files that it
+        wrote first. All are read by any saver.
       random_state: whether to save how far each random op has drawn, so that a run that is resumed draws what it would
         have drawn had it not been stopped.
 
@@ -111,7 +112,7 @@ class Saver:
         self._hours = float(keep_checkpoint_every_n_hours)
         self._kept = latest.Kept(max_to_keep, self._hours)
         self._swept: set[str] = set()  # folders in which killed writers' files have been removed
-        self._is_portable = format == "tensorflow" and not random_state  # whether TensorFlow could read the graph
+        self._is_portable = format != "native" and not random_state  # whether TensorFlow could read the graph
         self._meta_graph: tuple[Any, bytes] = (None, b"")  # of which graph and settings; the bytes of its file
         self._is_built = False
         self.saver_def: SaverDef | None = None
@@ -157,6 +158,7 @@ class Saver:
                 max_to_keep=self._kept.most,
                 sharded=self._settings["sharded"],
                 keep_checkpoint_every_n_hours=self._hours,
+                version=1 if self._settings["format"] == "tensorflow-v1" else 2,
             )
         )
 
@@ -315,7 +317,7 @@ class Saver:
         told = sess.run(s.save_tensor_name, {s.filename_tensor_name: os.fsencode(prefix)})
         made = os.fsdecode(told)
         if write_meta_graph:
-            with commit.replacing(f"{made}.{meta_graph_suffix}") as file:
+            with commit.replacing(latest.meta_graph_path(made, meta_graph_suffix)) as file:
                 file.write(graph)
         if write_state:
             self._kept.add(made)

@@ -1,0 +1,104 @@
+"""What `get_variable` needs for variables in several parts: how a partitioner is asked, and what it may answer.
+
+A partitioner is a function of `shape` (a `TensorShape`) and `dtype` that says into how many parts each axis is cut. One
+axis alone can be; where its length cannot be divided evenly the first parts are one longer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headrace.build import partitioned
+from headrace.dtypes import DType
+from headrace.v1.tensor_shape import TensorShape
+
+
+class PartitionedVariable(partitioned.PartitionedVariable):
+    """A variable in several parts. See `headrace.build.partitioned.PartitionedVariable`.
+
+    Source: TensorFlow's `PartitionedVariable`.
+    """
+
+    def get_shape(self) -> TensorShape:
+        """The shape of the whole."""
+        return TensorShape(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class PartitionInfo:
+    """What an initializer that takes `partition_info` is told of the part that it makes.
+
+    Attributes:
+      full_shape: of the whole.
+      var_offset: where in the whole the part begins.
+
+    Source: TensorFlow's `_PartitionInfo`.
+    """
+
+    full_shape: list[int]
+    var_offset: list[int]
+
+    def single_slice_dim(self, shape: Sequence[int]) -> int | None:
+        """The axis along which a part of `shape` is cut out of the whole; None if it is the whole.
+
+        Raises:
+          ValueError: the whole has no such part, or it is cut along several axes.
+        """
+        if len(shape) != len(self.full_shape):
+            raise ValueError(f"a part of shape {list(shape)} is none of a whole of shape {self.full_shape}")
+        ends = [o + n for o, n in zip(self.var_offset, shape, strict=True)]
+        if any(end > n for end, n in zip(ends, self.full_shape, strict=True)):
+            raise ValueError(f"a part of shape {list(shape)} at {self.var_offset} exceeds the shape {self.full_shape}")
+        cut = [d for d, (n, whole) in enumerate(zip(shape, self.full_shape, strict=True)) if n != whole]
+        if len(cut) > 1:
+            raise ValueError(f"a part of shape {list(shape)} of {self.full_shape} is cut along {len(cut)} axes")
+        return cut[0] if cut else None
+
+    def single_offset(self, shape: Sequence[int]) -> int:
+        """Where a part of `shape` begins along the axis that is cut; 0 if none is."""
+        axis = self.single_slice_dim(shape)
+        return 0 if axis is None else self.var_offset[axis]
+
+
+def ask(partitioner: Any, shape: TensorShape, dtype: DType) -> list[int]:
+    """Into how many parts `partitioner` cuts each axis of a variable.
+
+    Raises:
+      ValueError: it is no function, the variable cannot be cut, or the answer is none.
+    """
+    if not callable(partitioner):
+        raise ValueError(f"Partitioner must be callable, but received: {partitioner!r}")
+    if not shape.is_fully_defined():
+        raise ValueError(f"Shape of a new partitioned variable must be fully defined, but instead was {shape}.")
+    if not shape.ndims:
+        raise ValueError(f"A partitioned Variable must have rank at least 1, shape: {shape}")
+    answer = partitioner(shape=shape, dtype=dtype)
+    if not isinstance(answer, Sequence) or isinstance(answer, (str, bytes)):
+        raise ValueError(f"Partitioner must return a sequence, but saw: {answer!r}")
+    if len(answer) != shape.ndims:
+        raise ValueError(
+            f"Partitioner returned a partition list that does not match the Variable's rank: {answer} vs. {shape}"
+        )
+    if any(n < 1 for n in answer):
+        raise ValueError(f"Partitioner returned zero partitions for some axes: {answer}")
+    if sum(n > 1 for n in answer) > 1:
+        raise ValueError(f"Can only slice a variable along one dimension: shape: {shape}, partitioning: {answer}")
+    return [int(n) for n in answer]
+
+
+def cut(shape: Sequence[int], partitions: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """Where each part begins in the whole, and its shape.
+
+    Example:
+      >>> list(cut([5, 2], [2, 1]))
+      [([0, 0], [3, 2]), ([3, 0], [2, 2])]
+    """
+    axis = next((d for d, n in enumerate(partitions) if n > 1), 0)
+    each, longer = divmod(shape[axis], partitions[axis])
+    start = 0
+    for i in range(partitions[axis]):
+        length = each + (i < longer)
+        yield [start if d == axis else 0 for d in range(len(shape))], [*shape[:axis], length, *shape[axis + 1 :]]
+        start += length
