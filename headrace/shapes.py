@@ -80,7 +80,8 @@ def compatible(a: Shape, b: Shape) -> bool:
 
 def fits(actual: Sequence[int], wanted: Shape) -> bool:
     """Whether the concrete shape `actual` is one of those `wanted` describes."""
-    return compatible(tuple(actual), wanted)
+    shape = tuple(actual)
+    return shape == wanted or compatible(shape, wanted)  # most often equal, and that is soon seen
 
 
 def merge_dim(a: Dim, b: Dim) -> Dim:

@@ -106,7 +106,8 @@ class _Cleaning:
             out.update(dict.fromkeys((c,) if instead is None else instead))
         if not out:
             return []
-        return [c for c in out if c not in self.implied(op, out)]
+        implied = self.implied(op, out)
+        return [c for c in out if c not in implied]
 
     def instead(self, c: Operation) -> tuple[Operation, ...] | None:
         """What to wait for instead of `c`; None: there is nothing better."""

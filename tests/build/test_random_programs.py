@@ -39,7 +39,7 @@ from tests.execute.machine import SeededReady
 pytestmark = pytest.mark.one_engine
 
 _quiet = (HealthCheck.too_slow, HealthCheck.data_too_large)
-some = settings(max_examples=25, suppress_health_check=_quiet)
+some = settings(max_examples=12, suppress_health_check=_quiet)
 many = settings(max_examples=2500, suppress_health_check=_quiet)
 
 rngs = st.integers(0, 2**48).map(random.Random)

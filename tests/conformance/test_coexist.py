@@ -38,6 +38,6 @@ print("fine")
 
 
 @pytest.mark.parametrize("order", [("tensorflow", "headrace"), ("headrace", "tensorflow")], ids="-then-".join)
-def test_both_in_one_process(run_python: Callable[[str], bytes], order: tuple[str, str]) -> None:
+def test_both_in_one_process(run_anew: Callable[[str], bytes], order: tuple[str, str]) -> None:
     program = "\n".join(IMPORTS[name] for name in order) + "\n" + ROUND_TRIP
-    assert run_python(program).decode().split()[-1] == "fine"
+    assert run_anew(program).decode().split()[-1] == "fine"

@@ -18,7 +18,7 @@ from headrace.prune import prune
 from tests.execute.machine import DEAD, Machine, SeededReady
 from tests.execute.programs import Assign, Binary, Block, Const, If, Less, Lowering, Var, While, evaluate, show
 
-some = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+some = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 many = settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 

@@ -44,8 +44,9 @@ from tests.grad.programs import (
 TOLERANCE = 1e-9  # relative; results are right to rounding
 STEP = 1e-5
 ORDERS = 3
-BLOCKS = 6  # tests of so many programs each
-EACH = 7
+BLOCKS = 6  # tests of so many programs each; five more are slow
+EACH = 4
+PROGRAMS = 42  # that are looked at for what is in them
 
 
 class Example:
@@ -200,7 +201,9 @@ def _all(seeds: Iterable[int], check: Callable[[int], None]) -> None:
     assert not failed, f"{len(failed)} failed\n" + "\n".join(failed)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize(
+    "block", [*range(BLOCKS), *(pytest.param(b, marks=pytest.mark.slow) for b in range(BLOCKS, 11))]
+)
 def test_reverse_mode_to_the_third_order(block: int) -> None:
     """Every other program to the third order, which takes as long as the others together."""
     _all(range(EACH * block, EACH * (block + 1)), lambda seed: _check(seed, ORDERS - seed % 2))
@@ -211,13 +214,15 @@ def test_programs_that_found_something() -> None:
     _all([74, 95, 1428], _check)
 
 
-def test_forward_mode() -> None:
-    _all(range(100, 109), _check_modes)
+@pytest.mark.parametrize("block", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_forward_mode(block: int) -> None:
+    _all(range(100 + 5 * block, 105 + 5 * block), _check_modes)
 
 
 @pytest.mark.one_engine
-def test_order_of_firing() -> None:
-    _all(range(200, 206), _check_order)
+@pytest.mark.parametrize("block", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_order_of_firing(block: int) -> None:
+    _all(range(200 + 3 * block, 203 + 3 * block), _check_order)
 
 
 @pytest.mark.slow
@@ -238,14 +243,14 @@ def test_many_programs_in_all_manners(block: int) -> None:
 
 def test_programs_have_everything_in_them() -> None:
     """What the generator makes is worth something: loops go round, and what is there is used together."""
-    programs = [Example(seed).program for seed in range(BLOCKS * EACH)]
+    programs = [Example(seed).program for seed in range(PROGRAMS)]
     kinds = [{type(s) for s in statements(p)} for p in programs]
     for kind in (Assign, Write, If, Case, While, Call, Slope):
         assert sum(kind in k for k in kinds) >= 5, kind
     assert sum(bool(p.functions) for p in programs) >= 10
     assert set(CONSTANTS) <= set(Example(0).at)
-    values = [derivatives(e.program, e.ints, e.at, e.directions) for e in map(Example, range(BLOCKS * EACH))]
-    assert sum(all(abs(v) > 1e-3 for v in order) for order in values) >= BLOCKS * EACH / 2
+    values = [derivatives(e.program, e.ints, e.at, e.directions) for e in map(Example, range(PROGRAMS))]
+    assert sum(all(abs(v) > 1e-3 for v in order) for order in values) >= PROGRAMS / 2
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.execute.devices import LocalDevice, make_devices
 from headrace.execute.parts import Parts
-from headrace.execute.plan import make_plan
+from headrace.execute.plan import Plan, make_plan
 from headrace.execute.step import Step
 from headrace.grad.differentiate import differentiate
 from headrace.ir import frames
@@ -105,24 +105,26 @@ class AtOnceDevice(LocalDevice):
         return AtOnce()
 
 
+def planned(parts: Mapping[str, Part], step: Lowered) -> dict[str, Plan]:
+    """A plan for each part of a step; it can be driven many times."""
+    out = {}
+    for name, part in parts.items():
+        called = {op.attrs["f"].name for op in part.ops if op.opdef.structured == "Call"}
+        out[name] = make_plan(part.ops, step.functions if called else {}, name)
+    return out
+
+
 class Driven:
     """A step over several devices, driven by one thread.
 
     Args:
-      parts: of the step.
-      step: it, lowered.
+      plans: of the step's parts.
       seed: of all that is left open.
       session: its resources.
     """
 
-    def __init__(
-        self, parts: Mapping[str, Part], step: Lowered, seed: int, session: ResourceManager | None = None
-    ) -> None:
+    def __init__(self, plans: Mapping[str, Plan], seed: int, session: ResourceManager | None = None) -> None:
         self.random = random.Random(seed)
-        plans = {}
-        for name, part in parts.items():
-            called = {op.attrs["f"].name for op in part.ops if op.opdef.structured == "Call"}
-            plans[name] = make_plan(part.ops, step.functions if called else {}, name)
         self.queues: dict[str, SeededReady] = {}
         devices = {name: AtOnceDevice(d.spec) for name, d in make_devices({"CPU": 9}).items()}
         self.step = Step(ResourceManager() if session is None else session, ResourceManager)
@@ -158,4 +160,4 @@ class Driven:
 
 def run(step: Lowered, of: Placement, seed: int, feeds: Sequence[Any] = (), fetches: int = 1) -> list[Any]:
     """The fetches of a step that is placed as `of` says, run in the order of `seed`."""
-    return Driven(partition(step.ops, of), step, seed).run(feeds, fetches)
+    return Driven(planned(partition(step.ops, of), step), seed).run(feeds, fetches)

@@ -31,8 +31,8 @@ from tests.multi.scattering import scatter
 pytestmark = pytest.mark.one_engine
 
 BLOCKS = 6  # tests of so many programs each
-EACH = 28
-GRADIENTS = 8  # programs with gradients in each of them, which take longer
+EACH = 14
+GRADIENTS = 4  # programs with gradients in each of them, which take longer
 PARALLEL = (1, 2, 10)
 
 
@@ -101,7 +101,7 @@ def _run(
 ) -> list[Any]:
     step = seeded.lowered(fetches, list(feeds), targets)
     of = seeded.at_random(step, rng, rng.choice([2, 3]))
-    driven = seeded.Driven(seeded.partition(step.ops, of), step, rng.getrandbits(32), resources)
+    driven = seeded.Driven(seeded.planned(seeded.partition(step.ops, of), step), rng.getrandbits(32), resources)
     return driven.run(list(feeds.values()), len(fetches))
 
 
@@ -126,12 +126,17 @@ def check_gradients(seed: int) -> None:
         _compare(a, b, f"{t.name}, {e!r}")
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+def blocks(n: int) -> list[Any]:
+    """The first `n`, and as many that are slow."""
+    return [*range(n), *(pytest.param(b, marks=pytest.mark.slow) for b in range(n, 2 * n))]
+
+
+@pytest.mark.parametrize("block", blocks(BLOCKS))
 def test_values(block: int) -> None:
     _all(range(EACH * block, EACH * (block + 1)), check_values)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", blocks(BLOCKS))
 def test_gradients(block: int) -> None:
     _all(range(GRADIENTS * block, GRADIENTS * (block + 1)), check_gradients)
 
@@ -156,9 +161,9 @@ def check_threads(seed: int) -> None:
                 _compare(a, b, f"{t.name}, {e!r}")
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", blocks(3))
 def test_threads(block: int) -> None:
-    _all(range(8 * block, 8 * (block + 1)), check_threads)
+    _all(range(4 * block, 4 * (block + 1)), check_threads)
 
 
 @pytest.mark.slow
@@ -207,7 +212,7 @@ SMALL: dict[str, tuple[Callable[[Any], Any], Any, Sequence[Any]]] = {
     "gradient of a conditional": (_gradient_of_a_conditional, f64, [1.5, 3.0]),
     "gradient of a loop": (_gradient_of_a_loop, f64, [1.5, 9.0]),
 }
-MOST = 1100  # placements of one program in the default run; of more, as many are drawn
+MOST = 300  # placements of one program in the default run; of more, some are drawn
 _cases = [(name, devices) for name in SMALL for devices in (2, 3)]
 
 
@@ -223,9 +228,9 @@ def _check_placements(name: str, devices: int, most: int) -> None:
     rng = random.Random(name)
     chosen = (seeded.at_random(step, rng, devices) for _ in range(most // 4)) if many else seeded.every(step, devices)
     for seed, of in enumerate(chosen):
-        parts = seeded.partition(step.ops, of)
+        plans = seeded.planned(seeded.partition(step.ops, of), step)
         for v, w in want.items():
-            assert seeded.Driven(parts, step, seed).run([np.asarray(v, dtype.numpy)[()]]) == [w], (seed, v)
+            assert seeded.Driven(plans, seed).run([np.asarray(v, dtype.numpy)[()]]) == [w], (seed, v)
 
 
 @pytest.mark.parametrize(("name", "devices"), _cases)

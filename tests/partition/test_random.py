@@ -25,7 +25,7 @@ from tests.partition.machine import Parts, compute, cut, names, place, units
 
 pytestmark = pytest.mark.one_engine
 
-some = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+some = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 many = settings(max_examples=2000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 

@@ -30,7 +30,7 @@ from tests.build.test_random_programs import _draw, _fills, _program
 from tests.execute.machine import SeededReady
 
 _quiet = (HealthCheck.too_slow, HealthCheck.data_too_large)
-some = settings(max_examples=25, suppress_health_check=_quiet)
+some = settings(max_examples=15, suppress_health_check=_quiet)
 many = settings(max_examples=1500, suppress_health_check=_quiet)
 
 rngs = st.integers(0, 2**48).map(random.Random)
