@@ -154,7 +154,7 @@ def _sparse(xp: Any, attrs: Mapping[str, Any]) -> Any:
         classes = x.shape[1]
         if not classes:
             raise InvalidArgumentError(f"Must have at least one class, but got logits shape {show(x.shape)}")
-        if len(at) and not (0 <= at.min() and at.max() < classes):
+        if len(at) and not (at.min() >= 0 and at.max() < classes):
             row = int(np.argmax((at < 0) | (at >= classes)))
             raise InvalidArgumentError(
                 f"Received a label value of {at[row]} which is outside the valid range of [0, {classes}): label {row}"
