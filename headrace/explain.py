@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.shapes import show
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,6 +35,8 @@ class Explanation:
       apart: the others of such a step, (why they are nodes of their own, their names), constants left out.
       devices: of a step over several devices, each device and the operations on it, in the primitive form.
       moved: operations that are not on the device that they ask for, and why.
+      shapes: of a step that was compiled for what it was fed, each set of shapes of the feeds that the graph leaves
+        open. What stands above is then of the newest.
     """
 
     engine: str
@@ -44,12 +48,14 @@ class Explanation:
     apart: tuple[tuple[str, tuple[str, ...]], ...] = ()
     devices: tuple[tuple[str, tuple[str, ...]], ...] = ()
     moved: tuple[tuple[str, str], ...] = ()
+    shapes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         out = [f"engine: {self.engine}"]
         out += [f"  not compiled: {r}" for r in self.reasons]
         if self.engine == "interpret" and not self.reasons:
             out.append("  not compiled: the session is to interpret")
+        out += [f"  for {fed}" for fed in self.shapes]
         out += [f"{device}: {_brief(names)}" for device, names in self.devices]
         out += [f"  {name}: {why}" for name, why in self.moved]
         if self.clusters or self.apart:
@@ -72,14 +78,15 @@ def _brief(names: Sequence[str]) -> str:
 
 def explanation(step: CompiledStep) -> Explanation:
     """What became of `step`."""
-    outcome = step.outcome
+    outcome = (list(step.variants.values()) or [step.outcome])[-1]
     report, compiled = outcome.report, outcome.compiled
     if compiled is None:
+        reports = [c.report for c in step.clusters if c.report is not None]
         return Explanation(
             "interpret",
             outcome.reasons,
-            (),
-            (),
+            tuple(dict.fromkeys(name for r in reports for name, _, changed in r.ran if changed)),
+            tuple(note for r in reports for note in r.notes),
             "",
             tuple(tuple(op.name for op in c.members) for c in step.clusters),
             tuple((why, tuple(op.name for op in ops)) for why, ops in step.apart.items()),
@@ -93,6 +100,7 @@ def explanation(step: CompiledStep) -> Explanation:
         tuple(report.notes),
         compiled.source,
         moved=_placed(step)[1],
+        shapes=tuple(", ".join(map(show, fed)) for fed in step.variants),
     )
 
 

@@ -3,20 +3,23 @@ order."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import dtypes, flags, forking, notices
 from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers
 from headrace.compile.clusters import Cluster as Clustered
-from headrace.compile.clusters import apart, contract, show
-from headrace.errors import GraphError, InvalidArgumentError, OpError
-from headrace.execute.plan import Plan, make_plan, may_be_heavy
+from headrace.compile.clusters import Prepare, apart, contract, show, waits
+from headrace.compile.nested import leaving
+from headrace.errors import GraphError, InvalidArgumentError, NotFoundError, OpError
+from headrace.execute.plan import Plan, is_heavy, make_plan, may_be_heavy
 from headrace.grad.differentiate import differentiate
 from headrace.ir.device import DeviceSpec
 from headrace.ir.dumps import Dumps
@@ -28,15 +31,18 @@ from headrace.ir.kernel import CPU
 from headrace.ir.naming import name_as_lowered
 from headrace.lower import Lowered, is_structured, lower
 from headrace.lower.collectives import expand_collectives
-from headrace.optimize.base import Context
-from headrace.optimize.pipeline import optimize, options_from
+from headrace.optimize.base import Context, Options
+from headrace.optimize.pipeline import names, optimize, options_from
+from headrace.optimize.specialize import specialize
 from headrace.partition import partition
 from headrace.place import Cluster, Costs, Placement, place
 from headrace.prune import Pruned, prune
 from headrace.recover import recover
+from headrace.variants import Outcome, Variants
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.shapes import Shape
 
 
 LONG: Final = 1e-4  # seconds that an operation takes for which a Recv may be held back
@@ -105,7 +111,9 @@ class CompiledStep:
         self._plan: Plan | None = None
         self._clustered: Plan | None = None
         self._clusters: tuple[Clustered, ...] = ()
+        self._is_apart = may_be_heavy
         self._outcome: Outcome | None = None
+        self._variants: Variants | None = None
         self._placed: tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]] | None = None
         self._is_divided: bool | None = None
         self._divided: dict[bool, Divided] = {}
@@ -133,11 +141,11 @@ class CompiledStep:
 
     @property
     def clustered(self) -> Plan:
-        """The step for the token machine, straight-line regions compiled into single nodes if the engine is "auto"."""
+        """The step for the token machine, regions of it compiled into single nodes if the engine is "auto"."""
         if self._engine != "auto":
             return self.plan
         if self._clustered is None:
-            self._clustered, self._clusters = _clustered(*self._primitive(self._prune()))
+            self._clustered, self._clusters = self._contracted()
             self._dumps.text("clusters.py", "\n".join(f"# {show([c])}\n{c.source}" for c in self._clusters))
         return self._clustered
 
@@ -155,7 +163,7 @@ class CompiledStep:
         if self._engine != "auto":
             return {}
         plans = self.divided().plans.values() if self.is_divided else [self.clustered]
-        return apart(dict.fromkeys(n.op for plan in plans for n in plan.nodes), may_be_heavy)
+        return apart(dict.fromkeys(n.op for plan in plans for n in plan.nodes), self._is_apart)
 
     @property
     def is_divided(self) -> bool:
@@ -208,6 +216,29 @@ class CompiledStep:
         outcome = self._outcome  # asked at every run
         return self.outcome.compiled if outcome is None else outcome.compiled
 
+    def compiled_for(self, fed: Sequence[Any]) -> Compiled | None:
+        """The step as one Python function for what is fed; None: the token machine runs it."""
+        variants = self._variants or self._find_variants()  # asked at every run
+        return (variants.find(fed) if variants.open else None) or self.compiled
+
+    @property
+    def variants(self) -> Mapping[tuple[Shape, ...], Outcome]:
+        """What compiling gave for each set of shapes that was fed, of the feeds whose shapes the graph leaves open."""
+        return {} if self._variants is None else self._variants.made
+
+    def _find_variants(self) -> Variants:
+        wanted = self._engine != "interpret" and flags.OPTIMIZE.value != "off" and not self.is_divided
+        if wanted:
+            wanted = any(op.opdef.structured or op.type == "Enter" for op in self.pruned.graph.operations)
+        self._variants = Variants(self._ends[0] if wanted else (), self._compile_for)
+        return self._variants
+
+    def _compile_for(self, known: Mapping[int, Shape]) -> Outcome:
+        outcome = self._compile(known)
+        if outcome.compiled is None:
+            self._outcome = outcome  # the same for all shapes
+        return outcome
+
     @notices.timed("prune")
     def _prune(self) -> Pruned:
         pruned = prune(*self._ends)  # 1. what the step needs, its ends explicit
@@ -229,6 +260,57 @@ class CompiledStep:
         for name, ops in lowered.functions.items():
             self._dumps.graph(f"lowered-{name}", ops[0].graph)
         return lowered.ops, lowered.functions
+
+    def _contracted(self) -> tuple[Plan, tuple[Clustered, ...]]:
+        """The plan of the step with clusters as single nodes."""
+        mine = self._prune()
+        if not self._fed and any(op.opdef.structured or op.opdef.primitive for op in mine.graph.operations):
+            with contextlib.suppress(RecursionError):  # it is nested too deeply for that
+                lowered = self._nested(mine)
+                if lowered is not None:
+                    # a product of unknown size between a loop and its gradient would keep them apart
+                    has_loops = any(op.opdef.structured == "While" for op in lowered.left)
+                    is_apart = is_heavy if has_loops else may_be_heavy
+                    made = _clustered(lowered.ops, lowered.functions, is_apart, self._prepared)
+                    self._is_apart = is_apart
+                    return made
+            mine = self._prune()
+        return _clustered(*self._primitive(mine))
+
+    @notices.timed("lower")
+    def _nested(self, mine: Pruned) -> Lowered | None:
+        """The primitive form, in which loops and conditionals that can be in clusters are left as they are; None if
+        there are none."""
+        graph, kept = mine.graph, _kept(mine, self._ends[2])
+        if _make_structured(mine, kept) or any(map(_is_control, graph.operations)):
+            return None
+        try:
+            check_fits(graph.operations)
+            own_bodies(graph)
+            # what nobody needs is not computed when it is lowered, so it must not be there where it is not
+            kept = list(optimize(graph, kept, Options(off=frozenset(names()) - {"prune"})).kept)
+            name_as_lowered(graph)
+            lowered = leaving(lambda stays: lower(graph, kept, differentiate, stays), may_be_heavy, waits)
+        except (GraphError, NotFoundError):  # what is wrong with it, the other way tells
+            return None
+        if lowered is None:
+            return None
+        self._count([*lowered.ops, *itertools.chain(*lowered.functions.values())])
+        _checkpoint(lowered.graph)
+        self._dumps.graph("lowered", lowered.graph)
+        return lowered
+
+    def _prepared(self, graph: Graph, kept: Sequence[Operation]) -> Context:
+        """The passes over the graph of a cluster."""
+        context = _optimized(graph, kept, None, self._devices.has_limit)
+        self._count(graph.operations)
+        return context
+
+    @property
+    def _fed(self) -> list[str]:
+        """Why nothing that relies on shapes in the graph can be made of the step, a line for each tensor."""
+        fed = [t for t in self._ends[0] if constant_value(t) is not None]
+        return [f"'{t.name}' is fed, and shapes in the graph were inferred from the value it has there" for t in fed]
 
     def _spread(self) -> tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]:
         """The same for several devices: collectives are taken apart."""
@@ -301,7 +383,8 @@ class CompiledStep:
         return Divided(plans, tuple(found))
 
     @notices.timed("compile, all in all")
-    def _compile(self) -> Outcome:
+    def _compile(self, known: Mapping[int, Shape] = MappingProxyType({})) -> Outcome:
+        """Compiles the step; `known` are the shapes of feeds, by position."""
         if self.is_divided:
             used = set(self.placement.of.values())
             reasons = [f"it runs on {len(used)} devices" if len(used) > 1 else f"it runs on {min(used)}"]
@@ -310,13 +393,12 @@ class CompiledStep:
             return Outcome(None, tuple(reasons), None)
         mine = self._prune()
         kept = _kept(mine, self._ends[2])
-        fed = [t for t in self._ends[0] if constant_value(t) is not None]
-        reasons = [f"'{t.name}' is fed, and shapes in the graph were inferred from the value it has there" for t in fed]
-        reasons = reasons or _make_structured(mine, kept, self._dumps)  # 3. primitives become structured
+        reasons = self._fed or _make_structured(mine, kept, self._dumps)  # 3. primitives become structured
         reasons = reasons or blockers(mine.graph.operations)
         if not reasons:
             try:
-                report = _optimized(mine.graph, kept, self._dumps, self._devices.has_limit)  # 4. the same by less work
+                fits = {mine.args[i].outputs[0]: shape for i, shape in known.items()}
+                report = _optimized(mine.graph, kept, self._dumps, self._devices.has_limit, fits)  # 4. by less work
                 self._count(mine.graph.operations)
                 compiled = compile_graph(mine.graph, mine.args, mine.retvals, report.kept, differentiate)  # 5.
             except RecursionError:
@@ -333,21 +415,6 @@ class CompiledStep:
 def _not_compiled(reasons: Sequence[str]) -> str:
     """What is said where the engine is to be "compiled" and there is something against it."""
     return f'this step cannot be compiled: {"; ".join(reasons)}. engine="auto" runs it by the token machine'
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
-    """What compiling a step gave.
-
-    Attributes:
-      compiled: the step as one Python function; None: the token machine runs it.
-      reasons: why it is not compiled, a line for each operation that stands against it.
-      report: what the passes did before it was compiled.
-    """
-
-    compiled: Compiled | None = None
-    reasons: tuple[str, ...] = ()
-    report: Context | None = None
 
 
 def compile_step(
@@ -385,18 +452,24 @@ def _kept(pruned: Pruned, targets: Sequence[Operation]) -> list[Operation]:
     return [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
 
 
-def _make_structured(pruned: Pruned, kept: Sequence[Operation], dumps: Dumps) -> list[str]:
+def _make_structured(pruned: Pruned, kept: Sequence[Operation], dumps: Dumps | None = None) -> list[str]:
     """Puts structured operations in the place of the primitives of a step; returns why it cannot."""
     graph = pruned.graph
-    if not any(op.opdef.primitive not in ("", "ControlTrigger") for op in graph.operations):
+    if not any(map(_is_control, graph.operations)):
         return []
     try:
         recover(graph, [op.inputs[0] for op in pruned.retvals], kept)
     except (OpError, GraphError) as e:
         return [f"not recovered: {e}"]
     Editor(graph, kept).sweep()
-    dumps.graph("recovered", graph)
+    if dumps is not None:
+        dumps.graph("recovered", graph)
     return []
+
+
+def _is_control(op: Operation) -> bool:
+    """Whether `op` is one of the primitives that recovery makes conditionals and loops of."""
+    return op.opdef.primitive not in ("", "ControlTrigger")
 
 
 # they put the values of all iterations together, and so keep them once more, and all at once
@@ -404,10 +477,18 @@ _STACKING: Final = frozenset({"loop_fission", "loop_accumulations", "loop_collec
 
 
 @notices.timed("optimize")
-def _optimized(graph: Graph, kept: Sequence[Operation], dumps: Dumps, has_limit: bool) -> Context:
+def _optimized(
+    graph: Graph,
+    kept: Sequence[Operation],
+    dumps: Dumps | None,
+    has_limit: bool,
+    known: Mapping[Tensor, Shape] = MappingProxyType({}),
+) -> Context:
     """The passes over a step's graph, and the graphs in it."""
     check_fits(graph.operations)  # they rely on it
     own_bodies(graph)
+    if known:
+        specialize(graph, known)
     check = _checkpoint if flags.VERIFY.value > 2 else None
     options = options_from(flags.OPTIMIZE.value)
     if has_limit and any("_swap" in op.attrs for op in _owned(graph.operations)):
@@ -419,18 +500,26 @@ def _optimized(graph: Graph, kept: Sequence[Operation], dumps: Dumps, has_limit:
 
 
 def _clustered(
-    ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]
+    ops: Sequence[Operation],
+    functions: Mapping[str, Sequence[Operation]],
+    is_apart: Callable[[Operation], bool] = may_be_heavy,
+    prepare: Prepare | None = None,
 ) -> tuple[Plan, tuple[Clustered, ...]]:
     """The plan of a step, which nobody else has, with clusters as single nodes."""
     found: list[Clustered] = []
-    ops = _contract(ops, found)
-    called = {name: _contract(body, found) for name, body in functions.items()}
+    ops = _contract(ops, found, is_apart, prepare)
+    called = {name: _contract(body, found, is_apart, prepare) for name, body in functions.items()}
     return make_plan(ops, called), tuple(found)
 
 
-def _contract(ops: Sequence[Operation], found: list[Clustered]) -> Sequence[Operation]:
+def _contract(
+    ops: Sequence[Operation],
+    found: list[Clustered],
+    is_apart: Callable[[Operation], bool] = may_be_heavy,
+    prepare: Prepare | None = None,
+) -> Sequence[Operation]:
     """`ops`, of a graph that nobody else has, with clusters as single operations; they are added to `found`."""
-    ops, clusters = contract(ops, may_be_heavy)
+    ops, clusters = contract(ops, is_apart, prepare)
     found += clusters
     for c in clusters[:1]:
         _checkpoint(c.op.graph)

@@ -329,7 +329,7 @@ class Session:
         fed = call.feed(values)
         if options is _NO_OPTIONS or (options.listener is None and options.ready is None):
             try:
-                compiled = call.step.compiled
+                compiled = call.step.compiled_for(fed)
                 if compiled is not None:
                     if compiled.is_plain and not compiled.uses_blas:  # nothing can wait, nothing is made for the run
                         return call.pack(_as_own(list(compiled.run(None, fed))))
@@ -372,7 +372,7 @@ class Session:
         m.clear()
         step, device = call.step, next(iter(self._local))
         is_seen = bool(options.trace_level) or options.listener is not None or options.ready is not None
-        m.engine = "interpret" if is_seen or step.compiled is None else "compiled"
+        m.engine = "interpret" if is_seen or not (step.variants or step.compiled) else "compiled"
         if m.engine == "interpret":  # what is made for the first run is made now, and not counted
             step.divided(is_seen) if step.is_divided else step.plan if is_seen else step.clustered
         with measuring(m, options, device) as options:

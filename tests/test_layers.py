@@ -26,6 +26,7 @@ FRONT = {"build", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
+TOP |= {"variants"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -46,8 +47,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "autograph": OPS | {"build", "grad"},
     **dict.fromkeys(PASSES, GRAPH),
     "execute": GRAPH,
-    "pipeline": ENGINE,
+    "pipeline": ENGINE | {"variants"},
     "fetches": ENGINE,
+    "variants": ENGINE,
     "explain": ENGINE | {"pipeline"},
     "simulate": ENGINE | {"explain", "fetches", "pipeline"},
     "extend": ENGINE,
@@ -70,7 +72,19 @@ LAYER = (
     | dict.fromkeys(FRONT - {"build", "recover"}, "3b")
     | dict.fromkeys(PASSES, "3 passes")
     | dict.fromkeys(
-        ("explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"), "4"
+        (
+            "explain",
+            "extend",
+            "fetches",
+            "interchange",
+            "partial",
+            "pipeline",
+            "report",
+            "session",
+            "simulate",
+            "variants",
+        ),
+        "4",
     )
     | {"dist": "5", "train": "5"}
     | dict.fromkeys(COMMAND, "5")

@@ -30,17 +30,12 @@ def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
     """
     if getattr(error, "_blamed", False):
         return
-    at = _lines(error, file, marks)
-    found = _culprit(error, at)
+    found = culprit(error, file, marks)
     if found is None:
         return
-    where = _where(at)
-    out = blamed(found.error, found.op, where, found.inputs)
-    if isinstance(out, DeadlineExceededError) and found.op.opdef.structured:
-        loop = next((loop for m in marks for loop in m.loops if loop.op is found.op), None)
-        if loop is not None:
-            inner = _iteration(loop, at[-1][1])
-            out.add_note(endless(f"{inner}, in {where}" if where else inner, loop.op.source))
+    out = blamed(found.error, found.op, found.where, found.inputs)
+    if found.round:
+        out.add_note(endless(found.round, found.op.source))
     out._blamed = True  # type: ignore[attr-defined]
     raise out
 
@@ -51,20 +46,21 @@ class Culprit(NamedTuple):
     Attributes:
       error: as that operation raises it.
       op: the operation.
+      where: the loops and calls that it stands in; "" outside of all.
       inputs: what it was given; nothing if that is not there any more.
+      round: of a loop that was going round when the time was over, the iteration, with `where`; else "".
     """
 
     error: Exception
     op: Operation
+    where: str
     inputs: list[Any]
+    round: str
 
 
 def culprit(error: Exception, file: str, marks: Sequence[Mark]) -> Culprit | None:
     """What in the code compiled as `file` raised `error`; None if it came from elsewhere."""
-    return _culprit(error, _lines(error, file, marks))
-
-
-def _culprit(error: Exception, at: Sequence[tuple[Mark, FrameType]]) -> Culprit | None:
+    at = _lines(error, file, marks)
     if not at or at[-1][0].op is None:
         return None
     mark, frame = at[-1]
@@ -73,7 +69,13 @@ def _culprit(error: Exception, at: Sequence[tuple[Mark, FrameType]]) -> Culprit 
     inputs = _inputs(mark, frame)
     if isinstance(error, IndexError) and op.type.startswith("TensorList"):
         error = _of_list(op.type, inputs, error)
-    return Culprit(error, op, [] if any(v is None for v in inputs) else inputs)
+    where, inner = _where(at), ""
+    if isinstance(error, DeadlineExceededError) and op.opdef.structured:
+        loop = next((loop for m in marks for loop in m.loops if loop.op is op), None)
+        if loop is not None:
+            inner = _iteration(loop, frame)
+            inner = f"{inner}, in {where}" if where else inner
+    return Culprit(error, op, where, [] if any(v is None for v in inputs) else inputs, inner)
 
 
 def _lines(error: Exception, file: str, marks: Sequence[Mark]) -> list[tuple[Mark, FrameType]]:

@@ -1,4 +1,4 @@
-"""Clusters: straight-line regions of a primitive graph, each compiled into one node of the token machine.
+"""Clusters: regions of a primitive graph, each compiled into one node of the token machine.
 
 A step that has to wait in between (for a queue) cannot become one Python function, but much of it can become a few. A
 *cluster* is a set of pure operations that the token machine fires as one: when all that enters it is there, a compiled
@@ -12,9 +12,12 @@ function computes all of them, and what leaves it is sent on. Nothing else may c
   group to another on the longest way to it. Members of a cluster have one stage, and an edge between two groups leads
   to a higher one; so between clusters, too, there are no cycles.
 
-The primitives themselves, the marks of loops (`LoopCond`) and all that has effects stay single nodes.
+The primitives themselves, the marks of loops (`LoopCond`) and all that has effects stay single nodes. Loops and
+conditionals that were left as they are (`nested`) are members, too. What such a cluster computes is optimized as a step
+is that is compiled as a whole, and where it has loops its function is made for each step, so that they can look whether
+the step is still wanted.
 
-    ops, found = contract(ops, is_heavy)
+    ops, found = contract(ops, is_heavy, prepare)
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -30,6 +33,7 @@ from headrace.compile.blame import Culprit, culprit
 from headrace.compile.blocks import Blocks
 from headrace.compile.emit import Emitter
 from headrace.compile.fates import Fate, fates
+from headrace.compile.nested import is_left
 from headrace.compile.running import Run
 from headrace.compile.source import FILE
 from headrace.ir import frames, walk
@@ -37,10 +41,11 @@ from headrace.ir.copying import copy_into
 from headrace.ir.editing import Editor, arrange
 from headrace.ir.failure import known_as
 from headrace.ir.graph import Graph
-from headrace.ir.kernel import find_kernel
+from headrace.ir.kernel import KernelContext, find_kernel
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.kernel import Kernel
 
 FEWEST: Final = 3  # operations that compute something: of fewer, a node for each costs no more
 
@@ -53,21 +58,46 @@ class Cluster:
       members: its operations, each after what it waits for. They are no longer part of the graph.
       op: what stands in their place.
       source: the function that computes them.
+      report: what the passes did before it was compiled; None: they did not run.
     """
 
     members: tuple[Operation, ...]
     op: Operation
     source: str
+    report: Report | None = None
+
+
+class Report(Protocol):
+    """What passes report (`optimize.base.Context`)."""
+
+    @property
+    def kept(self) -> Sequence[Operation]:
+        """What has become of the operations that had to be kept."""
+        ...
+
+    @property
+    def ran(self) -> Sequence[tuple[str, str, bool]]:
+        """(pass, graph, whether it changed anything) in order."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[Any]:
+        """What they did, and what they left alone and why."""
+        ...
+
+
+Prepare: TypeAlias = "Callable[[Graph, Sequence[Operation]], Report]"
 
 
 def contract(
-    ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]
+    ops: Sequence[Operation], is_heavy: Callable[[Operation], bool], prepare: Prepare | None = None
 ) -> tuple[Sequence[Operation], list[Cluster]]:
     """Puts clusters in the place of what can be clusters, in a graph that nobody else has.
 
     Args:
       ops: the operations of a primitive graph that are to run. What else is in the graph goes.
       is_heavy: whether an operation with a pure kernel may be worth a thread of its own.
+      prepare: runs the passes over the graph of a cluster that has loops or conditionals, given what must be kept.
 
     Returns:
       What is to run now, and the clusters among it.
@@ -85,7 +115,7 @@ def contract(
     stands_for: dict[Operation, Operation] = {}
     found = []
     for members in groups:
-        c = _contract(edit, members)
+        c = _contract(edit, members, prepare)
         found.append(c)
         stands_for.update(dict.fromkeys(members, c.op))
     edit.remove(stands_for.keys())
@@ -100,23 +130,54 @@ def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> 
     """
     tree = frames.derive(ops)
     marks = {f.loop_cond for f in tree.frames}
-    fate = fates(ops, tree, lambda op: bool(op.opdef.structured) or _is_async(op) or is_heavy(op))
+    fate = fates(ops, tree, lambda op: waits(op) or is_heavy(op)).of
     keys: dict[Operation, tuple[frames.Frame, Fate]] = {}
     for op in ops:
         if _can_be_member(op) and op not in marks and not is_heavy(op):
             keys[op] = (tree.of(op), fate[op])
-    groups: dict[tuple[frames.Frame, Fate, int], list[Operation]] = {}
+    order = walk.toposort(ops)
+    drawn = _draw_in(order, keys) if any(map(is_left, keys)) else {}
     stages: dict[Operation, int] = {}
-    for op in walk.toposort(ops):
+    for op in order:
         key, stage = keys.get(op), 0
         for p in walk.forward_predecessors(op):
             if _constant(p) is None:
                 stage = max(stage, stages[p] + (key is None or key != keys.get(p)))
         stages[op] = stage
-        if key is not None:
-            groups.setdefault((*key, stage), []).append(op)
-    out = [g for g in groups.values() if sum(map(_computes, g)) >= FEWEST]
+    for op, readers in drawn.items():  # nobody is kept waiting if they come as late as they can
+        stages[op] = min(stages[r] for r in readers)
+    groups: dict[tuple[frames.Frame, Fate, int], list[Operation]] = {}
+    for op in order:
+        if op in keys:
+            groups.setdefault((*keys[op], stages[op]), []).append(op)
+    out = [g for g in groups.values() if sum(map(_computes, g)) >= FEWEST or any(map(is_left, g))]
     return sorted(out, key=lambda g: g[0].id)
+
+
+def _draw_in(
+    order: Sequence[Operation], keys: dict[Operation, tuple[frames.Frame, Fate]]
+) -> dict[Operation, list[Operation]]:
+    """Puts operations that wait for nothing, and that only a group with loops or conditionals reads, in this group:
+    what a loop begins with. Nobody else knows when they are done.
+
+    Returns:
+      These operations, each after those that read it, and who these are.
+    """
+    nested = {key for op, key in keys.items() if is_left(op)}
+    readers: dict[Operation, list[Operation]] = {}
+    drawn: dict[Operation, list[Operation]] = {}
+    for op in reversed(order):
+        key, mine = keys.get(op), readers.get(op, ())
+        if mine and key is not None and not key[1].waits and not is_left(op):
+            into = keys.get(mine[0])
+            if into in nested and all(keys.get(r) == into for r in mine):
+                assert into is not None
+                if into[0] is key[0] and not key[1].dead & ~into[1].dead:
+                    keys[op] = into
+                    drawn[op] = list(mine)
+        for p in walk.forward_predecessors(op):
+            readers.setdefault(p, []).append(op)
+    return drawn
 
 
 def apart(ops: Iterable[Operation], is_heavy: Callable[[Operation], bool]) -> dict[str, list[Operation]]:
@@ -127,7 +188,7 @@ def apart(ops: Iterable[Operation], is_heavy: Callable[[Operation], bool]) -> di
     few = f"fewer than {FEWEST} that compute something wait for the same and die together"
     out: dict[str, list[Operation]] = {}
     for op in ops:
-        if op.type not in ("_Cluster", "_Arg", "_Retval") and _constant(op) is None:
+        if op.type not in ("_Cluster", "_ClusterOfStep", "_Arg", "_Retval") and _constant(op) is None:
             why = _why_not(op) or ("may be worth a thread of its own" if is_heavy(op) else few)
             out.setdefault(why, []).append(op)
     return out
@@ -142,7 +203,7 @@ def _why_not(op: Operation) -> str:
     if op.opdef.primitive:
         return "a primitive of control flow"
     if op.opdef.structured:
-        return "calls a function in a frame of its own"
+        return "" if is_left(op) else "calls a function in a frame of its own"
     kernel = find_kernel(op)
     if kernel is None or kernel.form == "async":
         return "may wait for something else"
@@ -153,7 +214,10 @@ def _why_not(op: Operation) -> str:
     return ""
 
 
-def _is_async(op: Operation) -> bool:
+def waits(op: Operation) -> bool:
+    """Whether `op`, once it fires, waits for something else, or calls a function in a frame of its own."""
+    if op.opdef.structured:
+        return not is_left(op)
     kernel = find_kernel(op)
     return kernel is not None and kernel.form == "async"
 
@@ -172,7 +236,7 @@ def _constant(op: Operation) -> Operation | None:
 # *** making one ***
 
 
-def _contract(edit: Editor, members: Sequence[Operation]) -> Cluster:
+def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | None) -> Cluster:
     """Puts one operation in the place of `members`; these have no readers left then but one another."""
     graph, inside = edit.graph, set(members)
     read = list(dict.fromkeys(t for op in members for t in op.inputs if t.op not in inside))
@@ -184,7 +248,8 @@ def _contract(edit: Editor, members: Sequence[Operation]) -> Cluster:
     outputs = [
         t for op in members for t in op.outputs if any(reader not in inside for reader, _ in edit.uses.get(t, ()))
     ]
-    compute = _compute(members, inputs, outputs)
+    wanted = [op for op in members if any(after not in inside for after in edit.waits.get(op, ()))]
+    compute, report = _compute(members, inputs, outputs, wanted, prepare)
     attrs = {
         "Tin": tuple(t.dtype for t in inputs),
         "Tout": tuple(t.dtype for t in outputs),
@@ -193,7 +258,8 @@ def _contract(edit: Editor, members: Sequence[Operation]) -> Cluster:
     }
     name = graph.unique_name(f"{members[-1].name}/cluster")
     controls = [c for c in dict.fromkeys(c for op in members for c in op.control_inputs) if c in before]
-    op = graph.add_op("_Cluster", name, inputs, attrs, controls, members[-1].device, members[-1].source)
+    type = "_ClusterOfStep" if compute.is_of_step else "_Cluster"
+    op = graph.add_op(type, name, inputs, attrs, controls, members[-1].device, members[-1].source)
     edit.note([op])
     for old, new in zip(outputs, op.outputs, strict=True):
         new.shape, new.handle = old.shape, old.handle
@@ -204,11 +270,11 @@ def _contract(edit: Editor, members: Sequence[Operation]) -> Cluster:
         for after in list(edit.waits.get(m, ())):
             if after not in inside:
                 edit.set_controls(after, [op if c is m else c for c in after.control_inputs])
-    return Cluster(tuple(members), op, compute.source)
+    return Cluster(tuple(members), op, compute.source, report)
 
 
-class _Kernel(Protocol):
-    """The function that computes the members of a cluster, as kernels are called.
+class _Compute(Protocol):
+    """The function that computes the members of a cluster, as kernels are called; or what makes it for a step.
 
     It is a plain function with attributes, since a call of an object with a `__call__` takes longer.
 
@@ -216,17 +282,32 @@ class _Kernel(Protocol):
       source: its text.
       culprit: tells which of the members raised an error; None if it came from elsewhere.
       uses_blas: whether it may call the BLAS library.
+      has_loops: whether there are loops in it.
+      is_of_step: whether it makes the function, given a `KernelContext`.
     """
 
     source: str
     culprit: Callable[[Exception], Culprit | None]
     uses_blas: bool
+    has_loops: bool
+    is_of_step: bool
 
     def __call__(self, *args: Any) -> Any: ...
 
 
-def _compute(members: Sequence[Operation], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> _Kernel:
-    """The function of `inputs` that computes `members`, each after what it waits for, and gives `outputs`."""
+def _compute(
+    members: Sequence[Operation],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    wanted: Sequence[Operation],
+    prepare: Prepare | None,
+) -> tuple[_Compute, Report | None]:
+    """The function of `inputs` that computes `members`, each after what it waits for, and gives `outputs`.
+
+    Args:
+      wanted: those of the members that have to be done though nobody may read what they give.
+      prepare: see `contract`.
+    """
     graph = Graph()
     moved: dict[Tensor, Tensor] = {}
     args = [_argument(graph, i, t) for i, t in enumerate(inputs)]
@@ -241,13 +322,20 @@ def _compute(members: Sequence[Operation], inputs: Sequence[Tensor], outputs: Se
             moved[t] = known
     copies = copy_into(graph, members, moved)
     ends = [_end(graph, i, moved[t]) for i, t in enumerate(outputs)]
-    emitter = Emitter(Blocks(graph, list(copies.values())), args, ends)
-    assert not emitter.stateful, "a cluster is pure"
+    targets, report = [copies[op] for op in wanted], None
+    if prepare is not None and any(map(is_left, members)):
+        report = prepare(graph, targets)
+        targets = list(report.kept)
+    emitter = Emitter(Blocks(graph, targets), args, ends)
     code = emitter.out.finish("step")
-    kernel = cast(_Kernel, _as_kernel(code.function, Run(None, ()), len(outputs)))
-    kernel.source, kernel.uses_blas = code.text, emitter.uses_blas
-    kernel.culprit = functools.partial(culprit, file=FILE, marks=code.marks)
-    return kernel
+    has_loops = any(m.loops for m in code.marks)
+    is_of_step = has_loops or bool(emitter.stateful)
+    made = _maker(code.function, emitter.stateful, len(outputs)) if is_of_step else None
+    compute = cast(_Compute, made or _as_kernel(code.function, Run(None, ()), len(outputs)))
+    compute.source, compute.uses_blas = code.text, emitter.uses_blas
+    compute.has_loops, compute.is_of_step = has_loops, is_of_step
+    compute.culprit = functools.partial(culprit, file=FILE, marks=code.marks)
+    return compute, report
 
 
 def _as_kernel(step: Callable[..., Any], run: Run, n_outputs: int) -> Callable[..., Any]:
@@ -255,6 +343,20 @@ def _as_kernel(step: Callable[..., Any], run: Run, n_outputs: int) -> Callable[.
     if n_outputs == 1:
         return lambda *args: step(run, *args)[0]
     return functools.partial(step, run)
+
+
+def _maker(
+    step: Callable[..., Any], stateful: Sequence[tuple[Operation, Kernel]], n_outputs: int
+) -> Callable[[KernelContext], Callable[..., Any]]:
+    """What makes a kernel of `step` for each step."""
+
+    def make(ctx: KernelContext) -> Callable[..., Any]:
+        kernels = [k.factory(KernelContext(ctx.step, op), op.attrs) for op, k in stateful]
+        if n_outputs == 1:
+            return lambda *args: step(Run(ctx.step, kernels), *args)[0]
+        return lambda *args: step(Run(ctx.step, kernels), *args)
+
+    return make
 
 
 def _argument(graph: Graph, i: int, t: Tensor) -> Operation:

@@ -69,7 +69,7 @@ class _Class(NamedTuple):
 _ALWAYS: Final = Fate(0, 0)
 
 
-def fates(ops: Sequence[Operation], tree: FrameTree, is_late: Callable[[Operation], bool]) -> dict[Operation, Fate]:
+def fates(ops: Sequence[Operation], tree: FrameTree, is_late: Callable[[Operation], bool]) -> Fates:
     """What decides about each of `ops`.
 
     Args:
@@ -81,16 +81,16 @@ def fates(ops: Sequence[Operation], tree: FrameTree, is_late: Callable[[Operatio
     late = {op for op in ops if not op.opdef.primitive and is_late(op)}
     split: dict[Operation, tuple[Hashable, bool]] = {}
     for _ in range(MOST_PASSES):
-        found = _Pass(order, tree, late, split)
+        found = Fates(order, tree, late, split)
         refined = found.refined()
         if refined is None:
-            return found.of
+            return found
         split = refined
-    return _Pass(order, tree, late, {m: (m, False) for m in split}).of
+    return Fates(order, tree, late, {m: (m, False) for m in split})
 
 
-class _Pass:
-    """One walk over the operations, under what is assumed of loop variables.
+class Fates:
+    """What one walk over the operations finds out, under what is assumed of loop variables.
 
     Args:
       order: the operations, each after what it waits for.
@@ -100,6 +100,7 @@ class _Pass:
 
     Attributes:
       of: the fate of each operation: that of its inputs together.
+      after: of what waits for an operation by a control edge.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class _Pass:
         self._tree = tree
         self._late = late
         self._split = split
-        self._after: dict[Operation, Fate] = {}  # of what comes out, control edges included
+        self.after: dict[Operation, Fate] = {}  # and of what comes out, where `_out` says nothing else
         self._out: dict[Tensor, Fate] = {}  # of outputs that differ from that
         self._symbols: dict[Hashable, int] = {}
         self._inside: dict[Frame, int] = dict.fromkeys(tree.frames, 0)  # the symbols of each frame
@@ -136,7 +137,7 @@ class _Pass:
             frame = tree.of(op)
             known = _ALWAYS if op.opdef.primitive == "Merge" else self._of_inputs(op)
             self.of[op] = known
-            self._after[op] = rules[op.opdef.primitive](op, frame, known)
+            self.after[op] = rules[op.opdef.primitive](op, frame, known)
 
     def refined(self) -> dict[Operation, tuple[Hashable, bool]] | None:
         """The classes of loop variables, split where what goes back differs; None if it differs nowhere."""
@@ -162,17 +163,18 @@ class _Pass:
             self._inside[frame] |= bit
         return bit
 
-    def _of(self, t: Tensor) -> Fate:
-        return self._out.get(t) or self._after[t.op]
+    def out(self, t: Tensor) -> Fate:
+        """The fate of what comes out as `t`."""
+        return self._out.get(t) or self.after[t.op]
 
     def _of_inputs(self, op: Operation) -> Fate:
         dead = waits = 0
         for t in op.inputs:
-            d, w = self._of(t)
+            d, w = self.out(t)
             dead |= d
             waits |= w
         for c in op.control_inputs:
-            d, w = self._after[c]
+            d, w = self.after[c]
             dead |= d
             waits |= w
         return Fate(dead, waits)
@@ -211,7 +213,7 @@ class _Pass:
             return Fate(c.bit | entered.dead, c.bit | entered.waits) if lasts else Fate(c.bit, c.bit)
         if op.control_inputs or any(t.op.opdef.primitive in ("NextIteration", "Enter") for t in op.inputs):
             return self._own(op, frame, known)
-        given = [self._of(t) for t in op.inputs]
+        given = [self.out(t) for t in op.inputs]
         dead, waits = given[0]
         for g in given[1:]:
             dead &= g.dead

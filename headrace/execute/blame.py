@@ -57,12 +57,20 @@ def blame(error: BaseException, node: Node, it: Iteration, x: Any) -> BaseExcept
     if not isinstance(error, Exception):
         return error  # KeyboardInterrupt and its like are nobody's fault
     found = None if node.culprit is None else node.culprit(error)
-    if found is not None:  # an operation of a cluster
-        op, out = found.op, blamed(found.error, found.op, where(it), found.inputs)
-    else:
-        op, out = node.op, blamed(error, node.op, where(it), _inputs(node, x))
-    out._fired = [*_before(op), op], where(it, BRIEFLY)  # type: ignore[attr-defined]
+    if found is None:
+        out, op, briefly = blamed(error, node.op, where(it), _inputs(node, x)), node.op, where(it, BRIEFLY)
+    else:  # an operation of a cluster
+        out, op = blamed(found.error, found.op, _joined(found.where, where(it)), found.inputs), found.op
+        briefly = _joined(found.where, where(it, BRIEFLY))
+        if found.round:
+            out.add_note(endless(_joined(found.round, where(it)), op.source))
+            out._is_told = True  # type: ignore[attr-defined]
+    out._fired = [*_before(op), op], briefly  # type: ignore[attr-defined]
     return out
+
+
+def _joined(inner: str, outer: str) -> str:
+    return f"{inner}, in {outer}" if inner and outer else inner or outer
 
 
 def _before(op: Operation) -> list[Operation]:
@@ -96,7 +104,7 @@ def tell(
     """
     if not isinstance(error, OpError):
         return
-    if isinstance(error, DeadlineExceededError):
+    if isinstance(error, DeadlineExceededError) and not getattr(error, "_is_told", False):
         loops = [f for f in p.open_frames() if f.parent is not None and f.call is None and not f.children]
         if loops:
             longest = max(loops, key=lambda f: f.newest.index)

@@ -265,11 +265,15 @@ class Plan:
       binders: (operation, factory) of the kernels made at each step.
       is_straight: whether there is no control flow in it.
       uses_blas: whether some node may call the BLAS library.
+      has_loops: whether there are loops inside nodes.
       device: of one part of a step over several devices, which it is for; "" for a whole step.
       sequence: the order that runs go along (`execute.sequence`); None: not looked for yet; False: there is none.
     """
 
-    __slots__ = ("args", "binders", "device", "frames", "is_straight", "nodes", "retvals", "sequence", "uses_blas")
+    __slots__ = (
+        *("args", "binders", "device", "frames", "has_loops", "is_straight"),
+        *("nodes", "retvals", "sequence", "uses_blas"),
+    )
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -278,14 +282,14 @@ class Plan:
         self.retvals: list[Node] = []
         self.binders: list[tuple[Operation, Callable[..., Any]]] = []
         self.is_straight = True
-        self.uses_blas = False
+        self.uses_blas = self.has_loops = False
         self.device = ""
         self.sequence: Any = None
 
     @property
     def flushes(self) -> bool:
         """Whether it takes denormal numbers for 0 (see `denormals`)."""
-        return self.uses_blas or len(self.frames) > 1
+        return self.uses_blas or self.has_loops or len(self.frames) > 1
 
     @property
     def root(self) -> FramePlan:
@@ -460,7 +464,10 @@ def _add_kernel(plan: Plan, node: Node) -> None:
         raise UnimplementedError(
             f"no kernel computes '{op.type}' (operation {op.name!r}) on {device}{why_none(op, device)}", op.name, op
         )
-    plan.uses_blas |= op.opdef.facts.blas
+    compute = op.attrs.get("_compute")  # of a cluster
+    node.culprit = getattr(compute, "culprit", None)
+    plan.has_loops |= getattr(compute, "has_loops", False)
+    plan.uses_blas |= op.opdef.facts.blas or getattr(compute, "uses_blas", False)
     if kernel.form != "pure":
         node.kind = STATEFUL if kernel.form == "stateful" else ASYNC
         node.bound = len(plan.binders)
@@ -470,8 +477,6 @@ def _add_kernel(plan: Plan, node: Node) -> None:
         plan.binders.append((op, factory))
         return
     f = made_for(op, kernel)
-    node.culprit = getattr(f, "culprit", None)
-    plan.uses_blas |= getattr(f, "uses_blas", False)
     if flags.VERIFY.value >= 2:
         f = checking.checked(op, f, device == CPU)
     if node.reads:
@@ -493,6 +498,11 @@ def may_be_heavy(op: Operation) -> bool:
         return False
     flops = _flops(op)
     return facts.blas if flops is None else flops >= HEAVY_FLOPS
+
+
+def is_heavy(op: Operation) -> bool:
+    """Whether it is, as far as that is known before it fires."""
+    return may_be_heavy(op) and _flops(op) is not None
 
 
 def _flops(op: Operation) -> float | None:

@@ -200,11 +200,12 @@ class Sequential:
         Raises:
           OpError: of a kernel, or `DeadlineExceededError`, `CancelledError`.
         """
-        if self._sequence.plan.uses_blas:
+        plan = self._sequence.plan
+        if plan.uses_blas:
             with blas.threads(self._blas_threads), flushed(), np.errstate(all="ignore"):
                 self._run()
         else:
-            with np.errstate(all="ignore"):
+            with flushed(plan.flushes), np.errstate(all="ignore"):
                 self._run()
 
     def fetch(self, position: int) -> Any:

@@ -48,15 +48,20 @@ class Lowered:
       ops: the operations that the ends of the graph need, and those that must run.
       functions: for each function that is called in a frame of its own its primitive operations, with `_Arg` and
         `_Retval` ends.
+      left: the structured operations that are left in it; for each what it is a copy of.
     """
 
     graph: Graph
     ops: Sequence[Operation]
     functions: Mapping[str, Sequence[Operation]]
+    left: Mapping[Operation, Operation] = dataclasses.field(default_factory=dict)
 
 
 def lower(
-    graph: Graph, targets: Sequence[Operation] = (), differentiate: Callable[[Operation], FuncGraph] | None = None
+    graph: Graph,
+    targets: Sequence[Operation] = (),
+    differentiate: Callable[[Operation], FuncGraph] | None = None,
+    stays: Callable[[Operation], bool] = lambda op: False,
 ) -> Lowered:
     """The primitive form of `graph`.
 
@@ -64,11 +69,12 @@ def lower(
       graph: structured, with `_Arg` and `_Retval` ends (`prune`).
       targets: operations of it that must run, though nothing may read them.
       differentiate: gives the graph of a SymbolicGradient operation.
+      stays: whether a structured operation is left as it is, for somebody else to compute (`compile.nested`).
 
     Raises:
       GraphError, NotFoundError: a function that is called is not there or does not fit.
     """
-    shared = Shared(_RULES, recursive_functions(graph.operations), differentiate)
+    shared = Shared(_RULES, recursive_functions(graph.operations), differentiate, stays)
     top = Lowering(shared)
     functions: dict[str, Sequence[Operation]] = {}
     try:
@@ -81,7 +87,7 @@ def lower(
                     functions[name] = Lowering(shared).function(name, body)
     except RecursionError as e:
         raise GraphError(_TOO_DEEP) from e
-    return Lowered(top.graph, ops, functions)
+    return Lowered(top.graph, ops, functions, shared.left)
 
 
 def lower_whole(graph: Graph, differentiate: Callable[[Operation], FuncGraph] | None = None) -> Graph:

@@ -139,6 +139,8 @@ class Shared:
       rules: kind of structured operation → what lowers it.
       recursive: names of the functions that call themselves, directly or not.
       differentiate: gives the graph of a SymbolicGradient operation.
+      stays: whether a structured operation is left as it is.
+      left: those that are, in the graphs that are made; for each what it is a copy of.
       called: the functions that calls in frames of their own have been made to.
       differentiated: the functions whose gradients are being inlined.
       schedules: for each graph the operations it needs, in order.
@@ -151,10 +153,13 @@ class Shared:
         rules: Mapping[str, Rule],
         recursive: frozenset[str],
         differentiate: Callable[[Operation], FuncGraph] | None,
+        stays: Callable[[Operation], bool] = lambda op: False,
     ) -> None:
         self.rules = rules
         self.recursive = recursive
         self.differentiate = differentiate
+        self.stays = stays
+        self.left: dict[Operation, Operation] = {}
         self.called: dict[str, FuncGraph] = {}
         self.differentiated: set[str] = set()
         self.schedules: dict[FuncGraph, list[Operation]] = {}
@@ -307,6 +312,10 @@ class Lowering:
         if rule is None:
             raise HeadraceInternalError(f"{op.type} ('{op.name}') has no lowering")
         check_fit(op)
+        if not place.prefix and self.shared.stays(op):  # elsewhere, operations inside it would need other names
+            copy = self.copy(place, op, inputs, controls)
+            self.shared.left[copy] = op
+            return list(copy.outputs), lambda: [copy]
         return rule(self, op, inputs, controls, place)
 
     def name_of(self, op: Operation, place: Place) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.errors import InvalidArgumentError
@@ -11,16 +11,26 @@ from headrace.ir.opdef import Facts, list_attr, missing, op
 from headrace.shapes import Shape
 
 
-def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    compute = attrs.get("_compute")
+def _compute(attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    compute: Any = attrs.get("_compute")
     if not callable(compute):
         raise InvalidArgumentError("_Cluster stands for operations of a compiled step; a graph cannot ask for one")
     return compute
 
 
+def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return _compute(attrs)
+
+
+def _made_for_a_step(ctx: Any, attrs: Mapping[str, Any]) -> Any:
+    return _compute(attrs)(ctx)
+
+
 def _unknown(c: Inference) -> list[Shape]:
     return [None] * len(c.attrs["Tout"])
 
+
+_WHY = "clusters are made of what is to be run, after gradients"
 
 op(
     "_Cluster",
@@ -29,7 +39,20 @@ op(
     {"Tin": list_attr("type"), "Tout": list_attr("type")},
     shape=_unknown,
     kernel=_kernel,
-    grad=missing("clusters are made of what is to be run, after gradients"),
+    grad=missing(_WHY),
     facts=Facts(no_fold=True),
     doc="What the function `_compute`, made of the operations that this one stands for (`compile.clusters`), gives.",
+)
+
+op(
+    "_ClusterOfStep",
+    "args: Tin",
+    "output: Tout",
+    {"Tin": list_attr("type"), "Tout": list_attr("type")},
+    shape=_unknown,
+    stateful=_made_for_a_step,
+    grad=missing(_WHY),
+    facts=Facts(effect="resource"),
+    doc="The same, where the function is made for each step: what it computes has loops, which look whether the step "
+    "is still wanted, or reads what others write.",
 )

@@ -8,6 +8,7 @@
 | `Transpose` by the order as it is; of one that it undoes | `x` | |
 | `Cast` to the dtype as it is; there and back through one that holds every value | `x` | |
 | `Reshape`, `BroadcastTo` to the shape as it is; `EnsureShape` of such a one | `x` | that is known |
+| `Sum`, `Prod`, `Max`, `Min`, `Mean`, `All`, `Any` over no dimension | `x` | |
 | `Reshape(Reshape(x, s), t)` | `Reshape(x, t)` | the first cannot fail |
 | a result of a conditional or call that is what went in; a loop constant's | what went in | nothing in it has effects |
 
@@ -185,6 +186,11 @@ def _same_shape(op: Operation) -> Tensor | None:
     return x if shapes.is_full(x.shape) and x.shape == op.outputs[0].shape else None
 
 
+def _over_nothing(op: Operation) -> Tensor | None:
+    axes = const(op.inputs[1])
+    return op.inputs[0] if axes is not None and not axes.size else None
+
+
 def _reshape_once(op: Operation, walking: Rewriter) -> bool:
     first = op.inputs[0].op
     if first.type != op.type or not _is_beside(first, op) or not is_total(first):
@@ -214,6 +220,7 @@ _RULES: Final[Mapping[str, Rule]] = {
     "Cast": _cast,
     "Reshape": _same_shape,
     "BroadcastTo": _same_shape,
+    **dict.fromkeys(("Sum", "Prod", "Max", "Min", "Mean", "All", "Any"), _over_nothing),
     "EnsureShape": lambda op: op.inputs[0] if shapes.covers(op.attrs["shape"], op.inputs[0].shape) else None,
 }
 

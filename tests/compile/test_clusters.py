@@ -98,12 +98,12 @@ def test_the_branches_of_a_conditional_are_clusters_and_what_follows_is_one_with
     with hr.Graph() as g:
         q, fill = queue("q", [4.0])
         x = q.dequeue(name="x")
-        r = hr.cond(
-            x > 0.0,
-            lambda: hr.sin(hr.square(hr.negative(x, name="n"), name="s"), name="t"),
-            lambda: hr.cos(hr.square(hr.negative(x, name="n"), name="s"), name="c"),
-            name="if",
-        )
+
+        def branch(f: Any, name: str) -> Any:
+            with hr.control_dependencies([q.enqueue([x])]):  # else the conditional would be a member itself
+                return f(hr.square(hr.negative(x, name="n"), name="s"), name=name)
+
+        r = hr.cond(x > 0.0, lambda: branch(hr.sin, "t"), lambda: branch(hr.cos, "c"), name="if")
         around = hr.square(x, name="around")
         z = hr.multiply(hr.add(r, around, name="z1"), hr.add(r, 1.0, name="z2"), name="z3")
     assert clusters_of(g, z) == "if/n_1 if/s_1 if/c\nif/n if/s if/t\nz1 z2 z3"
@@ -225,7 +225,7 @@ b = Neg(m)
 n = NextIteration({back})
 """
     )
-    fate = fates(g.operations, frames.derive(g.operations), lambda op: False)
+    fate = fates(g.operations, frames.derive(g.operations), lambda op: False).of
     outside, inside = fate[g.get_operation_by_name("outside")], fate[g.get_operation_by_name("b")]
     assert outside.dead
     assert bool(outside.dead & inside.dead) is lasts

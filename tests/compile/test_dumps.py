@@ -113,7 +113,7 @@ def test_a_step_that_waits(folder: Path) -> None:
     with hr.Graph() as g:
         q = hr.FIFOQueue(3, [hr.float32], shapes=[[]])
         x = q.dequeue(name="taken")
-        y = hr.cond(x > 0.0, lambda: hr.sin(hr.square(hr.negative(x))), lambda: x)
+        y = hr.cond(x > 0.0, lambda: hr.sin(hr.square(hr.negative(x))), lambda: q.dequeue())
     with hr.Session(graph=g) as s:
         s.run(q.enqueue(2.0))
         s.run(y)
@@ -122,6 +122,20 @@ def test_a_step_that_waits(folder: Path) -> None:
     assert text(folder, "not-compiled.txt", 2).startswith("# 'taken' (QueueDequeueV2)")
     assert " = Merge" in text(folder, "lowered.txt", 2)
     compile(text(folder, "clusters.py", 2), "clusters.py", "exec")
+    assert check_texts(folder) == 3
+
+
+def test_a_step_that_waits_with_a_loop_in_a_cluster(folder: Path) -> None:
+    with hr.Graph() as g:
+        q = hr.FIFOQueue(3, [hr.float32], shapes=[[]])
+        y = hr.while_loop(lambda x: x < 100.0, lambda x: x * x, [q.dequeue()])[0]
+    with hr.Session(graph=g) as s:
+        s.run(q.enqueue(2.0))
+        s.run(y)
+    assert len(list(folder.iterdir())) == 2
+    assert stages(folder, 2) == ["pruned.txt", "not-compiled.txt", "lowered.txt", "clusters.py"]
+    assert "While[" in text(folder, "lowered.txt", 2)
+    assert "for " in text(folder, "clusters.py", 2)
     assert check_texts(folder) == 3
 
 

@@ -71,13 +71,13 @@ def test_each_reason_to_stay_alone() -> None:
         v = hr.Variable(np.ones((300, 300), np.float32), name="v")
         taken = q.dequeue(name="taken")
         product = hr.matmul(v.read_value(), v.read_value(), name="product")
-        n = hr.cond(taken > 0.0, lambda: hr.negative(taken, name="n"), lambda: taken)
+        n = hr.cond(taken > 0.0, lambda: hr.negative(q.dequeue(), name="n"), lambda: taken)
     apart = dict(told(g, [product, n]).apart)
     assert "product" in apart["may be worth a thread of its own"]
     assert "cond/Merge" in apart["a primitive of control flow"]
     assert {"cond/n", "Greater"} <= set(apart[FEW])
     assert "v" in apart[EFFECTS]
-    assert apart[WAITS] == ("taken",)
+    assert "taken" in apart[WAITS]
     assert not any("Const" in name or name.startswith(("arg.", "ret.")) for names in apart.values() for name in names)
 
 

@@ -38,6 +38,11 @@ class Step:
     is_divided: bool = False
     reasons: tuple[str, ...] = ()
 
+    variants: tuple[()] = ()
+
+    def compiled_for(self, fed: Sequence[Any]) -> None:
+        """It is interpreted."""
+
     @property
     def clustered(self) -> Plan:
         return self.plan

@@ -1,0 +1,110 @@
+"""Where lists go: from the operation that makes one, through loops and conditionals, to all who use it.
+
+    flow = ListFlow(graph)
+    uses = flow.of(new_list)        # None: it goes somewhere that is not understood
+
+A list is a value: `TensorListPushBack` gives a new one. So "the list" here is all that is made of it on its ways. A
+list that becomes an element of another one is lost sight of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from headrace import dtypes
+from headrace.ir.function import owned
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+NO_ARGUMENTS: Final = {"If": 1, "Case": 1, "Call": 0, "While": 0}  # by kind, how many inputs are none of its graphs'
+_NEW: Final = frozenset({"EmptyTensorList", "TensorListReserve", "TensorListFromTensor"})
+_PUT: Final = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # which input becomes an element
+_SAME: Final = frozenset({"Identity", "TensorListPopBack", "TensorListResize"})
+_INDEXED: Final = frozenset({"TensorListSetItem", "TensorListResize"})
+
+
+@dataclasses.dataclass(slots=True)
+class Uses:
+    """What is done with a list.
+
+    Attributes:
+      put: what becomes an element of it.
+      pops: the operations that take the last element away.
+      is_indexed: whether elements are set by number, or its length is, so that some may never have been put in.
+    """
+
+    put: list[Tensor] = dataclasses.field(default_factory=list)
+    pops: list[Operation] = dataclasses.field(default_factory=list)
+    is_indexed: bool = False
+
+
+class ListFlow:
+    """See the module's text.
+
+    Args:
+      graph: it, and those that its operations own, are looked at once, now.
+
+    Attributes:
+      new: the operations that make new lists.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.new: list[Operation] = []
+        self._readers: dict[Tensor, list[tuple[Operation, int]]] = {}
+        self._results: dict[Tensor, list[tuple[Operation, Graph, int]]] = {}  # of graphs, and who owns these
+        self._add(graph)
+
+    def _add(self, graph: Graph) -> None:
+        for op in graph.operations:
+            if op.type in _NEW:
+                self.new.append(op)
+            for i, t in enumerate(op.inputs):
+                if t.dtype.base is dtypes.variant:
+                    self._readers.setdefault(t, []).append((op, i))
+            for g in owned(op):
+                for k, t in enumerate(g.results):
+                    if t.dtype.base is dtypes.variant:
+                        self._results.setdefault(t, []).append((op, g, k))
+                self._add(g)
+
+    def of(self, new: Tensor) -> Uses | None:
+        """What is done with the list that begins as `new`; None if that is not known."""
+        uses = Uses()
+        seen, todo = {new}, [new]
+        while todo:
+            t = todo.pop()
+            goes: list[Tensor] = []
+            for op, i in self._readers.get(t, ()):
+                through = _through(op, i, uses)
+                if through is None:
+                    return None
+                goes += through
+            for op, g, k in self._results.get(t, ()):
+                if op.opdef.structured not in NO_ARGUMENTS:
+                    return None
+                goes.append(op.outputs[k])
+                if op.opdef.structured == "While":
+                    if g is not op.attrs["body"]:
+                        return None
+                    goes += [f.params[k] for f in owned(op)]
+            todo += [t for t in dict.fromkeys(goes) if t not in seen]
+            seen.update(goes)
+        return uses
+
+
+def _through(op: Operation, i: int, uses: Uses) -> list[Tensor] | None:
+    """What the list is called behind `op`, whose input `i` it is; None if that is not known."""
+    if op.opdef.structured:
+        skipped, graphs = NO_ARGUMENTS.get(op.opdef.structured), owned(op)
+        return None if skipped is None or not graphs or i < skipped else [g.params[i - skipped] for g in graphs]
+    if i == 0 and (op.type in _PUT or op.type in _SAME):
+        uses.is_indexed |= op.type in _INDEXED
+        if op.type in _PUT:
+            uses.put.append(op.inputs[_PUT[op.type]])
+        elif op.type == "TensorListPopBack":
+            uses.pops.append(op)
+        return [op.outputs[0]]
+    # what only reads it makes no list; what is fetched leaves the step
+    return None if any(t.dtype.base is dtypes.variant for t in op.outputs) else []

@@ -1,0 +1,223 @@
+"""What follows for a step from the shapes that it is fed.
+
+Programs leave dimensions open, most of all that of the batch, so that one graph serves any. But with a batch of an
+unknown size even `x * y` might broadcast: its gradient has to find out at run time what to sum over, its result cannot
+be written over one of its inputs, the rows of all time steps cannot be put into one array before the loop. So a step
+with loops is compiled for the shapes it is fed (`pipeline.CompiledStep`), and what `specialize` does is to let all of
+the graph know them, as if they had been stated where it was built.
+
+Most of it is inference once more, from the feeds on. Two things need thought:
+
+**Loops.** A loop variable has a shape that covers those of all iterations. What enters is known better now; whether
+what the body makes of it is, too, depends on what is supposed of the variable. So it is supposed to have just the shape
+that enters, the body is looked at, and if that gives something less certain, the variable becomes what covers both and
+the body is looked at again: the way of `ir.loop_shapes`.
+
+**Lists.** A list says of what shape its elements are, as far as it was known when the list was made: perhaps
+[?, 128]. Whatever is taken out was put in, so if all who put something in put in [32, 128], so are all the elements;
+and if all put in one constant (loops keep shapes for their gradients), that is what comes out. Who puts in is found by
+following the list from where it was made (`list_flow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace import dtypes, shapes
+from headrace.errors import ShapeError
+from headrace.ir import walk
+from headrace.ir.editing import Editor, arrange
+from headrace.ir.function import FuncGraph, owned
+from headrace.ir.infer import constant_value, forget, infer_shapes
+from headrace.optimize.list_flow import NO_ARGUMENTS, ListFlow
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from headrace.dtypes import DType
+    from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.shapes import Shape
+
+_ROUNDS: Final = 4  # of supposing something of a loop's variables
+_DEPTH: Final = 4  # of loops in one another, of which something is supposed
+_LIST_ROUNDS: Final = 6  # what is known of one list may tell what is put into another
+
+
+def specialize(graph: Graph, known: Mapping[Tensor, Shape]) -> None:
+    """Lets a graph, and the graphs in it, know the shapes of some of its tensors.
+
+    Args:
+      graph: a private copy, whose operations own private copies of their graphs.
+      known: outputs of operations that have no inputs, and their shapes, which fit what was known of them.
+
+    Example:
+      >>> from headrace.ir.text import from_text
+      >>> g = from_text('''
+      ... x = _Arg[T=float32, index=0, shape=[?, 2]]
+      ... y = Neg(x)
+      ... ''')
+      >>> x, y = g.operations
+      >>> specialize(g, {x.outputs[0]: (3, 2)})
+      >>> y.outputs[0].shape
+      (3, 2)
+    """
+    for t, shape in known.items():
+        t.shape = shapes.merge(t.shape, shape)
+    _infer(graph, 0)
+    flow = ListFlow(graph)
+    for _ in range(_LIST_ROUNDS):
+        more = [op for op in flow.new if _know_elements(op, flow)]
+        if not more:
+            break
+        _infer(graph, 0)
+    for op in flow.new:
+        _know_values(op, flow)
+
+
+# *** inference ***
+
+
+def _infer(graph: Graph, depth: int) -> None:
+    """Finds out what is known of every tensor of `graph`, given what is of those that have no inputs."""
+    for op in walk.toposort(graph.operations):
+        if op.opdef.structured:
+            _look_into(op, depth)
+        if op.inputs:
+            _look_at(op)
+
+
+def _look_at(op: Operation) -> None:
+    before = [(t.shape, t.handle) for t in op.outputs]
+    forget(op)
+    try:
+        infer_shapes(op)
+        after = [_both(b, (t.shape, t.handle)) for b, t in zip(before, op.outputs, strict=True)]
+    except (ShapeError, ValueError):  # it will say so itself when it runs
+        after = before
+    for t, (shape, handle) in zip(op.outputs, after, strict=True):
+        t.shape, t.handle = shape, handle
+
+
+def _both(a: tuple[Shape, Any], b: tuple[Shape, Any]) -> tuple[Shape, Any]:
+    """What is known of a tensor of which both is known: shape, and what it holds if it is a handle."""
+    (shape, held), (other, holds) = a, b
+    return shapes.merge(shape, other), _both_held(held, holds)
+
+
+def _both_held(a: tuple[DType, Shape] | None, b: tuple[DType, Shape] | None) -> tuple[DType, Shape] | None:
+    if a is None or b is None:
+        return a or b
+    return (a[0], shapes.merge(a[1], b[1])) if a[0] == b[0] else a
+
+
+def _look_into(op: Operation, depth: int) -> None:
+    """Finds out what is known in the graphs of a structured operation."""
+    graphs, skipped = owned(op), NO_ARGUMENTS.get(op.opdef.structured)
+    if skipped is None or not graphs:
+        return
+    args = op.inputs[skipped:]
+    if op.opdef.structured != "While":
+        for g in graphs:
+            for p, t in zip(g.params, args, strict=True):
+                p.shape, p.handle = _entering(p, t)
+            _infer(g, depth)
+        return
+    if len(graphs) < 2 or depth >= _DEPTH:
+        return
+    before = _Facts(graphs)
+    body: FuncGraph = op.attrs["body"]
+    stated = [(p.shape, p.handle) for p in body.params]
+    supposed = [_entering(p, t) for p, t in zip(body.params, args, strict=True)]
+    for _ in range(_ROUNDS):
+        for g in graphs:
+            for p, (shape, handle) in zip(g.params, supposed, strict=True):
+                p.shape, p.handle = shape, handle
+            _infer(g, depth + 1)
+        covering = [_covering(*each) for each in zip(stated, supposed, body.results, strict=True)]
+        if covering == supposed:
+            return
+        before.restore()
+        supposed = covering
+    for g in graphs:
+        _infer(g, depth + 1)
+
+
+def _entering(p: Tensor, t: Tensor) -> tuple[Shape, Any]:
+    """What is known of a parameter to which `t` is given."""
+    try:
+        return _both((p.shape, p.handle), (t.shape, t.handle))
+    except ValueError:
+        return p.shape, p.handle
+
+
+def _covering(stated: tuple[Shape, Any], supposed: tuple[Shape, Any], result: Tensor) -> tuple[Shape, Any]:
+    """What is known of a variable that was `supposed` to be something, of which the body makes `result`."""
+    shape = shapes.merge(stated[0], shapes.join(supposed[0], result.shape))
+    return shape, supposed[1] if supposed[1] == result.handle else stated[1]
+
+
+class _Facts:
+    """What was known of all tensors in some graphs, and in those within."""
+
+    def __init__(self, graphs: Sequence[Graph]) -> None:
+        self._facts = [(t, t.shape, t.handle, t._constant) for g in graphs for t in _tensors(g)]
+
+    def restore(self) -> None:
+        for t, shape, handle, constant in self._facts:
+            t.shape, t.handle, t._constant = shape, handle, constant
+
+
+def _tensors(graph: Graph) -> Iterator[Tensor]:
+    for op in graph.operations:
+        yield from op.outputs
+        for g in owned(op):
+            yield from _tensors(g)
+
+
+# *** lists ***
+
+
+def _know_elements(op: Operation, flow: ListFlow) -> bool:
+    """Finds out of what shape the elements of a new list are; whether that is more than was known."""
+    out = op.outputs[0]
+    if out.handle is None or out.handle[0] in dtypes.OBJECT or shapes.is_full(out.handle[1]):
+        return False
+    uses = flow.of(out)
+    if uses is None:
+        return False
+    found = {t.shape for t in uses.put}
+    if op.type == "TensorListFromTensor":
+        rows = op.inputs[0].shape
+        found.add(None if rows is None else rows[1:])
+    if len(found) != 1:
+        return False
+    shape = found.pop()
+    if not shapes.is_full(shape) or not shapes.covers(out.handle[1], shape):
+        return False
+    out.handle = (out.handle[0], shape)
+    return True
+
+
+def _know_values(op: Operation, flow: ListFlow) -> None:
+    """Puts a constant in the place of what is popped from a list that got nothing else."""
+    uses = flow.of(op.outputs[0]) if op.type == "EmptyTensorList" else None
+    if uses is None or uses.is_indexed or not uses.put or not uses.pops:
+        return
+    values = [constant_value(t) for t in uses.put]
+    first = values[0]
+    if first is None or not all(v is not None and _same(v, first) for v in values):
+        return
+    for pop in uses.pops:
+        graph, got = pop.graph, pop.outputs[1]
+        edit = Editor(graph)
+        if edit.is_used(got):
+            attrs = {"value": first, "dtype": got.dtype}
+            const = graph.add_op("Const", graph.unique_name(f"{pop.name}/value"), (), attrs, (), pop.device, pop.source)
+            const.outputs[0].shape = first.shape
+            edit.replace(got, const.outputs[0])
+            arrange(graph, [const, *(other for other in graph.operations if other is not const)])
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
