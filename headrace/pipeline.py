@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace import dtypes, flags, forking, notices
 from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers
+from headrace.compile.cluster_code import Prepare
 from headrace.compile.clusters import Cluster as Clustered
-from headrace.compile.clusters import Prepare, apart, contract, show, waits
+from headrace.compile.clusters import apart, contract, show, waits
 from headrace.compile.nested import leaving
+from headrace.compile.variants import Variants
 from headrace.errors import GraphError, InvalidArgumentError, NotFoundError, OpError
 from headrace.execute.plan import Plan, is_heavy, make_plan, may_be_heavy
 from headrace.grad.differentiate import differentiate
@@ -34,11 +36,11 @@ from headrace.lower.collectives import expand_collectives
 from headrace.optimize.base import Context, Options
 from headrace.optimize.pipeline import names, optimize, options_from
 from headrace.optimize.specialize import specialize
+from headrace.outcome import Outcome
 from headrace.partition import partition
 from headrace.place import Cluster, Costs, Placement, place
 from headrace.prune import Pruned, prune
 from headrace.recover import recover
-from headrace.variants import Outcome, Variants
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -113,7 +115,7 @@ class CompiledStep:
         self._clusters: tuple[Clustered, ...] = ()
         self._is_apart = may_be_heavy
         self._outcome: Outcome | None = None
-        self._variants: Variants | None = None
+        self._variants: Variants[Outcome] | None = None
         self._placed: tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]] | None = None
         self._is_divided: bool | None = None
         self._divided: dict[bool, Divided] = {}
@@ -219,25 +221,27 @@ class CompiledStep:
     def compiled_for(self, fed: Sequence[Any]) -> Compiled | None:
         """The step as one Python function for what is fed; None: the token machine runs it."""
         variants = self._variants or self._find_variants()  # asked at every run
-        return (variants.find(fed) if variants.open else None) or self.compiled
+        outcome = variants.find(fed) if variants.open else None
+        return self.compiled if outcome is None else outcome.compiled
 
     @property
     def variants(self) -> Mapping[tuple[Shape, ...], Outcome]:
         """What compiling gave for each set of shapes that was fed, of the feeds whose shapes the graph leaves open."""
         return {} if self._variants is None else self._variants.made
 
-    def _find_variants(self) -> Variants:
+    def _find_variants(self) -> Variants[Outcome]:
         wanted = self._engine != "interpret" and flags.OPTIMIZE.value != "off" and not self.is_divided
         if wanted:
             wanted = any(op.opdef.structured or op.type == "Enter" for op in self.pruned.graph.operations)
         self._variants = Variants(self._ends[0] if wanted else (), self._compile_for)
         return self._variants
 
-    def _compile_for(self, known: Mapping[int, Shape]) -> Outcome:
+    def _compile_for(self, known: Mapping[int, Shape]) -> Outcome | None:
         outcome = self._compile(known)
-        if outcome.compiled is None:
-            self._outcome = outcome  # the same for all shapes
-        return outcome
+        if outcome.compiled is not None:
+            return outcome
+        self._outcome = outcome  # the same for all shapes
+        return None
 
     @notices.timed("prune")
     def _prune(self) -> Pruned:
@@ -300,9 +304,9 @@ class CompiledStep:
         self._dumps.graph("lowered", lowered.graph)
         return lowered
 
-    def _prepared(self, graph: Graph, kept: Sequence[Operation]) -> Context:
-        """The passes over the graph of a cluster."""
-        context = _optimized(graph, kept, None, self._devices.has_limit)
+    def _prepared(self, graph: Graph, kept: Sequence[Operation], known: Mapping[Tensor, Shape]) -> Context:
+        """The passes over the graph of a cluster; `known` are shapes of what enters it."""
+        context = _optimized(graph, kept, None, self._devices.has_limit, known)
         self._count(graph.operations)
         return context
 

@@ -26,7 +26,7 @@ FRONT = {"build", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
-TOP |= {"variants"}
+TOP |= {"outcome"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -47,9 +47,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "autograph": OPS | {"build", "grad"},
     **dict.fromkeys(PASSES, GRAPH),
     "execute": GRAPH,
-    "pipeline": ENGINE | {"variants"},
+    "pipeline": ENGINE | {"outcome"},
     "fetches": ENGINE,
-    "variants": ENGINE,
+    "outcome": ENGINE,
     "explain": ENGINE | {"pipeline"},
     "simulate": ENGINE | {"explain", "fetches", "pipeline"},
     "extend": ENGINE,
@@ -82,7 +82,7 @@ LAYER = (
             "report",
             "session",
             "simulate",
-            "variants",
+            "outcome",
         ),
         "4",
     )

@@ -7,7 +7,7 @@ variables of each function on the way, the numbers of the iterations among them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
@@ -76,6 +76,16 @@ def culprit(error: Exception, file: str, marks: Sequence[Mark]) -> Culprit | Non
             inner = _iteration(loop, frame)
             inner = f"{inner}, in {where}" if where else inner
     return Culprit(error, op, where, [] if any(v is None for v in inputs) else inputs, inner)
+
+
+def came_through(error: Exception, function: Callable[..., Any]) -> bool:
+    """Whether `error` came through the code that `function` was compiled with."""
+    tb = error.__traceback__
+    while tb is not None:
+        if tb.tb_frame.f_globals is function.__globals__:  # each text that is compiled has its own
+            return True
+        tb = tb.tb_next
+    return False
 
 
 def _lines(error: Exception, file: str, marks: Sequence[Mark]) -> list[tuple[Mark, FrameType]]:

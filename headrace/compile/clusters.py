@@ -23,29 +23,18 @@ the step is still wanted.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from headrace.compile.blame import Culprit, culprit
-from headrace.compile.blocks import Blocks
-from headrace.compile.emit import Emitter
+from headrace.compile.cluster_code import Prepare, Report, compute_of, constant
 from headrace.compile.fates import Fate, fates
 from headrace.compile.nested import is_left
-from headrace.compile.running import Run
-from headrace.compile.source import FILE
 from headrace.ir import frames, walk
-from headrace.ir.copying import copy_into
 from headrace.ir.editing import Editor, arrange
-from headrace.ir.failure import known_as
-from headrace.ir.graph import Graph
-from headrace.ir.kernel import KernelContext, find_kernel
+from headrace.ir.kernel import find_kernel
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Operation, Tensor
-    from headrace.ir.kernel import Kernel
+    from headrace.ir.graph import Operation
 
 FEWEST: Final = 3  # operations that compute something: of fewer, a node for each costs no more
 
@@ -65,28 +54,6 @@ class Cluster:
     op: Operation
     source: str
     report: Report | None = None
-
-
-class Report(Protocol):
-    """What passes report (`optimize.base.Context`)."""
-
-    @property
-    def kept(self) -> Sequence[Operation]:
-        """What has become of the operations that had to be kept."""
-        ...
-
-    @property
-    def ran(self) -> Sequence[tuple[str, str, bool]]:
-        """(pass, graph, whether it changed anything) in order."""
-        ...
-
-    @property
-    def notes(self) -> Sequence[Any]:
-        """What they did, and what they left alone and why."""
-        ...
-
-
-Prepare: TypeAlias = "Callable[[Graph, Sequence[Operation]], Report]"
 
 
 def contract(
@@ -141,7 +108,7 @@ def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> 
     for op in order:
         key, stage = keys.get(op), 0
         for p in walk.forward_predecessors(op):
-            if _constant(p) is None:
+            if constant(p) is None:
                 stage = max(stage, stages[p] + (key is None or key != keys.get(p)))
         stages[op] = stage
     for op, readers in drawn.items():  # nobody is kept waiting if they come as late as they can
@@ -188,14 +155,14 @@ def apart(ops: Iterable[Operation], is_heavy: Callable[[Operation], bool]) -> di
     few = f"fewer than {FEWEST} that compute something wait for the same and die together"
     out: dict[str, list[Operation]] = {}
     for op in ops:
-        if op.type not in ("_Cluster", "_ClusterOfStep", "_Arg", "_Retval") and _constant(op) is None:
+        if op.type not in ("_Cluster", "_ClusterOfStep", "_Arg", "_Retval") and constant(op) is None:
             why = _why_not(op) or ("may be worth a thread of its own" if is_heavy(op) else few)
             out.setdefault(why, []).append(op)
     return out
 
 
 def _can_be_member(op: Operation) -> bool:
-    return _constant(op) is None and not _why_not(op)
+    return constant(op) is None and not _why_not(op)
 
 
 def _why_not(op: Operation) -> str:
@@ -227,12 +194,6 @@ def _computes(op: Operation) -> bool:
     return bool(op.outputs) and bool(op.inputs) and op.opdef.facts.forwards is None
 
 
-def _constant(op: Operation) -> Operation | None:
-    """The constant, outside all loops, that `op` is or brings into one; None if it is something else, or no array."""
-    found = walk.constant_behind(op)
-    return found if found is not None and isinstance(found.attrs["value"], np.ndarray) else None
-
-
 # *** making one ***
 
 
@@ -240,8 +201,8 @@ def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | Non
     """Puts one operation in the place of `members`; these have no readers left then but one another."""
     graph, inside = edit.graph, set(members)
     read = list(dict.fromkeys(t for op in members for t in op.inputs if t.op not in inside))
-    inputs = [t for t in read if _constant(t.op) is None]
-    before = {c for op in members for c in op.control_inputs if c not in inside and _constant(c) is None}
+    inputs = [t for t in read if constant(t.op) is None]
+    before = {c for op in members for c in op.control_inputs if c not in inside and constant(c) is None}
     before -= {t.op for t in inputs if not t.op.opdef.primitive and not t.op.opdef.structured}  # they are waited for
     if not inputs and not before:
         inputs = [t for t in read if t.op.type != "Const"]  # an Enter, which tells the frame
@@ -249,7 +210,7 @@ def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | Non
         t for op in members for t in op.outputs if any(reader not in inside for reader, _ in edit.uses.get(t, ()))
     ]
     wanted = [op for op in members if any(after not in inside for after in edit.waits.get(op, ()))]
-    compute, report = _compute(members, inputs, outputs, wanted, prepare)
+    compute, report = compute_of(members, inputs, outputs, wanted, prepare)
     attrs = {
         "Tin": tuple(t.dtype for t in inputs),
         "Tout": tuple(t.dtype for t in outputs),
@@ -271,103 +232,6 @@ def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | Non
             if after not in inside:
                 edit.set_controls(after, [op if c is m else c for c in after.control_inputs])
     return Cluster(tuple(members), op, compute.source, report)
-
-
-class _Compute(Protocol):
-    """The function that computes the members of a cluster, as kernels are called; or what makes it for a step.
-
-    It is a plain function with attributes, since a call of an object with a `__call__` takes longer.
-
-    Attributes:
-      source: its text.
-      culprit: tells which of the members raised an error; None if it came from elsewhere.
-      uses_blas: whether it may call the BLAS library.
-      has_loops: whether there are loops in it.
-      is_of_step: whether it makes the function, given a `KernelContext`.
-    """
-
-    source: str
-    culprit: Callable[[Exception], Culprit | None]
-    uses_blas: bool
-    has_loops: bool
-    is_of_step: bool
-
-    def __call__(self, *args: Any) -> Any: ...
-
-
-def _compute(
-    members: Sequence[Operation],
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    wanted: Sequence[Operation],
-    prepare: Prepare | None,
-) -> tuple[_Compute, Report | None]:
-    """The function of `inputs` that computes `members`, each after what it waits for, and gives `outputs`.
-
-    Args:
-      wanted: those of the members that have to be done though nobody may read what they give.
-      prepare: see `contract`.
-    """
-    graph = Graph()
-    moved: dict[Tensor, Tensor] = {}
-    args = [_argument(graph, i, t) for i, t in enumerate(inputs)]
-    moved.update((t, a.outputs[0]) for t, a in zip(inputs, args, strict=True))
-    for t in dict.fromkeys(t for op in members for t in op.inputs):
-        constant = _constant(t.op)
-        if constant is not None and t not in moved:
-            known = moved.get(constant.outputs[0])
-            if known is None:
-                copy = graph.copy_op(constant, (), (), graph.unique_name(constant.name))
-                known = moved[constant.outputs[0]] = copy.outputs[0]
-            moved[t] = known
-    copies = copy_into(graph, members, moved)
-    ends = [_end(graph, i, moved[t]) for i, t in enumerate(outputs)]
-    targets, report = [copies[op] for op in wanted], None
-    if prepare is not None and any(map(is_left, members)):
-        report = prepare(graph, targets)
-        targets = list(report.kept)
-    emitter = Emitter(Blocks(graph, targets), args, ends)
-    code = emitter.out.finish("step")
-    has_loops = any(m.loops for m in code.marks)
-    is_of_step = has_loops or bool(emitter.stateful)
-    made = _maker(code.function, emitter.stateful, len(outputs)) if is_of_step else None
-    compute = cast(_Compute, made or _as_kernel(code.function, Run(None, ()), len(outputs)))
-    compute.source, compute.uses_blas = code.text, emitter.uses_blas
-    compute.has_loops, compute.is_of_step = has_loops, is_of_step
-    compute.culprit = functools.partial(culprit, file=FILE, marks=code.marks)
-    return compute, report
-
-
-def _as_kernel(step: Callable[..., Any], run: Run, n_outputs: int) -> Callable[..., Any]:
-    """`step`, which returns a tuple, as a kernel."""
-    if n_outputs == 1:
-        return lambda *args: step(run, *args)[0]
-    return functools.partial(step, run)
-
-
-def _maker(
-    step: Callable[..., Any], stateful: Sequence[tuple[Operation, Kernel]], n_outputs: int
-) -> Callable[[KernelContext], Callable[..., Any]]:
-    """What makes a kernel of `step` for each step."""
-
-    def make(ctx: KernelContext) -> Callable[..., Any]:
-        kernels = [k.factory(KernelContext(ctx.step, op), op.attrs) for op, k in stateful]
-        if n_outputs == 1:
-            return lambda *args: step(Run(ctx.step, kernels), *args)[0]
-        return lambda *args: step(Run(ctx.step, kernels), *args)
-
-    return make
-
-
-def _argument(graph: Graph, i: int, t: Tensor) -> Operation:
-    attrs = {"T": t.dtype, "index": i, "of": known_as(t)}
-    op = graph.add_op("_Arg", f".arg.{i}", (), attrs)
-    op.outputs[0].shape, op.outputs[0].handle = t.shape, t.handle
-    return op
-
-
-def _end(graph: Graph, i: int, t: Tensor) -> Operation:
-    return graph.add_op("_Retval", f".ret.{i}", [t], {"T": t.dtype, "index": i})
 
 
 def show(clusters: Iterable[Cluster]) -> str:

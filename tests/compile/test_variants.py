@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags, variants
+from headrace import flags
+from headrace.compile import variants
 from headrace.session import Session
 
 pytestmark = pytest.mark.one_engine
@@ -200,3 +201,65 @@ def test_explain_tells_the_shapes(net: Recurrent) -> None:
     assert told.shapes == ("[4,5,2], [4]", "[2,5,2], [2]")
     assert "  for [2,5,2], [2]\n" in str(told)
     assert told.source == next(iter(session._calls.values()))[1].step.variants[(2, 5, 2), (2,)].compiled.source
+
+
+def queued(fail_at: int = 99) -> tuple[Any, Any, Any, Any]:
+    """A graph with a queue of tensors of any shape [?, 2], what fills it, a loop over one of them, and its gradient.
+
+    Args:
+      fail_at: the iteration that fails.
+    """
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, (None, 2))
+        q = hr.FIFOQueue(10, [hr.float32])
+        fill = q.enqueue([x])
+        item = q.dequeue(name="item")
+        item.set_shape((None, 2))
+
+        def body(i: Any, a: Any) -> Any:
+            checked = hr.reshape(a, hr.where(i < fail_at, hr.shape(a), [7]), name="checked")
+            return i + 1, hr.tanh(checked * item)
+
+        y = hr.while_loop(
+            lambda i, a: i < 4,
+            body,
+            (0, item),
+            shape_invariants=(hr.TensorSpec((), hr.int32), hr.TensorSpec((None, 2), hr.float32)),
+        )[1]
+        return g, x, fill, [y, *hr.gradients(hr.reduce_sum(y), [item])]
+
+
+def test_clusters_do_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variants, "MOST", 2)
+    seen: list[dict[int, Any]] = []
+    add = variants.Variants._add
+    monkeypatch.setattr(variants.Variants, "_add", lambda self, key: (seen.append(key), add(self, key))[1])
+    g, x, fill, fetches = queued()
+    session, reference = hr.Session(graph=g), hr.Session(graph=g, engine="interpret")
+    for rows in (3, 1, 3, 0, 5):
+        for s in (session, reference):
+            s.run(fill, {x: np.arange(2.0 * rows).reshape(rows, 2)})
+        for a, b in zip(session.run(fetches), reference.run(fetches), strict=True):
+            assert a.shape == b.shape == (rows, 2)
+            np.testing.assert_allclose(a, b, rtol=1e-5)
+    assert seen == [((3, 2),), ((1, 2),), ((0, 2),), ((5, 2),)]
+
+
+def test_an_error_in_a_cluster_is_told_as_the_interpreter_does() -> None:
+    g, x, fill, fetches = queued(fail_at=2)
+    told = []
+    for engine in ("interpret", "auto"):
+        session = hr.Session(graph=g, engine=engine)
+        for rows in (3, 5):  # with two of them, it is not the newest code that fails first
+            session.run(fill, {x: np.ones((rows, 2))})
+        for _ in range(2):
+            with pytest.raises(hr.errors.InvalidArgumentError) as caught:
+                session.run(fetches)
+            told.append([str(caught.value), *caught.value.__notes__[:2]])
+        session.run(fill, {x: np.ones((3, 2))})
+        with pytest.raises(hr.errors.InvalidArgumentError) as caught:
+            session.run(fetches)
+        told.append([str(caught.value), *caught.value.__notes__[:2]])
+    assert told[:3] == told[3:]
+    assert "checked" in told[0][1]
+    assert "iteration 2 of loop 'while'" in told[0][1] + told[0][2]

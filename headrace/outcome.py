@@ -1,0 +1,25 @@
+"""What compiling a step gave."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.compile import Compiled
+    from headrace.optimize.base import Context
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """See the module's text.
+
+    Attributes:
+      compiled: the step as one Python function; None: the token machine runs it.
+      reasons: why it is not compiled, a line for each operation that stands against it.
+      report: what the passes did before it was compiled.
+    """
+
+    compiled: Compiled | None = None
+    reasons: tuple[str, ...] = ()
+    report: Context | None = None
