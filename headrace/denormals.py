@@ -47,7 +47,7 @@ class _Thread(threading.local):
 
     Attributes:
       depth: of the blocks that it is in.
-      environment, at: where the C library writes its environment to.
+      registers, at: where the C library writes them to.
       before: the register as it was before the outermost block.
     """
 
@@ -55,8 +55,8 @@ class _Thread(threading.local):
     before = 0
 
     def __init__(self) -> None:
-        self.environment = _Environment()
-        self.at = ctypes.byref(self.environment)
+        self.registers = _Environment()
+        self.at = ctypes.byref(self.registers)
 
 
 class flushed:
@@ -88,8 +88,8 @@ class flushed:
         t.depth += 1
         if t.depth == 1:
             _get(t.at)
-            t.before = t.environment.control
-            t.environment.control |= _BITS
+            t.before = t.registers.control
+            t.registers.control |= _BITS
             _put(t.at)
 
     def __exit__(self, *exc: object) -> None:
@@ -98,7 +98,7 @@ class flushed:
         t = _mine
         t.depth -= 1
         if t.depth == 0:
-            t.environment.control = t.before
+            t.registers.control = t.before
             _put(t.at)
 
 
@@ -107,7 +107,7 @@ def begin_thread() -> None:
     t = _mine
     if _is_known:
         _get(t.at)
-        t.environment.control &= ~_BITS
+        t.registers.control &= ~_BITS
         _put(t.at)
 
 

@@ -28,6 +28,7 @@ class Program:
       arguments: arrays of float32 that it is called with; numbers of trips that are not fixed, and of classes, are of
         int32.
       by: the arguments it is differentiated by; none: its result is all that is wanted.
+      leaves_batch_open: whether a network in training is built for batches of any size, as most programs build it.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Program:
     sizes: Mapping[str, int]
     arguments: Mapping[str, np.ndarray]
     by: tuple[str, ...]
+    leaves_batch_open: bool = False
 
 
 def power(n: int) -> Program:

@@ -36,8 +36,9 @@ def build(program: Program) -> tuple[Any, dict[Any, Any], list[Any]]:
 def training(program: Program, threads: int) -> tuple[Call, Call]:
     """A network that learns: a function that does a step, and one that gives the results (see `programs.training`)."""
     data, values = split(program)
+    shapes = {name: (None, *v.shape[1:]) if program.leaves_batch_open else v.shape for name, v in data.items()}
     with tf.Graph().as_default() as graph:
-        feeds = {tf.placeholder(str(v.dtype), v.shape, name): v for name, v in data.items()}
+        feeds = {tf.placeholder(str(v.dtype), shapes[name], name): v for name, v in data.items()}
         loss = getattr(in_graphs, program.function)(tf, **program.sizes, **dict(zip(data, feeds)))
         step = tf.train.AdamOptimizer(RATE).minimize(loss)
         variables = tf.trainable_variables()

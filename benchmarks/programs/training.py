@@ -18,7 +18,7 @@ STEPS = 5  # that are compared
 RATE = 1e-3
 
 
-def digits_lstm(batch: int, units: int) -> Program:
+def digits_lstm(batch: int, units: int, leaves_batch_open: bool = False) -> Program:
     """`examples/digits_lstm.py`: an LSTM over columns of 8 pixels, of which there are 8 at most."""
     new, random = numbers(), np.random.default_rng(0)
     data = {
@@ -32,9 +32,8 @@ def digits_lstm(batch: int, units: int) -> Program:
         "w": new(units, 10, scale=0.1),
         "b": new(10, scale=0.1),
     }
-    return Program(
-        f"LSTM on digits, {batch}x8x{units}", "digits_lstm", 1, {"units": units}, data | weights, (*weights,)
-    )
+    title = f"LSTM on digits, {f'any batch ({batch})' if leaves_batch_open else batch}x8x{units}"
+    return Program(title, "digits_lstm", 1, {"units": units}, data | weights, (*weights,), leaves_batch_open)
 
 
 def digits_vgg(batch: int, widths: tuple[int, int] = (32, 64), dense: int = 128) -> Program:

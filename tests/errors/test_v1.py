@@ -7,7 +7,7 @@ import pytest
 
 import headrace as hr
 import headrace.v1 as tf
-from headrace.errors import GraphError, UnimplementedError
+from headrace.errors import GraphError
 from tests.errors.table import check
 
 F = lambda *dims: tf.placeholder(tf.float32, dims)
@@ -215,7 +215,7 @@ ROWS = [
         r"Identity matrix initializer can only be used for 2D matrices, got the shape \[2\]",
     ),
     # variables
-    (lambda: scoped(partitioner=len), UnimplementedError, "partitioner=<.*>: variables in several parts do not exist"),
+    (lambda: scoped(partitioner=3), ValueError, "Partitioner must be callable, but received: 3"),
     (lambda: scoped(reuse="yes"), ValueError, "reuse must be True, False, None or tf.AUTO_REUSE, got 'yes'"),
     (lambda: scoped(scope=None), TypeError, "variable_scope needs a name_or_scope, or a default_name"),
     (lambda: scoped(scope=3), TypeError, "name_or_scope must be a string or a VariableScope, got 3"),
