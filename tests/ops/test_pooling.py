@@ -1,4 +1,4 @@
-"""The gradient of max pooling, done axis after axis and in blocks of a batch: what going through each window gives."""
+"""The gradient of max pooling, done in blocks of a batch: what going through each window gives."""
 
 from __future__ import annotations
 

@@ -69,42 +69,25 @@ def with_first_nans(x: Array, axes: Axes) -> Array:
 def to_greatest(x: Array, g: Array, axes: Axes) -> Array:
     """The gradient by the input: each element of `g` goes to the first of the greatest elements of its window.
 
-    One axis after the other: the first row of a window whose greatest element is that of the window gets the element of
-    `g`, and in this row the first of the greatest does. So a window of 3x3 takes two times three steps, not nine. Large
-    batches are done in blocks, so that what a step reads is still in the cache from the step before.
+    Large batches are done in blocks, so that what a step reads is still in the cache from the step before.
     """
     if axes[0].is_plain and x.nbytes > 2 * _BLOCK:
         rows = max(1, _BLOCK * len(x) // x.nbytes)
         dx = np.empty(x.shape, g.dtype)
         for i in range(0, len(x), rows):
             some = x[i : i + rows]
-            dx[i : i + rows] = _to_greatest(some, g[i : i + rows], (_plain(len(some)), *axes[1:]))
+            n = len(some)
+            dx[i : i + rows] = _to_greatest(some, g[i : i + rows], (Axis(n, n, 1, 1, 1, 0), *axes[1:]))
         return dx
     return _to_greatest(x, g, axes)
 
 
 def _to_greatest(x: Array, g: Array, axes: Axes) -> Array:
     is_real = x.dtype.kind not in "iu"
-    low = -np.inf if is_real else np.iinfo(x.dtype).min
-    levels, stages = [x], []
-    for k in [k for k, a in enumerate(axes) if not a.is_plain][::-1]:
-        y = levels[-1]
-        stages.append(tuple(a if i == k else _plain(n) for i, (a, n) in enumerate(zip(axes, y.shape, strict=True))))
-        levels.append(reduced(np.maximum, y, stages[-1], low))
-    if is_real and np.isnan(levels[-1]).any():
-        return _to_hits(x, with_first_nans(x, axes), g, axes, equal_or_nan)
-    for y in levels[:0:-1]:
-        levels.pop()
-        g = _to_hits(levels[-1], y, g, stages.pop(), np.equal)
-    return g
-
-
-def _plain(n: int) -> Axis:
-    return Axis(n, n, 1, 1, 1, 0)
-
-
-def _to_hits(x: Array, y: Array, g: Array, axes: Axes, same: Any) -> Array:
-    """Each element of `g` goes to the first element of its window that is the `same` as that of `y`."""
+    y = reduced(np.maximum, x, axes, -np.inf if is_real else np.iinfo(x.dtype).min)
+    same: Any = np.equal
+    if is_real and np.isnan(y).any():
+        y, same = with_first_nans(x, axes), equal_or_nan
     dx, buffer = np.zeros(x.shape, g.dtype), _integers(y.shape, g)
     alone = all(a.is_disjoint for a in axes)
     for windows, elements, hit in first_hits(x, y, axes, same):
