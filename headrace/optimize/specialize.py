@@ -200,9 +200,15 @@ def _know_elements(op: Operation, flow: ListFlow) -> bool:
 
 
 def _know_values(op: Operation, flow: ListFlow) -> None:
-    """Puts a constant in the place of what is popped from a list that got nothing else."""
+    """Puts a constant in the place of what is popped from a list that got nothing else.
+
+    Only in the gradient of a loop, which pops as often as the loop pushed: from a list of the user's own, the pop may
+    fail, and must still do so.
+    """
     uses = flow.of(op.outputs[0]) if op.type == "EmptyTensorList" else None
     if uses is None or uses.is_indexed or not uses.put or not uses.pops:
+        return
+    if not all(op.attrs.get("_accumulated") for op in uses.pops):
         return
     values = [constant_value(t) for t in uses.put]
     first = values[0]

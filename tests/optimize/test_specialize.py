@@ -79,8 +79,8 @@ def test_conditionals(open_: Any) -> None:
     assert known([same, other], [open_, p], (5, 2), ())[1] == [(5, 2), (None, 2)]
 
 
-def accumulated(x: Any, item: Any) -> Any:
-    """A loop that pushes `item(i, x)` three times, and one that pops and adds up."""
+def accumulated(x: Any, item: Any, is_gradient: bool = False) -> Any:
+    """A loop that pushes `item(i, x)` three times, and one that pops and adds up, as a gradient does or a user."""
     b = scopes.builder
     empty = b().EmptyTensorList(hr.constant([-1, 2]), hr.constant(-1), element_dtype=hr.float32)
     _, filled = hr.while_loop(
@@ -88,7 +88,8 @@ def accumulated(x: Any, item: Any) -> Any:
     )
 
     def take(i: Any, held: Any, total: Any) -> Any:
-        rest, got = b().TensorListPopBack(held, hr.constant([-1, 2]), element_dtype=hr.float32)
+        attrs = {"element_dtype": hr.float32} | ({"_accumulated": True} if is_gradient else {})
+        rest, got = b().make("TensorListPopBack", (held, hr.constant([-1, 2])), attrs)
         return i + 1, rest, total + hr.reduce_sum(hr.identity(got, name="got"))
 
     return hr.while_loop(lambda i, *_: i < 3, take, (0, filled, 0.0))[2]
@@ -114,10 +115,30 @@ def test_what_was_pushed_in_two_shapes_is_not_known(open_: Any) -> None:
 
 
 def test_a_constant_comes_out_as_it_went_in(open_: Any) -> None:
-    total = accumulated(open_, lambda i, x: hr.fill([1, 2], hr.cast(hr.size(x), hr.float32)))
-    graph, _ = known([total], [open_], (5, 2))
-    np.testing.assert_array_equal(constant_value(got(graph)), [[10, 10]])
-    assert hr.Session(graph=total.graph).run(total, {open_: np.ones((5, 2))}) == 60
+    for is_gradient in (True, False):
+        total = accumulated(open_, lambda i, x: hr.fill([1, 2], hr.cast(hr.size(x), hr.float32)), is_gradient)
+        graph, _ = known([total], [open_], (5, 2))
+        if is_gradient:
+            np.testing.assert_array_equal(constant_value(got(graph)), [[10, 10]])
+        else:
+            assert constant_value(got(graph)) is None
+        assert hr.Session(graph=total.graph).run(total, {open_: np.ones((5, 2))}) == 60
+
+
+def test_a_pop_that_fails_fails(open_: Any) -> None:
+    b = scopes.builder
+    pushed = b().TensorListPushBack(
+        b().EmptyTensorList(hr.constant([2]), hr.constant(-1), element_dtype=hr.int32), hr.shape(open_)
+    )
+
+    def take(i: Any, held: Any, last: Any) -> Any:
+        rest, got = b().TensorListPopBack(held, hr.constant([2]), element_dtype=hr.int32)
+        return i + 1, rest, got
+
+    y = hr.while_loop(lambda i, *_: i < 2, take, (0, pushed, hr.constant([0, 0])))[2]
+    for engine in ("interpret", "auto"):
+        with pytest.raises(hr.errors.InvalidArgumentError, match="Trying to pop from an empty list"):
+            hr.Session(graph=y.graph, engine=engine).run(y, {open_: np.ones((5, 2))})
 
 
 def test_two_constants_are_none(open_: Any) -> None:
