@@ -8,6 +8,9 @@ ARGS ?=
 # The protoc in this wheel is 31.1. A newer one makes code that protobuf 6.31.1, the oldest we declare, cannot load.
 GRPCIO_TOOLS = grpcio-tools==1.76.0
 
+# Tests start many processes, and each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 .PHONY: help

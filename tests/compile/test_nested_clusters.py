@@ -224,7 +224,7 @@ def test_the_sides_of_a_merge_may_wait_for_different_things() -> None:
     check(g, fill, [r, put, y], 0)
 
 
-@settings(max_examples=30, suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large), deadline=None)
+@settings(max_examples=20, suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large), deadline=None)
 @given(seed=st.integers(0, 2**48), optimize=st.sampled_from(["on", "off"]), verify=st.sampled_from([0, 3]))
 def test_random_programs_of_queues_and_loops(seed: int, optimize: str, verify: int) -> None:
     """They fill the queues themselves that they take from: who waits for more than he must, waits for ever."""

@@ -636,7 +636,7 @@ def test_a_held_token_waits_for_the_oldest_iteration() -> None:
 
 @pytest.mark.parametrize("window", [1, 10])
 def test_long_loops_hold_a_constant_number_of_iterations(window: int) -> None:
-    trips = 100_000
+    trips = 30_000
     b = new()
     counting(b, trips, parallel_iterations=window)
     m = Machine(b.graph, remember=False)

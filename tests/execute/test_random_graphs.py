@@ -18,7 +18,7 @@ from headrace.prune import prune
 from tests.execute.machine import DEAD, Machine, SeededReady
 from tests.execute.programs import Assign, Binary, Block, Const, If, Less, Lowering, Var, While, evaluate, show
 
-some = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+some = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 many = settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
@@ -293,7 +293,7 @@ def test_many_random_programs(case: tuple[Block, list[int]]) -> None:
 
 
 @pytest.mark.one_engine
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(PROGRAMS)
 def test_random_programs_on_the_bare_machine(case: tuple[Block, list[int]]) -> None:
     """The machine alone: no more open iterations than the window allows, everything fires once, nothing is left."""
