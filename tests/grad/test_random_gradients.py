@@ -44,7 +44,7 @@ from tests.grad.programs import (
 TOLERANCE = 1e-9  # relative; results are right to rounding
 STEP = 1e-5
 ORDERS = 3
-BLOCKS = 6  # tests of so many programs each; five more are slow
+BLOCKS = 4  # tests of so many programs each; seven more are slow
 EACH = 4
 PROGRAMS = 42  # that are looked at for what is in them
 

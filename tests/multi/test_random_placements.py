@@ -30,7 +30,7 @@ from tests.multi.scattering import scatter
 
 pytestmark = pytest.mark.one_engine
 
-BLOCKS = 6  # tests of so many programs each
+BLOCKS = 4  # tests of so many programs each
 EACH = 14
 GRADIENTS = 4  # programs with gradients in each of them, which take longer
 PARALLEL = (1, 2, 10)
@@ -127,8 +127,8 @@ def check_gradients(seed: int) -> None:
 
 
 def blocks(n: int) -> list[Any]:
-    """The first `n`, and as many that are slow."""
-    return [*range(n), *(pytest.param(b, marks=pytest.mark.slow) for b in range(n, 2 * n))]
+    """The first `n`, and twice as many that are slow."""
+    return [*range(n), *(pytest.param(b, marks=pytest.mark.slow) for b in range(n, 3 * n))]
 
 
 @pytest.mark.parametrize("block", blocks(BLOCKS))

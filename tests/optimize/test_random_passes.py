@@ -29,7 +29,7 @@ EXACT = [p for p in EACH if p.is_exact]
 OTHERS = [p for p in EACH if p not in LOOP_PASSES]
 
 _quiet = (HealthCheck.too_slow, HealthCheck.data_too_large)
-some = settings(max_examples=8, suppress_health_check=_quiet)
+some = settings(max_examples=6, suppress_health_check=_quiet)
 many = settings(max_examples=1000, suppress_health_check=_quiet)
 rngs = st.integers(0, 2**48).map(random.Random)
 
