@@ -27,7 +27,7 @@ from headrace.ir.device import DeviceSpec
 from headrace.ir.dumps import Dumps
 from headrace.ir.editing import Editor, own_bodies
 from headrace.ir.ends import check_fits
-from headrace.ir.function import FuncGraph, bodies, owned
+from headrace.ir.function import FuncGraph, bodies, with_owned
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import CPU
 from headrace.ir.naming import name_as_lowered
@@ -330,7 +330,7 @@ class CompiledStep:
     def _count(self, ops: Iterable[Operation]) -> None:
         """Where memory is limited, marks what adds to what loops keep, in a graph that nobody else has."""
         if self._devices.has_limit:
-            for op in _owned(ops):
+            for op in with_owned(ops):
                 if "_accumulates" in op.attrs:
                     op.attrs = {**op.attrs, "_counted": True}
 
@@ -501,7 +501,7 @@ def _optimized(
         specialize(graph, known)
     check = _checkpoint if flags.VERIFY.value > 2 else None
     options = options_from(flags.OPTIMIZE.value)
-    if has_limit and any("_swap" in op.attrs for op in _owned(graph.operations)):
+    if has_limit and any("_swap" in op.attrs for op in with_owned(graph.operations)):
         options = dataclasses.replace(options, off=options.off | _STACKING)
     context = optimize(graph, kept, options, check, dumps.graph if dumps else None)
     name_as_lowered(graph)
@@ -595,15 +595,6 @@ def _check_devices(ops: Sequence[Operation], devices: Devices) -> None:
                     op.name,
                     op,
                 )
-
-
-def _owned(ops: Iterable[Operation]) -> Iterator[Operation]:
-    """`ops`, and those of the graphs that they own."""
-    for op in ops:
-        yield op
-        if op.opdef.structured:
-            for graph in owned(op):
-                yield from _owned(graph.operations)
 
 
 def _nested(ops: Iterable[Operation]) -> Iterator[Operation]:

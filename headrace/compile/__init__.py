@@ -50,7 +50,7 @@ class Compiled:
         self._stateful = emitter.stateful
         self._calls_itself = emitter.calls_itself
         self.uses_blas = emitter.uses_blas
-        has_loops = emitter.calls_itself or any(m.loops for m in self._marks)
+        has_loops = emitter.calls_itself or code.has_loops
         self.flushes = has_loops or self.uses_blas
         self.is_plain = not (emitter.stateful or has_loops)
 

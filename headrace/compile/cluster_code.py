@@ -30,7 +30,7 @@ from headrace.ir.graph import Graph
 from headrace.ir.kernel import KernelContext
 
 if TYPE_CHECKING:
-    from headrace.compile.source import Mark
+    from headrace.compile.source import Code
     from headrace.ir.graph import Operation, Tensor
     from headrace.ir.kernel import Kernel
     from headrace.shapes import Shape
@@ -113,11 +113,11 @@ def compute_of(
     ends = [_end(graph, i, moved[t]) for i, t in enumerate(outputs)]
     made = _Members(graph, args, ends, [copies[op] for op in wanted])
     if prepare is None or not any(map(is_left, members)):
-        return _as_compute(_code(made), None), None
-    code = _code(made.copy(), prepare)
-    variants: Variants[_Code] = Variants(inputs, lambda known: _code(made.copy(), prepare, known))
-    changes = bool(code.stateful or code.has_loops) and flags.OPTIMIZE.value != "off"
-    return _as_compute(code, variants if changes and variants.open else None), code.report
+        return _as_compute(_compiled(made), Variants((), lambda known: None)), None
+    general = _compiled(made.copy(), prepare)
+    varies = general.is_of_step and flags.OPTIMIZE.value != "off"
+    variants = Variants(inputs if varies else (), lambda known: _compiled(made.copy(), prepare, known))
+    return _as_compute(general, variants), general.report
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -142,74 +142,72 @@ class _Members:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Code:
+class _Compiled:
     """The members, compiled.
 
     Attributes:
-      function: of a `Run` and the inputs; gives a tuple.
+      code: its function is of a `Run` and the inputs, and gives a tuple.
+      n_outputs: how many values that has.
       stateful: the kernels that are made for each step.
-      n_outputs: how many values it gives.
-      marks: of the lines of its text.
+      uses_blas: whether it may call the BLAS library.
       report: what the passes did, if they ran.
     """
 
-    function: Callable[..., tuple[Any, ...]]
+    code: Code
     n_outputs: int
-    text: str
-    marks: Sequence[Mark]
     stateful: Sequence[tuple[Operation, Kernel]]
     uses_blas: bool
     report: Report | None
 
     @property
-    def has_loops(self) -> bool:
-        return any(m.loops for m in self.marks)
+    def is_of_step(self) -> bool:
+        """Whether it has to be made for each step."""
+        return self.code.has_loops or bool(self.stateful)
 
 
-def _code(made: _Members, prepare: Prepare | None = None, known: Mapping[int, Shape] = MappingProxyType({})) -> _Code:
+def _compiled(
+    made: _Members, prepare: Prepare | None = None, known: Mapping[int, Shape] = MappingProxyType({})
+) -> _Compiled:
     """Compiles the members, whose graph nobody else has; `known` are shapes of inputs, by position."""
     targets, report = made.targets, None
     if prepare is not None:
         report = prepare(made.graph, targets, {made.args[i].outputs[0]: shape for i, shape in known.items()})
         targets = list(report.kept)
     emitter = Emitter(Blocks(made.graph, targets), made.args, made.ends)
-    code = emitter.out.finish("step")
-    n = len(made.ends)
-    return _Code(code.function, n, code.text, code.marks, emitter.stateful, emitter.uses_blas, report)
+    return _Compiled(emitter.out.finish("step"), len(made.ends), emitter.stateful, emitter.uses_blas, report)
 
 
-def _as_compute(code: _Code, variants: Variants[_Code] | None) -> Compute:
-    """`code`, and what there is of it for single sets of shapes, as a kernel or what makes one."""
-    is_of_step = code.has_loops or bool(code.stateful)
-    compute = cast(Compute, _maker(code, variants) if is_of_step else _as_kernel(code))
-    compute.source, compute.uses_blas = code.text, code.uses_blas
-    compute.has_loops, compute.is_of_step = code.has_loops, is_of_step
-    compute.culprit = functools.partial(_culprit, code, variants)
+def _as_compute(general: _Compiled, variants: Variants[_Compiled]) -> Compute:
+    """What is for any shapes, and what there is for single sets of them, as a kernel or what makes one."""
+    compute = cast(Compute, _maker(general, variants) if general.is_of_step else _as_kernel(general))
+    compute.source, compute.uses_blas = general.code.text, general.uses_blas
+    compute.has_loops, compute.is_of_step = general.code.has_loops, general.is_of_step
+    compute.culprit = functools.partial(_culprit, general, variants)
     return compute
 
 
-def _as_kernel(code: _Code) -> Callable[..., Any]:
+def _as_kernel(general: _Compiled) -> Callable[..., Any]:
     """The function, which returns a tuple, as a kernel."""
-    step, run = code.function, Run(None, ())
-    if code.n_outputs == 1:
+    step, run = general.code.function, Run(None, ())
+    if general.n_outputs == 1:
         return lambda *args: step(run, *args)[0]
     return functools.partial(step, run)
 
 
-def _maker(code: _Code, variants: Variants[_Code] | None) -> Callable[[KernelContext], Callable[..., Any]]:
+def _maker(general: _Compiled, variants: Variants[_Compiled]) -> Callable[[KernelContext], Callable[..., Any]]:
     """What makes a kernel for each step."""
-    gives_one = code.n_outputs == 1
+    gives_one = general.n_outputs == 1
 
     def make(ctx: KernelContext) -> Callable[..., Any]:
-        bound: dict[_Code, Sequence[Callable[..., Any]]] = {}
+        bound: dict[_Compiled, Sequence[Callable[..., Any]]] = {}
 
         def kernel(*args: Any) -> Any:
-            mine = (variants.find(args) if variants is not None and variants.open else None) or code
+            mine = (variants.find(args) if variants.open else None) or general
             kernels = bound.get(mine)
             if kernels is None:
                 kernels = [k.factory(KernelContext(ctx.step, op), op.attrs) for op, k in mine.stateful]
                 bound[mine] = kernels
-            out = mine.function(Run(ctx.step, kernels), *args)
+            out = mine.code.function(Run(ctx.step, kernels), *args)
             return out[0] if gives_one else out
 
         return kernel
@@ -217,10 +215,10 @@ def _maker(code: _Code, variants: Variants[_Code] | None) -> Callable[[KernelCon
     return make
 
 
-def _culprit(code: _Code, variants: Variants[_Code] | None, error: Exception) -> Culprit | None:
-    for each in (code, *(() if variants is None else variants.made.values())):
-        if came_through(error, each.function):
-            return culprit(error, FILE, each.marks)
+def _culprit(general: _Compiled, variants: Variants[_Compiled], error: Exception) -> Culprit | None:
+    for each in (general, *variants.made.values()):
+        if came_through(error, each.code.function):
+            return culprit(error, FILE, each.code.marks)
     return None
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from headrace.compile.fates import fates
 from headrace.ir import frames, walk
-from headrace.ir.function import FuncGraph, functions_of, owned
+from headrace.ir.function import FuncGraph, functions_of, owned, with_owned
 from headrace.ir.graph import Operation
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import find_kernel
@@ -114,7 +114,9 @@ class Staying:
                     return False
             elif not (each.type == "_Arg" or _computes_only(each) or _only_reads(each)):
                 return False
-        return op.opdef.structured != "While" or trips(op) is not None or not any(map(_only_reads, _nested(op)))
+        if op.opdef.structured != "While" or trips(op) is not None:
+            return True
+        return not any(map(_only_reads, with_owned(_all_in(graphs))))
 
     def _is_light(self, op: Operation) -> bool:
         """Whether nothing in `op`, outside of loops, may be worth a thread of its own."""
@@ -131,14 +133,6 @@ def _graphs(op: Operation) -> list[FuncGraph]:
 
 def _all_in(graphs: Iterable[FuncGraph]) -> Iterable[Operation]:
     return (op for g in graphs for op in g.operations)
-
-
-def _nested(op: Operation) -> Iterable[Operation]:
-    """The operations in `op`, and those in these."""
-    for each in _all_in(owned(op)):
-        yield each
-        if each.opdef.structured:
-            yield from _nested(each)
 
 
 def _computes_only(op: Operation) -> bool:

@@ -64,6 +64,11 @@ class Code:
     marks: list[Mark]
     function: Callable[..., Any]
 
+    @property
+    def has_loops(self) -> bool:
+        """Whether a loop stands in it."""
+        return any(m.loops for m in self.marks)
+
 
 class Source:
     """One or more functions being written.

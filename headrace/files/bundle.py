@@ -36,7 +36,7 @@ from headrace.errors import (
 )
 from headrace.files import commit, sstable
 from headrace.files.checksum import as_bytes, crc32c, little_endian, mask
-from headrace.files.pieces import Entry, Piece, distinct, missing
+from headrace.files.pieces import Entry, Piece, distinct, entry_of
 from headrace.files.regular import RegularFile, check_apart, delete, named
 from headrace.files.slices import TensorSlice, assemble, is_shape
 
@@ -195,14 +195,7 @@ class Bundle:
           DataLossError: it is damaged.
           InvalidArgumentError: it has no such part, or a dtype that headrace does not have.
         """
-        entry = self.entries.get(name)
-        if entry is None:
-            if name in self.strange:
-                raise InvalidArgumentError(
-                    f"tensor {name!r} of checkpoint {self.prefix} has TensorFlow's DataType {self.strange[name]}, "
-                    "whose values are not read here"
-                )
-            raise missing(name, self.prefix, self.entries)
+        entry = entry_of(name, self.prefix, self.entries, self.strange)
         if not entry.parts:
             whole = self._stored(name, self.protos[name_key(name)], entry.shape, entry.dtype)
             return whole if part is None else whole[part.index_in(entry.shape)].copy()

@@ -27,9 +27,9 @@ from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedEr
 from headrace.files import commit, sstable
 from headrace.files.bundle import slice_key
 from headrace.files.checksum import as_bytes, little_endian
-from headrace.files.pieces import Entry, Piece, distinct, missing
+from headrace.files.pieces import Entry, Piece, distinct, entry_of
 from headrace.files.regular import RegularFile, named
-from headrace.files.slices import WHOLE, TensorSlice, assemble, is_shape
+from headrace.files.slices import TensorSlice, all_of, assemble, is_shape
 
 _META: Final = b""
 _VERSION: Final = 1
@@ -165,7 +165,7 @@ class First:
             except InvalidArgumentError as e:
                 raise DataLossError(f"{path}: tensor {name!r}: {e}") from None
             parts.append((part, path))
-        is_whole = len(parts) == 1 and parts[0][0] == _all_of(shape)
+        is_whole = len(parts) == 1 and parts[0][0] == all_of(shape)
         entry = Entry(dtype, shape, () if is_whole else tuple(part for part, _ in parts))
         before = self.entries.setdefault(name, entry)
         if (before.dtype, before.shape) != (dtype, shape):
@@ -181,14 +181,7 @@ class First:
           DataLossError: it is damaged.
           InvalidArgumentError: it has no such part, or a dtype that is not read.
         """
-        entry = self.entries.get(name)
-        if entry is None:
-            if name in self.strange:
-                raise InvalidArgumentError(
-                    f"tensor {name!r} of checkpoint {self.prefix} has TensorFlow's DataType {self.strange[name]}, "
-                    "whose values are not read here"
-                )
-            raise missing(name, self.prefix, self.entries)
+        entry = entry_of(name, self.prefix, self.entries, self.strange)
         stored = [
             (kept, lambda kept=kept, path=path: _stored(path, name, kept, entry)) for kept, path in self._parts[name]
         ]
@@ -199,10 +192,6 @@ class First:
 
 def _can_hold(dtype: DType) -> bool:
     return dtype in _FLOATS or dtype in _INTEGERS or dtype is dtypes.string
-
-
-def _all_of(shape: tuple[int, ...]) -> TensorSlice:
-    return TensorSlice(((0, WHOLE),) * len(shape))
 
 
 def _parsed(value: bytes, path: str) -> pb.SavedTensorSlices:
@@ -277,7 +266,7 @@ def write(prefix: str, pieces: Iterable[Piece]) -> None:
     tensors: dict[str, pb.SavedSliceMeta] = {}
     entries: dict[bytes, bytes] = {}
     for piece in sorted(distinct(pieces), key=lambda p: p.name):  # as TensorFlow has them
-        part = _all_of(piece.shape) if piece.part is None else piece.part
+        part = all_of(piece.shape) if piece.part is None else piece.part
         kept = pb.SavedSlice(slice=part.to_proto(), data=_data_of(piece))
         try:
             kept.name = piece.name

@@ -119,6 +119,27 @@ def distinct(pieces: Iterable[Piece]) -> list[Piece]:
     return out
 
 
+def entry_of(name: str, prefix: str, entries: Mapping[str, Entry], strange: Mapping[str, int]) -> Entry:
+    """What one of TensorFlow's checkpoints says of a tensor.
+
+    Args:
+      strange: the tensors whose values cannot be read, and TensorFlow's numbers of their dtypes.
+
+    Raises:
+      NotFoundError: there is no such tensor.
+      InvalidArgumentError: it is one of `strange`.
+    """
+    entry = entries.get(name)
+    if entry is not None:
+        return entry
+    if name in strange:
+        raise InvalidArgumentError(
+            f"tensor {name!r} of checkpoint {prefix} has TensorFlow's DataType {strange[name]}, whose values are not "
+            "read here"
+        )
+    raise missing(name, prefix, entries)
+
+
 def missing(name: str, prefix: str, names: Mapping[str, Entry]) -> NotFoundError:
     """The error that says that a checkpoint does not have a tensor, and which name may be meant."""
     few = list(itertools.islice(names, _MOST_COMPARED))

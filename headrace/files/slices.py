@@ -125,6 +125,11 @@ class TensorSlice:
         return tuple(slice(start, end) for start, end in self.ranges(shape))
 
 
+def all_of(shape: Sequence[int]) -> TensorSlice:
+    """The slice that is all of a tensor of this shape."""
+    return TensorSlice(((0, WHOLE),) * len(shape))
+
+
 def parse_spec(spec: str) -> tuple[tuple[int, ...], TensorSlice]:
     """What `"4 5 0,2:-"` means: the shape of the whole, and the part.
 
@@ -173,7 +178,7 @@ def assemble(
       InvalidArgumentError: the tensor has no such part.
     """
     if wanted is None:
-        wanted = TensorSlice(((0, WHOLE),) * len(shape))
+        wanted = all_of(shape)
     target = wanted.ranges(shape)
     size = math.prod(end - start for start, end in target)
     taken = []

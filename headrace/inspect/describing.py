@@ -12,7 +12,7 @@ from headrace.grad.differentiate import differentiate
 from headrace.inspect.parts import Box, Value
 from headrace.inspect.structure import draw, value
 from headrace.ir import walk
-from headrace.ir.function import owned
+from headrace.ir.function import with_owned
 from headrace.lower import lower, lower_whole
 from headrace.prune import prune
 
@@ -168,15 +168,6 @@ def _describe(
         functions=tuple(dict.fromkeys([*graph.library, *graph.functions])),
         devices=_counts(op.device for op in ops if op.device),
     )
-
-
-def with_owned(ops: Sequence[Operation]) -> Iterable[Operation]:
-    """`ops`, and those of the graphs that they own."""
-    todo = [ops]
-    for some in todo:
-        for op in some:
-            yield op
-            todo += [f.operations for f in owned(op)]
 
 
 def _counts(names: Iterable[str]) -> dict[str, int]:

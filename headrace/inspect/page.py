@@ -17,7 +17,7 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.inspect.describing import Description, with_owned
+from headrace.inspect.describing import Description
 from headrace.inspect.parts import (
     Box,
     Node,
@@ -35,6 +35,7 @@ from headrace.inspect.parts import (
 from headrace.inspect.rows import rows
 from headrace.inspect.structure import draw
 from headrace.inspect.text import box_heading
+from headrace.ir.function import with_owned
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph

@@ -20,7 +20,7 @@ change something.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import GraphError
@@ -213,6 +213,15 @@ def functions_of(op: Operation) -> list[Func | FuncGraph]:
 def owned(op: Operation) -> list[FuncGraph]:
     """The graphs that an operation owns; none if it is not structured."""
     return [f for f in functions_of(op) if isinstance(f, FuncGraph)] if op.opdef.structured else []
+
+
+def with_owned(ops: Iterable[Operation]) -> Iterator[Operation]:
+    """`ops`, then those of the graphs that they own, then those of the graphs in these, and so on."""
+    todo = [ops]
+    for some in todo:
+        for op in some:
+            yield op
+            todo += [f.operations for f in owned(op)]
 
 
 def bodies(op: Operation) -> list[tuple[str, FuncGraph]]:

@@ -8,7 +8,7 @@ known before anything runs (constants, and small pure ops of constants), and for
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation, Tensor
     from headrace.shapes import Shape
+
+# what is known of a tensor: its shape, and of a handle the dtype and shape of what it holds
+Known: TypeAlias = "tuple[Shape, tuple[DType, Shape] | None]"
 
 FOLD_ELEMENTS = 1024  # values above this many elements are not computed for inference
 _FOLD_DEPTH = 64
@@ -105,6 +108,30 @@ def infer_shapes(op: Operation) -> None:
         t.shape = s
     for i, h in c.handles.items():
         op.outputs[i].handle = h
+
+
+def infer_more(op: Operation) -> None:
+    """Infers again what `op` gives, of which something is known already, and keeps what is known from both.
+
+    Where the two contradict, or inputs cannot go together, nothing changes: it will say so itself when it runs.
+    """
+    before: list[Known] = [(t.shape, t.handle) for t in op.outputs]
+    try:
+        infer_shapes(op)
+        after = [merged(known, (t.shape, t.handle)) for known, t in zip(before, op.outputs, strict=True)]
+    except (ShapeError, ValueError):
+        after = before
+    for t, (shape, handle) in zip(op.outputs, after, strict=True):
+        t.shape, t.handle = shape, handle
+
+
+def merged(a: Known, b: Known) -> Known:
+    """What is known of a tensor of which both is known; `ValueError` if they contradict."""
+    (shape, held), (other, holds) = a, b
+    both = held or holds
+    if held is not None and holds is not None and held[0] is holds[0]:
+        both = held[0], shapes.merge(held[1], holds[1])
+    return shapes.merge(shape, other), both
 
 
 def constant_value(t: Tensor, depth: int = 0) -> np.ndarray | None:

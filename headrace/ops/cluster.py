@@ -32,27 +32,23 @@ def _unknown(c: Inference) -> list[Shape]:
 
 _WHY = "clusters are made of what is to be run, after gradients"
 
-op(
-    "_Cluster",
-    "args: Tin",
-    "output: Tout",
-    {"Tin": list_attr("type"), "Tout": list_attr("type")},
-    shape=_unknown,
-    kernel=_kernel,
-    grad=missing(_WHY),
-    facts=Facts(no_fold=True),
-    doc="What the function `_compute`, made of the operations that this one stands for (`compile.clusters`), gives.",
-)
 
-op(
+def _cluster(type: str, doc: str, **how: Any) -> None:
+    """Registers an operation that stands for others."""
+    types = {"Tin": list_attr("type"), "Tout": list_attr("type")}
+    op(type, "args: Tin", "output: Tout", types, shape=_unknown, grad=missing(_WHY), doc=doc, **how)
+
+
+_cluster(
+    "_Cluster",
+    "What the function `_compute`, made of the operations that this one stands for (`compile.clusters`), gives.",
+    kernel=_kernel,
+    facts=Facts(no_fold=True),
+)
+_cluster(
     "_ClusterOfStep",
-    "args: Tin",
-    "output: Tout",
-    {"Tin": list_attr("type"), "Tout": list_attr("type")},
-    shape=_unknown,
+    "The same, where the function is made for each step: what it computes has loops, which look whether the step is "
+    "still wanted, or reads what others write.",
     stateful=_made_for_a_step,
-    grad=missing(_WHY),
     facts=Facts(effect="resource"),
-    doc="The same, where the function is made for each step: what it computes has loops, which look whether the step "
-    "is still wanted, or reads what others write.",
 )

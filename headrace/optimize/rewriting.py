@@ -16,10 +16,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import shapes
-from headrace.errors import ShapeError
 from headrace.ir.editing import arrange
 from headrace.ir.function import FuncGraph
-from headrace.ir.infer import forget, infer_shapes
+from headrace.ir.infer import forget, infer_more
 from headrace.optimize.reading import has_effect, in_order, tainted
 
 if TYPE_CHECKING:
@@ -84,14 +83,7 @@ class Rewriter:
         self._news.update(op.outputs)
         if all(shapes.is_full(t.shape) for t in op.outputs):
             return
-        before = [t.shape for t in op.outputs]
-        try:
-            infer_shapes(op)
-            after = [shapes.merge(s, t.shape) for s, t in zip(before, op.outputs, strict=True)]
-        except (ShapeError, ValueError):  # it will say so itself when it runs
-            after = before
-        for t, shape in zip(op.outputs, after, strict=True):
-            t.shape = shape
+        infer_more(op)
 
     # *** changing ***
 

@@ -21,21 +21,18 @@ following the list from where it was made (`list_flow`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import dtypes, shapes
-from headrace.errors import ShapeError
 from headrace.ir import walk
+from headrace.ir.attrs import equal
 from headrace.ir.editing import Editor, arrange
-from headrace.ir.function import FuncGraph, owned
-from headrace.ir.infer import constant_value, forget, infer_shapes
+from headrace.ir.function import FuncGraph, owned, with_owned
+from headrace.ir.infer import constant_value, forget, infer_more, merged
 from headrace.optimize.list_flow import NO_ARGUMENTS, ListFlow
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from headrace.dtypes import DType
     from headrace.ir.graph import Graph, Operation, Tensor
     from headrace.shapes import Shape
 
@@ -84,31 +81,8 @@ def _infer(graph: Graph, depth: int) -> None:
         if op.opdef.structured:
             _look_into(op, depth)
         if op.inputs:
-            _look_at(op)
-
-
-def _look_at(op: Operation) -> None:
-    before = [(t.shape, t.handle) for t in op.outputs]
-    forget(op)
-    try:
-        infer_shapes(op)
-        after = [_both(b, (t.shape, t.handle)) for b, t in zip(before, op.outputs, strict=True)]
-    except (ShapeError, ValueError):  # it will say so itself when it runs
-        after = before
-    for t, (shape, handle) in zip(op.outputs, after, strict=True):
-        t.shape, t.handle = shape, handle
-
-
-def _both(a: tuple[Shape, Any], b: tuple[Shape, Any]) -> tuple[Shape, Any]:
-    """What is known of a tensor of which both is known: shape, and what it holds if it is a handle."""
-    (shape, held), (other, holds) = a, b
-    return shapes.merge(shape, other), _both_held(held, holds)
-
-
-def _both_held(a: tuple[DType, Shape] | None, b: tuple[DType, Shape] | None) -> tuple[DType, Shape] | None:
-    if a is None or b is None:
-        return a or b
-    return (a[0], shapes.merge(a[1], b[1])) if a[0] == b[0] else a
+            forget(op)
+            infer_more(op)
 
 
 def _look_into(op: Operation, depth: int) -> None:
@@ -146,7 +120,7 @@ def _look_into(op: Operation, depth: int) -> None:
 def _entering(p: Tensor, t: Tensor) -> tuple[Shape, Any]:
     """What is known of a parameter to which `t` is given."""
     try:
-        return _both((p.shape, p.handle), (t.shape, t.handle))
+        return merged((p.shape, p.handle), (t.shape, t.handle))
     except ValueError:
         return p.shape, p.handle
 
@@ -161,18 +135,12 @@ class _Facts:
     """What was known of all tensors in some graphs, and in those within."""
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
-        self._facts = [(t, t.shape, t.handle, t._constant) for g in graphs for t in _tensors(g)]
+        ops = with_owned(op for g in graphs for op in g.operations)
+        self._facts = [(t, t.shape, t.handle, t._constant) for op in ops for t in op.outputs]
 
     def restore(self) -> None:
         for t, shape, handle, constant in self._facts:
             t.shape, t.handle, t._constant = shape, handle, constant
-
-
-def _tensors(graph: Graph) -> Iterator[Tensor]:
-    for op in graph.operations:
-        yield from op.outputs
-        for g in owned(op):
-            yield from _tensors(g)
 
 
 # *** lists ***
@@ -212,7 +180,7 @@ def _know_values(op: Operation, flow: ListFlow) -> None:
         return
     values = [constant_value(t) for t in uses.put]
     first = values[0]
-    if first is None or not all(v is not None and _same(v, first) for v in values):
+    if first is None or not all(v is not None and equal(v, first) for v in values):
         return
     for pop in uses.pops:
         graph, got = pop.graph, pop.outputs[1]
@@ -223,7 +191,3 @@ def _know_values(op: Operation, flow: ListFlow) -> None:
             const.outputs[0].shape = first.shape
             edit.replace(got, const.outputs[0])
             arrange(graph, [const, *(other for other in graph.operations if other is not const)])
-
-
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

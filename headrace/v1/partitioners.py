@@ -39,9 +39,7 @@ def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
     """
 
     def partitioner(shape: Any, dtype: Any = None) -> list[int]:
-        dims = _known(shape)
-        if not -len(dims) <= axis < len(dims):
-            raise IndexError(f"a variable of shape {dims} has no axis {axis} to be cut along")
+        dims = _with_axis(shape, axis)
         return _cut(dims, axis, min(num_shards, dims[axis]))
 
     return partitioner
@@ -82,9 +80,7 @@ def variable_axis_size_partitioner(
     def partitioner(shape: Any, dtype: Any) -> list[int]:
         if not isinstance(shape, TensorShape):
             raise ValueError(f"shape is not a TensorShape: {shape!r}")
-        dims = _known(shape)
-        if not -len(dims) <= axis < len(dims):
-            raise IndexError(f"a variable of shape {dims} has no axis {axis} to be cut along")
+        dims = _with_axis(shape, axis)
         each = math.prod(dims[:axis]) * math.prod(dims[axis:][1:]) * _size(dtype, bytes_per_string_element)
         if not each:
             return _cut(dims, axis, 1)
@@ -131,6 +127,13 @@ def _known(shape: Any) -> list[int]:
     if not given.is_fully_defined():
         raise ValueError(f"shape is not fully defined: {given}")
     return [int(n) for n in given]
+
+
+def _with_axis(shape: Any, axis: int) -> list[int]:
+    dims = _known(shape)
+    if not -len(dims) <= axis < len(dims):
+        raise IndexError(f"a variable of shape {dims} has no axis {axis} to be cut along")
+    return dims
 
 
 def _cut(dims: Sequence[int], axis: int, n: int) -> list[int]:
