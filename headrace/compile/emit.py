@@ -13,7 +13,7 @@ Python allows twenty loops in one another. What lies deeper, and functions that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
 
 MOST_LOOPS: Final = 15  # in one another in one function; Python's limit is 20
-MOST_BLOCKS: Final = 60  # of any kind; Python's limit is 100
+MOST_BLOCKS: Final = 60  # of any kind; Python's limit is 100, of which a `Case` takes a few more
+MOST_ELIFS: Final = 8  # in one chain; a longer one is slower than halves, and Python's compiler recurses at each
 
 
 class Emitter(Writer):
@@ -249,40 +250,65 @@ class Emitter(Writer):
         outputs = [op.outputs[k] for k in item.live]
         old = {t for t in outputs if t in self.wanted}  # their names stand for something else until they are made
         names = [self.name_for(t) for t in outputs]
+        kinds: list[Value] = []
+
+        def write(header: str, block: Block) -> None:
+            nonlocal kinds
+            out.line(header, op)
+            out.indent()
+            kinds = self._branch(item, block, names, old)
+            out.dedent()
+
         if item.kind == "If":
             other, then = item.blocks
-            sides = [(f"if {self.truth(op.inputs[0], op)}:", then), ("else:", other)]
-            if not other.items and not names:
-                sides.pop()
+            write(f"if {self.truth(op.inputs[0], op)}:", then)
+            if other.items or names:
+                write("else:", other)
         else:
             which = out.new("w")
             chosen = self.plain(op.inputs[0], op)
             out.line(f"{which} = {out.bind(running.branch, 'f')}({chosen}, {len(item.blocks)})", op, (selector.text,))
-            sides = [(f"{'elif' if i else 'if'} {which} == {i}:", b) for i, b in enumerate(item.blocks)]
-            if len(sides) > 1:
-                sides[-1] = ("else:", sides[-1][1])
-        kinds: list[Value] = []
-        for header, block in sides:
-            out.line(header, op)
-            out.indent()
-            self.converted.append({})
-            graph = block.graph
-            assert isinstance(graph, FuncGraph)
-            for k in block.params:
-                self.alias(graph.params[k], op.inputs[item.offset + k], op)
-            for name, t, output in zip(names, block.results, outputs, strict=True):
-                mine = {p for p in graph.params if p in self.values and self.values[p].text == name}
-                if output not in old or _is_free(block, t, mine):
-                    self.wanted.setdefault(t, name)
-            self.block(block)
-            self._give(dict(zip(names, block.results, strict=True)), op)
-            kinds = [self.values[t] for t in block.results]
-            self._forget(block)
-            self.converted.pop()
-            out.dedent()
+            self._case(item, which, range(len(item.blocks)), write)
         for t, name, value in zip(outputs, names, kinds, strict=True):
             kind = value.kind if value.kind in (LIST, ROWS) else ""
             self.own(t, Value(name, kind))
+
+    def _case(self, item: Item, which: str, numbers: range, write: Callable[[str, Block], None]) -> None:
+        """Writes the branches `numbers` of a `Case`, of which `which` is one: by halves, as Python's compiler recurses
+        at each `elif` of a chain, and gives up at a few hundred."""
+        if len(numbers) <= MOST_ELIFS:
+            for i in numbers:
+                header = f"{'if' if i == numbers[0] else 'elif'} {which} == {i}:"
+                write("else:" if i == numbers[-1] and len(numbers) > 1 else header, item.blocks[i])
+            return
+        middle = len(numbers) // 2
+        for header, half in ((f"if {which} < {numbers[middle]}:", numbers[:middle]), ("else:", numbers[middle:])):
+            self.out.line(header, item.op)
+            self.out.indent()
+            self._case(item, which, half, write)
+            self.out.dedent()
+
+    def _branch(self, item: Item, block: Block, names: Sequence[str], old: Collection[Tensor]) -> list[Value]:
+        """Writes one branch, which gives its results the `names`; returns what stands for them there.
+
+        Args:
+          old: outputs of the conditional whose names stand for something else until they are made.
+        """
+        op, graph = item.op, block.graph
+        assert isinstance(graph, FuncGraph)
+        self.converted.append({})
+        for k in block.params:
+            self.alias(graph.params[k], op.inputs[item.offset + k], op)
+        for name, t, k in zip(names, block.results, item.live, strict=True):
+            mine = {p for p in graph.params if p in self.values and self.values[p].text == name}
+            if op.outputs[k] not in old or _is_free(block, t, mine):
+                self.wanted.setdefault(t, name)
+        self.block(block)
+        self._give(dict(zip(names, block.results, strict=True)), op)
+        kinds = [self.values[t] for t in block.results]
+        self._forget(block)
+        self.converted.pop()
+        return kinds
 
     def _forget(self, block: Block) -> None:
         """What a block made can no longer be dropped from outside it."""

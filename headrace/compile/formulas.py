@@ -6,14 +6,14 @@ three ufuncs, each on arguments known by dtype and shape. From that a target wri
 put their results into buffers that exist already.
 
 What asks for anything but ufuncs (a reduction, an element, a decision that depends on values) is not a formula, and its
-kernel is called as it is.
+kernel is called as it is. Neither is a formula of more than `DEEPEST` nested ufuncs, such as a sum of many tensors.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,6 +22,12 @@ from headrace import shapes
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
     from headrace.shapes import Shape
+
+
+# Nested ufuncs of a formula. The writers of formulas recurse, and a formula of scalars is written as one expression:
+# Python's tokenizer refuses 200 nested parentheses, and inputs of up to `kernels.LONGEST` characters bring their own.
+# Records have formulas of less than ten; only sums of many tensors have more, and their kernel adds up as fast.
+DEEPEST: Final = 32
 
 
 class NoFormula(AttributeError):
@@ -48,13 +54,14 @@ class Input:
 class _Symbol:
     """Stands for an array while a kernel is run to find out what it does."""
 
-    __slots__ = ("dtype", "node", "static")
+    __slots__ = ("depth", "dtype", "node", "static")
     __array_ufunc__ = None
 
-    def __init__(self, node: Apply | Input, dtype: np.dtype, static: tuple[int, ...] | None) -> None:
+    def __init__(self, node: Apply | Input, dtype: np.dtype, static: tuple[int, ...] | None, depth: int = 0) -> None:
         self.node = node
         self.dtype = dtype
         self.static = static
+        self.depth = depth  # of `node`: its nested ufuncs
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -134,9 +141,11 @@ def _apply(ufunc: np.ufunc, *args: Any) -> _Symbol:
         raise NoFormula
     kinds: list[Any] = []
     static: tuple[int, ...] | None = ()
+    depth = 1
     for a in args:
         if isinstance(a, _Symbol):
             kinds.append(a.dtype)
+            depth = max(depth, a.depth + 1)
             if static is not None:
                 static = None if a.static is None else np.broadcast_shapes(static, a.static)
         elif type(a) in (int, float, complex, bool):
@@ -145,12 +154,14 @@ def _apply(ufunc: np.ufunc, *args: Any) -> _Symbol:
             kinds.append(a.dtype)
         else:
             raise NoFormula
+    if depth > DEEPEST:
+        raise NoFormula
     try:
         dtype = ufunc.resolve_dtypes((*kinds, None))[-1]
     except TypeError as e:
         raise NoFormula from e
     nodes = tuple(a.node if isinstance(a, _Symbol) else a for a in args)
-    return _Symbol(Apply(ufunc, nodes, dtype, static), dtype, static)
+    return _Symbol(Apply(ufunc, nodes, dtype, static), dtype, static, depth)
 
 
 class _Namespace:
