@@ -12,9 +12,13 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.errors import FeedError, ResourceExhaustedError
 from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.resources.manager import Handle
+from headrace.resources.variable import FedVariable
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+
+    from headrace.ir.source import Source
 
 Pack: TypeAlias = Callable[[Sequence[Any]], Any]
 
@@ -105,13 +109,17 @@ def _element(graph: Graph, f: str | Tensor | Operation) -> Tensor | Operation:
 def feed_tensor(graph: Graph, key: Any) -> Tensor:
     """The tensor that a key of a feed dict means."""
     try:
-        found = graph.as_graph_element(key, allow_operation=False)
+        found = graph.as_fed_element(key)
+        named = graph.as_graph_element(key, allow_operation=False)
+        assert isinstance(named, Tensor)
     except (KeyError, ValueError, TypeError) as e:
         text = e.args[0] if e.args else e
         raise FeedError(f"Cannot interpret feed_dict key {key!r} as Tensor: {text}") from e
-    assert isinstance(found, Tensor)
-    if found.dtype.base in (dtypes.resource, dtypes.variant):
-        raise FeedError(f"tensor '{found.name}' carries a {found.dtype.name}, which cannot be fed")
+    if named.dtype.base in (dtypes.resource, dtypes.variant):
+        raise FeedError(
+            f"tensor '{found.name}' carries a {found.dtype.name}, which cannot be fed"
+            + ("; to feed a variable, give the variable as the key" if found.handle is not None else "")
+        )
     return found
 
 
@@ -135,13 +143,62 @@ def spread(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
     return out
 
 
-def feeder(t: Tensor) -> Callable[[Any], Any]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class FedTensor:
+    """The tensor or variable that a value is fed for.
+
+    Attributes:
+      name: its name.
+      dtype: the base dtype that its values have.
+      shape: what is known of their shape.
+      source: the line that made it, if known.
+    """
+
+    name: str
+    dtype: dtypes.DType
+    shape: shapes.Shape
+    source: Source | None
+
+    @classmethod
+    def of(cls, t: Tensor) -> FedTensor:
+        """Of the tensor `t`; of a handle, the variable behind it."""
+        dtype, shape = t.handle if t.dtype is dtypes.resource and t.handle is not None else (t.dtype.base, t.shape)
+        return cls(t.name, dtype, shape, t.op.source)
+
+    @property
+    def named(self) -> str:
+        """Its name and line, for messages."""
+        return f"'{self.name}'" + (f" (made at {self.source})" if self.source is not None else "")
+
+
+Convert: TypeAlias = Callable[[FedTensor, Any, np.dtype], np.ndarray]
+
+
+def feeder(t: Tensor, convert: Convert | None = None) -> Callable[[Any], Any]:
     """A function that makes a user's value into what flows along `t`: checked, of its dtype, aliasing nothing.
+
+    Args:
+      t: what is fed; the handle of a variable means its value.
+      convert: makes an array of the numpy dtype given from a value that is not one; None: `strict`.
 
     Raises (the function):
       FeedError: the value has another shape than `t` can have, or cannot be of its dtype.
     """
-    want, shape, dtype = t.dtype.base.numpy, t.shape, t.dtype.base
+    fed = FedTensor.of(t)
+    feed = _feeder(fed, convert or strict)
+    if t.dtype is not dtypes.resource:
+        return feed
+    name, container = t.op.name, t.op.attrs.get("container", "")
+
+    def feed_variable(value: Any) -> Handle:
+        variable = FedVariable(name, fed.dtype, fed.shape, feed(value))
+        return Handle(container, name, variable, fed.dtype, fed.shape)
+
+    return feed_variable
+
+
+def _feeder(t: FedTensor, convert: Convert) -> Callable[[Any], Any]:
+    want, shape, dtype = t.dtype.numpy, t.shape, t.dtype
     if dtype is dtypes.string:
         return lambda value: _checked_shape(t, _strings(t, value))
     rank = None if shape is None else len(shape)
@@ -160,11 +217,18 @@ def feeder(t: Tensor) -> Callable[[Any], Any]:
                 try:
                     return make(value)
                 except OverflowError as e:
-                    raise FeedError(f"the value fed to {_named(t)} does not fit {dtype.name}: {e}") from None
+                    raise FeedError(f"the value fed to {t.named} does not fit {dtype.name}: {e}") from None
         if kind is np.ndarray and value.dtype == want:
             array = value
         else:
-            array = _as_array(t, value, want)
+            if isinstance(value, (Tensor, Operation)):
+                raise FeedError(
+                    f"the value fed to {t.named} is the symbolic {value!r}; feed numbers: run it first and feed the "
+                    "result"
+                )
+            array = convert(t, value, want)
+            if array.dtype == want and hasattr(value, "__array__"):
+                array = array.copy()  # what has an array of its own and hands it out may write into it later
         if array.shape != exact and not shapes.fits(array.shape, shape):
             _checked_shape(t, array)
         if array.ndim == 0:
@@ -179,46 +243,67 @@ def feeder(t: Tensor) -> Callable[[Any], Any]:
 _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
 
 
-def _as_array(t: Tensor, value: Any, want: np.dtype) -> np.ndarray:
-    if isinstance(value, (Tensor, Operation)):
-        raise FeedError(
-            f"the value fed to {_named(t)} is the symbolic {value!r}; feed numbers: run it first and feed the result"
-        )
+def strict(t: FedTensor, value: Any, want: np.dtype) -> np.ndarray:
+    """`value` as an array of dtype `want`, if that loses nothing but precision.
+
+    Raises:
+      FeedError: it cannot be one, or would lose more.
+    """
     try:
         array = np.asarray(value)
         if array.size == 0 and not hasattr(value, "dtype"):
             array = array.astype(want)
     except (ValueError, TypeError) as e:
-        raise FeedError(f"the value fed to {_named(t)} is no array: {e}") from e
+        raise FeedError(f"the value fed to {t.named} is no array: {e}") from e
     if array.dtype == want:
-        # what has an array of its own and hands it out may write into it later
-        return array.copy() if hasattr(value, "__array__") else array
+        return array
     if _KINDS.get(array.dtype.kind, 9) > _KINDS.get(want.kind, -1):
         raise FeedError(
-            f"Type of the value fed to {_named(t)} is {_kind(array)}, which does not fit its dtype "
-            f"{t.dtype.base.name}: convert it first (value {_short(value)})"
+            f"Type of the value fed to {t.named} is {_kind(array)}, which does not fit its dtype "
+            f"{t.dtype.name}: convert it first (value {_short(value)})"
         )
     try:
         cast = array.astype(want)
     except (ValueError, TypeError) as e:
-        raise FeedError(
-            f"the value fed to {_named(t)} cannot be made {t.dtype.base.name} from {array.dtype}: {e}"
-        ) from e
+        raise FeedError(f"the value fed to {t.named} cannot be made {t.dtype.name} from {array.dtype}: {e}") from e
     if want.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(cast, array):
-        raise FeedError(f"the value fed to {_named(t)} does not fit {t.dtype.base.name}: {_short(value)}")
+        raise FeedError(f"the value fed to {t.named} does not fit {t.dtype.name}: {_short(value)}")
     return cast
 
 
-def _checked_shape(t: Tensor, array: np.ndarray) -> np.ndarray:
-    if not shapes.fits(array.shape, t.shape):
+def converting(t: FedTensor, value: Any, want: np.dtype) -> np.ndarray:
+    """`value` as an array of dtype `want`, by numpy's conversion (`np.asarray(value).astype(want)`).
+
+    Fractions are cut off, text is parsed, None is NaN, large integers wrap. A Python int that does not fit is refused.
+
+    Source: TensorFlow 1's `Session.run`.
+
+    Raises:
+      FeedError: numpy refuses the conversion, or an int does not fit.
+    """
+    try:
+        array = np.asarray(value).astype(want, copy=False)
+    except (ValueError, TypeError, OverflowError) as e:
+        raise FeedError(f"the value fed to {t.named} cannot be made {t.dtype.name} (value {_short(value)}): {e}") from e
+    if isinstance(value, int) and array != value:
         raise FeedError(
-            f"Cannot feed value of shape {array.shape} for Tensor '{t.name}', which has shape "
-            f"{shapes.show(t.shape)}" + (f" (made at {t.op.source})" if t.op.source else "")
+            f"Type of feed value {_short(value)} with type {type(value)} is not compatible with Tensor type "
+            f"{want.type}, the dtype of {t.named}. Try explicitly setting the type of the feed tensor to a larger type "
+            "(e.g. int64)."
         )
     return array
 
 
-def _strings(t: Tensor, value: Any) -> np.ndarray:
+def _checked_shape(t: FedTensor, array: np.ndarray) -> np.ndarray:
+    if not shapes.fits(array.shape, t.shape):
+        raise FeedError(
+            f"Cannot feed value of shape {array.shape} for Tensor '{t.name}', which has shape "
+            f"{shapes.show(t.shape)}" + (f" (made at {t.source})" if t.source else "")
+        )
+    return array
+
+
+def _strings(t: FedTensor, value: Any) -> np.ndarray:
     source = np.asarray(value, dtype=object)
     out = np.empty(source.shape, dtype=object)
     flat = out.reshape(-1)
@@ -226,13 +311,9 @@ def _strings(t: Tensor, value: Any) -> np.ndarray:
         if isinstance(x, str):
             x = x.encode()
         if not isinstance(x, bytes):
-            raise FeedError(f"the value fed to {_named(t)} must hold text, got {_short(x)} of type {type(x).__name__}")
-        flat[i] = x
+            raise FeedError(f"the value fed to {t.named} must hold text, got {_short(x)} of type {type(x).__name__}")
+        flat[i] = x if type(x) is bytes else bytes(x)
     return out
-
-
-def _named(t: Tensor) -> str:
-    return f"'{t.name}'" + (f" (made at {t.op.source})" if t.op.source is not None else "")
 
 
 def _kind(array: np.ndarray) -> str:

@@ -2,7 +2,8 @@
 
 The result is a new graph: each fed tensor is replaced by an `_Arg`, each fetched one read by a `_Retval`, and of the
 rest only what those (and the targets) need is there. An operation whose every output is fed and that has no inputs (a
-placeholder) does not run, even where something waits for it by a control edge.
+placeholder) does not run, even where something waits for it by a control edge. A variable is fed as its handle: what
+stands in the handle's place reaches every read, also in the graphs that operations own.
 
 **Recovered structures.** Where loops and conditionals of primitives were recovered (`recover`), the graph has both
 forms, and `Graph.replaced` says which result of the structured one stands for which of the primitives. A step has one
@@ -77,7 +78,7 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
         for i, t in enumerate(feeds)
     )
     for op, t in zip(args, feeds, strict=True):
-        op.outputs[0].shape = t.shape
+        op.outputs[0].shape, op.outputs[0].handle = t.shape, t.handle
     moved: dict[Tensor, Tensor] = {t: args[i].outputs[0] for t, i in fed.items()}
     copies: dict[Operation, Operation] = {op: args[fed[op.outputs[0]]] for op in skipped}
     back: list[tuple[Operation, int, Tensor]] = []
@@ -94,6 +95,7 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
             moved.setdefault(old, t)
     for op, i, old in back:
         new.set_back_edge(copies[op], i, moved[old])
+    _check_unchanged(new, {moved[t]: t for t in feeds if t.dtype.is_ref or t.dtype is dtypes.resource})
     retvals = tuple(
         new.add_op(
             "_Retval",
@@ -105,6 +107,27 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
         for i, t in enumerate(fetches)
     )
     return Pruned(new, args, retvals, _dependences(retvals, {a: i for i, a in enumerate(args)}))
+
+
+def _check_unchanged(graph: Graph, variables: Mapping[Tensor, Tensor]) -> None:
+    """Raises `InvalidArgumentError` if an operation of a step's graph changes a variable that is fed.
+
+    (An operation inside a conditional, loop or function that does is refused when it runs.)
+
+    Args:
+      graph: the step's.
+      variables: in it, what is fed for a variable → the variable's handle in the user's graph.
+    """
+    for op in graph.operations if variables else ():
+        for t, want in zip(op.inputs, op.opdef.input_dtypes(op.attrs), strict=True):
+            if t in variables and (want.is_ref or (op.opdef.facts.writes and not op.opdef.structured)):
+                made = f" (made at {op.source})" if op.source is not None else ""
+                raise InvalidArgumentError(
+                    f"'{op.name}' ({op.type}){made} changes the variable '{variables[t].name}', which is fed in this "
+                    "step: leave the operation, or the feed, out of the step",
+                    op.name,
+                    op,
+                )
 
 
 def _makes_handle(op: Operation) -> bool:

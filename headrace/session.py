@@ -27,7 +27,7 @@ from headrace.execute.sequence import Sequential, sequence_of
 from headrace.execute.step import Step
 from headrace.execute.threads import Pool
 from headrace.explain import Explanation, explanation
-from headrace.fetches import Fetches, feed_tensors, feeder, key_of, result, spread
+from headrace.fetches import Convert, Fetches, feed_tensors, feeder, key_of, result, spread, strict
 from headrace.ir.failure import retell
 from headrace.ir.function import find_anywhere
 from headrace.metadata import RunMetadata, RunOptions
@@ -49,7 +49,6 @@ CLOSED = "Attempted to use a closed Session."
 GROWTH = 2  # times that the graph may grow between runs of the same fetches before that is warned of
 GROWTH_BY_LINE = 10  # ... of other fetches, made by one line: a function that is called a few times may mean to
 CLOSE_SECONDS = 5.0  # how long close() waits for running steps to notice
-
 
 _NO_OPTIONS = RunOptions()
 _CONFIG = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "log_device_placement",
@@ -117,6 +116,8 @@ class Session:
       np.float32(25.0)
     """
 
+    _convert: Convert = staticmethod(strict)  # makes arrays of what is fed
+
     def __init__(
         self,
         target: str = "",
@@ -156,9 +157,7 @@ class Session:
             for d in self._local.values()
             if d.memory_limit is not None
         }
-        from headrace.pipeline import (
-            Devices,
-        )  # all that makes steps; who builds graphs or runs eagerly needs none of it
+        from headrace.pipeline import Devices  # here: it imports all stages, which building a graph does not need
 
         self._devices = Devices(
             tuple(self._local),
@@ -204,9 +203,10 @@ class Session:
         Args:
           fetches: a tensor, an operation (its value is None), the name of one, or a list, tuple, dict, namedtuple or
             dataclass of fetches.
-          feed_dict: tensor or tensor name → value; any tensor can be fed, and what it would have been made of does
-          not run. options: time limit, listener and trace level. run_metadata: is filled with what is known of the
-            run when it is over. timeout_ms: the same as `RunOptions(timeout_in_ms=...)`.
+          feed_dict: tensor, tensor name or variable → value. What a fed tensor would be computed from does not run.
+            Every read of a fed variable gives the fed value in this run, and the run cannot change the variable.
+          options: time limit, listener and trace level. timeout_ms: the same as `RunOptions(timeout_in_ms=...)`.
+          run_metadata: is filled with what is known of the run when it is over.
 
         Returns:
           Arrays the caller may write into; numpy scalars (`bytes` for strings) for rank 0.
@@ -310,7 +310,7 @@ class Session:
         with self._explained():
             step = compile_step(tensors, resolved.tensors, resolved.targets, self._devices, self._engine)
         names, counts = [t.name for t in resolved.tensors], [len(ts) for ts in keys]
-        return _Call(step, [feeder(t) for t in tensors], resolved.pack, names, counts)
+        return _Call(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
 
     def _look_at_growth(self, key: Hashable, fetches: Any, is_known: bool) -> None:
         """Warns, once, if the graph grows from run to run: of the same fetches, or by the same line of the user's."""

@@ -230,6 +230,13 @@ class Variable:
         return self._element
 
     @property
+    def fed_element(self) -> Tensor:
+        """The tensor that a feed replaces: its handle, and so every read; of an assignment's result, the value."""
+        self._graph_only("fed_element")
+        handle: Tensor = self.handle
+        return handle if self._is_whole else self._element
+
+    @property
     def _is_whole(self) -> bool:
         """Whether it is the variable itself, and not what an assignment gave."""
         return self.graph is None or self._op is self.handle.op

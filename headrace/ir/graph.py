@@ -292,6 +292,14 @@ class Graph:
             raise ValueError(f"{obj!r} is no tensor name; a tensor is named '<operation>:<output index>'")
         raise TypeError(f"cannot use {obj!r} ({type(obj).__name__}) as a tensor or operation of a graph")
 
+    def as_fed_element(self, obj: object) -> Tensor:
+        """The tensor that `obj` means as the key of a feed: as `as_graph_element`, but a variable means its handle."""
+        if hasattr(type(obj), "fed_element"):
+            obj = obj.fed_element  # type: ignore[attr-defined]
+        found = self.as_graph_element(obj, allow_operation=False)
+        assert isinstance(found, Tensor)
+        return found
+
     def _find_visible(self, name: str) -> Tensor | None:
         """The result of a structured operation that is called `name` in the primitive form."""
         owner = name.rpartition("/")[0]

@@ -169,6 +169,30 @@ class CountedVariable(Variable):
         super()._hold(value)
 
 
+class FedVariable(Variable):
+    """A variable of one step: every read gives the fed value, every change is refused.
+
+    Args:
+      name, dtype, shape: of the variable that it replaces in the step.
+      value: the fed value.
+
+    Raises (`assign`, `update` and `release`):
+      InvalidArgumentError: always.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, name: str, dtype: DType, shape: Shape, value: Value) -> None:
+        super().__init__(name, dtype, shape)
+        self._value = value
+
+    def _hold(self, value: Value | None) -> None:
+        raise InvalidArgumentError(
+            f"variable '{self.name}' is fed in this step, so the step cannot change it: leave the operation that does, "
+            "or the feed, out of the step"
+        )
+
+
 class Ref:
     """What a tensor of a reference dtype (`float32_ref`) carries: a variable, not its value.
 

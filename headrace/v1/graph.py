@@ -105,6 +105,15 @@ class Graph(scopes.Graph):
                     return value
         return found
 
+    def as_fed_element(self, obj: object) -> Tensor:
+        """The tensor that a feed replaces. The tensor that "v:0" names means all reads of the variable `v`."""
+        found = super().as_fed_element(obj)
+        if found.op.type == "ReadVariableOp":
+            for v in self.variables:
+                if v.graph_element is found:
+                    return v.fed_element
+        return found
+
     # *** collections ***
 
     def add_to_collection(self, name: Any, value: Any) -> None:

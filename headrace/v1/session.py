@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace import session
+from headrace.fetches import converting
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.v1.config import ConfigProto
 from headrace.v1.graph import get_default_graph
@@ -27,7 +28,9 @@ def _settings(config: ConfigProto | None) -> dict[str, Any]:
 
 
 class BaseSession(session.Session):
-    """What `Session` and `InteractiveSession` share."""
+    """What `Session` and `InteractiveSession` share. Feeds are converted as TensorFlow 1 converts them."""
+
+    _convert = staticmethod(converting)
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
         super().__init__(target, graph if graph is not None else get_default_graph(), _settings(config))

@@ -172,7 +172,8 @@ Three things hold everywhere:
   `TensorShape` of `Dimension`s.
 - A conditional or loop is one operation in the graph, with graphs inside, as in TensorFlow 2. Its results have
   TensorFlow 1's names all the same ("cond/Merge:0", "while/Exit:0").
-- Variables are resource variables.
+- Variables are resource variables. A fed variable counts in every read of the step, as TensorFlow 1's reference
+  variables do.
 
 """
 
