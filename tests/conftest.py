@@ -1,16 +1,22 @@
-"""What holds for every test: graphs are verified after each pass, and hypothesis is repeatable in CI."""
+"""Hooks for every test: tiers and their budget, both engines, verified graphs, repeatable random examples."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 # Read when headrace is imported, so set before any test module can do that.
 os.environ.setdefault("HEADRACE_VERIFY", "2")
 
 import hypothesis
 import pytest
+
+from headrace import flags
+from tests import tiers
 
 # No deadline: the first example of a test pays for imports, and a machine may be busy. The timeout of pytest bounds
 # the whole test.
@@ -31,3 +37,89 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000)
+
+
+# *** Tiers ***
+
+SELECTED = pytest.StashKey[frozenset[str]]()
+_watch = tiers.ProcessWatch()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier",
+        metavar="NAMES",
+        help=f"tiers to run, separated by commas: {', '.join(tiers.TIERS)} or all. By default the unit tier; where files "
+        "or folders are named, all but nightly; with -m, all.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.tier is None:  # with several workers this is decided here once, and handed on to them
+        is_named = config.args_source is pytest.Config.ArgsSource.ARGS
+        config.option.tier = "all" if config.option.markexpr else "unit,system,matrix" if is_named else "unit"
+    config.stash[SELECTED] = tiers.parse_tiers(config.option.tier)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if collection_path.is_file() and tiers.is_left_out(collection_path, config.stash[SELECTED]) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items[:], left_out = tiers.split(items, config.stash[SELECTED])
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    _watch.events.clear()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fails a test of the unit tier that starts a process or takes too long. CPU time: other processes do not count."""
+    start = time.process_time()
+    result = yield
+    seconds = time.process_time() - start
+    if tiers.tier_of(item) == "unit":
+        complaint = f"started a process ({_watch.events[0]})" if _watch.events else tiers.excess(seconds)
+        if complaint:
+            marks = ", ".join(f"pytest.mark.{t}" for t in tiers.TIERS[1:])
+            pytest.fail(f"this unit test {complaint}. Mend it, or mark it: {marks} (docs/testing.md)", pytrace=False)
+    return result
+
+
+# *** Engines ***
+
+# Folders and files whose tests run steps. tests/compile and tests/optimize compare the engines themselves.
+STEPS = (
+    *("behaviour", "build", "corpus", "execute", "grad", "lower", "multi", "ops", "recover", "session", "train", "v1"),
+    "test_examples.py",
+)
+
+
+@pytest.fixture
+def engine_of_steps(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The engine that runs the steps of the test and of the processes that it starts; "": what the environment says."""
+    if not request.param:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch, flags.override(ENGINE=request.param):
+        patch.setenv("HEADRACE_ENGINE", request.param)
+        yield
+
+
+@pytest.hookimpl(trylast=True)  # so that the engine comes last in the names of tests
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test that runs steps has a copy in the matrix tier that the token machine runs."""
+    path = metafunc.definition.path.relative_to(Path(__file__).parent)
+    if (
+        path.parts[0] in STEPS
+        and "matrix" in metafunc.config.stash[SELECTED]
+        and flags.ENGINE.value != "interpret"
+        and not any(metafunc.definition.get_closest_marker(m) for m in ("one_engine", "nightly"))
+    ):
+        metafunc.fixturenames.append("engine_of_steps")
+        engines = [pytest.param("", id=pytest.HIDDEN_PARAM), pytest.param("interpret", marks=pytest.mark.matrix)]
+        metafunc.parametrize("engine_of_steps", engines, indirect=True)

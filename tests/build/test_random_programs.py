@@ -172,7 +172,7 @@ def test_programs(stateful: bool, rng: random.Random, parallel: int) -> None:
     _check(block, initial(rng), stateful, parallel, rng.randrange(1000))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @_both
 @many

@@ -122,7 +122,7 @@ def test_programs_with_branches_and_loops(seed: int) -> None:
     program(1000 + seed, 8, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(150))
 def test_many_programs(seed: int) -> None:
     program(5000 + seed, 10, 2)

@@ -41,7 +41,7 @@ def test_recorded_programs(part: int, run_anew: Callable[[str], bytes]) -> None:
     _check(_of(run_anew, "corpus", part, PARTS), chosen()[part::PARTS])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(SLOW_PARTS))
 def test_the_other_recorded_programs(part: int, run_anew: Callable[[str], bytes]) -> None:
     sample = set(chosen())
@@ -57,7 +57,7 @@ def test_recovered_programs(part: int, run_anew: Callable[[str], bytes]) -> None
     assert out["right"] >= 20
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", [i for i in range(PARTS * PARTS) if i % PARTS])
 def test_the_other_recovered_programs(part: int, run_anew: Callable[[str], bytes]) -> None:
     out = _of(run_anew, "recovered", part, PARTS * PARTS)

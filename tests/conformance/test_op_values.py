@@ -119,7 +119,7 @@ def difference(op: Operation, args: list[np.ndarray], found: Any) -> str:
     return ""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(PARTS))
 def test_tensorflow_computes_the_same(run_python: Callable[[str], bytes], tmp_path: Path, part: int) -> None:
     there = [(t, d) for t, d in sampled() if not (WRONG.keys() | FREE) & {t, f"{t} {d.name}"} and t[0] != "_"]

@@ -171,7 +171,7 @@ def test_program(program: str) -> None:
     replay.execute(corpus.load(program), _open, replay.TOL)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("program", _parameters([p for i, p in enumerate(OF_KERNELS) if i % SHARE]))
 def test_another_program(program: str) -> None:
@@ -185,7 +185,7 @@ def test_program_in_random_orders(program: str) -> None:
     _replay_in_random_order(program, range(1))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("program", _random_orders())
 def test_program_in_many_random_orders(program: str) -> None:

@@ -211,7 +211,7 @@ def test_random_primitive_graphs_in_a_session(seed: int) -> None:
     _check_session(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @many
 @given(seed=st.integers(0, 2**32))
@@ -284,7 +284,7 @@ def test_random_programs(case: tuple[Block, list[int]]) -> None:
     _check_program(*case, range(2))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @many
 @given(PROGRAMS)

@@ -123,7 +123,7 @@ def test_gradients() -> None:
     _all(range(6), placements.check_gradients)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(7200)
 @pytest.mark.usefixtures("mirrors")
 def test_many_programs() -> None:

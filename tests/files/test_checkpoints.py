@@ -303,7 +303,7 @@ def test_a_writer_killed_at_any_time_leaves_a_whole_checkpoint(tmp_path: Path, f
     assert killing(tmp_path, format, "times", seed=1, rounds=10) == 10
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 @each_format
 def test_a_writer_killed_at_many_times(tmp_path: Path, format: str) -> None:

@@ -167,7 +167,7 @@ def test_damage_is_noticed(tmp_path: Path, format: str, bounded: None) -> None:
     fuzz(tmp_path, format, seed=0, rounds=250)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(1, 6))
 @each_of_all
 def test_damage_is_noticed_with_many_seeds(tmp_path: Path, format: str, seed: int, bounded: None) -> None:

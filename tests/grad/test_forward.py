@@ -312,7 +312,7 @@ def test_tangents_of_programs(name: str) -> None:
     d.check(gradient, d.along(gradient), d.back(first))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("way", ["unknown shape", "imported"])
 def test_tangents_where_less_is_known(name: str, way: str) -> None:

@@ -202,7 +202,7 @@ def _all(seeds: Iterable[int], check: Callable[[int], None]) -> None:
 
 
 @pytest.mark.parametrize(
-    "block", [*range(BLOCKS), *(pytest.param(b, marks=pytest.mark.slow) for b in range(BLOCKS, 11))]
+    "block", [*range(BLOCKS), *(pytest.param(b, marks=pytest.mark.nightly) for b in range(BLOCKS, 11))]
 )
 def test_reverse_mode_to_the_third_order(block: int) -> None:
     """Every other program to the third order, which takes as long as the others together."""
@@ -214,25 +214,25 @@ def test_programs_that_found_something() -> None:
     _all([74, 95, 1428], _check)
 
 
-@pytest.mark.parametrize("block", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("block", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_forward_mode(block: int) -> None:
     _all(range(100 + 5 * block, 105 + 5 * block), _check_modes)
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("block", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("block", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_order_of_firing(block: int) -> None:
     _all(range(200 + 3 * block, 203 + 3 * block), _check_order)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("block", range(20))
 def test_many_programs(block: int) -> None:
     _all(range(10_000 + 150 * block, 10_000 + 150 * (block + 1)), _check)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("block", range(10))
 def test_many_programs_in_all_manners(block: int) -> None:

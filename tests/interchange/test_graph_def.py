@@ -210,7 +210,7 @@ def test_random_programs_with_gradients() -> None:
         _check_gradients(seed, orders=1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_many_random_programs_with_gradients() -> None:
     for seed in range(40):

@@ -763,7 +763,7 @@ def test_tensorflows_graphs_go_round():
         goes_round(program)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_of_tensorflows_graphs_go_round():
     for program in corpus.programs():
         goes_round(program)

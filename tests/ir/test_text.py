@@ -473,7 +473,7 @@ def test_tensorflows_graphs_print_and_parse():
         goes_round(program)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_of_tensorflows_graphs_print_and_parse():
     for program in corpus.programs():
         goes_round(program)

@@ -242,7 +242,7 @@ if __name__ == "__main__":
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("session", SESSIONS)
 def test_forks_while_everything_runs(session: str) -> None:
     passes(

@@ -76,7 +76,7 @@ class _Scattered:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("program", [*PROGRAMS, *(pytest.param(p, marks=pytest.mark.slow) for p in MORE)])
+@pytest.mark.parametrize("program", [*PROGRAMS, *(pytest.param(p, marks=pytest.mark.nightly) for p in MORE)])
 def test_program(program: str) -> None:
     try:
         replay.execute(corpus.load(program), _Scattered(program), replay.TOL)

@@ -128,7 +128,7 @@ def check_gradients(seed: int) -> None:
 
 def blocks(n: int) -> list[Any]:
     """The first `n`, and twice as many that are slow."""
-    return [*range(n), *(pytest.param(b, marks=pytest.mark.slow) for b in range(n, 3 * n))]
+    return [*range(n), *(pytest.param(b, marks=pytest.mark.nightly) for b in range(n, 3 * n))]
 
 
 @pytest.mark.parametrize("block", blocks(BLOCKS))
@@ -166,7 +166,7 @@ def test_threads(block: int) -> None:
     _all(range(4 * block, 4 * (block + 1)), check_threads)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("block", range(20))
 def test_many_programs(block: int) -> None:
@@ -238,7 +238,7 @@ def test_every_placement(name: str, devices: int) -> None:
     _check_placements(name, devices, MOST)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("name", "devices"), _cases)
 def test_every_placement_of_larger_programs(name: str, devices: int) -> None:

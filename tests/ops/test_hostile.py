@@ -65,7 +65,7 @@ def test_any_arguments_are_refused_or_computed(type: str, monkeypatch: pytest.Mo
         check(type, ATTEMPTS, seed=0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("type", TYPES)
 def test_any_arguments_with_many_seeds(type: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

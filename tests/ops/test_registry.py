@@ -298,7 +298,7 @@ def spoilt(x: np.ndarray) -> list[np.ndarray]:
 
 
 @each_type
-@pytest.mark.parametrize("which", [slice(3), pytest.param(slice(3, 6), marks=pytest.mark.slow)], ids=["three", "more"])
+@pytest.mark.parametrize("which", [slice(3), pytest.param(slice(3, 6), marks=pytest.mark.nightly)], ids=["three", "more"])
 def test_hostile_inputs_are_refused_or_computed(type: str, which: slice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "max_bytes", MOST_BYTES // 4)
     record = op_registry.get(type)

@@ -98,8 +98,8 @@ def compare(
         (1, [0, 3, 4], 1),
         (0, [0, 1, 2, 3, 4], 1),
         (4, [3, 4], 2),
-        pytest.param(3, [0, 1, 2, 3, 4], 2, marks=pytest.mark.slow),
-        pytest.param(0, [0, 3], 2, marks=pytest.mark.slow),
+        pytest.param(3, [0, 1, 2, 3, 4], 2, marks=pytest.mark.nightly),
+        pytest.param(0, [0, 3], 2, marks=pytest.mark.nightly),
     ],
 )
 def test_lstm_of_known_length(trips: int, wrt: list[int], order: int, unknown: bool) -> None:
@@ -107,7 +107,7 @@ def test_lstm_of_known_length(trips: int, wrt: list[int], order: int, unknown: b
     compare(build, values, trips, wrt, unknown=unknown, order=order)
 
 
-@pytest.mark.parametrize(("trips", "order"), [(4, 1), (2, 1), (0, 1), pytest.param(3, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("trips", "order"), [(4, 1), (2, 1), (0, 1), pytest.param(3, 2, marks=pytest.mark.nightly)])
 def test_lstm_of_unknown_length(trips: int, order: int) -> None:
     build, values = lstm(None)
     compare(build, values, None, [0, 3, 4], [np.int32(trips)], order=order)
@@ -322,7 +322,7 @@ def test_random_recurrent_networks(seed: int) -> None:
 # *** random programs ***
 
 
-@pytest.mark.parametrize("block", [0, *(pytest.param(b, marks=pytest.mark.slow) for b in (1, 2, 3))])
+@pytest.mark.parametrize("block", [0, *(pytest.param(b, marks=pytest.mark.nightly) for b in (1, 2, 3))])
 def test_random_gradients(block: int) -> None:
     """Derivatives of random programs of `tests.grad`, to the second order."""
     for seed in range(block * 6, block * 6 + 6):

@@ -108,7 +108,7 @@ def test_the_contract(rng: random.Random) -> None:
     _check_contract(rng.randrange(2**32), _some(rng, EXACT))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("stateful", [False, True], ids=["values", "state"])
 @many
@@ -117,7 +117,7 @@ def test_many_programs(stateful: bool, rng: random.Random) -> None:
     _check_stateful(rng, stateful)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @many
 @given(rng=rngs)

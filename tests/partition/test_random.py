@@ -55,7 +55,7 @@ def test_random_programs(case: tuple[Block, list[int]], seed: int) -> None:
     _check_program(*case, random.Random(seed))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @many
 @given(PROGRAMS, st.integers(0, 2**32))
@@ -87,7 +87,7 @@ def test_random_primitive_graphs(seed: int) -> None:
     _check_graph(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @many
 @given(st.integers(0, 2**32))
@@ -120,7 +120,7 @@ def test_placements_of_a_loop(make: Any, trips: int) -> None:
     _check_placements(make, trips, 60)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("make", [_a_loop, _a_dead_loop])
 def test_every_placement_of_a_loop(make: Any) -> None:

@@ -111,7 +111,7 @@ def _replay(program: str) -> None:
 def _parameters(programs: list[str]) -> list[Any]:
     """Some of them; the others are slow together."""
     fast = {p for i, p in enumerate(programs) if i % 6 == 0 or p in REFUSED}
-    return [p if p in fast else pytest.param(p, marks=pytest.mark.slow) for p in programs]
+    return [p if p in fast else pytest.param(p, marks=pytest.mark.nightly) for p in programs]
 
 
 @pytest.mark.timeout(60)

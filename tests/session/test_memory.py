@@ -125,7 +125,7 @@ def test_all_uses_are_tested(custom: None) -> None:
     uses["straight"][0].close()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("use", ["straight", "loop", "callable", "stateful", "failing kernel"])
 def test_resident_memory_is_flat_over_a_hundred_thousand_runs(custom: None, use: str) -> None:

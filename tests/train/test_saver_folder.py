@@ -345,7 +345,7 @@ def test_killed_while_saving_there_is_always_a_whole_checkpoint(tmp_path: Path) 
     killed_rounds(tmp_path, range(20))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_killed_while_saving_many_times(tmp_path: Path) -> None:
     killed_rounds(tmp_path, range(20, 120))

@@ -1,0 +1,107 @@
+"""Tiers of the suite: which tests a run selects, and the budget that a unit test must keep.
+
+A test's tier is the last of `TIERS` among its marks; a test without one belongs to the unit tier. `tests/conftest.py`
+calls this module from pytest's hooks; docs/testing.md describes the tiers for contributors.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+TIERS = ("unit", "system", "matrix", "nightly")
+ORDINARY = frozenset(TIERS) - {"nightly"}
+
+#: CPU-seconds that the call of a unit test may take on the machine on which `REFERENCE_SECONDS` was measured.
+UNIT_SECONDS = 0.25
+#: CPU-seconds of `reference_work` there. A slower or busier machine takes longer for both, and gets as much more.
+REFERENCE_SECONDS = 0.009
+
+#: Audit events of the ways in which Python starts a process.
+PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"})
+
+_MODULE_MARK = re.compile(r"^pytestmark = (.*(?:\n    .*)*)", re.M)
+
+
+def parse_tiers(text: str) -> frozenset[str]:
+    """Tiers named in `--tier`, separated by commas; `all` is every one."""
+    names = set(TIERS) if text == "all" else set(text.split(","))
+    if unknown := names - set(TIERS):
+        raise pytest.UsageError(f"--tier: no tier {', '.join(sorted(unknown))}; expected {', '.join(TIERS)} or all")
+    return frozenset(names)
+
+
+def tier_of(item: pytest.Item) -> str:
+    """Tier of a collected test."""
+    if item.get_closest_marker("slow") is not None:
+        return "nightly"
+    return next((t for t in reversed(TIERS) if item.get_closest_marker(t) is not None), "unit")
+
+
+def module_tier(path: Path) -> str:
+    """Tier that the `pytestmark` of a test module gives to all of its tests, read without importing the module."""
+    found = _MODULE_MARK.search(path.read_text(encoding="utf-8"))
+    marks = found.group(1) if found else ""
+    return next((t for t in reversed(TIERS) if re.search(rf"\bmark\.{t}\b", marks)), "unit")
+
+
+def is_left_out(path: Path, selected: frozenset[str]) -> bool:
+    """Whether no test of a module can be selected, so that importing it is a waste.
+
+    Single tests (and the interpreted copies) of a module may belong to a later tier than the module, never to an
+    earlier one.
+    """
+    latest = max(map(TIERS.index, selected))
+    return path.name.startswith("test_") and path.suffix == ".py" and TIERS.index(module_tier(path)) > latest
+
+
+def split(items: Sequence[pytest.Item], selected: frozenset[str]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Items of the selected tiers, and the others."""
+    inside: list[pytest.Item] = []
+    outside: list[pytest.Item] = []
+    for item in items:
+        (inside if tier_of(item) in selected else outside).append(item)
+    return inside, outside
+
+
+def reference_work() -> int:
+    """Python work of a fixed size: calls, attribute and dictionary look-ups, as the package's own code has them."""
+    table: dict[int, int] = {}
+    for i in range(40_000):
+        table[i & 1023] = table.get(i & 511, 0) + len((i, i))
+    return len(table)
+
+
+def slowdown() -> float:
+    """How many times slower than the reference machine this one is now; at least 1."""
+    times = []
+    for _ in range(3):
+        start = time.thread_time()
+        reference_work()
+        times.append(time.thread_time() - start)
+    return max(1.0, min(times) / REFERENCE_SECONDS)
+
+
+def excess(seconds: float) -> str:
+    """Complaint about a unit test whose call took `seconds` of CPU; "" if that is within the budget."""
+    if seconds <= UNIT_SECONDS:
+        return ""
+    limit = UNIT_SECONDS * slowdown()
+    return "" if seconds <= limit else f"took {seconds:.2f} s of CPU; a unit test may take {limit:.2f} s"
+
+
+class ProcessWatch:
+    """Collects the audit events of processes that Python code starts. An audit hook cannot be removed: make one."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, args: tuple[object, ...]) -> None:
+        if event in PROCESS_EVENTS:
+            self.events.append(event)
