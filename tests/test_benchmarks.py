@@ -28,6 +28,8 @@ from benchmarks import (
 from benchmarks import differentiation_compared as compared
 from benchmarks.measure import Result, table
 
+pytestmark = pytest.mark.system
+
 
 @pytest.mark.parametrize(
     "run",

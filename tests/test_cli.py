@@ -106,6 +106,7 @@ def in_subprocess(*args: str, cwd: Path | None = None) -> subprocess.CompletedPr
 # *** run ***
 
 
+@pytest.mark.system
 def test_run_prints_what_is_fetched(loop: str) -> None:
     done = in_subprocess("run", loop, "--feed", "n=3", "--feed", "x=1,2.5", "--fetch", "y_out", "--fetch", "i_out:0")
     assert done.returncode == 0, done.stderr
@@ -328,6 +329,7 @@ def test_bad_usage_is_two_and_one_clear_line(
     assert len(err) < 2000
 
 
+@pytest.mark.system
 def test_bad_usage_of_the_process(tmp_path: Path) -> None:
     done = in_subprocess("inspect", "missing.pb", cwd=tmp_path)
     assert done.returncode == 2
@@ -351,6 +353,7 @@ def test_a_placeholder_that_is_not_fed_fails_the_run(values: str, capsys: pytest
     assert "You must feed a value for placeholder tensor 'f'" in err
 
 
+@pytest.mark.system
 def test_timeout_ends_a_run(loop: str, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
     args = ("run", loop, "--feed", "n=1000000000", "--fetch", "i_out", "--timeout", "0.2", "--quiet")
@@ -373,6 +376,7 @@ def test_a_fault_of_ours_says_so(
     assert "report it" in err
 
 
+@pytest.mark.system
 def test_a_reader_that_leaves_is_no_fault(loop: str) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -441,6 +445,7 @@ def test_progress_is_silent_in_a_short_run() -> None:
     assert out.getvalue() == ""
 
 
+@pytest.mark.system
 def test_progress_says_when_nothing_is_ready() -> None:
     out = io.StringIO()
     with Progress(out, first=0.01, every=0.01):
@@ -468,6 +473,7 @@ def test_progress_counts_no_more_than_fires() -> None:
 # *** inspect, diff and text ***
 
 
+@pytest.mark.system
 def test_inspect_tells_what_is_in_a_graph(loop: str) -> None:
     done = in_subprocess("inspect", loop)
     assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import functools
 import importlib
 import io
 import pkgutil
@@ -47,9 +48,14 @@ PAGES = (
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE
 
 
-def _modules() -> list[str]:
-    found = pkgutil.walk_packages(headrace.__path__, "headrace.")
-    return [m.name for m in found if not m.name.endswith(("_pb2", "__main__"))]
+@functools.cache
+def _packages() -> dict[str, list[str]]:
+    """The modules by the package that they are in."""
+    out: dict[str, list[str]] = {}
+    for m in pkgutil.walk_packages(headrace.__path__, "headrace."):
+        if not m.name.endswith(("_pb2", "__main__")):
+            out.setdefault(m.name if m.ispkg else m.name.rpartition(".")[0], []).append(m.name)
+    return out
 
 
 def _examples(module: types.ModuleType) -> list[doctest.DocTest]:
@@ -63,15 +69,18 @@ def registries() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("name", _modules())
-def test_examples_in_docstrings(name: str) -> None:
-    runner = doctest.DocTestRunner(optionflags=OPTIONS)
-    for test in _examples(importlib.import_module(name)):
-        out = io.StringIO()
-        runner.run(test, out=out.write)
-        assert not runner.failures, out.getvalue()
+@pytest.mark.system
+@pytest.mark.parametrize("package", _packages())
+def test_examples_in_docstrings(package: str) -> None:
+    """All examples of the modules of a package run; the failure lists each that does not give what it shows."""
+    runner, out = doctest.DocTestRunner(optionflags=OPTIONS), io.StringIO()
+    for name in _packages()[package]:
+        for test in _examples(importlib.import_module(name)):
+            runner.run(test, out=out.write)
+    assert not runner.failures, out.getvalue()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("page", PAGES)
 def test_programs_in_pages(page: str) -> None:
     """Each program of a page runs, in order; what `print(...)  # x` says it prints, it prints."""

@@ -17,6 +17,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).parent.parent
 RECORDED = ROOT / "examples" / "recorded.py"
 WRITTEN = ROOT / "examples" / "control_flow.py"

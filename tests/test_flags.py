@@ -37,6 +37,7 @@ def test_an_unknown_flag_is_refused_with_the_known_ones():
         pass
 
 
+@pytest.mark.system
 def test_a_bad_value_in_the_environment_is_refused_by_name():
     code = "import os; os.environ['HEADRACE_VERIFY'] = 'much'; import headrace.flags"
     got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
@@ -44,6 +45,7 @@ def test_a_bad_value_in_the_environment_is_refused_by_name():
     assert "HEADRACE_VERIFY='much'" in got.stderr
 
 
+@pytest.mark.system
 def test_no_other_module_reads_the_environment():
     package = DOCS.parent.parent / "headrace"
     readers = [p.name for p in package.rglob("*.py") if re.search(r"os\.environ|\bgetenv", p.read_text())]
@@ -55,6 +57,7 @@ def _fresh(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False).stderr
 
 
+@pytest.mark.system
 def test_passes_that_do_not_exist_are_refused_before_anything_runs():
     """The passes come with the first session; what the flag says of them is checked without one."""
     assert "no pass 'nosuch'" in _fresh("import os; os.environ['HEADRACE_OPTIMIZE'] = '-nosuch'; import headrace")

@@ -161,6 +161,7 @@ def test_no_paths(tmp_path: Path) -> None:
     assert shown == "made at model.py:12 in f, on /job:localhost/replica:0/task:0/device:CPU:1; 'while/add' is a/b"
 
 
+@pytest.mark.system
 def test_long_texts_are_cut() -> None:
     text = report(ValueError("x" * 10_000 + "\nsecond line"))
     assert max(map(len, text.splitlines())) <= 300

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 TIERS = ("unit", "system", "matrix", "nightly")
-ORDINARY = frozenset(TIERS) - {"nightly"}
+
+#: Folders of tests/ whose tests all belong to one tier.
+FOLDERS = {"conformance": "system"}
 
 #: CPU-seconds that the call of a unit test may take on the machine on which `REFERENCE_SECONDS` was measured.
 UNIT_SECONDS = 0.25
@@ -40,11 +42,14 @@ def tier_of(item: pytest.Item) -> str:
     """Tier of a collected test."""
     if item.get_closest_marker("slow") is not None:
         return "nightly"
-    return next((t for t in reversed(TIERS) if item.get_closest_marker(t) is not None), "unit")
+    marked = (t for t in reversed(TIERS) if item.get_closest_marker(t) is not None)
+    return next(marked, FOLDERS.get(item.path.parent.name, "unit"))
 
 
 def module_tier(path: Path) -> str:
     """Tier that the `pytestmark` of a test module gives to all of its tests, read without importing the module."""
+    if path.parent.name in FOLDERS:
+        return FOLDERS[path.parent.name]
     found = _MODULE_MARK.search(path.read_text(encoding="utf-8"))
     marks = found.group(1) if found else ""
     return next((t for t in reversed(TIERS) if re.search(rf"\bmark\.{t}\b", marks)), "unit")

@@ -55,6 +55,7 @@ def _small(w: Workload) -> Workload:
     )  # fmt: skip
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("w", WORKLOADS, ids=lambda w: w.title)
 def test_a_workload_at_small_size(w: Workload) -> None:
     """All that are always there agree, or `timed` raises."""
@@ -161,6 +162,7 @@ def test_threads_are_in_the_environment() -> None:
     assert threads.environment(3)["PYTHONPATH"].startswith(str(threads.ROOT))
 
 
+@pytest.mark.system
 def test_memory_grows_with_the_program() -> None:
     few, many = (peak.measured("by hand", (64, trips, 64), 1) for trips in (2, 200))
     assert few is not None
@@ -169,6 +171,7 @@ def test_memory_grows_with_the_program() -> None:
     assert many["peak"] > few["peak"] + 7 * kept
 
 
+@pytest.mark.system
 def test_what_shows_in_a_process_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workloads, "RUNS", 40)
     row = workloads.left_behind(1, 1, ("headrace",))

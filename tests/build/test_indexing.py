@@ -45,6 +45,7 @@ def indices(draw: st.DrawFn) -> tuple[Any, ...]:
     return tuple(parts)
 
 
+@pytest.mark.matrix
 @given(indices(), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_as_numpy(index: tuple[Any, ...], is_known: bool) -> None:
@@ -53,6 +54,7 @@ def test_as_numpy(index: tuple[Any, ...], is_known: bool) -> None:
     assert got.shape == X[index].shape
 
 
+@pytest.mark.matrix
 @given(indices())
 @settings(max_examples=60, deadline=None)
 def test_with_tensors_for_numbers(index: tuple[Any, ...]) -> None:

@@ -155,6 +155,7 @@ def test_a_build_that_fails_can_be_tried_again() -> None:
         assert len(layer.variables) == 1
 
 
+@pytest.mark.matrix
 def test_values_in_place_of_variables() -> None:
     model = L.Sequential([L.Dense(3, "tanh", kernel_regularizer=L.l2(0.5)), L.Dense(1)])
     target = hr.constant(np.arange(4.0, dtype=np.float32)[:, None])

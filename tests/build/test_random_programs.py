@@ -36,7 +36,7 @@ from tests.build.programs import (
 )
 from tests.execute.machine import SeededReady
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 _quiet = (HealthCheck.too_slow, HealthCheck.data_too_large)
 some = settings(max_examples=12, suppress_health_check=_quiet)

@@ -256,6 +256,7 @@ def test_structures() -> None:
 # *** gradients ***
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["gru", "lstm", "full"])
 def test_gradients_of_both_orders(name: str) -> None:
     """By inputs, first state and weights, against differences; with lengths."""

@@ -316,6 +316,7 @@ def everywhere(fewest: int) -> Iterator[list[int]]:
         yield made
 
 
+@pytest.mark.matrix
 @settings(max_examples=8, suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large), deadline=None)
 @given(
     rng=st.integers(0, 2**48).map(random.Random),

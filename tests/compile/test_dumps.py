@@ -149,6 +149,7 @@ def test_an_interpreted_step_with_a_recursive_function(folder: Path) -> None:
     assert stages(folder) == ["pruned.txt", "lowered.txt", "lowered-sum-..-up.txt"]
 
 
+@pytest.mark.matrix
 def test_a_gradient_and_what_has_effects(folder: Path) -> None:
     with hr.Graph() as g:
         x = hr.placeholder(hr.float32, [2], name="x")

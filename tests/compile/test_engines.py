@@ -218,6 +218,7 @@ def test_a_tensor_inside_a_primitive_loop() -> None:
             assert session.run(y) == 5
 
 
+@pytest.mark.matrix
 def test_recorded_programs_of_tensorflow_are_compiled() -> None:
     """Loops with TensorFlow's own gradients, which keep values on stacks: nearly all compile, with lists for stacks."""
     chosen = [e["id"] for e in corpus.index if "loop" in e["tags"] and "StackPushV2" in e["ops"]][::2]

@@ -144,6 +144,7 @@ def test_nothing_is_kept_where_no_gradient_is_asked_for() -> None:
     assert peak(fetches[0], v) < 4
 
 
+@pytest.mark.system
 def test_accumulators_are_emptied_as_the_backward_loop_goes() -> None:
     """The backward loop keeps something of each iteration, too: together not more than one of them."""
     v = x()
@@ -179,6 +180,7 @@ def test_a_list_that_is_popped_from_holds_less_and_less() -> None:
     assert TRIPS <= peak(last, v) < TRIPS + 4
 
 
+@pytest.mark.system
 def test_nothing_is_left_after_a_run() -> None:
     v, fetches = kept(hr.sin)
     with flags.override(VERIFY=0):

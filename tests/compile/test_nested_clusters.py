@@ -224,6 +224,7 @@ def test_the_sides_of_a_merge_may_wait_for_different_things() -> None:
     check(g, fill, [r, put, y], 0)
 
 
+@pytest.mark.matrix
 @settings(max_examples=20, suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large), deadline=None)
 @given(seed=st.integers(0, 2**48), optimize=st.sampled_from(["on", "off"]), verify=st.sampled_from([0, 3]))
 def test_random_programs_of_queues_and_loops(seed: int, optimize: str, verify: int) -> None:
@@ -244,6 +245,7 @@ def test_programs_that_once_waited_for_ever(seed: int) -> None:
         assert numbers_of(session.run(program.fetches, timeout_ms=10_000)) == program.numbers
 
 
+@pytest.mark.matrix
 def test_the_random_programs_have_loops_in_clusters_and_loops_that_are_not() -> None:
     inside = outside = 0
     for seed in range(12):
@@ -311,6 +313,7 @@ def test_the_passes_do_to_a_cluster_what_they_do_to_a_step() -> None:
     same(*made)
 
 
+@pytest.mark.matrix
 def test_random_programs_with_loops_in_clusters_keep_the_order_of_effects() -> None:
     rng = random.Random(11)
     with everywhere(1) as made:
@@ -388,6 +391,7 @@ def counting_long(x: Tensor) -> Tensor:
 ENDLESS = [for_ever, for_ever_within, counting_long]
 
 
+@pytest.mark.system
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("make", ENDLESS)
 def test_a_deadline(make: Callable[[Tensor], Tensor]) -> None:

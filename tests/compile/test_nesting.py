@@ -32,6 +32,7 @@ def nested(depth: int, value: Tensor, trips: Any = 1) -> Tensor:
     return out
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("depth", [15, 16, 25])
 def test_nested_loops(depth: int) -> None:
     x, n = hr.placeholder(i32, [], name="x"), hr.placeholder(i32, [], name="n")
@@ -81,6 +82,7 @@ def test_an_error_deep_inside_names_loops_at_both_ends() -> None:
     assert note.endswith("iteration 0 of loop 'l'")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("depth", [59, 70])
 def test_nested_conditionals(depth: int) -> None:
     x = hr.placeholder(i32, [], name="x")
@@ -95,6 +97,7 @@ def test_nested_conditionals(depth: int) -> None:
         both(y, {x: value})
 
 
+@pytest.mark.matrix
 def test_conditionals_and_loops_in_turn() -> None:
     x = hr.placeholder(i32, [], name="x")
 

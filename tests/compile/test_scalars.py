@@ -241,6 +241,7 @@ def expressions(dtype: str, seed: int, length: int = 12) -> tuple[list[Tensor], 
     return feeds, known[3:]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, *HALVES, *COMPLEX, "bool"])
 @settings(max_examples=6)
 @given(seed=st.integers(0, 10_000))

@@ -86,6 +86,7 @@ def test_they_are_those_of_a_graph_that_states_the_batch(net: Recurrent) -> None
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.matrix
 def test_each_set_of_shapes_has_its_code(net: Recurrent) -> None:
     session = hr.Session(graph=net.graph)
     for batch, length in [(4, 5), (2, 5), (4, 5), (4, 6), (2, 5)]:
@@ -101,6 +102,7 @@ def test_what_was_fed_before_makes_no_difference(net: Recurrent) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.matrix
 def test_of_more_shapes_than_have_code_any_does(net: Recurrent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variants, "MOST", 2)
     session = hr.Session(graph=net.graph)

@@ -23,6 +23,8 @@ from headrace import pb
 from headrace.ir.opdef import op_registry
 from tests.execute.machine import SeededReady
 
+pytestmark = pytest.mark.matrix
+
 ROOT = pathlib.Path(__file__).parents[2]
 CORPUS = ROOT / "tests" / "data" / "corpus"
 NOTES = ROOT / "docs" / "conformance.md"

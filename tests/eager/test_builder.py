@@ -36,6 +36,7 @@ from tests.ops.cases import assert_close, cases, dtype_of, flat, regroup, sample
 TYPES = dict(reversed(sampled()))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("type", TYPES)
 def test_every_op_gives_what_its_oracle_gives(type: str, b: EagerBuilder) -> None:
     record = op_registry.get(type)

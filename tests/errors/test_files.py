@@ -70,6 +70,7 @@ def test_text_that_is_nested_too_deeply(tmp_path: Any) -> None:
     check(lambda: hr.import_meta_graph(file), GraphError, says)
 
 
+@pytest.mark.matrix
 def test_graphs_that_are_nested_too_deeply() -> None:
     """Each level is a structure and its branch, and there may be a hundred."""
     a, b = deep(101), deep(101)

@@ -51,6 +51,7 @@ def test_what_is_found_and_what_is_reached(monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
+@pytest.mark.matrix
 def test_the_report(tmp_path: Path) -> None:
     data = tmp_path / "reached.json"
     assert reached.read(data) == {}

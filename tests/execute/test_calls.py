@@ -168,6 +168,7 @@ def test_a_recursive_function_contains_a_loop() -> None:
     gives(p, 10)
 
 
+@pytest.mark.matrix
 def test_calls_and_loops_in_turns() -> None:
     p = Program()
 
@@ -507,6 +508,7 @@ def counting_down(p: Program, is_tail: bool) -> None:
     p.function("down", tail if is_tail else deep)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("is_tail", [True, False])
 def test_recursion_50000_deep(is_tail: bool) -> None:
     p = Program()
@@ -515,6 +517,7 @@ def test_recursion_50000_deep(is_tail: bool) -> None:
     assert p.execute() == [50_000]
 
 
+@pytest.mark.matrix
 def test_100000_frames_close_at_once() -> None:
     p = Program()
     p.function("f", lambda b: p.call(b, "f").outputs, results=0)
@@ -533,6 +536,7 @@ def test_100000_frames_close_at_once() -> None:
     assert len(ready) == 0
 
 
+@pytest.mark.matrix
 def test_a_level_takes_little_memory_and_none_stays() -> None:
     p = Program()
     counting_down(p, is_tail=False)

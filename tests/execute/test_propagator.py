@@ -411,6 +411,7 @@ def test_a_conditional_in_a_loop(seed: int | None) -> None:
     assert [m.value(index, f"a#{k}") for k in range(9)] == [*map(int, taken), DEAD]
 
 
+@pytest.mark.matrix
 @every_order
 def test_nested_loops(seed: int | None) -> None:
     for outer_trips, inner_trips in ((3, 4), (2, 0), (0, 3), (1, 1)):
@@ -634,6 +635,7 @@ def test_a_held_token_waits_for_the_oldest_iteration() -> None:
             assert freed < opened, f"seed {seed}: iteration {n} began before {n - 4} was done"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("window", [1, 10])
 def test_long_loops_hold_a_constant_number_of_iterations(window: int) -> None:
     trips = 30_000

@@ -18,6 +18,8 @@ from headrace.prune import prune
 from tests.execute.machine import DEAD, Machine, SeededReady
 from tests.execute.programs import Assign, Binary, Block, Const, If, Less, Lowering, Var, While, evaluate, show
 
+pytestmark = pytest.mark.matrix
+
 some = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 many = settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 

@@ -23,7 +23,7 @@ from tests.grad.test_random_gradients import _all
 from tests.multi import seeded
 from tests.multi import test_random_placements as placements
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 ENDS = ("_Arg", "_Retval")
 HERE = "/job:localhost/replica:0/task:0/device:"

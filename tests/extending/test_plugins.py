@@ -49,6 +49,7 @@ def test_the_package_says_where_it_is_found() -> None:
     assert list(project["entry-points"]) == [plugins.GROUP]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("program", "loads"),
     [

@@ -82,6 +82,7 @@ def test_codes_keep_the_order_of_numbers() -> None:
     assert bundle.slice_key("a\0\xff", TensorSlice.parse("0,2:-")).startswith(b"\0a\0\xff\xc3\xbf\0\1\1\2")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 1000, 20000])
 def test_tables_of_any_length(tmp_path: Path, n: int) -> None:
     rng = np.random.default_rng(n)

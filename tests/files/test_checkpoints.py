@@ -293,11 +293,13 @@ def killing(tmp_path: Path, format: str, way: str, seed: int = 0, rounds: int = 
     return int(done.stdout)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("format", "least"), [("native", 50), ("tensorflow", 50), ("tensorflow-v1", 8)])
 def test_a_writer_killed_at_any_call_leaves_a_whole_checkpoint(tmp_path: Path, format: str, least: int) -> None:
     assert killing(tmp_path, format, "calls") > least
 
 
+@pytest.mark.system
 @each_format
 def test_a_writer_killed_at_any_time_leaves_a_whole_checkpoint(tmp_path: Path, format: str) -> None:
     assert killing(tmp_path, format, "times", seed=1, rounds=10) == 10

@@ -114,6 +114,7 @@ def test_a_folder_one_may_not_write_to(tmp_path: Path) -> None:
         tmp_path.chmod(0o700)
 
 
+@pytest.mark.system
 def test_sweeping_takes_what_the_dead_left_and_nothing_else(tmp_path: Path) -> None:
     killed = """
 import os, signal, sys

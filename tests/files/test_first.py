@@ -299,6 +299,7 @@ def lying(prefix: str, change: Callable[..., object]) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.matrix
 def test_files_that_lie(tmp_path: Path, bounded: None) -> None:
     prefix = str(tmp_path / "model")
     checkpoints.write(prefix, saved(V1), V1)

@@ -30,6 +30,8 @@ from headrace.files.checksum import crc32c, masked_crc32c
 from headrace.files.pieces import Piece
 from headrace.files.slices import TensorSlice
 
+pytestmark = pytest.mark.matrix
+
 ALLOWED = (DataLossError, NotFoundError, InvalidArgumentError)
 MOST_BYTES = 8 * 2**20  # beyond what the files have
 FORMATS = ("native", "tensorflow")

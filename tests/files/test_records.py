@@ -63,6 +63,7 @@ def test_only_bytes_are_written(tmp_path: Path) -> None:
         out.write("text")  # type: ignore[arg-type]
 
 
+@pytest.mark.matrix
 def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "some"
     whole = records.framed(b"first") + records.framed(b"second")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import headrace as hr
 from headrace.build import scopes
@@ -33,6 +34,7 @@ def test_a_recursive_function() -> None:
     assert {"f", "f_kept", "f_grad"} <= set(g.functions)
 
 
+@pytest.mark.matrix
 def test_a_recursive_function_that_calls_itself_twice() -> None:
     def make(x):
         f = hr.Function(
@@ -44,6 +46,7 @@ def test_a_recursive_function_that_calls_itself_twice() -> None:
     check(make, V)
 
 
+@pytest.mark.matrix
 def test_functions_that_call_each_other_and_capture_x() -> None:
     def make(x):
         a = hr.Function(
@@ -57,6 +60,7 @@ def test_functions_that_call_each_other_and_capture_x() -> None:
     check(make, V)
 
 
+@pytest.mark.matrix
 def test_a_loop_in_a_recursive_function_in_a_loop() -> None:
     def make(x):
         def f_of(v, n):
@@ -99,6 +103,7 @@ def test_the_gradient_of_a_symbolic_gradient() -> None:
     check(make, V)
 
 
+@pytest.mark.matrix
 def test_the_gradient_of_a_for() -> None:
     def make(x):
         body = FuncGraph("body", x.graph, captures_from_outer=False)

@@ -269,6 +269,7 @@ def test_outside_of_graphs_it_is_the_function():
     assert float(hr.grad(marked)(2.0, 3.0)) == 300.0
 
 
+@pytest.mark.matrix
 def test_graphs_with_custom_gradients_are_freed():
     with hr.Graph() as graph:
         x = x_of(2.0)

@@ -131,6 +131,7 @@ def check_rule(record: OpDef, case: Case, static: bool, rng: np.random.Generator
         assert np.allclose(first, second, rtol=1e-7, atol=1e-9), f"second derivatives by {t.name}: {first}, {second}"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("type", "dtype"), DERIVED, ids=[f"{t}-{d}" for t, d in DERIVED])
 def test_tangents_are_right_and_the_transpose_of_gradients(type: str, dtype: DType) -> None:
     record, rng = op_registry.get(type), np.random.default_rng(5)
@@ -301,6 +302,7 @@ class Derivatives:
             assert np.allclose(self.run(claim), numeric, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_tangents_of_programs(name: str) -> None:
     """To order 2: along x twice; of gradients; gradients of them."""
@@ -323,6 +325,7 @@ def test_tangents_where_less_is_known(name: str, way: str) -> None:
     d.check(gradient, d.along(gradient))
 
 
+@pytest.mark.matrix
 def test_third_order() -> None:
     d = Derivatives(nested)
     second = d.back(d.along(d.y))
@@ -552,6 +555,7 @@ def test_lists_have_tangents_of_zeros_where_nothing_flows() -> None:
 # *** directions of a graph inside ***
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_jacobians_by_a_loop_over_directions(name: str) -> None:
     with hr.Graph() as g:

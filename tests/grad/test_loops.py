@@ -27,11 +27,13 @@ def test_derivatives_of_x_cubed_as_a_loop() -> None:
         assert session.run(found, {x: 2.0}) == [8.0, 12.0, 12.0, 6.0, 0.0]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("trips", [0, 1, 2, 5])
 def test_any_number_of_trips(trips: int) -> None:
     check(lambda x: hr.while_loop(lambda i, y: i < trips, lambda i, y: (i + 1, hr.sin(y) * x), (0, x * x))[1], V)
 
 
+@pytest.mark.matrix
 def test_loops_in_loops_with_trips_that_depend_on_the_outer_one() -> None:
     def body(i, y):
         z = hr.while_loop(lambda j, z: j < i, lambda j, z: (j + 1, hr.sin(z) * x_of[0] + z), (0, y))[1]
@@ -46,6 +48,7 @@ def test_loops_in_loops_with_trips_that_depend_on_the_outer_one() -> None:
     check(make, V)
 
 
+@pytest.mark.matrix
 def test_a_conditional_in_a_loop_and_a_loop_in_a_conditional() -> None:
     def make(x):
         def body(i, y):
@@ -59,6 +62,7 @@ def test_a_conditional_in_a_loop_and_a_loop_in_a_conditional() -> None:
     check(make, V)
 
 
+@pytest.mark.matrix
 def test_case_in_a_loop() -> None:
     def make(x):
         def body(i, y):
@@ -75,6 +79,7 @@ def test_a_branch_that_does_not_use_x() -> None:
                                             lambda: hr.sin(x), lambda: hr.ones([3], f64)), V)  # fmt: skip
 
 
+@pytest.mark.matrix
 def test_variables_that_change_places_and_one_that_is_reset() -> None:
     def make(x):
         return hr.while_loop(
@@ -84,6 +89,7 @@ def test_variables_that_change_places_and_one_that_is_reset() -> None:
     check(make, V)
 
 
+@pytest.mark.matrix
 def test_shapes_that_grow() -> None:
     def make(x):
         return hr.while_loop(
@@ -96,6 +102,7 @@ def test_shapes_that_grow() -> None:
     check(make, V)
 
 
+@pytest.mark.matrix
 def test_ragged_tensor_arrays() -> None:
     def make(x):
         ta = hr.TensorArray(f64, 4, infer_shape=False)
@@ -109,6 +116,7 @@ def test_ragged_tensor_arrays() -> None:
     check(make, V)
 
 
+@pytest.mark.matrix
 def test_number_of_trips_that_depends_on_values() -> None:
     def make(x):
         return hr.while_loop(
@@ -118,6 +126,7 @@ def test_number_of_trips_that_depends_on_values() -> None:
     check(make, V)
 
 
+@pytest.mark.matrix
 def test_gradients_in_the_body_of_a_loop_differentiated_again() -> None:
     def make(x):
         def body(i, y):

@@ -41,6 +41,8 @@ from tests.grad.programs import (
     statements,
 )
 
+pytestmark = pytest.mark.matrix
+
 TOLERANCE = 1e-9  # relative; results are right to rounding
 STEP = 1e-5
 ORDERS = 3

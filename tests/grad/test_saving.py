@@ -16,6 +16,7 @@ V = np.array([0.5, 0.3, 0.7])
 STRATEGIES = [hr.recompute(1), hr.recompute(3), hr.recompute(100), hr.recompute(), "auto"]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("save", STRATEGIES, ids=repr)
 @pytest.mark.parametrize("trips", [0, 1, 7])
 def test_gradients_are_the_same(save, trips: int) -> None:
@@ -30,6 +31,7 @@ def test_gradients_are_the_same(save, trips: int) -> None:
     check(make, V, orders=2)
 
 
+@pytest.mark.matrix
 def test_nested_loops_that_both_compute_again() -> None:
     def make(x):
         def body(i, y):
@@ -41,6 +43,7 @@ def test_nested_loops_that_both_compute_again() -> None:
     check(make, V, orders=2)
 
 
+@pytest.mark.matrix
 def test_tensor_arrays_and_maximum_iterations() -> None:
     def make(x):
         ta = hr.TensorArray(f64, 5)
@@ -72,6 +75,7 @@ def _peak(save, trips: int, width: int) -> float:
     return peak / (8 * width)
 
 
+@pytest.mark.matrix
 def test_memory_goes_with_the_square_root() -> None:
     trips, width = 400, 20_000
     assert trips <= _peak("all", trips, width) <= 1.1 * trips + 10

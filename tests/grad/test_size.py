@@ -73,6 +73,7 @@ def _sizes_in_loop(name: str) -> list[int]:
     return _sizes(_loop(BODIES[name]))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", BODIES)
 def test_growth_from_order_to_order(name: str) -> None:
     sizes = _sizes_in_loop(name)
@@ -80,6 +81,7 @@ def test_growth_from_order_to_order(name: str) -> None:
         assert sizes[k + 1] <= 3.15 * sizes[k], f"order {k} to {k + 1}: {sizes}"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "name",
     [
@@ -98,6 +100,7 @@ def test_growth_from_the_first_to_the_fourth_order(name: str) -> None:
     assert ours <= 1.05 * theirs, f"{loop} in a loop, {unrolled} unrolled"
 
 
+@pytest.mark.matrix
 def test_the_number_of_trips_does_not_matter() -> None:
     for name, body in BODIES.items():
         assert _sizes(_loop(body, 2), 2) == _sizes(_loop(body, 1000), 2), name

@@ -53,6 +53,7 @@ def of_a_variable_of_the_loop(x: hr.Tensor) -> hr.Tensor:
     return hr.while_loop(lambda i, t: i < 3, body, (0, x))[1]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "make",
     [in_a_loop, in_a_branch, in_a_branch_in_a_loop, in_both_branches, in_nested_loops, of_a_variable_of_the_loop],
@@ -238,6 +239,7 @@ def lists_of_lists(x: hr.Tensor) -> hr.Tensor:
     return hr.concat([one, two, three], 0) ** 2
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "make",
     [

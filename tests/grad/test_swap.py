@@ -140,6 +140,7 @@ def of_unknown_shape(**how: Any) -> Made:
 PROGRAMS = [plain, second_order, third_order, lstm, nested, conditional, arrays, of_unknown_shape]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("make", PROGRAMS, ids=lambda f: f.__name__)
 def test_results_are_the_same_to_the_bit(make: Callable[..., Made], engine: str) -> None:
@@ -177,6 +178,7 @@ def test_with_the_passes_on(engine: str) -> None:
         assert not {"loop_fission", "loop_accumulations", "loop_collections"}.intersection(passes)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("engine", ["interpret", "compiled"])
 @pytest.mark.parametrize("make", [plain, nested], ids=lambda f: f.__name__)
 def test_without_swapping_the_step_is_refused(make: Callable[..., Made], engine: str) -> None:
@@ -293,6 +295,7 @@ def slow_copies(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(SpillFile, "write", slowly)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("engine", ["interpret", "compiled"])
 def test_a_step_that_waits_for_copies_keeps_its_time_limit(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     slow_copies(monkeypatch, 0.05)
@@ -332,6 +335,7 @@ def test_a_session_is_closed_while_it_swaps(monkeypatch: pytest.MonkeyPatch, eng
     assert [type(e) for e in failed] == [hr.errors.CancelledError]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("engine", ["interpret", "compiled"])
 def test_a_step_that_fails_leaves_nothing(engine: str) -> None:
     with hr.Graph() as g:

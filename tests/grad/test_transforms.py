@@ -34,6 +34,7 @@ def cube(x):
 # *** grad ***
 
 
+@pytest.mark.matrix
 def test_grad_of_grad_of_grad_of_a_loop():
     x = np.float32(2.0)
     f = cube
@@ -256,6 +257,7 @@ def test_a_hessian_of_structures_and_of_tensors():
     np.testing.assert_array_equal(hr.Session(graph=g).run(h, {x: [2, 3]}), [[0, 1], [1, 0]])
 
 
+@pytest.mark.matrix
 def test_jacobians_of_jacobians():
     third = hr.jacobian(hr.jacobian(hr.jacobian(lambda x: hr.reduce_sum(cube(x)))))
     for got in both_ways(third, np.float32([1, 2])):

@@ -185,6 +185,7 @@ def test_primitive_has_nothing_else() -> None:
         assert not any(is_own(t) for t in types(message))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("stateful", [False, True])
 def test_random_programs(stateful: bool) -> None:
     for seed in range(100, 104):
@@ -205,6 +206,7 @@ def _check_gradients(seed: int, orders: int = 2) -> None:
         assert cases.same(got, want, 1e-9), (seed, form)
 
 
+@pytest.mark.matrix
 def test_random_programs_with_gradients() -> None:
     for seed in (3, 7):  # which take elements out of lists, and call recursive functions
         _check_gradients(seed, orders=1)
@@ -377,6 +379,7 @@ for case in (cases.structured(3, True), cases.differentiated(2, 1)):
 """
 
 
+@pytest.mark.system
 def test_the_same_program_gives_the_same_bytes() -> None:
     found = []
     for seed in ("1", "2"):

@@ -108,11 +108,13 @@ specs = st.builds(
 )
 
 
+@pytest.mark.matrix
 @given(specs)
 def test_text_loses_nothing(spec):
     assert parse(str(spec)) == spec
 
 
+@pytest.mark.matrix
 @given(specs, specs, specs)
 def test_merging_is_associative_and_matches(a, b, c):
     assert a.merge(b).merge(c) == a.merge(b.merge(c))

@@ -4,6 +4,8 @@ import pytest
 
 from tests.fuzz import graphdef
 
+pytestmark = pytest.mark.system
+
 
 def test_damaged_graphs_do_no_damage(tmp_path, capsys):
     failed = graphdef.main(["--seed", "7", "--cases", "150", "--save", str(tmp_path)])

@@ -758,6 +758,7 @@ def goes_round(program):
             assert wire.equal(a.attrs[k], b.attrs[k]), (program, a.name, k)
 
 
+@pytest.mark.matrix
 def test_tensorflows_graphs_go_round():
     for program in corpus.programs(sample=200):
         goes_round(program)
@@ -779,6 +780,7 @@ def test_invalid_graphs_of_the_corpus_are_refused():
     assert seen == 6
 
 
+@pytest.mark.matrix
 def test_ten_thousand_nodes_take_about_a_second():
     g = pb.GraphDef()
     text_format.Parse(X, g)

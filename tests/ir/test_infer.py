@@ -116,6 +116,7 @@ def test_large_values_are_left_alone():
     assert constant_value(t["more"]) is None
 
 
+@pytest.mark.matrix
 def test_long_chains_are_no_problem():
     lines = ["x0 = Placeholder[dtype=int32, shape=[2]]", "f = Const[value=float32[]{0}, dtype=float32]"]
     lines += [f"x{i} = Identity(x{i - 1})" for i in range(1, 3000)]

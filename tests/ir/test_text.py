@@ -449,6 +449,7 @@ def same(a, b):
         assert [(t.dtype, t.shape) for t in x.outputs] == [(t.dtype, t.shape) for t in y.outputs]
 
 
+@pytest.mark.matrix
 @given(graphs())
 def test_text_loses_nothing(g):
     text = to_text(g)
@@ -468,6 +469,7 @@ def goes_round(program):
     assert again.library == g.library
 
 
+@pytest.mark.matrix
 def test_tensorflows_graphs_print_and_parse():
     for program in corpus.programs(sample=100, seed=1):
         goes_round(program)

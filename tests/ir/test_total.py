@@ -33,6 +33,7 @@ def nasty(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
     return rng.choice(np.array(values).astype(dtype), array.shape)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("type", TOTAL)
 def test_no_values_make_it_fail(type: str) -> None:
     record: OpDef = op_registry.get(type)

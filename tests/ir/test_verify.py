@@ -224,6 +224,7 @@ def test_a_back_edge_by_a_control_input_is_a_cycle():
         verify(g)
 
 
+@pytest.mark.matrix
 def test_tensorflows_graphs_are_legal():
     for program in corpus.programs(sample=100, seed=2):
         if corpus.index()[program]["module"] == "probes":

@@ -120,12 +120,14 @@ def test_a_branch_that_is_itself() -> None:
     assert run([twice, same], "f", 3) == 2 * 192  # the one that is not below 100 is doubled once more
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("n", [10, lowering.INLINE_DEPTH + 5, 2_000])
 def test_a_chain_of_calls(n: int) -> None:
     functions = [add_one(f"f{i}", f"f{i + 1}" if i + 1 < n else None) for i in range(n)]
     assert run(functions, "f0", 5) == 5 + n
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("n", "engine"), [(16, "interpret"), (12, "compiled")])
 def test_functions_that_would_be_huge_inlined(n: int, engine: str) -> None:
     """Each calls the next one twice, so 2**16 additions: they are shared, not copied, beyond some number."""

@@ -21,6 +21,8 @@ from headrace.errors import CancelledError
 from headrace.execute.threads import Pool
 from tests.manners.running import GRAPH, SESSIONS, passes
 
+pytestmark = pytest.mark.system
+
 X = np.ones((128, 128), np.float32)
 NAMES: dict[str, Any] = {}
 exec(GRAPH, NAMES)  # the same graph as in the processes

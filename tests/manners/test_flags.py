@@ -49,6 +49,7 @@ def test_values_are_checked(name: str, text: str, value: Any, want: str) -> None
     assert getattr(flags, name).value == before
 
 
+@pytest.mark.system
 def test_bad_values_in_the_environment_are_errors_at_import() -> None:
     program = """
 import importlib, os, sys
@@ -71,12 +72,14 @@ import headrace
     assert run(program, env={**env, "CASES": cases}) == (0, "", "")
 
 
+@pytest.mark.system
 def test_an_empty_variable_is_not_set() -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
     env |= {f"HEADRACE_{name}": "" for name in flags._FLAGS}
     assert run("import headrace; assert headrace.flags.VERIFY.value == 0", "-W", "error", env=env) == (0, "", "")
 
 
+@pytest.mark.system
 def test_a_variable_that_means_nothing_gets_a_warning_at_the_import() -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
     status, out, err = run("import os\nimport headrace", env={**env, "HEADRACE_VERIFI": "2", "HEADRACE_TURBO": "1"})

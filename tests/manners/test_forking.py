@@ -12,6 +12,7 @@ import pytest
 from tests.manners.running import GRAPH, ROOT, SESSIONS, passes
 
 pytestmark = [
+    pytest.mark.system,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
     pytest.mark.one_engine,
 ]

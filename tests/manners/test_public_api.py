@@ -29,6 +29,7 @@ hr.variables_initializer hr.vjp hr.where hr.while_loop hr.flags.override
 """.split()
 
 
+@pytest.mark.system
 def test_the_api_is_as_listed() -> None:
     # in a process of its own: `headrace.v1` gives tensors more methods
     status, there, err = run("import sys; from tests.manners.public_api import text; sys.stdout.write(text())")

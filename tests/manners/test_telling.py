@@ -47,6 +47,7 @@ with {session} as s:
 ]
 
 
+@pytest.mark.system
 @pytest.mark.one_engine
 def test_programs_are_silent() -> None:
     """Though `logging` is set up, from the second session on: nothing is worth more than INFO."""
@@ -69,6 +70,7 @@ def _prints(tree: ast.AST) -> list[int]:
     return out
 
 
+@pytest.mark.system
 @pytest.mark.one_engine
 def test_the_library_never_prints() -> None:
     found = []
@@ -84,6 +86,7 @@ def test_the_check_finds_prints() -> None:
     assert _prints(ast.parse("import sys\nprint(1)\nsys.stdout.write('x')")) == [2, 3]
 
 
+@pytest.mark.system
 @pytest.mark.one_engine
 def test_logging_is_not_imported() -> None:
     passes("import sys, headrace\nassert not {'logging', 'concurrent.futures', 'difflib'} & set(sys.modules)")
@@ -133,6 +136,7 @@ def test_no_records_below_the_level(caplog: pytest.LogCaptureFixture) -> None:
     assert not caplog.records
 
 
+@pytest.mark.system
 @pytest.mark.one_engine
 def test_log_device_placement_without_logging_is_on_standard_error() -> None:
     """As in TensorFlow."""
@@ -154,6 +158,7 @@ with hr.Session(graph=g, devices={"CPU": 2}, config={"log_device_placement": Tru
     assert "headrace.placement y: (MatMul): /job:localhost/replica:0/task:0/device:CPU:1\n" in out
 
 
+@pytest.mark.system
 @pytest.mark.one_engine
 def test_tensorflow_1_logging_shows_what_the_user_logs() -> None:
     program = """
@@ -169,6 +174,7 @@ tf.logging.info("theirs")
     assert run(program) == (0, "theirs\n", "WARNING:headrace:careful 1\nINFO:headrace:shown\n")
 
 
+@pytest.mark.system
 @pytest.mark.one_engine
 def test_print_to_a_log_is_seen_without_logging_set_up() -> None:
     program = """
@@ -249,6 +255,7 @@ def test_a_graph_that_is_built_in_stages_is_no_growth() -> None:
         s.run(y, {x: 1.0})
 
 
+@pytest.mark.system
 @pytest.mark.one_engine
 def test_by_default_a_warning_is_shown_once_for_a_line() -> None:
     program = """
@@ -284,6 +291,7 @@ def test_a_warning_where_there_is_no_user(monkeypatch: pytest.MonkeyPatch) -> No
         notices.warn("so")
 
 
+@pytest.mark.system
 @pytest.mark.one_engine
 def test_every_warning_goes_through_one_place() -> None:
     """So that each names the user's line, which the tests above show of the place."""

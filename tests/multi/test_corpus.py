@@ -17,7 +17,7 @@ from headrace.ir.opdef import op_registry
 from tests.corpus.test_corpus import CORE, KNOWN, STEP_MS, STRUCTURED, _open, corpus, replay
 from tests.multi.scattering import scatter
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 DEVICES = 3
 

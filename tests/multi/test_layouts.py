@@ -13,6 +13,8 @@ import pytest
 
 import headrace as hr
 
+pytestmark = pytest.mark.matrix
+
 RATE = 0.1
 STEPS = 4
 SOON_MS = 60_000  # of steps that take milliseconds, unless a device waits for ever

@@ -28,7 +28,7 @@ from tests.grad.test_random_gradients import Example, Made, _all, _along
 from tests.multi import seeded
 from tests.multi.scattering import scatter
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 BLOCKS = 4  # tests of so many programs each
 EACH = 14

@@ -58,6 +58,7 @@ def pipeline(trips: int = 20, parallel: int = 10) -> tuple[hr.Graph, Any, list[A
 AT = np.array([0.1, 0.7, 2.0])
 
 
+@pytest.mark.matrix
 def test_a_loop_over_two_devices() -> None:
     g, x, fetches = pipeline()
     with hr.Session(graph=g, engine="interpret") as s:

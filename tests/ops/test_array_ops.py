@@ -146,6 +146,7 @@ def positions(shape: tuple[int, ...], items: list[Any]) -> tuple[list[int], list
     return out, flat
 
 
+@pytest.mark.matrix
 @given(slices(), st.data())
 def test_strided_slice(drawn: Any, data: Any) -> None:
     shape, entries, masks = drawn

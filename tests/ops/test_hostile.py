@@ -18,7 +18,7 @@ from headrace.ir.graph import Graph
 from headrace.ir.opdef import op_registry
 from tests.ops.hostile import attempts, can_be_tried, make
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 TYPES = [t for t in sorted(op_registry) if can_be_tried(op_registry.get(t))]
 ATTEMPTS = 8  # of each type

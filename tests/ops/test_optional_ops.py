@@ -111,6 +111,7 @@ def through_branches(x: hr.Tensor) -> hr.Tensor:
     return x * hr.cond(x[0] > 0.0, lambda: b(x).OptionalGetValue(some, **types)[0] ** 2, lambda: x)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("at", [0.3, -0.3])
 @pytest.mark.parametrize("make", [in_a_loop, through_branches])
 def test_derivatives_to_order_three(make, at: float) -> None:

@@ -160,6 +160,7 @@ def graph_that_calls() -> tuple[hr.Graph, str, weakref.ref[Any]]:
     return g, y.name, weakref.ref(function)
 
 
+@pytest.mark.system
 def test_how_long_a_function_lives() -> None:
     g, name, function = graph_that_calls()
     gc.collect()

@@ -38,7 +38,7 @@ from tests.ops.cases import (
     sampled,
 )
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 DTYPES: dict[str, list[DType]] = {}
 for _type, _dtype in sampled():
@@ -298,7 +298,9 @@ def spoilt(x: np.ndarray) -> list[np.ndarray]:
 
 
 @each_type
-@pytest.mark.parametrize("which", [slice(3), pytest.param(slice(3, 6), marks=pytest.mark.nightly)], ids=["three", "more"])
+@pytest.mark.parametrize(
+    "which", [slice(3), pytest.param(slice(3, 6), marks=pytest.mark.nightly)], ids=["three", "more"]
+)
 def test_hostile_inputs_are_refused_or_computed(type: str, which: slice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "max_bytes", MOST_BYTES // 4)
     record = op_registry.get(type)

@@ -351,6 +351,7 @@ def matrices(batch: tuple[int, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
     return rng.uniform(0.5, 1, kept.shape), np.argwhere(kept)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_matrices(p: Program, batch: tuple[int, ...]) -> None:
     whole, at = matrices(batch)

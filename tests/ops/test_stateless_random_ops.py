@@ -172,6 +172,7 @@ def test_seeds_and_keys_that_cannot_be(p: Program) -> None:
         p.run(b.StatelessRandomUniformInt(shape, np.int64([1, 2]), 5, 5))
 
 
+@pytest.mark.matrix
 def test_parameters_that_cannot_be(p: Program) -> None:
     b, seed = p.b, np.int64([1, 2])
     with p.fails(InvalidArgumentError, "Shape passed in must end with broadcasted shape"):

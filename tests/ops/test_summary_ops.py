@@ -112,6 +112,7 @@ def test_handles_have_no_summary() -> None:
 # *** histograms ***
 
 
+@pytest.mark.matrix
 @given(arrays.arrays(np.float64, st.integers(0, 60), elements=st.floats(allow_nan=False, allow_infinity=False)))
 def test_every_number_is_counted_in_its_bucket(values: np.ndarray) -> None:
     with np.errstate(over="ignore"):  # as kernels have it

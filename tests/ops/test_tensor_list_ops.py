@@ -343,6 +343,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("known", [(3,), None], ids=["known", "unknown"])
 def test_gradients(p: Program, program: Callable[[Builder, Tensor, Tensor], Tensor], known: Any) -> None:

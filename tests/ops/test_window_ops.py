@@ -104,6 +104,7 @@ def test_how_arrays_lie_in_memory_does_not_matter(type: str) -> None:
         assert_close(got, np.asarray(want), f"{type} {dict(case.attrs)}")
 
 
+@pytest.mark.matrix
 def test_a_convolution_copies_a_few_megabytes_at_a_time() -> None:
     x, w, dy = ones(8, 64, 64, 16), ones(3, 3, 16, 16), ones(8, 64, 64, 16)
     sizes = [np.array(a.shape, I32) for a in (x, w)]

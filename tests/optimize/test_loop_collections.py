@@ -275,6 +275,7 @@ def test_what_is_not_added_up(body: str, more: str) -> None:
     untouched(_RULE, added(body, more))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("body", "more"),
     [

@@ -87,6 +87,7 @@ def compare(
     return moved
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize(
     ("trips", "wrt", "order"),
@@ -136,6 +137,7 @@ def test_the_gradient_of_the_inputs_is_made_behind_the_loop() -> None:
     assert moved.fired("loop_collections")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("rule", [p.name for p in LOOP_PASSES])
 def test_each_pass_alone_and_all_but_it(rule: str) -> None:
     build, values = lstm(3)
@@ -153,6 +155,7 @@ def test_each_pass_alone_and_all_but_it(rule: str) -> None:
 # *** bodies with more in them ***
 
 
+@pytest.mark.matrix
 def test_nested_loops() -> None:
     def build(fed: list[Any], n: Any) -> Any:
         xs, h, w, u = fed
@@ -308,6 +311,7 @@ def cell(rng: random.Random) -> tuple[Any, list[np.ndarray]]:
     return build, draw(*shapes)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("seed", range(12))
 def test_random_recurrent_networks(seed: int) -> None:
     rng = random.Random(seed)
@@ -322,6 +326,7 @@ def test_random_recurrent_networks(seed: int) -> None:
 # *** random programs ***
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("block", [0, *(pytest.param(b, marks=pytest.mark.nightly) for b in (1, 2, 3))])
 def test_random_gradients(block: int) -> None:
     """Derivatives of random programs of `tests.grad`, to the second order."""

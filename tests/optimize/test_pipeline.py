@@ -160,6 +160,7 @@ def test_each_pass_has_a_name_of_its_own_and_the_order_is_a_list():
     assert all(isinstance(p, base.Pass) for p in flat)
 
 
+@pytest.mark.matrix
 def test_ten_thousand_operations_take_few_steps(monkeypatch):
     """Passes are linear: twice the operations, twice the work. (Counted in calls of Python functions.)"""
     import sys

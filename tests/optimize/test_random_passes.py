@@ -22,6 +22,8 @@ from tests.build.test_random_programs import _check, _program
 from tests.grad.test_random_gradients import Example, Made
 from tests.optimize.running import optimized
 
+pytestmark = pytest.mark.matrix
+
 EACH: list[Pass] = list(
     {p.name: p for step in PASSES for p in (step.passes if isinstance(step, Repeat) else (step,))}.values()
 )

@@ -23,7 +23,7 @@ from tests.execute.programs import Block, Lowering, evaluate, show
 from tests.execute.test_random_graphs import NAMES, PROGRAMS, oracle, random_graph
 from tests.partition.machine import Parts, compute, cut, names, place, units
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 some = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 many = settings(max_examples=2000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

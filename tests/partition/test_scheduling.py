@@ -153,6 +153,7 @@ def test_what_goes_round_is_not_held_back() -> None:
         assert Parts(parts, seed).run().value(result) == 3.0
 
 
+@pytest.mark.matrix
 def test_any_costs_give_no_cycle() -> None:
     """The argument needs no good estimates: random ones, on random graphs, hold back many Recvs and block none."""
     held = 0

@@ -17,6 +17,8 @@ from headrace.place.simulate import simulate_step
 from tests.ir import corpus
 from tests.place.placing import cluster
 
+pytestmark = pytest.mark.matrix
+
 LOOPS = [i for i in corpus.programs(400, seed=11) if "loop" in corpus.index()[i]["tags"] and i != "probes/0188"][:40]
 OTHERS = [i for i in corpus.programs(40, seed=12) if i != "probes/0188"]  # that one has no legal frames
 

@@ -286,6 +286,7 @@ def test_a_loop_that_takes_what_comes_out_of_it_is_placed() -> None:
 # *** in general ***
 
 
+@pytest.mark.matrix
 def test_it_is_about_as_good_as_the_best() -> None:
     """A few of the graphs that `benchmarks.placement` measures."""
     found = list(compare(range(25)))

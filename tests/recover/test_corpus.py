@@ -22,6 +22,8 @@ from headrace.ir.opdef import op_registry
 from headrace.recover import recover
 from tests.corpus.test_corpus import KNOWN, corpus, replay
 
+pytestmark = pytest.mark.matrix
+
 NOTES = pathlib.Path(__file__).parents[2] / "docs" / "recovery.md"
 STEP_MS = 20_000
 

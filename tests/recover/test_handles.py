@@ -138,6 +138,7 @@ def test_a_stack_becomes_a_list_that_goes_round() -> None:
     assert run(g, ["y:0", "dx:0"], {"x:0": 2.0}) == want == [8.0, 12.0]
 
 
+@pytest.mark.matrix
 def test_gradients_of_gradients_that_tensorflow_made() -> None:
     g = from_text(CUBE)
     x, t = g.get_tensor_by_name("x:0"), g.get_tensor_by_name("dx:0")

@@ -29,6 +29,8 @@ from tests.build.programs import LISTS, Block, Build, Failed, Python, initial
 from tests.build.test_random_programs import _draw, _fills, _program
 from tests.execute.machine import SeededReady
 
+pytestmark = pytest.mark.matrix
+
 _quiet = (HealthCheck.too_slow, HealthCheck.data_too_large)
 some = settings(max_examples=15, suppress_health_check=_quiet)
 many = settings(max_examples=1500, suppress_health_check=_quiet)

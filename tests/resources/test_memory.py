@@ -258,6 +258,7 @@ def test_notes_do_not_grow() -> None:
     assert len(memory._notes) <= memories.NOTES + 1
 
 
+@pytest.mark.system
 def test_many_threads(stream: ThreadPoolExecutor) -> None:
     """Which save, read and drop values, of which the memory holds an eighth."""
     memory = Memory("cpu", 2 * ROOM, stream.submit)

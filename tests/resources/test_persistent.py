@@ -48,6 +48,7 @@ def test_a_blank_vector_costs_nothing():
     assert len(Vector.blank(2**31 - 1)) == 2**31 - 1
 
 
+@pytest.mark.matrix
 @given(st.data(), st.sampled_from([1, 30, 33, 1054, 1057]))
 def test_merging(data, n):
     """Of vectors that have been filled in part, and emptied again: what is in both goes through the function."""
@@ -76,6 +77,7 @@ def test_merging_does_not_look_where_nothing_is():
     assert [merged[i] for i in (n // 2, 5, 7, n - 1)] == [3, BLANK, 3, BLANK]
 
 
+@pytest.mark.matrix
 @given(st.data(), st.sampled_from([0, 30, 33, 1054, 1057]))
 def test_every_version_stays_what_it_was(data, n):
     """Random pushes, pops and sets on random earlier versions: all versions equal their models, always."""

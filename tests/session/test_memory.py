@@ -18,6 +18,8 @@ from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumen
 from tests.execute.loops import Loop, counting, dead
 from tests.session.helpers import builder, call, session
 
+pytestmark = pytest.mark.system
+
 MB = 1 << 20
 
 

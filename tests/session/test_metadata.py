@@ -149,6 +149,7 @@ def check_against_events(m: hr.RunMetadata, events: list[Any]) -> None:
     assert m.unfinished == []
 
 
+@pytest.mark.system
 @some
 @given(PROGRAMS)
 def test_random_programs(case: tuple[Block, list[int]]) -> None:

@@ -293,6 +293,7 @@ def test_clear_container(custom: None) -> None:
             s.run(read)
 
 
+@pytest.mark.system
 def test_a_session_that_is_forgotten_lets_go(custom: None) -> None:
     b = builder()
     gone: list[str] = []
@@ -309,6 +310,7 @@ def test_a_session_that_is_forgotten_lets_go(custom: None) -> None:
     assert gone == ["r"]
 
 
+@pytest.mark.system
 def test_a_forgotten_session_does_not_hold_its_graph() -> None:
     b = builder()
     loop, i = counting(b, 3)
@@ -323,6 +325,7 @@ def test_a_forgotten_session_does_not_hold_its_graph() -> None:
 # *** large graphs ***
 
 
+@pytest.mark.system
 def test_a_long_chain_and_deep_loops_need_no_deep_stack() -> None:
     b = builder()
     x = b.Placeholder(dtype="int32", shape=())

@@ -264,6 +264,7 @@ def test_an_interrupt_in_a_kernel(custom: None) -> None:
             assert s.run(loop.exit(i)) == 5
 
 
+@pytest.mark.system
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread")
 @pytest.mark.parametrize("traced", [False, True])
 def test_ctrl_c_in_a_busy_loop(custom: None, traced: bool) -> None:

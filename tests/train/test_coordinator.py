@@ -161,6 +161,7 @@ def test_an_error_of_a_looper_stops_all() -> None:
         LooperThread(coord, None, args=[1])
 
 
+@pytest.mark.system
 def test_threads_that_do_not_stop() -> None:
     coord, end = Coordinator(), threading.Event()
     threads = started(lambda: end.wait(SECONDS))

@@ -181,6 +181,7 @@ def test_a_closed_writer_refuses_until_it_is_reopened(tmp_path: Path) -> None:
     assert first.endswith(".0000.x")
 
 
+@pytest.mark.system
 def test_a_writer_that_is_forgotten_is_closed(tmp_path: Path) -> None:
     writer = FileWriter(tmp_path)
     writer.scalar("loss", 0, 7)
@@ -203,6 +204,7 @@ def test_garbage_may_be_collected_by_the_thread_that_writes(tmp_path: Path, monk
     assert steps(writer.path) == [7]
 
 
+@pytest.mark.system
 def test_a_program_that_ends_without_closing_loses_nothing(tmp_path: Path) -> None:
     program = (
         "import sys\nfrom headrace.train.event_writer import FileWriter\n"
@@ -215,6 +217,7 @@ def test_a_program_that_ends_without_closing_loses_nothing(tmp_path: Path) -> No
     assert steps(events.files_in(tmp_path)[0]) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_needs_a_file_of_its_own(tmp_path: Path) -> None:

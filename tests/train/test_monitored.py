@@ -368,6 +368,7 @@ sys.exit(128 + stop.received if stop.received else 0)
 """
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_ends_well(tmp_path: Path, number: int) -> None:
     env = dict(os.environ, PYTHONPATH=str(Path(hr.__file__).parents[1]))
@@ -406,6 +407,7 @@ def test_handlers_are_what_they_were(counter: Any) -> None:
     assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+@pytest.mark.system
 def test_a_step_that_waits_for_data_ends_by_a_signal() -> None:
     with hr.Graph(ordered=False) as g:
         q = hr.FIFOQueue(1, [hr.int32], shapes=[()])

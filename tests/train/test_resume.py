@@ -73,6 +73,8 @@ import json, os, sys
 import headrace as hr
 import headrace.pipeline
 from headrace.train import saving
+
+pytestmark = pytest.mark.system
 with hr.Graph():
     saving.Saver([hr.Variable(1.0)])  # looks for its operations, and so imports all there are
 

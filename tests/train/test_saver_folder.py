@@ -341,6 +341,7 @@ def killed_rounds(tmp_path: Path, seeds: range) -> None:
             child.stdout.close()
 
 
+@pytest.mark.system
 def test_killed_while_saving_there_is_always_a_whole_checkpoint(tmp_path: Path) -> None:
     killed_rounds(tmp_path, range(20))
 

@@ -58,6 +58,7 @@ def given(request: pytest.FixtureRequest) -> tuple[Any, Any, Any, Any]:
     return x, tf.sparse_placeholder(tf.int64, [None, CLASSES]), w, sparse
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("k", [1, 2, 4])
 @pytest.mark.parametrize("class_id", [None, 2])
 @pytest.mark.parametrize("weighs", [False, True])
