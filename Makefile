@@ -83,20 +83,27 @@ details: venv ## measure everything else; ARGS='--only overhead'
 # A process for each core, but not for each of many: the tests are so many that four have enough to do.
 WORKERS ?= -n auto --maxprocesses 4
 
+# The tiers of docs/testing.md: tests/conftest.py selects by --tier.
 .PHONY: test
-test: venv ## the tests; ARGS='-k loop' is handed to pytest
-	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+test: venv ## the unit tier of the tests, two minutes; ARGS='-k loop' is handed to pytest
+	$(BIN)/python -m pytest $(WORKERS) --tier unit $(ARGS)
+
+.PHONY: check
+check: venv ## the unit tier, then the other tests of what the changes since main affect; ARGS='--since REVISION'
+	$(BIN)/python -m pytest $(WORKERS) --tier unit
+	$(BIN)/python -m tests.affected $(ARGS) --run $(WORKERS) --tier system,matrix
+
+.PHONY: system
+system: venv ## the system tier: processes, threads, files
+	$(BIN)/python -m pytest $(WORKERS) --tier system $(ARGS)
+
+.PHONY: matrix
+matrix: venv ## the matrix tier: op registry, recorded and random programs, steps interpreted
+	$(BIN)/python -m pytest $(WORKERS) --tier matrix $(ARGS)
 
 .PHONY: nightly
-nightly: venv ## the tests with the slow ones
-	$(BIN)/python -m pytest $(WORKERS) -m "slow or not slow" $(ARGS)
-
-# What runs steps. (tests/compile and tests/optimize compare the engines themselves.)
-STEPS = $(addprefix tests/,behaviour build corpus execute grad lower multi ops recover session train v1 test_examples.py)
-
-.PHONY: interpreter
-interpreter: venv ## the tests that run steps, all of them interpreted
-	HEADRACE_ENGINE=interpret $(BIN)/python -m pytest $(WORKERS) -m "not slow and not one_engine" $(STEPS) $(ARGS)
+nightly: venv ## the tests of all tiers, hours
+	$(BIN)/python -m pytest $(WORKERS) --tier all $(ARGS)
 
 .PHONY: mutate
 mutate: venv ## flip the conditions of the passes one by one: the tests must notice; ARGS='fold --jobs 2'

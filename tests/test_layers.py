@@ -199,7 +199,7 @@ def broken_rules(path: str, source: str) -> list[str]:
                 out.append(f"{where}; of other packages {me or '__init__'!r} may use {sorted(THIRD_PARTY[me])}")
             continue
         else:
-            other = rest[0] if rest and (rest[0] in MAY_IMPORT or exists(rest[0])) else ""
+            other = imported_part(module)
             if other == me:
                 if me == "ops" and path != "ops/__init__.py" and not typing_only and not in_same_folder(path, rest):
                     out.append(f"{where}; op families do not import one another, they meet through the Builder")
@@ -207,6 +207,12 @@ def broken_rules(path: str, source: str) -> list[str]:
                 allowed = ", ".join(sorted(MAY_IMPORT[me])) or "nothing"
                 out.append(f"{where}; of headrace {me or '__init__'!r} may use {allowed}")
     return out
+
+
+def imported_part(module: str) -> str:
+    """`"headrace.ir.graph"` → `"ir"`, `"headrace"` and `"headrace.Graph"` → `""`."""
+    _, *rest = module.split(".")
+    return rest[0] if rest and (rest[0] in MAY_IMPORT or exists(rest[0])) else ""
 
 
 def in_same_folder(path: str, rest: list[str]) -> bool:

@@ -30,6 +30,7 @@ def test_a_sum_of_few_scalars_is_one_expression() -> None:
         assert source(hr.add_n(xs)).count(" + ") == 7
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("make", [hr.stack, hr.add_n, lambda xs: hr.concat([x[None] for x in xs], 0)])
 def test_gradients_of_what_joins_400_tensors(make: Callable[..., hr.Tensor]) -> None:
     with hr.Graph():
