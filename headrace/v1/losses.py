@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace import dtypes, shapes
 from headrace.build import arrays, debugging, gathering, math, nn, reductions, scopes, tensors
+from headrace.build.cond import cond
 from headrace.errors import ShapeError
 from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
 
@@ -123,22 +124,30 @@ def check_weights(weights: Any, values: Any) -> None:
 
 
 def weighted(values: Any, weights: Any) -> Any:
-    """`values` times `weights`, which fit by the rule of `check_weights`; what is not known yet of their shapes is
-    checked when the graph runs."""
+    """`values` times `weights`, broadcast by the rule of `check_weights`.
+
+    Dimensions that are not known statically are checked when the step runs (InvalidArgumentError).
+    """
     check_weights(weights, values)
-    made = math.multiply(values, weights)
-    if shapes.is_full(values.shape) and shapes.is_full(weights.shape):
-        return made
-    if weights.shape == ():
-        return made
-    # a product of another shape means that the values were spread, and not the weights
-    same = debugging.assert_equal(
-        arrays.shape(made), arrays.shape(values), message="weights do not fit the values that they are for"
+    known = shapes.is_full(values.shape) and shapes.is_full(weights.shape)
+    if known or weights.shape == ():
+        return math.multiply(values, weights)
+    of_values, of_weights = arrays.shape(values), arrays.shape(weights)
+
+    def fits() -> Any:
+        # as many axes, or none: what is compared has one length either way
+        return reductions.reduce_all(math.logical_or(math.equal(of_weights, 1), math.equal(of_weights, of_values)))
+
+    same_rank = _rank_exceeds(values, weights, 0)
+    fitting = cond(math.equal(arrays.rank(weights), 0), lambda: True, lambda: cond(same_rank, fits, lambda: False))
+    message = (
+        "weights do not fit the values that they are for: give one number, or as many axes, each of the same size or 1"
     )
-    with scopes.control_dependencies([same] if same is not None else []):
-        out = tensors.identity(made)
-    tensors.narrow(out, values.shape)
-    return out
+    check = debugging.Assert(fitting, [message, "weights.shape=", of_weights, "values.shape=", of_values])
+    with scopes.control_dependencies([check] if check is not None else []):
+        made = math.multiply(values, weights)
+    tensors.narrow(made, values.shape)
+    return made
 
 
 def spread(weights: Any, values: Any) -> Any:
@@ -146,27 +155,43 @@ def spread(weights: Any, values: Any) -> Any:
     return weighted(arrays.ones_like(values), weights)
 
 
+def _rank_exceeds(x: Any, y: Any, number: int) -> Any:
+    """Whether `x` has exactly `number` axes more than `y`: a bool, or a tensor where a rank is unknown."""
+    if x.shape is not None and y.shape is not None:
+        return len(x.shape) - len(y.shape) == number
+    return math.equal(arrays.rank(x) - arrays.rank(y), number)
+
+
+def _squeezed_if(condition: Any, x: Any) -> Any:
+    """`x`, without its last axis if `condition` holds and the axis may have size 1."""
+    if x.shape is not None and (not x.shape or x.shape[-1] not in (1, None)):
+        return x
+    return cond(condition, lambda: arrays.squeeze(x, [-1]), lambda: x)
+
+
 def without_last_axis(labels: Any, predictions: Any, weights: Any, more: int = 0) -> tuple[Any, Any, Any]:
-    """Labels, predictions and weights of which one has had a last axis of size 1 more than the others.
+    """Labels, predictions and weights without a last axis of size 1 that the others do not have.
+
+    Ranks that are unknown statically are compared when the step runs.
 
     Args:
       labels: or None.
       weights: or None.
-      more: how many axes predictions are to have more than labels.
+      more: how many axes predictions are to have more than labels. With 0, weights that have an axis less than the
+        predictions get a last one of size 1.
     """
-    if labels is not None and labels.shape is not None and predictions.shape is not None:
-        extra = len(predictions.shape) - len(labels.shape)
-        if extra == more + 1 and predictions.shape[-1] in (1, None):
-            predictions = arrays.squeeze(predictions, [-1])
-        elif extra == more - 1 and labels.shape[-1] in (1, None):
-            labels = arrays.squeeze(labels, [-1])
-    beside = labels if more else predictions
-    if weights is not None and weights.shape and beside.shape is not None:
-        extra = len(weights.shape) - len(beside.shape)
-        if extra == 1 and weights.shape[-1] in (1, None):
-            weights = arrays.squeeze(weights, [-1])
-        elif extra == -1 and not more:
-            weights = arrays.expand_dims(weights, -1)
+    if labels is not None:
+        excess, lack = _rank_exceeds(predictions, labels, more + 1), _rank_exceeds(predictions, labels, more - 1)
+        predictions, labels = _squeezed_if(excess, predictions), _squeezed_if(lack, labels)
+    if weights is not None and weights.shape != ():
+        like, given = labels if more else predictions, weights
+        weights = _squeezed_if(_rank_exceeds(given, like, 1), given)
+        if not more and like.shape != ():
+            short = _rank_exceeds(like, given, 1)
+            if given.shape is None:  # one number stays one
+                short = math.logical_and(short, math.not_equal(arrays.rank(given), 0))
+            squeezed = weights
+            weights = cond(short, lambda: arrays.expand_dims(given, -1), lambda: squeezed)
     return labels, predictions, weights
 
 
@@ -176,7 +201,12 @@ def _present(values: Any, weights: Any, for_each: bool = False) -> Any:
     whole = spread(counted, values)
     if not for_each:
         return reductions.reduce_sum(whole, name="num_present")
-    return reductions.reduce_sum(whole, list(range(1, len(values.shape))), True, name="num_present")
+    return reductions.reduce_sum(whole, _all_but_first(values), True, name="num_present")
+
+
+def _all_but_first(x: Any) -> Any:
+    """The axes of `x` other than the first: a list, or a tensor if the rank is unknown."""
+    return reductions.range(1, arrays.rank(x)) if x.shape is None else list(range(1, len(x.shape)))
 
 
 @in_default_graph
@@ -403,12 +433,10 @@ def mean_pairwise_squared_error(
     """
     with scopes.name_scope(scope, "mean_pairwise_squared_error", [predictions, labels, weights]):
         y, x = _pair(labels, predictions)
-        if x.shape is None:
-            raise ShapeError("mean_pairwise_squared_error needs predictions of known rank: set their shape (set_shape)")
         factors = math.cast(scopes.builder(x).tensor(weights, None, "weights"), dtypes.float32)
         d = x - y
         check_weights(factors, d)
-        axes = list(range(1, len(d.shape)))
+        axes = _all_but_first(d)
         n = _present(d, factors, for_each=True)
         squares = reductions.reduce_sum(math.square(d), axes, True)
         mean = 2.0 * math.divide_no_nan(squares, math.maximum(n - 1.0, 0.0))

@@ -228,3 +228,77 @@ def test_more_metrics() -> None:
         assert sess.run(value) == pytest.approx((1 / 2 + 2 / 3) / 2)
     with pytest.raises(ValueError, match="mean_tensor needs values of a known shape"):
         tf.metrics.mean_tensor(tf.placeholder(tf.float32, [None]))
+
+
+SPARSE_WEIGHTS = {
+    "number": np.float32(2.0),
+    "vector": WEIGHTS[:, 0],
+    "column": WEIGHTS,
+    "one": np.array([2.0], np.float32),
+}
+
+
+@pytest.mark.parametrize("weights", SPARSE_WEIGHTS)
+@pytest.mark.parametrize("shaped", [(1, 1, 0), (0, 1, 0), (1, 0, 0), (0, 0, 0), (0, 1, 1), (0, 0, 1)])
+def test_sparse_softmax_cross_entropy_compares_unknown_ranks_when_the_step_runs(
+    weights: str, shaped: tuple[int, int, int]
+) -> None:
+    classes, logits, factors = np.array([0, 2, 1, 1]), GUESS * 5, SPARSE_WEIGHTS[weights]
+    each = -np.log((np.exp(logits) / np.exp(logits).sum(1, keepdims=True))[np.arange(4), classes])
+    want = each * (factors[:, 0] if factors.ndim == 2 else factors)
+    for labels in (classes, classes[:, None]):
+        values = (labels, logits, factors)
+        given = [tf.placeholder(v.dtype, v.shape if known else None) for v, known in zip(values, shaped, strict=True)]
+        loss = tf.losses.sparse_softmax_cross_entropy(*given, reduction=tf.losses.Reduction.NONE)
+        (got,) = run(loss, feeds=dict(zip(given, values, strict=True)))
+        assert got.shape == (4,)
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_gradients_pass_through_a_loss_of_unknown_ranks() -> None:
+    logits, labels, weights = (tf.placeholder(t) for t in (tf.float32, tf.int64, tf.float32))
+    loss = tf.losses.sparse_softmax_cross_entropy(labels, logits, weights)
+    (slope,) = tf.gradients(loss, logits)
+    chances = np.exp(GUESS) / np.exp(GUESS).sum(1, keepdims=True)
+    classes = np.array([0, 2, 1, 1])
+    want = (chances - np.eye(3)[classes]) * WEIGHTS / 3
+    (got,) = run(slope, feeds={logits: GUESS, labels: classes[:, None], weights: WEIGHTS})
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
+
+
+def test_weights_that_do_not_fit_fail_when_the_step_runs() -> None:
+    weights = tf.placeholder(tf.float32)
+    squares = tf.losses.mean_squared_error(LABELS, GUESS, weights)
+    classes = tf.losses.sparse_softmax_cross_entropy([0, 2, 1, 1], GUESS, weights)
+    for loss, wrong in [(squares, np.ones(3)), (squares, np.ones(4)), (squares, np.ones((4, 2))), (classes, np.ones(3)),
+                        (squares, np.ones((1, 4, 3)))]:  # fmt: skip
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            run(loss, feeds={weights: wrong})
+
+
+def test_pairwise_errors_of_unknown_rank_are_those_of_known_rank() -> None:
+    x, y, w = (tf.placeholder(tf.float32) for _ in range(3))
+    for weights in (np.float32(1.0), WEIGHTS):
+        got, want = run(
+            tf.losses.mean_pairwise_squared_error(y, x, w),
+            tf.losses.mean_pairwise_squared_error(LABELS, GUESS, weights),
+            feeds={x: GUESS, y: LABELS, w: weights},
+        )
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_metrics_take_labels_and_weights_of_unknown_rank() -> None:
+    x, y, w = (tf.placeholder(tf.float32) for _ in range(3))
+    ones = np.ones((4, 3))
+    for labels, weights, factors in [
+        (LABELS, WEIGHTS, WEIGHTS * ones),
+        (LABELS[..., None], WEIGHTS[:, 0], WEIGHTS * ones),
+        (LABELS, np.float32(3.0), 3 * ones),
+        (LABELS, ones[..., None], ones),
+    ]:
+        value, update = tf.metrics.mean_squared_error(y, x, w)
+        with tf.Session() as sess:
+            sess.run(tf.local_variables_initializer())
+            sess.run(update, {x: GUESS, y: labels, w: weights})
+            got = sess.run(value)
+        np.testing.assert_allclose(got, ((LABELS - GUESS) ** 2 * factors).sum() / factors.sum(), rtol=1e-5)

@@ -10,7 +10,7 @@ import numpy as np
 from headrace import shapes
 from headrace.build import arrays, gathering, math, scopes
 from headrace.build.nn.activations import exchanged
-from headrace.build.tensors import is_tensor
+from headrace.build.tensors import is_tensor, narrow
 from headrace.errors import ShapeError
 
 
@@ -128,7 +128,9 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
         is_matrix = x.shape is not None and len(x.shape) == 2
         flat = at if is_matrix else arrays.reshape(at, (-1,))
         loss, _ = b.make("SparseSoftmaxCrossEntropyWithLogits", (_rows(b, x), flat), {})
-        return _like_rows(b, loss, x)
+        loss = _like_rows(b, loss, x)
+        narrow(loss, at.shape)
+        return loss
 
 
 def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Any:
