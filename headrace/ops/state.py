@@ -361,8 +361,7 @@ def _assign_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[An
     dtype, validate = attrs["dtype"], attrs["validate_shape"]
 
     def kernel(handle: Any, value: Any) -> None:
-        variable = _variable_for(handle, dtype)
-        variable.assign(value, same_shape=validate and variable.is_initialized)
+        _variable_for(handle, dtype).assign(value, same_shape=validate)
 
     return kernel
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -309,6 +310,46 @@ def test_misuse_is_explained(tmp_path: Path) -> None:
             g.variables[1].assign_add(1)
             late.build()
         assert late.save(session, tmp_path / "m", g.variables[1]) == str(tmp_path / "m-3")
+
+
+@pytest.mark.parametrize("initialized", [False, True])
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_tensor_of_another_shape_is_not_restored(tmp_path: Path, format: str, initialized: bool) -> None:
+    values = {"old": np.zeros((2, 3), np.float32), "b": np.float32(7)}
+    path = saving.save(tmp_path / "m", values, format=format)
+    with hr.Graph() as g:
+        w = hr.Variable(np.ones((3, 2), np.float32), name="w")
+        rows = hr.Variable(np.ones((3, 2), np.float32), name="rows", shape=(None, 2))
+        free = hr.Variable(np.ones((3, 2), np.float32), name="free", validate_shape=False)
+        b = hr.Variable(1.0, name="b")
+        init = hr.variables_initializer()
+        savers = {v.name: saving.Saver({"old": v, "b": b}) for v in (w, rows, free)}
+    with hr.Session(graph=g) as session:
+        if initialized:
+            session.run(init)
+        for v, shape in ((w, "[3,2]"), (rows, "[?,2]")):
+            says = rf"'{v.op.name}' has the shape {re.escape(shape)}, and the tensor 'old' in the checkpoint \[2,3\]"
+            with pytest.raises(InvalidArgumentError, match=says):
+                savers[v.name].restore(session, path)
+        assert session.run([w.is_initialized(), b.is_initialized()]) == [initialized, initialized]
+        with pytest.raises(InvalidArgumentError, match=r"lhs shape= \[3,2\] rhs shape= \[2,3\]: variable w"):
+            session.run(savers["w:0"].restore_op, {savers["w:0"].filename_tensor: path})
+        savers["free:0"].restore(session, path)  # as TensorFlow does
+        assert session.run(free).shape == (2, 3)
+        assert session.run(b) == 7
+
+
+@pytest.mark.parametrize("initialized", [False, True])
+def test_an_assignment_of_unknown_shape_keeps_the_declared_one(initialized: bool) -> None:
+    with hr.Graph() as g:
+        v, x = hr.Variable([1.0, 2.0], name="v"), hr.placeholder(hr.float32)
+        assigned = v.assign(x)
+    with hr.Session(graph=g) as session:
+        if initialized:
+            session.run(v.initializer)
+        with pytest.raises(InvalidArgumentError, match=r"lhs shape= \[2\] rhs shape= \[3\]"):
+            session.run(assigned, {x: [1.0, 2.0, 3.0]})
+        assert session.run(assigned, {x: [3.0, 4.0]}).tolist() == [3.0, 4.0]
 
 
 def test_a_missing_or_different_tensor_says_which(tmp_path: Path) -> None:

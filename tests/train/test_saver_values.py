@@ -212,6 +212,20 @@ def test_partial_restore_reports_what_it_did(tmp_path: Path) -> None:
         assert saving.restore(session, path, [w], rename=lambda n: "old/" + n[4:]).is_complete
 
 
+def test_a_restore_that_restores_nothing_is_an_error(tmp_path: Path) -> None:
+    path = old(tmp_path)
+    head = hr.Variable([[0.0, 0.0]], name="head")
+    with pytest.raises(InvalidArgumentError, match=r"head: 'head' is float32\[1,1\] .* the variable float32\[1,2\]"):
+        saving.restore(None, path, [head])
+    with pytest.raises(InvalidArgumentError, match="there is no 'other'"):
+        saving.restore(None, path, [head, hr.Variable(0.0, name="other")])
+    with pytest.raises(NotFoundError, match=r"there is no 'w' in it\n .*: head, old/b, old/w, step"):
+        saving.restore(None, path, [hr.Variable([0.0, 0.0], name="w")])
+    assert head.numpy().tolist() == [[0.0, 0.0]]
+    assert saving.restore(None, path, [head], rename={"head": None}).skipped == ["head"]  # as asked for
+    assert saving.restore(None, path, []).is_complete
+
+
 def test_variables_outside_of_graphs_are_restored_without_a_session(tmp_path: Path) -> None:
     path = old(tmp_path)
     w = hr.Variable([0.0, 0.0], name="old/w")

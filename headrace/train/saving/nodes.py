@@ -25,7 +25,10 @@ from typing import Any, Final, NamedTuple
 
 from headrace import dtypes, shapes
 from headrace.build import grouping, scopes
+from headrace.files import checkpoints
+from headrace.ir import walk
 from headrace.ir.graph import Operation, Tensor
+from headrace.ir.infer import constant_value
 from headrace.train.saving.saveables import Saveable
 
 FORMATS: Final = {"native": "_SaveNative", "tensorflow": "SaveV2", "tensorflow-v1": "SaveSlices"}  # what writes them
@@ -82,6 +85,40 @@ def add_nodes(
         restore = grouping.group(*assigns, name="restore_all")
         assert restore is not None
         return Nodes(prefix, save, restore)
+
+
+def mismatches(restore: Operation, prefix: str) -> list[str]:
+    """The variables whose shape differs from that of the tensor which `restore` reads for them, a line for each.
+
+    Args:
+      restore: an operation whose assignments read a checkpoint.
+      prefix: of the checkpoint.
+
+    Raises:
+      DataLossError: the checkpoint is damaged.
+    """
+    entries = checkpoints.open(prefix).entries
+    out = []
+    for op in sorted(walk.reachable([restore]), key=lambda op: op.id):
+        if op.type not in ("Assign", "AssignVariableOp"):
+            continue
+        variable, value = op.inputs
+        wanted = variable.handle[1] if variable.handle is not None else variable.shape
+        while value.op.type == "Identity":
+            value = value.op.inputs[0]
+        if value.op.type != "RestoreV2":  # Reshape: the shape may differ
+            continue
+        names, slices = (constant_value(t) for t in value.op.inputs[1:])
+        if names is None or slices is None or slices[value.index]:
+            continue
+        key = names[value.index].decode("utf-8", "surrogateescape")
+        entry = entries.get(key)
+        if entry is not None and not shapes.fits(tuple(entry.shape), wanted):
+            out.append(
+                f"variable '{variable.op.name}' has the shape {shapes.show(wanted)}, and the tensor {key!r} in the "
+                f"checkpoint {shapes.show(tuple(entry.shape))}"
+            )
+    return out
 
 
 def _save(prefix: Tensor, saveables: Sequence[Saveable], type: str) -> Tensor:

@@ -197,8 +197,8 @@ def restore(
       A report, which can be printed.
 
     Raises:
-      NotFoundError: there is no such checkpoint; with `strict`, or a tensor is missing.
-      InvalidArgumentError: with `strict`, a tensor has another dtype or shape.
+      NotFoundError: there is no such checkpoint; none of the variables is in it; with `strict`, a tensor is missing.
+      InvalidArgumentError: nothing can be restored, and a tensor has another dtype or shape; with `strict`, any has.
       DataLossError: it is damaged.
       ValueError: variables of a graph without a session of it.
 
@@ -246,8 +246,9 @@ def restore(
     report = Restored(
         prefix, {} if strict and (missing or mismatched) else restored, missing, mismatched, skipped, unused
     )
-    if strict and not report.is_complete:
-        raise (NotFoundError if missing else InvalidArgumentError)(f"nothing was restored: {report}")
+    if not report.is_complete and (strict or not restored):
+        is_absent = bool(missing) if strict else not mismatched
+        raise (NotFoundError if is_absent else InvalidArgumentError)(f"nothing was restored: {report}")
     _assign(sess, found)
     return report
 

@@ -398,6 +398,12 @@ class Saver:
         if not latest.checkpoint_exists(prefix):
             raise ValueError(f"The passed save_path is not a valid checkpoint: {prefix}")
         try:
+            wrong = nodes.mismatches(s.restore, prefix)
+            if wrong:
+                raise InvalidArgumentError(
+                    f"Cannot restore from {prefix!r}: {'; '.join(wrong)}. Nothing was restored. (A variable made with "
+                    "validate_shape=False takes values of any shape.)"
+                )
             sess.run(s.restore, {s.filename: os.fsencode(prefix)})
         except NotFoundError as e:
             e.add_note(_MISMATCH.format("a Variable name or other graph key that is missing from the checkpoint"))
