@@ -192,7 +192,7 @@ class TensorArray:
         """All elements as the rows of one tensor."""
         with scopes.name_scope(name, "TensorArrayV2Stack", [self._flow]):
             b = scopes.builder(self._flow)
-            n = -1 if self._size is None else self._size
+            n = -1 if self._size is None or self._dynamic_size else self._size  # a write may have made it longer
             return b.TensorListStack(self._flow, self._shape_tensor(b), element_dtype=self._dtype, num_elements=n)
 
     def gather(self, indices: Any, name: str | None = None) -> Any:

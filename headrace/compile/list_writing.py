@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import flags
+from headrace import flags, shapes
 from headrace.compile import running
-from headrace.compile.lists import LIST, ROWS
+from headrace.compile.lists import LIST, ROWS, known_shape
 from headrace.compile.names import INT, Names, Value
 
 if TYPE_CHECKING:
@@ -129,21 +129,46 @@ class ListWriter(Names):
         text = index.text if index.kind == INT else self.plain(op.inputs[1], op)
         if kind == ROWS and index.is_natural:
             self.assign(op, f"{this}[{text}]", (this, text))
-        else:
+            return
+        if not self.lists.has_blanks(op.inputs[0]) or shapes.is_full(op.outputs[0].shape):
             blank = self._blank(op) if self.lists.has_blanks(op.inputs[0]) else "None"
             element = f"{self.out.bind(running.element, 'f')}({this}, {text}, {blank})"
-            if self.lists.is_counted(op.inputs[0]):
-                element = f"{MEMORY}.get({element})"
-            self.assign(op, element, (this, text))
+        else:
+            shape = self.plain(op.inputs[2], op)
+            element = f"{self.out.bind(running.element_alike, 'f')}({this}, {text}, {shape}, {self._by_kernel(op)})"
+        if self.lists.is_counted(op.inputs[0]):
+            element = f"{MEMORY}.get({element})"
+        self.assign(op, element, (this, text))
+
+    def _by_kernel(self, op: Operation) -> str:
+        """The kernel of `op` for lists of Python."""
+        assert op.inputs[0].handle is not None
+        return self.out.bind(running.ByKernel(op, *op.inputs[0].handle), "f")
 
     def _set(self, op: Operation, item: Item, kind: str) -> None:
         this, index = self.values[op.inputs[0]].text, self.values[op.inputs[1]]
         text = index.text if index.kind == INT else self.plain(op.inputs[1], op)
         value = self.plain(op.inputs[2], op)
-        if index.is_natural:
+        if op.attrs["resize_if_index_out_of_bounds"]:
+            call = f"{self.out.bind(running.place_growing, 'f')}({this}, {text}, {value}, {self._by_kernel(op)})"
+            self.out.line(call, op, (this, text, value))
+        elif index.is_natural:
             self.out.line(f"{this}[{text}] = {value}", op, (this, text, value))
         else:
             self.out.line(f"{self.out.bind(running.place, 'f')}({this}, {text}, {value})", op, (this, text, value))
+        if item.live:
+            self.share(op.outputs[0], op.inputs[0], op)
+
+    def _resize(self, op: Operation, item: Item, kind: str) -> None:
+        self._change(op, item, running.resize)
+
+    def _unset(self, op: Operation, item: Item, kind: str) -> None:
+        self._change(op, item, running.unset)
+
+    def _change(self, op: Operation, item: Item, change: Callable[..., None]) -> None:
+        """Writes what changes a list as input 1 says."""
+        this, other = self.values[op.inputs[0]].text, self.plain(op.inputs[1], op)
+        self.out.line(f"{self.out.bind(change, 'f')}({this}, {other}, {self._by_kernel(op)})", op, (this, other))
         if item.live:
             self.share(op.outputs[0], op.inputs[0], op)
 
@@ -153,17 +178,46 @@ class ListWriter(Names):
 
     def _stack(self, op: Operation, item: Item, kind: str) -> None:
         this = self.values[op.inputs[0]].text
-        handle = op.inputs[0].handle
-        assert handle is not None
-        assert handle[1] is not None
-        dtype = self.out.bind(op.attrs["element_dtype"].numpy, "o")
         n = op.attrs["num_elements"]
         if kind == ROWS and n == -1:
             self.share(op.outputs[0], op.inputs[0], op)
             self.values[op.outputs[0]] = Value(this)
+            return
+        rows = this if kind == LIST else f"list({this})"
+        self.assign(op, self._joined(op, running.stacked, running.stacked_alike, rows, str(n)), (this,))
+
+    def _gather(self, op: Operation, item: Item, kind: str) -> None:
+        this, indices = self.values[op.inputs[0]].text, self.plain(op.inputs[1], op)
+        self.assign(op, self._joined(op, running.gathered, running.gathered_alike, this, indices), (this, indices))
+
+    def _joined(self, op: Operation, known: Any, alike: Any, rows: str, which: str) -> str:
+        """A call of `known` or `alike`: whether or not the list says which shape its elements have."""
+        handle = op.inputs[0].handle
+        assert handle is not None
+        out = op.outputs[0].shape
+        dtype = self.out.bind(op.attrs["element_dtype"].numpy, "o")
+        element = None if out is None else out[1:]
+        if shapes.is_full(handle[1]):
+            return f"{self.out.bind(known, 'f')}({rows}, {element}, {dtype}, {which})"
+        stated = self.plain(op.inputs[-1], op)
+        return f"{self.out.bind(alike, 'f')}({rows}, {element}, {dtype}, {which}, {stated}, {self._by_kernel(op)})"
+
+    def _concat(self, op: Operation, item: Item, kind: str) -> None:
+        this, shape, dims = self.values[op.inputs[0]].text, self.plain(op.inputs[1], op), self.plain(op.inputs[2], op)
+        names = []
+        for k, t in enumerate(op.outputs):
+            names.append(self.name_for(t) if k in item.live else "_")
+            if k in item.live:
+                self.own(t, Value(names[-1]))
+        stated = known_shape(op.inputs[1])
+        if (stated is None or stated[:1] == (None,)) and op.inputs[2].shape == (0,):
+            known = op.outputs[0].shape
+            pattern = None if known is None else known[1:]
+            joined = self.out.bind(running.concatenated, "f")
+            call = f"{joined}({this}, {pattern}, {shape}, {dims}, {self._by_kernel(op)})"
         else:
-            rows = this if kind == LIST else f"list({this})"
-            self.assign(op, f"{self.out.bind(running.stacked, 'f')}({rows}, {handle[1]}, {dtype}, {n})", (this,))
+            call = f"{self._by_kernel(op)}({this}, {shape}, {dims})"
+        self.out.line(f"{', '.join(names)} = {call}", op, (this, shape, dims))
 
 
 _MAKES: Final = frozenset({"EmptyTensorList", "TensorListReserve", "TensorListFromTensor"})
@@ -175,6 +229,10 @@ _LISTS: Final[Mapping[str, Callable[[Any, Any, Any, str], None]]] = {
     "TensorListPopBack": ListWriter._pop,
     "TensorListGetItem": ListWriter._get,
     "TensorListSetItem": ListWriter._set,
+    "TensorListResize": ListWriter._resize,
+    "_TensorListUnset": ListWriter._unset,
     "TensorListLength": ListWriter._length,
     "TensorListStack": ListWriter._stack,
+    "TensorListGather": ListWriter._gather,
+    "TensorListConcatV2": ListWriter._concat,
 }

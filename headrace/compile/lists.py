@@ -12,6 +12,10 @@ the input, parameters, results and output of a loop variable, ... If one version
 stays with the kernels, which are right in any case.
 
 A list made of the rows of a tensor that is only looked at is no list at all: its elements are rows of that tensor.
+
+The shape of the elements need not be known. What is read must fit the shape that the reader states, which is decided
+here from the static shapes of all that is put into the class. The zeros that a missing element stands for may have a
+shape that only other elements tell; such rare cases are left to the kernel (`running.ByKernel`).
 """
 
 from __future__ import annotations
@@ -33,10 +37,23 @@ LIST: Final = "list"
 ROWS: Final = "rows"
 KERNEL: Final = ""
 
+_JOIN: Final = frozenset({"TensorListStack", "TensorListGather", "TensorListConcatV2"})  # all elements, or several
 # what looks at its input 0 and leaves it as it is
-_LOOK: Final = frozenset({"TensorListGetItem", "TensorListLength", "TensorListStack"})
-_CHANGE: Final = frozenset({"TensorListPushBack", "TensorListPopBack", "TensorListSetItem"})
+_LOOK: Final = _JOIN | {"TensorListGetItem", "TensorListLength"}
+_CHANGE: Final = frozenset(
+    {"TensorListPushBack", "TensorListPopBack", "TensorListSetItem", "TensorListResize", "_TensorListUnset"}
+)
 _MAKE: Final = frozenset({"EmptyTensorList", "TensorListReserve", "TensorListFromTensor"})
+_BLANKING: Final = frozenset({"TensorListResize", "_TensorListUnset"})
+
+_PUT: Final = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # the input that becomes an element
+_SHAPE: Final = {  # the input that states the shape of the elements
+    "TensorListPopBack": 1,
+    "TensorListGetItem": 2,
+    "TensorListStack": 1,
+    "TensorListGather": 2,
+    "TensorListConcatV2": 1,
+}
 
 
 class Lists:
@@ -50,6 +67,8 @@ class Lists:
         self._grown: set[Tensor] = set()  # that something changes, or that began as a list
         self._blank: set[Tensor] = set()  # with elements that are not there yet
         self._counted: set[Tensor] = set()  # with elements that count as memory of the device
+        self._put: list[tuple[Tensor, Shape]] = []  # lists, and the static shape of an element that each was given
+        self._readers: list[Operation] = []  # operations that state the shape of the elements they read
         for op in blocks.root.graph.operations:
             if op.type == "_Arg":  # what comes from outside is what kernels know
                 self._spoil(op.outputs[0])
@@ -58,6 +77,8 @@ class Lists:
             for t in (*block.graph.params, *block.results):  # type: ignore[attr-defined]
                 self._spoil(t)
             self._walk(block)
+        self._blank = {self._find(t) for t in self._blank}
+        self._check_readers()
         self._bad = {self._find(t) for t in self._bad}
         while more := {
             c for t, e in self._elements.items() if self._find(t) in self._bad and (c := self._find(e)) not in self._bad
@@ -65,7 +86,6 @@ class Lists:
             self._bad |= more  # what is in a list that kernels know, kernels must know
         self._rows = {self._find(t) for t in self._rows}
         self._grown = {self._find(t) for t in self._grown}
-        self._blank = {self._find(t) for t in self._blank}
         self._counted = {self._find(t) for t in self._counted}
 
     def kind(self, t: Tensor) -> str:
@@ -171,9 +191,11 @@ class Lists:
             self._spoil(out)
         if op.type == "TensorListFromTensor":
             self._rows.add(out)
-            shape = _known_shape(op.inputs[1])
+            shape = known_shape(op.inputs[1])
             if op.inputs[0].shape is None or not _surely_fits(op.inputs[0].shape[1:], shape):
                 self._spoil(out)
+            else:
+                self._put.append((out, op.inputs[0].shape[1:]))
             return
         self._grown.add(out)
         if op.type == "EmptyTensorList":
@@ -182,7 +204,7 @@ class Lists:
                 self._spoil(out)
         else:
             self._blank.add(out)
-            if op.outputs[0].handle is None or not shapes.is_full(op.outputs[0].handle[1]):
+            if op.outputs[0].handle is None or known_shape(op.inputs[0]) == "?":
                 self._spoil(out)
 
     def _changed(self, op: Operation, this: Tensor, used: dict[Tensor, int]) -> None:
@@ -192,7 +214,10 @@ class Lists:
         self._grown.add(this)
         if "_counted" in op.attrs:
             self._counted.add(this)
-        if op.attrs["element_dtype"] is not dtypes.variant:
+        if op.type in _BLANKING:
+            self._blank.add(this)
+        dtype = op.attrs["element_dtype"] if "element_dtype" in op.attrs else this.handle and this.handle[0]
+        if dtype is not None and dtype is not dtypes.variant:
             return
         if op.type == "TensorListPushBack":
             self._consume(op.inputs[1], used)
@@ -200,26 +225,44 @@ class Lists:
         elif op.type == "TensorListPopBack":
             self._contains(this, op.outputs[1])
         else:
-            self._spoil(this)
-            self._spoil(op.inputs[2])
+            for t in op.inputs:
+                self._spoil(t)
 
     def _fits(self, op: Operation) -> bool:
-        """Whether what is pushed, set or read has a shape that the list may hold, whatever the list."""
-        if "_accumulates" in op.attrs or "_accumulated" in op.attrs or op.type == "TensorListLength":
-            return True
-        if op.inputs[0].handle is None or op.inputs[0].handle[0] != op.attrs["element_dtype"]:
-            return False
-        if op.type in ("TensorListPushBack", "TensorListSetItem"):
-            holds = op.inputs[0].handle
-            value = op.inputs[1 if op.type == "TensorListPushBack" else 2]
-            if op.type == "TensorListSetItem" and op.attrs["resize_if_index_out_of_bounds"]:
-                return False
-            return holds is not None and (holds[1] is None or _surely_fits(value.shape, holds[1]))
+        """Whether a list of Python can be what `op` changes or reads, whatever the list."""
         holds = op.inputs[0].handle
-        asked = _known_shape(op.inputs[2 if op.type == "TensorListGetItem" else 1])
-        if asked is None and op.type != "TensorListStack":  # any will do; one that is not there has a known shape
-            return holds is not None
-        return holds is not None and shapes.is_full(holds[1]) and _surely_fits(holds[1], asked)
+        if op.type in _PUT:
+            value = op.inputs[_PUT[op.type]]
+            self._put.append((op.inputs[0], value.shape))
+            if op.attrs.get("resize_if_index_out_of_bounds"):
+                self._blank.add(op.inputs[0])
+        if "_accumulates" in op.attrs or "_accumulated" in op.attrs or "element_dtype" not in op.attrs:
+            return True
+        if holds is None or holds[0] != op.attrs["element_dtype"]:
+            return False
+        if op.type in _PUT:
+            return holds[1] is None or _surely_fits(value.shape, holds[1])
+        if op.attrs["element_dtype"] in dtypes.OBJECT and op.type in _JOIN and not shapes.is_full(op.outputs[0].shape):
+            return False  # a bare object has no shape to compare
+        self._readers.append(op)
+        return known_shape(op.inputs[_SHAPE[op.type]]) != "?"
+
+    def _check_readers(self) -> None:
+        """Spoils the lists with elements that may not have the shape that a reader states."""
+        held: dict[Tensor, Shape] = {}  # of each class: what is known of the shape of all its elements
+        for t, shape in self._put:
+            c = self._find(t)
+            held[c] = shapes.join(held[c], shape) if c in held else shape
+        for op in self._readers:
+            this = op.inputs[0]
+            c, stated = self._find(this), known_shape(op.inputs[_SHAPE[op.type]])
+            if op.type in ("TensorListGetItem", "TensorListPopBack"):
+                assert this.handle is not None
+                fits = c not in held or _surely_fits(held[c], stated) or _surely_fits(this.handle[1], stated)
+                if op.type == "TensorListPopBack" and c in self._blank:
+                    fits = fits and shapes.is_full(op.outputs[1].shape)
+                if not fits:
+                    self._spoil(this)
 
     def _structured(self, item: Item, used: dict[Tensor, int]) -> None:
         op = item.op
@@ -285,7 +328,7 @@ class Lists:
 def _is_a_shape(t: Tensor, depth: int = 8) -> bool:
     """Whether `t` is sure to be a shape: a constant that is, or made of what tells shapes."""
     if t.op.type == "Const":
-        return _known_shape(t) != "?" and int(np.min(t.op.attrs["value"], initial=0)) >= -1
+        return known_shape(t) != "?" and int(np.min(t.op.attrs["value"], initial=0)) >= -1
     forwards = t.op.opdef.facts.forwards
     if forwards is not None:
         return _is_a_shape(t.op.inputs[forwards], depth)
@@ -295,7 +338,7 @@ def _is_a_shape(t: Tensor, depth: int = 8) -> bool:
     return pure and all(_is_a_shape(x, depth - 1) or x.op.type == "Const" for x in t.op.inputs)
 
 
-def _known_shape(t: Tensor) -> Shape | str:
+def known_shape(t: Tensor) -> Shape | str:
     """The shape that the integer input `t` states; "?" if it is not known while compiling."""
     value = constant_value(t)
     if value is None:

@@ -15,7 +15,7 @@ import contextvars
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,13 +24,17 @@ from headrace import shapes
 from headrace.dtypes import int64
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.arrays import check_size
+from headrace.ir.opdef import op_registry
 
 if TYPE_CHECKING:
+    from headrace.dtypes import DType
     from headrace.ir.graph import Operation
     from headrace.ir.kernel import Step
+    from headrace.shapes import Shape
 
 FIRST: Final = 16  # iterations before the first look
 STRETCH: Final = 0.02  # seconds between two looks that are not too many
+FAR: Final = 1024  # elements by which a write may grow a short list before the kernel is asked whether it may
 SHORT: Final = 512  # iterations of short loops after which there is a look in any case
 
 START: Final = range(FIRST)
@@ -158,6 +162,78 @@ def place(items: list[Any], index: Any, value: Any) -> None:
     items[i] = value
 
 
+class ByKernel:
+    """The kernel of an operation on a list, for a list of Python: what is rare, and what is an error; O(n).
+
+    Args:
+      op: the operation; its input 0 is the list.
+      dtype, shape: of the elements, as far as the list says.
+    """
+
+    __slots__ = ("_kernel", "_make", "_set", "_shape")
+
+    def __init__(self, op: Operation, dtype: DType, shape: Shape) -> None:
+        self._kernel = _kernel_of(op.type, op.attrs)
+        self._make = _kernel_of("TensorListReserve", {"element_dtype": dtype, "shape_type": int64})
+        self._set = _kernel_of("TensorListSetItem", {"element_dtype": dtype, "resize_if_index_out_of_bounds": False})
+        self._shape = np.array(-1 if shape is None else [-1 if d is None else d for d in shape], np.int64)
+
+    def __call__(self, items: Sequence[Any], *args: Any) -> Any:
+        known = self._make(self._shape, np.int32(len(items)))
+        for i, item in enumerate(items):
+            if item is not None:
+                known = self._set(known, np.int32(i), item)
+        return self._kernel(known, *args)
+
+
+def _kernel_of(type: str, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    make = op_registry.get(type).kernel
+    assert make is not None
+    kernel: Callable[..., Any] = make(np, attrs)
+    return kernel
+
+
+def element_alike(items: Sequence[Any], index: Any, stated: Any, by_kernel: ByKernel) -> Any:
+    """An element of a list; where there is none yet, zeros of the shape that others have."""
+    i = int(index)
+    if 0 <= i < len(items) and items[i] is not None:
+        return items[i]
+    return by_kernel(items, np.int32(i), stated)
+
+
+def place_growing(items: list[Any], index: Any, value: Any, by_kernel: ByKernel) -> None:
+    """Sets an element of a list, which becomes longer if the element is behind its end; amortized O(1) an element."""
+    i, n = int(index), len(items)
+    if i == n:
+        items.append(value)
+    elif 0 <= i < n:
+        items[i] = value
+    else:
+        if i < 0 or i > 2 * n + FAR:
+            by_kernel(items, np.int32(i), value)  # raises if the index must be a mistake
+        items.extend([None] * (i - n))
+        items.append(value)
+
+
+def resize(items: list[Any], size: Any, by_kernel: ByKernel) -> None:
+    """Shortens a list, or adds elements that are not there yet."""
+    n, old = int(size), len(items)
+    if n < 0 or n > 2 * old + FAR:
+        by_kernel(items, size)  # raises if the size must be a mistake
+    if n < old:
+        del items[n:]
+    else:
+        items.extend([None] * (n - old))
+
+
+def unset(items: list[Any], indices: Any, by_kernel: ByKernel) -> None:
+    """Takes elements, at a scalar or vector of indices, out of a list; their places stay."""
+    for i in indices.ravel().tolist():
+        if not 0 <= i < len(items):
+            by_kernel(items, indices)  # raises
+        items[i] = None
+
+
 def blanks(n: Any) -> list[Any]:
     """A list of `n` elements that are not there yet."""
     if np.ndim(n):
@@ -168,7 +244,7 @@ def blanks(n: Any) -> list[Any]:
     return [None] * int(n)
 
 
-def stacked(items: list[Any], shape: tuple[int, ...], dtype: np.dtype, wanted: int) -> Any:
+def stacked(items: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype, wanted: int) -> Any:
     """The elements of a list, each of `shape`, as the rows of an array; zeros where there are none yet."""
     n = len(items)
     if wanted not in (-1, n):
@@ -181,6 +257,63 @@ def stacked(items: list[Any], shape: tuple[int, ...], dtype: np.dtype, wanted: i
         zero = np.zeros(shape, dtype)
         items = [zero if x is None else x for x in items]
     return np.concatenate(items).reshape(n, *shape)
+
+
+def stacked_alike(
+    items: Sequence[Any], pattern: Shape, dtype: np.dtype, wanted: int, stated: Any, by_kernel: ByKernel
+) -> Any:
+    """The elements of a list as the rows of an array, where their shape, which fits `pattern`, is not known before."""
+    shape = _common_shape(items, pattern)
+    if shape is None:
+        return by_kernel(items, stated)
+    return stacked(items, shape, dtype, wanted)
+
+
+def gathered(items: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype, indices: Any) -> Any:
+    """The elements at `indices` of a list, each of `shape`, as the rows of an array."""
+    return stacked(_chosen(items, indices), shape, dtype, -1)
+
+
+def gathered_alike(
+    items: Sequence[Any], pattern: Shape, dtype: np.dtype, indices: Any, stated: Any, by_kernel: ByKernel
+) -> Any:
+    """The same, where the shape of the elements, which fits `pattern`, is not known before."""
+    chosen = _chosen(items, indices)
+    shape = _common_shape(chosen, pattern)
+    if shape is None:
+        return by_kernel(items, indices, stated)
+    return stacked(chosen, shape, dtype, -1)
+
+
+def concatenated(
+    items: Sequence[Any], pattern: Shape, stated: Any, leading_dims: Any, by_kernel: ByKernel
+) -> tuple[Any, Any]:
+    """The elements of a list joined along their first dimension, and the int64 length of each; `pattern` is what is
+    known of the other dimensions."""
+    rest = items[0].shape[1:] if len(items) and items[0] is not None else None
+    alike = all(x is not None and x.ndim > 0 and x.shape[1:] == rest for x in items)
+    if rest is None or not alike or not shapes.fits(rest, pattern):
+        joined: tuple[Any, Any] = by_kernel(items, stated, leading_dims)
+        return joined
+    return np.concatenate(items), np.array([len(x) for x in items], np.int64)
+
+
+def _chosen(items: Sequence[Any], indices: Any) -> list[Any]:
+    n = len(items)
+    where = indices.ravel().tolist()
+    for i in where:
+        if not 0 <= i < n:
+            raise InvalidArgumentError(f"Trying to gather element {i} in a list with {n} elements.")
+    return [items[i] for i in where]
+
+
+def _common_shape(items: Sequence[Any], pattern: Shape) -> tuple[int, ...] | None:
+    """The shape that all elements have, if none is missing and it fits `pattern`; None if there is none such."""
+    if not len(items) or items[0] is None:
+        return None
+    shape: tuple[int, ...] = items[0].shape
+    alike = all(item is not None and item.shape == shape for item in items)
+    return shape if alike and shapes.fits(shape, pattern) else None
 
 
 def within(items: list[Any], value: Any, limit: int, what: str) -> None:

@@ -77,7 +77,10 @@ def keeps_list(c: Inference) -> Sequence[Shape]:
 
 
 def row_shape(b: Builder, x: Tensor) -> Tensor:
-    """The shape of the rows of `x`."""
+    """The shape of the rows of `x`; a constant if it is known, however many rows there are."""
+    known = None if x.shape is None else x.shape[1:]
+    if known is not None and shapes.is_full(known):
+        return b.const(known, dtypes.int32)
     out: Tensor = b.StridedSlice(b.Shape(x), [1], [0], [1], end_mask=1)
     return out
 

@@ -297,6 +297,9 @@ class TensorList:
         """
         n = len(self._items)
         if index >= n and resize:
+            if index == n < _MOST_ELEMENTS:  # what loops do: the next element
+                self._check_element(value, "set", "at a list index")
+                return self._with(self._items.push(value), self._initialized + 1)
             return self.resized(index + 1).set(index, value)
         if not 0 <= index < n:
             raise InvalidArgumentError(f"Trying to modify element {index} in a list with {n} elements.")

@@ -120,8 +120,8 @@ def test_what_may_not_fit_stays_with_the_kernel() -> None:
 
 def test_what_another_operation_reads_stays_with_the_kernel() -> None:
     x = push(push(empty(), 1.0), 2.0)
-    out = stacked(b().TensorListResize(x, 1))
-    assert all_are(KERNEL, [out])[0].tolist() == [1]
+    out = stacked(b().TensorListConcatLists(x, rows(hr.constant([3.0])), element_dtype=f32))
+    assert all_are(KERNEL, [out])[0].tolist() == [1, 2, 3]
 
 
 # *** rows ***
