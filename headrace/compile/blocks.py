@@ -64,7 +64,7 @@ class Block:
       graph: it.
       items: what is done, in order.
       results: the tensors that are wanted of it.
-      params: the positions of its parameters that are read, or are wanted.
+      params: the positions of its parameters that are read, waited for, or among the results.
     """
 
     graph: Graph
@@ -118,7 +118,8 @@ class Blocks:
             items.append(item)
         items.reverse()
         params: Sequence[Tensor] = graph.params if isinstance(graph, FuncGraph) else ()
-        block = Block(graph, tuple(items), results, tuple(k for k, p in enumerate(params) if p in wanted))
+        used = tuple(k for k, p in enumerate(params) if p in wanted or p.op in needed)
+        block = Block(graph, tuple(items), results, used)
         self._known[graph, results] = block
         return block
 

@@ -179,8 +179,10 @@ class FuncGraph(Graph, Owned):
 
 
 def is_cloned(t: Tensor) -> bool:
-    """Whether sub-graphs that use `t` have a clone of it."""
-    return t.op.type == "Const" and not (t.dtype.base.is_floating or t.dtype.base.is_complex)
+    """Whether sub-graphs that use `t` have a clone of it: a constant that is no float, and waits for nothing."""
+    if t.op.type != "Const" or t.op.control_inputs:
+        return False
+    return not (t.dtype.base.is_floating or t.dtype.base.is_complex)
 
 
 def unify(graphs: Sequence[FuncGraph], own: int) -> list[Tensor]:

@@ -1,10 +1,8 @@
 """How an `If`, `While` or call shrinks: inputs, variables and results go, and the rest moves up.
 
 The counterpart of `ir.growing`. A user's operation only grows, since others know its outputs by their numbers; here it
-is the operations of private graphs (`ir.editing`) that lose what nobody reads. The tensors that stay are the same
+is the operations of private graphs (`ir.editing`) that lose what nothing reads. The tensors that stay are the same
 objects as before, under new numbers.
-
-All of it is for operations that own their graphs.
 """
 
 from __future__ import annotations
@@ -12,113 +10,57 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.errors import GraphError
 from headrace.ir.function import owned
 
 if TYPE_CHECKING:
-    from headrace.ir.editing import Editor
     from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Operation
+    from headrace.ir.graph import Operation, Tensor
 
 V = TypeVar("V")
 
 
-def remove_inputs(edit: Editor, op: Operation, gone: Collection[int]) -> None:
-    """Takes inputs from a conditional or call, and from its graphs the parameters that stand for them.
+def keep_only(op: Operation, inputs: Collection[int], outputs: Collection[int]) -> None:
+    """Leaves `op` the given inputs and outputs, and its graphs the parameters and results that stand for them.
+
+    For a caller that shrinks all operations of a step at once: nothing is checked, and the caller changes what reads a
+    tensor that goes, before or after.
 
     Args:
-      edit: the editor of the graph that `op` stands in.
-      op: an If, Case or call.
-      gone: numbers of inputs; of a conditional not 0, which says what is done.
-
-    Raises:
-      GraphError: a parameter is in use.
+      op: an operation that owns graphs.
+      inputs: numbers of inputs, a predicate among them. Of a While they are its variables.
+      outputs: numbers of outputs; of a While they follow from `inputs`.
     """
-    offset = len(op.inputs) - len(op.attrs["Tin"])
-    for graph in owned(op):
-        _remove_params(graph, {k - offset for k in gone})
-    edit.set_inputs(op, _without(op.inputs, gone))
-    op.attrs = {**op.attrs, "Tin": tuple(_without(op.attrs["Tin"], {k - offset for k in gone}))}
-
-
-def remove_results(edit: Editor, op: Operation, gone: Collection[int]) -> None:
-    """Takes results from a conditional or call, and from its graphs.
-
-    Args:
-      edit: the editor of the graph that `op` stands in.
-      op: an If, Case or call.
-      gone: numbers of outputs.
-
-    Raises:
-      GraphError: an output is in use.
-    """
-    _check_unread(edit, op, gone)
-    for graph in owned(op):
-        graph.results = _without(graph.results, gone)
-    op.attrs = {**op.attrs, "Tout": tuple(_without(op.attrs["Tout"], gone)), **_shapes(op, gone)}
-    _remove_outputs(op, gone)
-
-
-def remove_variables(edit: Editor, op: Operation, gone: Collection[int]) -> None:
-    """Takes variables from a While: inputs, outputs, parameters and next values.
-
-    Args:
-      edit: the editor of the graph that `op` stands in.
-      op: a While.
-      gone: numbers of variables. What makes their next values stays in the body, where a sweep finds it.
-
-    Raises:
-      GraphError: an output is in use, or a parameter is, other than by what is gone itself.
-    """
-    _check_unread(edit, op, gone)
-    body: FuncGraph = op.attrs["body"]
-    body.results = _without(body.results, gone)
-    for graph in owned(op):
-        _remove_params(graph, gone)
-    edit.set_inputs(op, _without(op.inputs, gone))
-    op.attrs = {**op.attrs, "T": tuple(_without(op.attrs["T"], gone)), **_shapes(op, gone)}
-    _remove_outputs(op, gone)
-
-
-def _without(items: Sequence[V], gone: Collection[int]) -> list[V]:
-    return [v for k, v in enumerate(items) if k not in gone]
-
-
-def _shapes(op: Operation, gone: Collection[int]) -> dict[str, object]:
-    stated = op.attrs.get("output_shapes")
-    return {"output_shapes": tuple(_without(stated, gone))} if stated else {}
-
-
-def _check_unread(edit: Editor, op: Operation, gone: Collection[int]) -> None:
-    for k in gone:
-        if edit.is_used(op.outputs[k]):
-            raise GraphError(f"output {k} of '{op.name}' cannot be taken away: it is read")
-
-
-def _remove_outputs(op: Operation, gone: Collection[int]) -> None:
-    op.outputs = tuple(_without(op.outputs, gone))
+    graphs = owned(op)
+    offset = len(op.inputs) - len(graphs[0].params)
+    is_loop = op.opdef.structured == "While"
+    gone = [k for k in range(len(op.inputs)) if k not in inputs]
+    lost = gone if is_loop else [k for k in range(len(op.outputs)) if k not in outputs]
+    for graph in graphs:
+        if graph is not op.attrs.get("cond"):
+            graph.results = _without(graph.results, lost)
+        _remove_params(graph, {graph.params[k - offset] for k in gone})
+    op.inputs = _without(op.inputs, gone)
+    left = {"T": gone} if is_loop else {"Tin": [k - offset for k in gone], "Tout": lost}
+    if op.attrs.get("output_shapes"):
+        left["output_shapes"] = lost
+    op.attrs = {**op.attrs, **{name: tuple(_without(op.attrs[name], some)) for name, some in left.items()}}
+    op.outputs = tuple(_without(op.outputs, lost))
     for k, t in enumerate(op.outputs):
         t.index = k
 
 
-def _remove_params(graph: FuncGraph, gone: Collection[int]) -> None:
-    mine = {graph.params[k] for k in gone}
-    if not mine:
+def _without(items: Sequence[V], gone: Collection[int]) -> list[V]:
+    some = set(gone)
+    return [v for k, v in enumerate(items) if k not in some]
+
+
+def _remove_params(graph: FuncGraph, gone: set[Tensor]) -> None:
+    if not gone:
         return
-    for op in graph.operations:
-        if not mine.isdisjoint(op.inputs):
-            t = next(t for t in op.inputs if t in mine)
-            raise GraphError(f"the parameter {t.op.name!r} of {graph.title} cannot be taken away: '{op.name}' reads it")
-    if not mine.isdisjoint(graph.results):
-        raise GraphError(f"a parameter of {graph.title} that is to be taken away is one of its results")
-    makers = {t.op for t in mine}
-    for op in graph.operations:
-        if not makers.isdisjoint(op.control_inputs):
-            op.control_inputs = [c for c in op.control_inputs if c not in makers]
-    graph.params = [p for p in graph.params if p not in mine]
+    graph.params = [p for p in graph.params if p not in gone]
     for k, p in enumerate(graph.params):
         p.op.attrs = {**p.op.attrs, "index": k}
     for known in (graph.captures, graph.originals):
-        for t in [t for t, p in known.items() if p in mine]:
+        for t in [t for t, p in known.items() if p in gone]:
             del known[t]
-    graph.take_back(makers)
+    graph.take_back({p.op for p in gone})

@@ -11,15 +11,16 @@ becomes, in a frame of its own,
     next = NextIteration(AddV2(s:1, 1))
     i    = Exit(s:0)
 
-A variable that the body hands on as it got it is no variable but a loop constant: a constant Enter, and the result is
-what went in.
+A variable that the body returns unchanged is a loop constant: it needs no more than a constant Enter. If its output is
+read, though, it iterates like every other variable, since its Exit says that the loop has ended: a reader of it waits
+for all iterations of the condition, as in TensorFlow 1.
 
 **State tokens.** Iterations overlap: one may start while the one before is still at work. For values that is harmless.
 What *changes* something must happen in the order of the iterations. So for each thing that the loop changes (`ir.order`
 knows them) one variable more goes round, a token: in the body, what touches the thing waits for the token, and the
 token goes to the next iteration when that is done. Everything else overlaps as before. One more token collects what
-must be done (`control_results`) and touches nothing that others touch; whoever waits for the loop itself waits for the
-tokens' Exits.
+must be done (`control_results`) and touches nothing that others touch. A control edge from the loop itself waits for
+all its results and for the tokens' Exits.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headrace import dtypes
 from headrace.ir.counting import counting
 from headrace.ir.function import FuncGraph
 from headrace.ir.naming import base_name
@@ -80,7 +82,7 @@ class _While:
         self.name = place.prefix + op.name
         frame = low.frame_name(self.name)
         self.loop = Loop(place, self.name, frame, op.attrs["parallel_iterations"])
-        self.variables = [k for k in range(len(inputs)) if not is_constant(self.body, k)]
+        self.variables = [k for k in range(len(inputs)) if self.iterates(k)]
         self.rounds: dict[int, _Round] = {}
 
     def lower(self) -> Made:
@@ -125,7 +127,15 @@ class _While:
         outputs = [
             self.exit(self.rounds[k], t.shape) if k in self.rounds else self.inputs[k] for k, t in enumerate(op.outputs)
         ]
-        return outputs, lambda: [outputs[k].op for k in self.rounds] + [self.exit(r, ()).op for r in ordering]
+        waits = [t.op for t in outputs if t.dtype is not dtypes.resource]
+        return outputs, lambda: waits + [self.exit(r, ()).op for r in ordering]
+
+    def iterates(self, k: int) -> bool:
+        """Whether variable `k` needs a Merge and an Exit. A handle that never changes stays what it is: it has to be
+        where the resource is, and nothing is to be known of it but that."""
+        if is_constant(self.body, k):
+            return self.low.shared.is_read(self.op.outputs[k]) and self.inputs[k].dtype is not dtypes.resource
+        return True
 
     def find_tokens(self) -> list[_Token]:
         """What has to go round in order: for each thing changed, and for what must be done besides."""

@@ -165,6 +165,7 @@ class Shared:
         self.schedules: dict[FuncGraph, list[Operation]] = {}
         self.copied = 0
         self.depth = 0
+        self._read: dict[Graph, set[Tensor]] = {}
         self._wrappers: dict[tuple[str, int], FuncGraph] = {}
 
     def is_called(self, f: Func | FuncGraph) -> bool:
@@ -182,6 +183,16 @@ class Shared:
         if key not in self._wrappers:
             self._wrappers[key] = _calling(op, f, graph)
         return self._wrappers[key]
+
+    def is_read(self, t: Tensor) -> bool:
+        """Whether an operation reads `t`, or `t` is a result of its graph."""
+        graph = t.op.graph
+        read = self._read.get(graph)
+        if read is None:
+            read = self._read[graph] = {t for op in graph.operations for t in op.inputs}
+            if isinstance(graph, FuncGraph):
+                read.update(graph.results)
+        return t in read
 
     def schedule(self, graph: FuncGraph) -> list[Operation]:
         """The operations that the results and control results of `graph` need, each after what it waits for."""

@@ -7,7 +7,9 @@ goes round until none of its passes does, and no more often than its limit.
 
 Rules, whatever the pass:
 
-* the same results, errors and effects, in the same order where order is kept;
+* the same results, errors and effects, in the same order where order is kept. The pass `effects` has made these
+  explicit: a control edge, `control_results` or `Context.kept` says what must run, and when. A pass keeps control edges
+  between stateful operations; data edges it may take away without looking what is behind them;
 * a new operation keeps the device and the source line of the one it stands for, and its name if that one goes;
 * operations that ask for different devices are never merged;
 * no seed changes, and no random operation is copied.
@@ -71,12 +73,14 @@ class Context:
     Attributes:
       options: what they may do.
       kept: operations of the root graph that must stay though nothing reads them (the step's targets).
+      explicit: whether effects are explicit (`optimize.effects`): no data edge says that one has to run.
       notes: the report.
       ran: (pass, graph, whether it changed anything) in order.
     """
 
     options: Options = dataclasses.field(default_factory=Options)
     kept: Sequence[Operation] = ()
+    explicit: bool = False
     notes: list[Note] = dataclasses.field(default_factory=list)
     ran: list[tuple[str, str, bool]] = dataclasses.field(default_factory=list)
 
@@ -98,17 +102,19 @@ class Pass(abc.ABC):
 
     Attributes:
       name: its switch.
+      whole: whether it is called for the root graph alone, and sees to the graphs in it itself.
       grows: whether it may leave more operations than it found.
       is_exact: whether results stay the same to the bit; else floats may be added or multiplied in another order.
     """
 
     name: ClassVar[str]
+    whole: ClassVar[bool] = False
     grows: ClassVar[bool] = False
     is_exact: ClassVar[bool] = True
 
     @abc.abstractmethod
     def call(self, graph: Graph, context: Context) -> bool:
-        """Changes `graph` (not those that its operations own); returns whether it did."""
+        """Changes `graph` (unless `whole`, not those that its operations own); returns whether it did."""
 
     def requires(self, graph: Graph) -> str:
         """Why the pass cannot run on `graph`; "" if it can."""
@@ -171,7 +177,7 @@ def _run_one(p: Pass, graph: Graph, context: Context, check: Callable[[Graph], N
         return False
     changed = False
     try:
-        for g in graphs_of(graph):
+        for g in [graph] if p.whole else graphs_of(graph):
             why = p.requires(g)
             if why:
                 context.ran.append((f"{p.name} (not: {why})", _title(g), False))

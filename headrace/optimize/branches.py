@@ -109,9 +109,7 @@ def _skip(op: Operation, walking: Rewriter) -> None:
     if has_effects([cond]):
         walking.context.refused("branches", op, "it does not go round, but its condition does something")
         return
-    pairs = zip(op.outputs, op.inputs, strict=True)
-    waits = op.control_inputs or any(walking.is_read(t) and walking.loses(op, x) for t, x in pairs)
-    if waits or op in walking.kept or walking.is_waited_for(op):
+    if op.control_inputs or op in walking.kept or walking.is_waited_for(op):
         walking.context.refused("branches", op, "it does not go round, but there is waiting for it, or by it")
         return
     walking.replace(op, list(op.inputs), ())

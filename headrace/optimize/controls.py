@@ -7,6 +7,9 @@
 * What is waited for anyway, because of an input or by way of others, need not be named.
 * A constant does not wait. What reads it does, in its place.
 
+What a stateful operation waits for has to be said by edges that stay (`effects`): a data edge by way of a pure
+operation may be gone after the next pass.
+
 An input from a conditional, loop or call says little: its results come one by one, so who has one of them cannot be
 sure that all is done. Only a control edge to the operation says that.
 
@@ -15,7 +18,7 @@ A call that computes again what its gradient needs keeps its edges: they say not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir.function import FuncGraph
@@ -152,21 +155,39 @@ class _Cleaning:
         """What `op` comes after anyway, as far as one of `wanted` may be found there."""
         found: set[Operation] = set()
         first = min(self.at[c] for c in wanted)
-        makers = dict.fromkeys(t.op for t in op.inputs)
-        for c in wanted:
-            if c in makers and not c.opdef.structured:
-                found.add(c)
-        todo = [*makers, *wanted]
+        before = _firmly_before if _is_stateful(op) else _before
+        makers = [t.op for t in op.inputs]
+        found.update(c for c in wanted if c in makers and not c.opdef.structured)
+        todo = list(dict.fromkeys([*(p for p in makers if before is _before or _is_stateful(p)), *wanted]))
         seen = set(todo)
         for looked_at, each in enumerate(todo):
             if looked_at == _SEARCH:
                 break
-            data = () if each.opdef.structured else [t.op for t in each.inputs]
-            for is_control, before in ((False, data), (True, each.control_inputs)):
-                for p in before:
-                    if is_control or not p.opdef.structured:
-                        found.add(p)
-                    if p not in seen and self.at[p] >= first:
-                        seen.add(p)
-                        todo.append(p)
+            for p, is_all in before(each):
+                if is_all:
+                    found.add(p)
+                if p not in seen and self.at[p] >= first:
+                    seen.add(p)
+                    todo.append(p)
         return found
+
+
+def _is_stateful(op: Operation) -> bool:
+    return not op.opdef.is_pure
+
+
+def _before(op: Operation) -> Iterator[tuple[Operation, bool]]:
+    """The operations that `op` waits for, and whether it waits for all that each does."""
+    for t in () if op.opdef.structured else op.inputs:
+        yield t.op, not t.op.opdef.structured
+    for c in op.control_inputs:
+        yield c, True
+
+
+def _firmly_before(op: Operation) -> Iterator[tuple[Operation, bool]]:
+    """The same by edges that stay: other passes may take away data edges, but for those between stateful operations."""
+    for t in op.inputs if _is_stateful(op) and not op.opdef.structured else ():
+        if _is_stateful(t.op):
+            yield t.op, not t.op.opdef.structured
+    for c in op.control_inputs:
+        yield c, True

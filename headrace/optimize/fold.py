@@ -5,8 +5,8 @@
 
 A pure operation of constants becomes a `Const`, in place: under its name, on its device, with its line, waiting for
 what it waited for. So does one that asks only for shapes, where these are known (*shape materialisation*): the tensor
-it was asked of is then perhaps not needed at all. If something with effects, or a check, came before that tensor, the
-constant waits for it, so that it happens as before.
+it was asked of is then perhaps not needed at all. What reads a variable, or is to be fed, fails if there is no value;
+the constant waits for it, so that it fails as before.
 
 An operation that fails when it is tried is left to fail when it runs, if it does.
 """
@@ -65,7 +65,7 @@ class _Folding:
             if not facts.shape_only or not all(_has_shape(t) for t in op.inputs):
                 return
             given = [np.broadcast_to(np.zeros((), t.dtype.numpy), t.shape) for t in op.inputs]  # type: ignore[arg-type]
-            waits = self._waits(op)
+            waits = [t.op for t in op.inputs if t.op.type == "Const" or _may_have_no_value(t.op)]
         else:
             waits = [t.op for t in op.inputs]
         if any(t.dtype.base in dtypes.OBJECT for t in op.outputs):
@@ -81,12 +81,6 @@ class _Folding:
         for w in waits:
             before.update(dict.fromkeys(w.control_inputs if w.type == "Const" else (w,)))
         self._become(op, values, list(before))
-
-    def _waits(self, op: Operation) -> list[Operation]:
-        """What has effects, or comes after what has, and would no longer run for `op`; and what reads a variable or is
-        to be fed, which fails if that has no value."""
-        tainted = self.walking.tainted
-        return [t.op for t in op.inputs if t.op.type == "Const" or _may_have_no_value(t.op) or t.op in tainted]
 
     def _too_large(self, op: Operation, given: list[Any]) -> str:
         """Why the result is not to be kept, as far as its size is known before; "" if nothing is against it."""

@@ -10,7 +10,7 @@
 | `Reshape`, `BroadcastTo` to the shape as it is; `EnsureShape` of such a one | `x` | that is known |
 | `Sum`, `Prod`, `Max`, `Min`, `Mean`, `All`, `Any` over no dimension | `x` | |
 | `Reshape(Reshape(x, s), t)` | `Reshape(x, t)` | the first cannot fail |
-| a result of a conditional or call that is what went in; a loop constant's | what went in | nothing in it has effects |
+| a result of a conditional or call that is what went in; a loop constant's | what went in | |
 
 Only what is the same bit for bit: for floats, `x + 0` is not (-0.0 becomes 0.0), `x + (-0.0)` and `x - 0` are; for
 complex numbers not even `x * 1`. And only where the shape is the same: `zeros([3]) + x` may be larger than `x`.
@@ -32,7 +32,7 @@ from headrace.ir.function import FuncGraph, owned
 from headrace.ir.order import is_constant
 from headrace.ir.total import is_total
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.reading import const, has_effect, is_plain, owns_graphs, primitives
+from headrace.optimize.reading import const, is_plain, owns_graphs, primitives
 from headrace.optimize.rewriting import Rewriter
 
 if TYPE_CHECKING:
@@ -81,10 +81,6 @@ def _may_go(op: Operation, x: Tensor, walking: Rewriter) -> bool:
         return False
     if op.device and op.device != x.op.device:
         walking.context.refused("identities", op, f"it asks for {op.device!r}, and '{x.op.name}' does not")
-        return False
-    lost = walking.loses(op, x)
-    if lost is not None:
-        walking.context.refused("identities", op, f"'{lost.name}', which is waited for, might no longer run")
         return False
     if x.op.type == "_Arg" and not shapes.covers(y.shape, x.shape):
         walking.context.refused("identities", op, "more is known of its shape than of its input's")
@@ -195,8 +191,6 @@ def _reshape_once(op: Operation, walking: Rewriter) -> bool:
     first = op.inputs[0].op
     if first.type != op.type or not _is_beside(first, op) or not is_total(first):
         return False
-    if walking.loses(first, first.inputs[0]) is not None:
-        return False
     op.inputs[0] = first.inputs[0]
     walking.context.fired("identities", op, f"reshapes '{op.inputs[0].name}' at once, not by way of '{first.name}'")
     return True
@@ -241,10 +235,6 @@ def _bypass_results(op: Operation, walking: Rewriter) -> None:
             found[t] = op.inputs[j + offset]
     read = [t for t in found if walking.is_read(t)] if found else []
     if not read:
-        return
-    chooses = op.opdef.structured in ("If", "Case")  # so its results wait for all that the choice is made of
-    if op.control_inputs or has_effect(op) or (chooses and op in walking.tainted):
-        walking.context.refused("identities", op, "it gives back what it is given, but does something or waits")
         return
     for t in read:
         walking.move(t, found[t])

@@ -1,99 +1,130 @@
-"""What the results of conditionals, loops and calls are made of, result by result.
+"""Liveness: which operations, inputs and results of a step its ends reach.
 
-That an operation is needed does not mean that all its inputs are. Of a loop that is read at output 1, only those
-variables are needed that the condition, what must run, and the next value of variable 1 are made of, those of which
-*their* next values are made, and so on. In the body there may be loops again, of which the same is true. So one asks
-for tensors, not for operations; and it is done step by step: each further question costs only what it brings to
-light.
+The reference is the primitive form as TensorFlow 1 builds it (`lower`): every loop variable has its Enter, Merge,
+Switch, NextIteration and Exit, every captured tensor its Switch or Enter. An operation *waits for* the makers of its
+inputs and for its control inputs, and what an end reaches that way runs. On the structured graph this says
+
+* of a conditional, loop or call the ends may reach single results. A result of a conditional or call reaches the same
+  result of each of its graphs. A result of a loop reaches its variable: the initial value, and the next value in the
+  body. A parameter that is read *or waited for* reaches the input, or the loop variable, that it stands for;
+* any result reaches what decides whether it is made at all: the predicate, the result of a loop's condition, the
+  control inputs of the operation, and what must run in its graphs (`control_results`);
+* a control edge from the operation, and naming it as a target, reaches all its results.
+
+Loop variables reach one another in cycles, so the walk asks for tensors, and marks what it has seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from headrace.ir.editing import roots
 from headrace.ir.function import FuncGraph, owned
 from headrace.optimize.reading import owns_graphs
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import Graph, Operation, Tensor
 
 
-class Needs:
-    """What of one graph is needed so far."""
+class Reached:
+    """What the ends of a graph reach, in it and in the graphs that its operations own.
 
-    def __init__(self, graph: FuncGraph) -> None:
-        self._number = {p.op: k for k, p in enumerate(graph.params)}
-        self._seen: set[Operation] = set()
-        self._parts: dict[Operation, Parts] = {}
-
-    def need(self, tensors: Iterable[Tensor], ops: Iterable[Operation] = ()) -> list[int]:
-        """The numbers of the parameters that `tensors`, and all of `ops`, need, and nothing asked for before did."""
-        found = []
-        values, whole = list(tensors), list(ops)
-        while values or whole:
-            if whole:
-                op = whole.pop()
-                values += op.outputs
-            else:
-                t = values.pop()
-                op = t.op
-                if owns_graphs(op):
-                    parts = self._parts.get(op)
-                    if parts is None:
-                        parts = self._parts[op] = Parts(op)
-                        whole += op.control_inputs
-                    values += parts.need(t.index)
-                    continue
-            if op in self._seen:
-                continue
-            self._seen.add(op)
-            k = self._number.get(op)
-            if k is not None:
-                found.append(k)
-            values += op.inputs
-            whole += op.control_inputs
-        return found
-
-
-class Parts:
-    """What of a conditional, loop or call is needed so far.
+    Args:
+      graph: the graph of a step.
+      kept: operations of it that must run: targets.
+      all_results: whether a control edge from a structured operation reaches all its results. False where effects are
+        explicit (`optimize.effects`): what it has to do is among the `control_results` of its graphs then.
 
     Attributes:
-      live: the numbers of the inputs that are; of a loop those are its variables.
+      ops: the operations.
+      inputs: for each structured operation that is reached and owns graphs that fit it, the positions of its inputs
+        (of a While: of its variables).
+      outputs: likewise of its outputs.
     """
 
-    def __init__(self, op: Operation) -> None:
-        self.op = op
-        self.live: dict[int, None] = {}
-        self._graphs = [(g, Needs(g)) for g in owned(op)]
-        self._offset = len(op.inputs) - len(self._graphs[0][0].params)
-        self._is_begun = False
+    def __init__(self, graph: Graph, kept: Collection[Operation] = (), all_results: bool = True) -> None:
+        self.ops: set[Operation] = set()
+        self.inputs: dict[Operation, set[int]] = {}
+        self.outputs: dict[Operation, set[int]] = {}
+        self._all_results = all_results
+        self._owners: dict[Graph, Operation] = {}
+        self._waited: set[Operation] = set()
+        self._values: list[Tensor] = []
+        self._whole: list[Operation] = []
+        if isinstance(graph, FuncGraph):
+            self._values += graph.results
+            self._whole += [*graph.control_results, *kept]
+        else:
+            self._whole += roots(graph, kept)
+        self._walk()
 
-    def need(self, k: int | None) -> list[Tensor]:
-        """The inputs that output `k` is made of (None: that what must run needs), as far as they are new."""
-        before = len(self.live)
-        if not self._is_begun:
-            self._is_begun = True
-            self.live.update(dict.fromkeys(range(self._offset)))
-            for graph, needs in self._graphs:
-                ends = graph.results if graph is self.op.attrs.get("cond") else ()
-                self._add([i + self._offset for i in needs.need(ends, graph.control_results)])
-        if k is not None:
-            self._add([k] if self.op.opdef.structured == "While" else self._of_result(k))
-        return [self.op.inputs[i] for i in list(self.live)[before:]]
+    def _walk(self) -> None:
+        values, whole = self._values, self._whole
+        while values or whole:
+            if values:
+                t = values.pop()
+                if t.op in self.inputs or self._begins(t.op):
+                    self._reach_output(t.op, t.index)
+                elif t.op not in self.ops:
+                    self._visit(t.op)
+            else:
+                op = whole.pop()
+                if op in self._waited:
+                    continue
+                self._waited.add(op)
+                if op in self.inputs or self._begins(op):
+                    if self._all_results:
+                        values += op.outputs
+                elif op not in self.ops:
+                    self._visit(op)
 
-    def _of_result(self, k: int) -> list[int]:
-        return [i + self._offset for graph, needs in self._graphs for i in needs.need([graph.results[k]])]
+    def _visit(self, op: Operation) -> None:
+        """An operation of which one result is as good as another."""
+        self.ops.add(op)
+        self._values += op.inputs
+        self._whole += op.control_inputs
+        if op.type == "_Arg":
+            owner = self._owners.get(op.graph)
+            if owner is not None:
+                self._reach_input(owner, op.attrs["index"] + len(owner.inputs) - len(op.graph.params))  # type: ignore[attr-defined]
 
-    def _add(self, found: list[int]) -> None:
-        if self.op.opdef.structured != "While":
-            self.live.update(dict.fromkeys(found))
+    def _begins(self, op: Operation) -> bool:
+        """Reaches what any result of `op` does; False if `op` owns no graphs, or they do not fit it."""
+        if not op.opdef.structured or not owns_graphs(op):
+            return False
+        graphs = owned(op)
+        offset = len(op.inputs) - len(graphs[0].params)
+        results = len(op.inputs) if op.opdef.structured == "While" else len(op.outputs)
+        for g in graphs:
+            n = 1 if g is op.attrs.get("cond") else results
+            if len(g.params) != len(op.inputs) - offset or len(g.results) != n:
+                return False
+        self.ops.add(op)
+        self.inputs[op], self.outputs[op] = set(), set()
+        self._whole += op.control_inputs
+        for i in range(offset):
+            self._reach_input(op, i)
+        for g in graphs:
+            self._owners[g] = op
+            self._whole += g.control_results
+        if op.opdef.structured == "While":
+            self._values.append(op.attrs["cond"].results[0])
+        return True
+
+    def _reach_output(self, op: Operation, k: int) -> None:
+        if k in self.outputs[op]:
             return
-        body: FuncGraph = self.op.attrs["body"]
-        needs = next(n for g, n in self._graphs if g is body)
-        while found:
-            k = found.pop()
-            if k not in self.live:
-                self.live[k] = None
-                found += needs.need([body.results[k]])
+        self.outputs[op].add(k)
+        if op.opdef.structured == "While":
+            self._reach_input(op, k)
+        else:
+            self._values += [g.results[k] for g in owned(op)]
+
+    def _reach_input(self, op: Operation, k: int) -> None:
+        if k in self.inputs[op]:
+            return
+        self.inputs[op].add(k)
+        self._values.append(op.inputs[k])
+        if op.opdef.structured == "While":
+            self._values.append(op.attrs["body"].results[k])

@@ -16,7 +16,6 @@ from headrace.ir import graph as graphs
 from headrace.ir.infer import constant_value
 from headrace.optimize.base import Context, Pass
 from headrace.optimize.loop_edits import Loop, loops_of
-from headrace.optimize.reading import tainted
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph
@@ -33,9 +32,6 @@ class CountLoops(Pass):
         for op in loops_of(graph):
             loop = Loop(op, context)
             if loop.trips is None or (n := loop.trips.count) is None:
-                continue
-            if op in tainted(graph):  # perhaps it runs for that alone, because somebody asks how often it went round
-                context.refused("loop_counts", op, "it changes something, or waits for what does")
                 continue
             for k in dict.fromkeys(bound.counter for bound in loop.trips.bounds):
                 first, last = constant_value(op.inputs[k]), op.outputs[k]

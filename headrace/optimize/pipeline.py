@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ from headrace.optimize.base import Context, Options, Pass, Repeat, graphs_of, ru
 from headrace.optimize.branches import Branches
 from headrace.optimize.controls import Controls
 from headrace.optimize.cse import MergeCommon
+from headrace.optimize.effects import Effects
 from headrace.optimize.fold import Fold
 from headrace.optimize.identities import Identities
 from headrace.optimize.inline import Inline
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
 
 # Cheap, and each makes work for the others: a folded predicate is a dead branch, which is a dead input, ...
 _PRUNE: Final = Prune()
+_EFFECTS: Final = Effects()
 _CLEAN_UP: Final = Repeat((PushConstants(), Fold(), Identities(), MergeCommon(), Branches(), Controls(), _PRUNE))
 
 PASSES: Final[tuple[Pass | Repeat, ...]] = (
     _PRUNE,
     Repeat((Inline(),)),  # calls in calls
+    _EFFECTS,
     _CLEAN_UP,
     *LOOP_PASSES,
     _CLEAN_UP,
@@ -37,10 +41,9 @@ _DEFAULT: Final = Options()
 
 
 def names() -> list[str]:
-    """The names of all passes, in order."""
-    return list(
-        dict.fromkeys(p.name for step in PASSES for p in (step.passes if isinstance(step, Repeat) else (step,)))
-    )
+    """The names of all passes that can be switched off, in order."""
+    steps = [step.passes if isinstance(step, Repeat) else (step,) for step in PASSES]
+    return list(dict.fromkeys(p.name for passes in steps for p in passes if p is not _EFFECTS))
 
 
 def optimize(
@@ -82,6 +85,8 @@ def optimize(
       >>> [note.text for note in report.notes if note.op == "n"]
       ['Size of a known shape: 2']
     """
+    if options.off.issuperset(set(names()) - {_PRUNE.name}):  # nothing relies on it
+        options = dataclasses.replace(options, off=options.off | {_EFFECTS.name})
     context = Context(options, list(kept))
     for g in graphs_of(graph):
         if isinstance(g, FuncGraph):  # of what it was made matters no more, and what it was made of goes

@@ -105,12 +105,3 @@ def has_effects(graphs: Iterable[FuncGraph]) -> bool:
             elif has_effect(op):
                 return True
     return False
-
-
-def tainted(graph: Graph) -> set[Operation]:
-    """The operations of `graph` that have effects, and those that wait for one that has."""
-    out: set[Operation] = set()
-    for op in in_order(graph):
-        if any(t.op in out for t in op.inputs) or any(c in out for c in op.control_inputs) or has_effect(op):
-            out.add(op)
-    return out

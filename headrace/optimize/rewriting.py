@@ -19,7 +19,7 @@ from headrace import shapes
 from headrace.ir.editing import arrange
 from headrace.ir.function import FuncGraph
 from headrace.ir.infer import forget, infer_more
-from headrace.optimize.reading import has_effect, in_order, tainted
+from headrace.optimize.reading import in_order
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -45,7 +45,6 @@ class Rewriter:
         self._instead: dict[Operation, Sequence[Operation]] = {}
         self._order: list[Operation] = []
         self._is_new_order = False
-        self._tainted: set[Operation] | None = None
         self._read: set[Tensor] | None = None
         self._waited: set[Operation] | None = None
         self._news: set[Tensor] = set()  # tensors of which more is known than before
@@ -144,27 +143,6 @@ class Rewriter:
         if new.handle is None:
             new.handle = old.handle
         self.changed = True
-
-    @property
-    def tainted(self) -> set[Operation]:
-        """What has effects, checks something, or comes after what does; as it was when this was first asked."""
-        if self._tainted is None:
-            self._tainted = tainted(self.graph)
-        return self._tainted
-
-    def loses(self, op: Operation, x: Tensor) -> Operation | None:
-        """What would perhaps no longer run, though somebody might notice, if who reads `op` read `x` instead, which it
-        is made of; None: nothing. It looks through what reads `x` itself, not further."""
-        todo = [t for t in op.inputs if t is not x]
-        for t in todo:
-            if t.op.type == "Const":
-                if t.op.control_inputs:
-                    return t.op
-            elif t.op in self.tainted:
-                if x not in t.op.inputs or t.op.control_inputs or has_effect(t.op):
-                    return t.op
-                todo += [u for u in t.op.inputs if u is not x]
-        return None
 
     def is_read(self, t: Tensor) -> bool:
         """Whether anybody, further on, reads `t`, an output of what is being looked at; or it is a result."""

@@ -22,6 +22,7 @@ from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
 from headrace.lower import lower
 from headrace.optimize.base import Context, Options, Pass, Repeat, run
+from headrace.optimize.effects import Effects
 from headrace.optimize.pipeline import optimize
 from headrace.prune import Pruned, prune
 
@@ -55,7 +56,7 @@ def passes_of(steps: Steps | None) -> Callable[[Graph, Sequence[Operation]], Con
         if steps is None:
             return optimize(graph, kept, check=verify)
         context = Context(Options(), list(kept))
-        run(steps, graph, context, verify)
+        run((Effects(), *steps), graph, context, verify)  # which all others rely on
         return context
 
     return apply

@@ -252,17 +252,6 @@ def test_a_predicate_that_waits():
     assert "s = Tanh[T=float32](x) ^w" in after
 
 
-def test_what_would_no_longer_run_without_the_loop():
-    text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
-    waits = text.replace("    i = Const", "    v = NoOp\n    i = Const").replace("int32]\n    w", "int32] ^v\n    w")
-    context = unchanged(Branches(), waits)
-    assert "there is waiting for it, or by it" in context.notes[0].text
-    assert "While" not in apply(Branches(), waits.replace("    z = Neg(w:1)\n", ""))[0]  # who reads i waits for v
-    check = text.replace("    w =", '    u = CheckNumerics[message="m"](x)\n    w =').replace("](i, x)", "](i, u)")
-    unchanged(Branches(), check)  # y may be read for want of a better sign that u is all right
-    assert "While" not in apply(Branches(), check.replace("    y = Neg(w:0)\n", ""))[0]
-
-
 def test_that_the_predicate_is_known_is_a_change_by_itself():
     text = """
         p = Placeholder[dtype=DTYPE, shape=[]]

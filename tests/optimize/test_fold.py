@@ -5,7 +5,9 @@ import pytest
 
 from headrace.ir.text import from_text, to_text
 from headrace.optimize.base import Context, Options
+from headrace.optimize.effects import Effects
 from headrace.optimize.fold import Fold
+from headrace.optimize.prune import Prune
 from tests.optimize.running import apply, same, unchanged
 
 
@@ -132,25 +134,30 @@ def test_a_constant_waits_for_what_its_origin_waited_for():
     assert "b = Const[value=int32[]{-2}, dtype=int32] ^u ^w" in after
 
 
-def test_the_shape_of_what_comes_after_an_effect_waits_for_it():
+def test_an_effect_that_only_a_shape_reaches_stays_and_stays_first():
     text = """
         v = VarHandleOp[dtype=float32, shape=[3], shared_name="v"]
         x = Placeholder[dtype=float32, shape=[3]]
         w = AssignVariableOp(v, x)
         y = Neg(x) ^w
-        z = Neg(x)
         a = Shape(y)
-        b = Shape(z)
+        r = ReadVariableOp[dtype=float32](v) ^a
+        z = _Retval[index=0](r)
         """
-    after, _ = apply(Fold(), text)
-    assert "a = Const[value=int32[1]{3}, dtype=int32] ^y :" in after
-    assert "b = Const[value=int32[1]{3}, dtype=int32] :" in after
+    after, context = apply((Effects(), Fold(), Prune()), text)
+    assert "a = Const[value=int32[1]{3}, dtype=int32] :" in after
+    assert "r = ReadVariableOp[dtype=float32](v) ^a ^w" in after
+    assert [op.name for op in context.kept] == ["w"]
 
 
-def test_the_shape_of_what_is_checked_waits_for_the_check():
+def test_a_check_that_only_a_shape_reaches_stays():
     x = "x = Placeholder[dtype=float32]\ny = EnsureShape[shape=[3]](x)\nz = Neg(y)\n"
-    after, _ = apply(Fold(), f"{x}n = Shape(z)")
-    same(after, f"{x}n = Const[value=int32[1]{{3}}, dtype=int32] ^z")
+    after, _ = apply((Effects(), Fold(), Prune()), f"{x}n = Shape(z)\no = _Retval[index=0](n)")
+    same(
+        after,
+        "x = Placeholder[dtype=float32]\ny = EnsureShape[shape=[3]](x)\nn = Const[value=int32[1]{3}, dtype=int32]\n"
+        "o = _Retval[index=0](n)",
+    )
 
 
 @pytest.mark.parametrize(

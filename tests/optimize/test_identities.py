@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from headrace.optimize.effects import Effects
 from headrace.optimize.identities import Identities
+from headrace.optimize.prune import Prune
 from tests.optimize.running import apply, same, unchanged
 
 X = "x = Placeholder[dtype=float32, shape=[8,3]]\n"
@@ -186,16 +188,16 @@ def test_a_result_that_is_the_same_input_in_all_branches():
     assert [(n.op, n.text) for n in context.notes] == [("c", "gives 1 of its inputs back as they are")]
 
 
-def test_not_of_a_conditional_that_does_something():
+def test_a_conditional_with_an_effect_goes_on_having_it():
     text = BRANCHES.replace("float32[2]) -> (b, t) {", "float32[2]) -> (b, t) ^say {\n      say = PrintV2(m)").replace(
         "say = PrintV2(m)", 'm = Const[value=string[]{"m"}, dtype=string]\n      say = PrintV2(m)'
     )
-    context = unchanged(Identities(), text)
-    assert "does something or waits" in context.notes[0].text
+    after, context = apply((Effects(), Identities()), text + RETURNS)
+    assert "y = Neg[T=float32](u)" in after
+    assert "c" in [op.name for op in context.kept]
 
 
-def test_not_of_one_that_waits():
-    unchanged(Identities(), BRANCHES.replace("(p, x, u)", "(p, x, u) ^p"))
+RETURNS = "r = _Retval[index=0](y)\n    s = _Retval[index=1](z)\n"
 
 
 LOOP = """
@@ -258,18 +260,28 @@ def test_text_is_not_added():
     unchanged(Identities(), f"{text}y = Add(x, n)\nz = Rank(y)")
 
 
-@pytest.mark.parametrize(
-    "op",
-    ["Mul(x, n)", "Reshape(x, s)", "Neg(m)"],
-)
-def test_what_would_no_longer_run_is_looked_at(op):
+@pytest.mark.parametrize("op", ["Mul(x, n)", "Reshape(x, s)"])
+def test_a_check_before_a_bypassed_operand_is_still_made(op):
     text = f"""
         x = Placeholder[dtype=float32, shape=[2]]
         c = CheckNumerics[message="m"](x)
         n = Const[value=float32[]{{1.0}}, dtype=float32] ^c
         s = Const[value=int32[1]{{2}}, dtype=int32] ^c
-        m = Neg(x) ^c
         y = {op}
+        z = Tanh(y)
+        r = _Retval[index=0](z)
+        """
+    after, _ = apply((Effects(), Identities(), Prune()), text)
+    assert "z = Tanh[T=float32](x)" in after
+    assert "c = CheckNumerics" in after
+
+
+def test_an_operation_that_waits_is_not_bypassed():
+    text = """
+        x = Placeholder[dtype=float32, shape=[2]]
+        c = CheckNumerics[message="m"](x)
+        m = Neg(x) ^c
+        y = Neg(m)
         z = Tanh(y)
         """
     unchanged(Identities(), text)
@@ -281,18 +293,24 @@ def test_two_of_what_is_checked_undo_each_other():
     same(after, f"{x}n = Neg(x)\nz = Tanh(x)")
 
 
-def test_not_of_a_choice_that_something_depends_on():
+def test_a_check_before_the_choice_of_a_branch_is_still_made():
     checked = """    q = Cast[SrcT=bool, DstT=float32](p)
-    r = CheckNumerics[message="m"](q)
-    o = Cast[SrcT=float32, DstT=bool](r)
+    k = CheckNumerics[message="m"](q)
+    o = Cast[SrcT=float32, DstT=bool](k)
     x = P"""
-    text = BRANCHES.replace("    x = P", checked).replace("(p, x, u)", "(o, x, u)")
-    unchanged(Identities(), text)
+    text = BRANCHES.replace("    x = P", checked).replace("(p, x, u)", "(o, x, u)").replace("    z = Neg(c:1)\n", "")
+    after, _ = apply((Effects(), Identities(), Prune()), text + "    r = _Retval[index=0](y)")
+    assert "y = Neg[T=float32](u)" in after
+    assert "If" not in after
+    assert "k = CheckNumerics" in after
 
 
-def test_not_of_a_loop_or_call_that_does_something():
+def test_a_loop_with_an_effect_goes_on_having_it():
     say = 'm = Const[value=string[]{"m"}, dtype=string]\n      say = PrintV2(m)\n      one ='
-    unchanged(Identities(), LOOP.replace("(j, n) {", "(j, n) ^say {").replace("one =", say))
+    text = LOOP.replace("(j, n) {", "(j, n) ^say {").replace("one =", say)
+    after, context = apply((Effects(), Identities()), text + RETURNS)
+    assert "z = Neg[T=int32](n)" in after
+    assert "w" in [op.name for op in context.kept]
 
 
 def test_not_of_a_reference():

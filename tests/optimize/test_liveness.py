@@ -1,16 +1,15 @@
-"""What results are made of, question by question."""
+"""Which operations, inputs and results the ends of a step reach."""
 
 import pytest
 
-from headrace.ir.graph import Operation
 from headrace.ir.text import from_text
-from headrace.optimize.liveness import Needs, Parts
+from headrace.optimize.liveness import Reached
 from headrace.optimize.prune import Prune
 from tests.optimize.running import apply
 
 LOOP = """
-    x = Placeholder[dtype=float32, shape=[]]
-    n = Placeholder[dtype=int32, shape=[]]
+    x = _Arg[T=float32, index=0, shape=[]]
+    n = _Arg[T=int32, index=1, shape=[]]
     w = While[cond=@"c", body=@"b", T=(int32, float32, float32, float32, int32)](n, x, x, x, n)
     graph "c" of w, cond (i: int32[], f: float32[], g: float32[], h: float32[], n: int32[]) -> (go) {
       go = Less(i, n)
@@ -25,22 +24,33 @@ LOOP = """
     """
 
 
-def op(text: str, name: str) -> Operation:
-    return from_text(text).get_operation_by_name(name)
+def reached(text, name, all_results=True, kept=()):
+    """The inputs and outputs that the ends of a graph reach of one operation, and the names of all that they reach."""
+    graph = from_text(text)
+    op = graph.get_operation_by_name(name)
+    found = Reached(graph, [graph.get_operation_by_name(k) for k in kept], all_results)
+    inputs, outputs = found.inputs.get(op, set()), found.outputs.get(op, set())
+    return sorted(inputs), sorted(outputs), {each.name for each in found.ops}
 
 
 @pytest.mark.parametrize(("read", "live"), [(0, [0, 4]), (1, [0, 1, 2, 3, 4]), (2, [0, 2, 3, 4]), (3, [0, 3, 4])])
-def test_variables_of_a_loop(read, live):
-    parts = Parts(op(LOOP, "w"))
-    assert {t.name for t in parts.need(None)} == {"n:0"}  # the condition's
-    assert len(parts.need(read)) == len(live) - 2
-    assert sorted(parts.live) == live
-    assert parts.need(read) == []  # known already
+def test_a_result_of_a_loop_reaches_the_variables_that_it_is_made_of(read, live):
+    assert reached(LOOP + f"y = _Retval[index=0](w:{read})", "w")[:2] == (live, [read])
+
+
+def test_a_control_edge_from_a_loop_reaches_all_variables():
+    assert reached(LOOP + "y = _Retval[index=0](x) ^w", "w")[0] == [0, 1, 2, 3, 4]
+    assert reached(LOOP, "w", kept=["w"])[0] == [0, 1, 2, 3, 4]
+    assert reached(LOOP + "y = _Retval[index=0](x) ^w", "w", all_results=False)[0] == [0, 4]
+
+
+def test_a_constant_of_a_loop_reaches_its_condition():
+    assert reached(LOOP + "y = _Retval[index=0](w:4)", "w")[0] == [0, 4]
 
 
 IF = """
-    p = Placeholder[dtype=bool, shape=[]]
-    x = Placeholder[dtype=float32, shape=[]]
+    p = _Arg[T=bool, index=0, shape=[]]
+    x = _Arg[T=float32, index=1, shape=[]]
     u = Neg(x)
     v = Exp(x)
     c = If[then_branch=@"yes", else_branch=@"no", Tin=(float32, float32, float32), Tout=(float32, float32)](p, u, v, x)
@@ -48,42 +58,40 @@ IF = """
       k = NoOp ^d
       s = Neg(b)
     }
-    graph "no" of c, else_branch (a: float32[], b: float32[], d: float32[]) -> (b, a) {
+    graph "no" of c, else_branch (a: float32[], b: float32[], d: float32[]) -> (b, b) {
     }
     """
 
 
-def test_inputs_of_a_conditional():
-    parts = Parts(op(IF, "c"))
-    assert [t.name for t in parts.need(None)] == ["p:0", "x:0"]
-    assert [t.name for t in parts.need(0)] == ["u:0", "v:0"]
-    assert parts.need(1) == []
+def test_a_result_of_a_conditional_reaches_what_its_branches_make_it_of():
+    inputs, outputs, ops = reached(IF + "y = _Retval[index=0](c:0)", "c")
+    assert (inputs, outputs) == ([0, 1, 2, 3], [0])  # input 3 is waited for by what must run
+    assert "s" not in ops
+    inputs, outputs, ops = reached(IF + "y = _Retval[index=0](c:1)", "c")
+    assert (inputs, outputs) == ([0, 2, 3], [1])
+    assert "u" not in ops
 
 
-def test_what_of_a_graph_is_needed():
-    inner = IF.replace("    ", "      ").replace("p = Placeholder[dtype=bool, shape=[]]", "k = NoOp ^e")
-    inner = inner.replace("x = Placeholder[dtype=float32, shape=[]]", "t = Tanh(q)").replace(
-        "](p, u, v, x)", "](p, u, v, x) ^t"
-    )
-    call = 'f = PartitionedCall[f=@"f", Tin=(bool, float32, float32, float32), Tout=(float32)](o, z, z, z)\n'
-    text = (
-        "o = Placeholder[dtype=bool, shape=[]]\nz = Placeholder[dtype=float32, shape=[]]\n"
-        + call
-        + 'graph "f" of f, f (p: bool[], x: float32[], q: float32[], e: float32[]) -> (u) {\n'
-        + inner.replace("-> (a, s)", "-> (d, s)").replace("-> (b, a)", "-> (d, d)")
-        + "}\n"
-    )
-    (graph,) = [op(text, "f").attrs["f"]]
-    find = graph.get_operation_by_name
-    needs = Needs(graph)
-    # of the conditional's first result nothing but the choice, x, and what the whole waits for
-    assert sorted(needs.need([find("c").outputs[0]])) == [0, 1, 2]
-    assert needs.need([find("c").outputs[1]], [find("u")]) == []
-    assert needs.need([], [find("k")]) == [3]
-    assert needs.need([], [find("k")]) == []
+def test_an_operation_without_results_reaches_what_it_waits_for():
+    text = IF.replace("s = Neg(b)", "w = NoOp ^a\n s = Neg(b) ^w")
+    assert reached(text + "y = _Retval[index=0](c:1)", "c")[0] == [0, 1, 2, 3]
 
 
-def test_a_variable_that_only_what_must_run_in_a_branch_reads():
+def test_a_function_of_the_library_is_reached_as_a_whole():
+    text = """
+    function "f" (a: float32[], b: float32[]) -> (a, b) {
+    }
+    x = _Arg[T=float32, index=0, shape=[]]
+    u = Neg(x)
+    c = PartitionedCall[f=&"f", Tin=(float32, float32), Tout=(float32, float32)](x, u)
+    y = _Retval[index=0](c:0)
+    """
+    inputs, _, ops = reached(text, "c")
+    assert inputs == []
+    assert {"c", "u"} <= ops
+
+
+def test_what_must_run_in_a_nested_conditional_reaches_a_variable():
     text = """
     n = _Arg[T=int32, index=0, shape=[]]
     x = _Arg[T=float32, index=1, shape=[]]
@@ -107,4 +115,4 @@ def test_a_variable_that_only_what_must_run_in_a_branch_reads():
     y = _Retval[index=0](w:1)
     """
     _, context = apply(Prune(), text)
-    assert [n.text for n in context.notes] == ["1 variable that nobody needs: g"]
+    assert [n.text for n in context.notes] == ["1 variable that nothing needs: g"]

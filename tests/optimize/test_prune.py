@@ -6,8 +6,10 @@ import headrace as hr
 from headrace.ir.copying import copied
 from headrace.ir.editing import own_bodies
 from headrace.ir.function import owned
+from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
 from headrace.optimize.base import Context, run
+from headrace.optimize.effects import Effects
 from headrace.optimize.prune import Prune
 from headrace.prune import prune as pruned
 from tests.optimize.running import apply, same, unchanged
@@ -60,7 +62,7 @@ def test_a_result_nobody_reads_and_the_inputs_it_was_made_of():
     y = _Retval[index=0](c)
         """,
     )
-    assert [n.text for n in context.notes] == ["1 result that nobody reads", "2 inputs that nothing in it reads"]
+    assert [n.text for n in context.notes] == ["1 result that nothing reads", "2 inputs that nothing in it reads"]
 
 
 def test_the_other_result():
@@ -153,7 +155,7 @@ LOOP = """
 def test_loop_variables_that_nobody_needs(read, left):
     after, context = apply(Prune(), LOOP.replace(":R", f":{read}"))
     assert left in after
-    assert "that nobody needs" in context.notes[0].text
+    assert "that nothing needs" in context.notes[0].text
 
 
 def test_loop_variables_in_full():
@@ -175,7 +177,7 @@ def test_loop_variables_in_full():
     y = _Retval[index=0](w)
         """,
     )
-    assert [n.text for n in context.notes] == ["4 variables that nobody needs: f, g, h, k"]
+    assert [n.text for n in context.notes] == ["4 variables that nothing needs: f, g, h, k"]
 
 
 def test_what_must_run_keeps_what_it_reads():
@@ -193,26 +195,45 @@ def test_an_effect_that_the_loop_need_not_have_goes():
     assert "Print" not in after
 
 
-@pytest.mark.parametrize("wants", ["gg = Print[U=(float32)](g, h)", 'gg = CheckNumerics[message="m"](g)'])
-def test_who_waits_for_a_loop_wants_all_of_it(wants):
-    text = (
-        LOOP.replace(":R", ":0").replace("gg = AddV2(g, h)", wants) + "    k = NoOp ^w\n    z = _Retval[index=1](n) ^k"
-    )
+def test_a_control_edge_from_a_loop_reaches_all_its_results():
+    text = LOOP.replace(":R", ":0") + "    k = NoOp ^w\n    z = _Retval[index=1](n) ^k"
+    unchanged(Prune(), text)
+
+
+def test_a_control_edge_from_a_conditional_reaches_all_its_results():
+    after, _ = apply(Prune(), IF.replace(":K", ":1") + "    z = _Retval[index=1](x) ^c")
+    assert "Tout=(float32, float32)" in after
+    assert "](p, u, x)" in after  # nothing reads the third
+
+
+def test_explicit_effects_need_no_results():
+    text = IF.replace(":K", ":1") + "    z = _Retval[index=1](x) ^c"
+    assert "Tout=(float32)," in explicit(text)  # the Tanh has no effect
+    assert "Tout=(float32)," in explicit(text, kept=["c"])
+    must = text.replace("s = Tanh(a)", "s = Print[U=(float32)](a, a)")
+    assert "Tout=(float32)," in explicit(must)
+    assert "-> (t) ^s" in explicit(must)
+
+
+def explicit(text, kept=()):
+    graph = from_text(text)
+    context = Context(kept=[graph.get_operation_by_name(name) for name in kept])
+    run((Effects(), Prune()), graph, context, verify)
+    return to_text(graph)
+
+
+def test_a_parameter_that_is_only_waited_for_stays():
+    # in the primitive form the NoOp waits for the Switch of `v`, and that for the Exp
+    text = IF.replace(":K", ":1").replace("t = Sin(b)", "k = NoOp ^d\n      t = Sin(b) ^k")
     after, _ = apply(Prune(), text)
-    assert wants[:10] in after
-    assert "f: float32" not in after
+    assert "](p, x, v)" in after
+    assert "k = NoOp ^d" in after
 
 
-def test_who_waits_for_a_conditional_wants_all_of_it():
-    waits = IF.replace(":K", ":1") + "    z = _Retval[index=1](x) ^c"
-    after, _ = apply(Prune(), waits)
-    assert "Tout=(float32)," in after  # a Tanh is not wanted for itself
-    after, context = apply(Prune(), waits.replace("s = Tanh(a)", 's = CheckNumerics[message="m"](a)'))
-    assert "Tout=(float32, float32)," in after
-    assert [n.text for n in context.notes if not n.fired] == ["who waits for it wants 1 result that nobody reads"]
-    # what must run in any case does so without the result
-    must = waits.replace("s = Tanh(a)", "s = Print[U=(float32)](a, a)").replace("-> (s, t)", "-> (s, t) ^s")
-    assert "Tout=(float32)," in apply(Prune(), must)[0]
+def test_a_loop_variable_that_is_only_waited_for_stays():
+    text = LOOP.replace(":R", ":0").replace("j = AddV2(i, one)", "j = AddV2(i, one) ^f")
+    after, _ = apply(Prune(), text)
+    assert "](i, x, n, x)" in after  # f, and k, which makes its next value
 
 
 def test_inside_out_and_outside_in():

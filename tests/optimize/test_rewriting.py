@@ -8,7 +8,7 @@ from headrace.optimize.base import Context
 from headrace.optimize.branches import Branches
 from headrace.optimize.identities import Identities
 from headrace.optimize.rewriting import Rewriter
-from tests.optimize.running import apply, same, unchanged
+from tests.optimize.running import apply, same
 
 
 def replaced(text: str, old: str, new: str) -> dict[str, Operation]:
@@ -115,26 +115,3 @@ def test_what_is_made_of_the_same_is_no_loss():
     text = CHECKED.replace("SHAPE", "s = Shape(x)")
     after, _ = apply(Identities(), text)
     same(after, text.replace("Tanh(y)", "Tanh(x)").replace("    y = Reshape(x, s) : float32[2]\n", ""))
-
-
-def test_what_is_lost_with_it():
-    for shape, lost in (
-        ("s = Shape(x) ^k", "s"),  # that k is done
-        ("t = Shape(k)\n    o = Const[value=int32[1]{2}, dtype=int32]\n    s = ConcatV2(o, t, n)", "s"),
-        ("t = Shape(x)\n    s = Neg(t)", "s"),  # it is not looked further than one step
-    ):
-        n = "n = Const[value=int32[]{0}, dtype=int32]\n    "
-        context = unchanged(Identities(), CHECKED.replace("SHAPE", n + shape))
-        assert context.notes[0].text == f"'{lost}', which is waited for, might no longer run"
-
-
-def test_an_effect_of_what_is_made_of_the_same_is_lost():
-    text = """
-        a = Placeholder[dtype=int32, shape=[1]]
-        x = Neg(a)
-        s = Print[U=(int32)](x, a)
-        y = Reshape(x, s) : int32[1]
-        z = Neg(y)
-        """
-    context = unchanged(Identities(), text)
-    assert context.notes[0].text == "'s', which is waited for, might no longer run"

@@ -1,0 +1,191 @@
+"""Effects become explicit: after this pass no data edge says that, or when, something with an effect happens.
+
+An operation waits for the makers of its inputs and for its control inputs. What it reaches that way happens, and
+happens before it, be the way as long as it may:
+
+    a = AssignVariableOp(v, x)
+    k = Identity(x) ^a
+    n = Shape(k)                       # says nothing of the values of k
+    w = Print(n, n)                    # prints after the assignment
+
+Passes take data edges away (`n` is a constant if the shape of `x` is known), and with the edge goes the assignment, or
+its order. Rather than let every pass ask what it takes away, this one writes it down once, in each graph of a step:
+
+* *that* it happens: after dead code is gone, all that is left is reached. So each operation that has an effect is one
+  that must run: a `control_result` of the graph it stands in, or one of the step's (`Context.kept`). An operation that
+  owns graphs has an effect if anything in them has.
+* *when* it happens: an operation that has an effect gets a control edge from each other one that it reaches, and from
+  each one that reads what it writes; one that reads state gets an edge from each one with an effect that it reaches. Of
+  edges that follow from others, by way of such operations and of NoOps alone, none is added.
+
+Operations that own graphs wait as a whole. That is how a compiled step does them, one after the other; so the pass is
+for steps in which nothing blocks (`compile.blockers`). The order within one graph of a loop, from one iteration to the
+next, is that of the iterations.
+
+The state of a random operation is its own: when it draws, no other operation can tell. It must run, and has no order.
+
+Source: the rule for what has to happen is that of TensorFlow 1's executor, which runs whatever the fetches reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace.ir.editing import arrange
+from headrace.ir.function import FuncGraph
+from headrace.ir.order import ANY, EVERYTHING, Key, effects, is_resource, key_of
+from headrace.optimize.base import Context, Pass, graphs_of
+from headrace.optimize.prune import remove_dead
+from headrace.optimize.reading import has_effect, in_order, primitives
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation
+
+_MOST_EDGES: Final = 4  # that one operation gets by itself; more come by way of a NoOp that others can share
+
+
+class Effects(Pass):
+    """See the module's text."""
+
+    name = "effects"
+    whole = True
+    grows = True
+
+    def requires(self, graph: Graph) -> str:
+        return primitives(graph)
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        changed = remove_dead(graph, context)
+        for g in graphs_of(graph):
+            changed |= _make_explicit(g, context)
+        context.explicit = True
+        return changed
+
+
+def _make_explicit(graph: Graph, context: Context) -> bool:
+    acting = {op for op in graph.operations if has_effect(op)}
+    if not acting:
+        return False
+    must = [op for op in graph.operations if op in acting]
+    if isinstance(graph, FuncGraph):
+        known = len(graph.control_results)
+        graph.control_results = list(dict.fromkeys([*graph.control_results, *must]))
+        changed = len(graph.control_results) > known
+    else:
+        known = len(context.kept)
+        context.kept = list(dict.fromkeys([*context.kept, *must]))
+        changed = len(context.kept) > known
+    return _Ordering(graph, acting).run() or changed
+
+
+class _Ordering:
+    """Adds the control edges of one graph.
+
+    Sets of operations are integers with a bit for each: there are many, most share most of their members, and they are
+    only united and subtracted.
+    """
+
+    def __init__(self, graph: Graph, acting: set[Operation]) -> None:
+        self._graph = graph
+        self._acting = {op for op in acting if op.opdef.facts.effect != "random"}
+        self._touched: dict[Operation, dict[Key, bool]] = {}
+        self._number: dict[Operation, int] = {}
+        self._numbered: list[Operation] = []
+        self._joined: dict[int, Operation] = {}
+        self._order: list[Operation] = []
+
+    def run(self) -> bool:
+        """Adds them; returns whether any were missing."""
+        before: dict[Operation, int] = {}  # what an operation comes after
+        explicit: dict[Operation, int] = {}  # as far as control edges between operations with effects say so
+        acts = reads = 0
+        changed = False
+        for op in list(in_order(self._graph)):
+            reached = said = 0
+            for t in op.inputs:
+                maker = t.op
+                reached |= before[maker] | self._bit(maker)
+                if maker in self._acting:  # it stays whatever passes do, and so does this edge
+                    said |= explicit[maker] | self._bit(maker)
+            for c in op.control_inputs:
+                reached |= before[c] | self._bit(c)
+                if c in self._number or c.type == "NoOp":
+                    said |= explicit[c] | self._bit(c)
+            is_acting = op in self._acting
+            touched = effects(op) if op.opdef.structured or op.opdef.facts.effect else _references(op)
+            if is_acting or any(key[0] != "random" for key in touched):
+                wanted = reached & acts
+                if is_acting:
+                    wanted |= self._conflicting(reached & reads, touched)
+                missing = wanted & ~said
+                if missing:
+                    changed = True
+                    self._add(op, missing, explicit)
+                    said |= wanted
+                self._touched[op] = touched
+                self._number[op] = len(self._numbered)
+                self._numbered.append(op)
+                if is_acting:
+                    acts |= self._bit(op)
+                else:
+                    reads |= self._bit(op)
+            before[op], explicit[op] = reached, said
+            self._order.append(op)
+        if self._joined:
+            arrange(self._graph, self._order)
+        return changed
+
+    def _bit(self, op: Operation) -> int:
+        number = self._number.get(op)
+        return 0 if number is None else 1 << number
+
+    def _conflicting(self, reads: int, touched: dict[Key, bool]) -> int:
+        """Those of `reads` that read what an operation that touches `touched` may write."""
+        written = [key for key, writes in touched.items() if writes]
+        found = 0
+        for op in self._members(reads):
+            if any(_may_be_same(a, b) for a in written for b in self._touched[op]):
+                found |= self._bit(op)
+        return found
+
+    def _members(self, some: int) -> Sequence[Operation]:
+        out = []
+        while some:
+            number = some.bit_length() - 1
+            some ^= 1 << number
+            out.append(self._numbered[number])
+        return out
+
+    def _add(self, op: Operation, missing: int, explicit: dict[Operation, int]) -> None:
+        """Lets `op` wait for all of `missing`, by as few edges as the latest of them make necessary."""
+        edges = []
+        left = missing
+        while left:
+            last = self._numbered[left.bit_length() - 1]
+            left &= ~(self._bit(last) | explicit[last])
+            edges.append(last)
+        if len(edges) > _MOST_EDGES:
+            edges = [self._join(missing, edges)]
+        op.control_inputs = list(dict.fromkeys([*op.control_inputs, *edges]))
+
+    def _join(self, missing: int, edges: Sequence[Operation]) -> Operation:
+        """A NoOp that waits for `edges`; one for each set of operations."""
+        join = self._joined.get(missing)
+        if join is None:
+            name = self._graph.unique_name("effects")
+            join = self._joined[missing] = self._graph.add_op("NoOp", name, (), {}, edges)
+            self._order.append(join)
+        return join
+
+
+def _references(op: Operation) -> dict[Key, bool]:
+    """What an operation without an effect reads through references (TensorFlow 1's first variables)."""
+    keys = [key_of(t) for t in op.inputs if t.dtype.is_ref]
+    return {key: False for key in keys if key is not None}
+
+
+def _may_be_same(a: Key, b: Key) -> bool:
+    if EVERYTHING in (a, b) or a == b:
+        return True
+    return ANY in (a, b) and is_resource(a) and is_resource(b)
