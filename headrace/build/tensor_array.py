@@ -219,7 +219,8 @@ class TensorArray:
             element_shape = self._checked(shape, "unstack", value)
             flow = b.TensorListFromTensor(value, _shape_tensor(b, shape), element_dtype=self._dtype)
             out = self._with(flow, element_shape)
-            out._size = None if value.shape is None else value.shape[0]
+            rows = None if value.shape is None else value.shape[0]
+            out._size = self._size if rows is None else rows
             return out
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:

@@ -149,6 +149,5 @@ def _fitting(b: Builder, op: Operation, x: Tensor, g: Gradient) -> Gradient:
             f"{want.name}{shapes.show(static)}, is {g.dtype.base.name}{shapes.show(g.shape)}; a gradient has the dtype "
             "and shape of what it is the gradient of"
         )
-    if g.shape is None:
-        g.shape = static
+    g.shape = shapes.merge(g.shape, static)
     return g

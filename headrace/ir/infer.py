@@ -37,12 +37,13 @@ class Inference:
       shapes: the shape of each input.
       dtypes: the dtype of each input.
       attrs: its attributes.
+      output: the index of the output that a `shape_value` rule is asked for.
     """
 
-    __slots__ = ("_depth", "_memo", "attrs", "dtypes", "handles", "op", "shapes")
+    __slots__ = ("_depth", "_memo", "attrs", "dtypes", "handles", "op", "output", "shapes")
 
-    def __init__(self, op: Operation, depth: int = 0, memo: dict[Tensor, Shape] | None = None) -> None:
-        self.op = op
+    def __init__(self, op: Operation, depth: int = 0, memo: dict[Tensor, Shape] | None = None, output: int = 0) -> None:
+        self.op, self.output = op, output
         self._depth = depth
         self._memo = {} if memo is None else memo  # of shape_value, for the length of one question
         self.attrs: Mapping[str, Any] = op.attrs
@@ -137,7 +138,8 @@ def merged(a: Known, b: Known) -> Known:
 def constant_value(t: Tensor, depth: int = 0) -> np.ndarray | None:
     """The value `t` always has, if it can be found without running the graph; read-only.
 
-    Constants, and pure ops of known values as long as they are small. Nothing inside a loop or conditional counts.
+    Constants, pure ops of known values as long as they are small, and known dimensions of shapes otherwise unknown.
+    Nothing inside a loop or conditional counts.
     """
     if t._constant is not graphs._unset:
         known: np.ndarray | None = t._constant
@@ -145,6 +147,8 @@ def constant_value(t: Tensor, depth: int = 0) -> np.ndarray | None:
     value = None
     if depth < _FOLD_DEPTH:
         value = _fold(t, depth)
+        if value is None:
+            value = _from_shapes(t, depth)
         t._constant = value
     return value
 
@@ -196,6 +200,22 @@ def _fold(t: Tensor, depth: int) -> np.ndarray | None:
     return result
 
 
+def _from_shapes(t: Tensor, depth: int) -> np.ndarray | None:
+    """The value of an integer scalar or vector whose entries its `shape_value` rule knows one by one."""
+    rule = t.op.opdef.shape_value
+    if rule is None or t.dtype.base not in (dtypes.int32, dtypes.int64) or t.shape is None or len(t.shape) > 1:
+        return None
+    try:
+        known = rule(Inference(t.op, depth, None, t.index))
+    except (ValueError, IndexError):  # the op raises its own error when it runs
+        return None
+    if known is None or None in known:
+        return None
+    result = np.array(known, t.dtype.numpy).reshape([] if t.shape == () else [-1])
+    result.flags.writeable = False
+    return result
+
+
 def shape_value(t: Tensor, depth: int = 0, memo: dict[Tensor, Shape] | None = None) -> Shape:
     """`t`, an integer vector (or scalar: a shape of rank 1), read as a shape as far as it is known."""
     v = constant_value(t, depth)
@@ -205,7 +225,7 @@ def shape_value(t: Tensor, depth: int = 0, memo: dict[Tensor, Shape] | None = No
         return tuple(None if int(d) < 0 else int(d) for d in np.ravel(v))
     rule = t.op.opdef.shape_value
     if rule is not None and depth < _FOLD_DEPTH:
-        return rule(Inference(t.op, depth, memo))
+        return rule(Inference(t.op, depth, memo, t.index))
     if t.shape is not None and len(t.shape) == 1 and t.shape[0] is not None and t.shape[0] <= FOLD_ELEMENTS:
         return (None,) * t.shape[0]
     if t.shape == ():

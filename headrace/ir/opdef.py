@@ -534,7 +534,7 @@ def op(
         inputs (None: none); `SYMMETRIC`, if the derivative is its own transpose, so that `grad` is the rule for
         tangents too; `missing(why)`; None: the rule follows from `grad` (`grad.forward`).
       facts: what passes may rely on.
-      shape_value: `rule(c)`: output 0, an integer vector or scalar, read as a (partly known) shape.
+      shape_value: `rule(c)`: output `c.output`, an integer vector or scalar, read as a (partly known) shape.
       oracle: an independent implementation on numpy arrays: `oracle(*inputs, **attrs of the case)`.
       sample: `(rng, dtype) -> cases`: how the registry-driven tests exercise it.
       doc: one sentence.

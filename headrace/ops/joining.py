@@ -101,6 +101,13 @@ def _unpack_shape(c: Inference) -> Sequence[Shape]:
     return [x[:at] + x[at + 1 :]] * num
 
 
+def _unpack_value(c: Inference) -> Shape:
+    known = c.shape_value(0) if c.shapes[0] is not None and len(c.shapes[0]) == 1 else None
+    if known is None:
+        return vector_of_unknowns(c, c.op.outputs[c.output].shape)
+    return (known[c.output],)
+
+
 def _unpack_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     axis, num, dtype = attrs["axis"], attrs["num"], attrs["T"]
 
@@ -133,6 +140,7 @@ op(
     grad=lambda b, n, *dys: [b.Pack(list(dys), axis=n.attrs["axis"])] if dys else [b.ZerosLike(n.value)],
     jvp=linear("value"),
     facts=Facts(total=()),
+    shape_value=_unpack_value,
     oracle=lambda x, num, axis=0: tuple(np.array(x.take(i, axis), x.dtype) for i in range(num)),
     sample=_unpacks,
     doc="The slices of an array along an axis.",
@@ -411,10 +419,21 @@ op(
     grad=lambda b, n, *dys: [None, _join(b, dys, n.split_dim)],
     jvp=linear("value"),
     facts=Facts(total=("split_dim",), dynamic_shape=True),
+    shape_value=lambda c: _piece_value(c, 1),
     oracle=lambda axis, x, num_split: tuple(np.split(x, num_split, int(axis))),
     sample=_splits,
     doc="The input cut into `num_split` equal parts along an axis.",
 )
+
+
+def _piece_value(c: Inference, value: int) -> Shape:
+    """`shape_value` of one of the consecutive pieces of input `value`, a vector."""
+    whole, sizes = c.shapes[value], [t.shape for t in c.op.outputs]
+    known = c.shape_value(value) if whole is not None and len(whole) == 1 else None
+    if known is None or not all(shapes.is_full(s) for s in sizes):
+        return vector_of_unknowns(c, sizes[c.output])
+    start = sum(shapes.size(s) or 0 for s in sizes[: c.output])
+    return known[start : start + (shapes.size(sizes[c.output]) or 0)]
 
 
 def _split_sizes(sizes: Sequence[int | None], total: Dim) -> list[Dim]:
@@ -490,6 +509,7 @@ op(
     grad=lambda b, n, *dys: [_join(b, dys, n.split_dim), None, None],
     jvp=linear("value"),
     facts=Facts(total=("size_splits", "split_dim"), dynamic_shape=True),
+    shape_value=lambda c: _piece_value(c, 0),
     oracle=_split_v_model,
     sample=_splits_v,
     doc="The input cut into parts of the given sizes along an axis; a size of -1 takes what is left.",

@@ -13,7 +13,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import axis_in, boxed, check_size, dims, entries, ranked, values_only, zeros
+from headrace.ir.arrays import add_dims, axis_in, boxed, check_size, dims, entries, ranked, values_only, zeros
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -273,10 +273,19 @@ def _pad_shape(c: Inference) -> Sequence[Shape]:
         return [None]
     paddings = c.value(1)
     if paddings is None:
-        return [(None,) * len(x)]
+        return [tuple(add_dims([d, *row]) for d, row in zip(x, _known_paddings(c, len(x)), strict=True))]
     if paddings.size and paddings.min() < 0:
         raise ValueError(f"Paddings must be non-negative: {paddings.tolist()}")
     return [tuple(None if d is None else d + before + after for d, (before, after) in zip(x, paddings.tolist()))]
+
+
+def _known_paddings(c: Inference, rank: int) -> list[Sequence[Dim]]:
+    """The entries known of paddings that are stacked rows."""
+    rows = c.op.inputs[1].op
+    if rows.type != "Pack" or rows.attrs["axis"] or len(rows.inputs) != rank:
+        return [(None,)] * rank
+    packed = Inference(rows)
+    return [packed.shape_value(i) or (None,) for i in range(rank)]
 
 
 def _padding(x: Any, paddings: Any) -> list[list[int]]:

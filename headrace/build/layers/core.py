@@ -162,7 +162,8 @@ class Dropout(Layer):
 
     Args:
       rate: from 0 to below 1; a number or a tensor.
-      noise_shape: of what is drawn; it broadcasts to the shape of the inputs, which it is if None.
+      noise_shape: of what is drawn; it broadcasts to the shape of the inputs, which it is if None. None in a list
+        stands for the dimension of the inputs.
       seed: of the numbers drawn; see `hr.random`.
       name: see `Layer`.
 
@@ -198,7 +199,11 @@ class Dropout(Layer):
         return self._dropped(inputs) if flag else tensors.identity(inputs)
 
     def _dropped(self, inputs: Any) -> Any:
-        return nn.dropout(inputs, self.rate, self.noise_shape, self.seed)
+        noise = self.noise_shape
+        if isinstance(noise, (list, tuple)) and None in noise:
+            sizes = arrays.shape(inputs)
+            noise = [sizes[i] if n is None else n for i, n in enumerate(noise)]
+        return nn.dropout(inputs, self.rate, noise, self.seed)
 
 
 def as_flag(training: Any) -> bool | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace import dtypes
+from headrace import dtypes, shapes
 from headrace.build import arrays, math, random, reductions, scopes
-from headrace.build.tensors import is_tensor
+from headrace.build.tensors import is_tensor, narrow
+from headrace.errors import ShapeError
 
 
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Any:
@@ -36,7 +37,8 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None,
     Args:
       x: a tensor of floats.
       rate: from 0 to below 1.
-      noise_shape: of what is drawn; it broadcasts to the shape of `x`, which it is if None.
+      noise_shape: of what is drawn; it broadcasts to the shape of `x`, which it is if None. None in a list stands for
+        the static dimension of `x`.
       seed: see `headrace.build.random`.
       name: name of the scope; "dropout" if None.
 
@@ -56,12 +58,37 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None,
             return x
         t = x.dtype.base
         if is_tensor(rate):
+            rate = b.tensor(rate, None, "rate")
+            if not shapes.compatible(rate.shape, ()):
+                raise ShapeError(f"'rate' must be a scalar tensor or a float in the range [0, 1), got {rate!r}")
             scaled = b.make("RealDiv", (x, b.make("Sub", (b.const(1, t), rate), {})), {})
         else:
             scaled = b.make("Mul", (x, b.const(1 / (1 - rate), t)), {})
-        drawn = random.uniform(arrays.shape(x) if noise_shape is None else noise_shape, seed=seed, dtype=t)
+        drawn = random.uniform(_noise_shape(x, noise_shape), seed=seed, dtype=t)
         kept = b.make("GreaterEqual", (drawn, rate), {})
-        return b.make("SelectV2", (kept, scaled, b.const(0, t)), {})
+        out = b.make("SelectV2", (kept, scaled, b.const(0, t)), {})
+        narrow(out, x.shape)  # of a rate or noise shape that is a tensor the shape may be unknown
+        return out
+
+
+def _noise_shape(x: Any, noise_shape: Any) -> Any:
+    """The shape of what `dropout` draws: each None of a list stands for the dimension of `x`.
+
+    Raises:
+      ValueError: that dimension is unknown statically.
+    """
+    if noise_shape is None:
+        return arrays.shape(x)
+    if is_tensor(noise_shape) or None not in list(noise_shape):
+        return noise_shape
+    given = list(noise_shape)
+    known = x.shape if x.shape is not None and len(x.shape) == len(given) else (None,) * len(given)
+    filled = [d if n is None else n for n, d in zip(given, known, strict=True)]
+    if None in filled:
+        raise ShapeError(
+            f"'noise_shape' {given} has None where the dimension of {x!r} is unknown: give hr.shape(x)[i] for axis i"
+        )
+    return filled
 
 
 def zero_fraction(value: Any, name: str | None = None) -> Any:
