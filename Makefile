@@ -40,7 +40,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
-	@touch $@
+	@touch $@ $(VENV)/.installed-examples # the extra has that one
 
 $(VENV)/.installed-examples: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[examples]'
@@ -48,7 +48,7 @@ $(VENV)/.installed-examples: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@ $(VENV)/.installed
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-examples
 
 # --- use ------------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,9 @@ from pathlib import Path
 
 # Read when headrace is imported, so set before any test module can do that.
 os.environ.setdefault("HEADRACE_VERIFY", "2")
+# Read when numpy is imported: the threads of OpenBLAS sleep after 2**4 cycles without work. By default they spin for
+# 2**26, CPU time that would be taken from the other workers and counted against the test.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 import hypothesis
 import pytest
@@ -35,6 +38,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What collecting made stays to the end: it need not be looked through at every collection of garbage. Graphs are
     many small objects, so garbage is collected less often, too: that is an eighth of the time of the tests."""
     del session
+    hypothesis.find(hypothesis.strategies.text(min_size=1), bool)  # makes its table of characters, half a second's work
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000)

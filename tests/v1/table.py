@@ -8,6 +8,7 @@ looked up. Only reasons are written by hand, below.
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import json
@@ -95,7 +96,9 @@ def look_up(name: str) -> Any:
 
 @functools.cache
 def parameters(f: Any) -> tuple[str, ...] | None:
-    """The names of a function's arguments; None if it takes any."""
+    """The names of a function's arguments; None if it takes any, or if they differ from Python to Python (enums)."""
+    if isinstance(f, enum.EnumType):
+        return None
     try:
         found = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
