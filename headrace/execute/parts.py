@@ -228,7 +228,7 @@ class Parts:
                     self._parked.discard(executor)
                     self._runnable.put(executor)
                     return
-            if len(self._parked) < self._left or not self.is_stuck:
+            if not self._left or len(self._parked) < self._left or not self.is_stuck:  # another thread may end the last
                 return
             blocked = self.blocked()
             if blocked is not None:

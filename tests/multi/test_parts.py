@@ -1,0 +1,35 @@
+"""The end of a step over several devices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.execute.devices import make_devices
+from headrace.execute.parts import Parts
+from headrace.execute.step import Step
+from headrace.ir.text import from_text
+from headrace.lower import lower
+from headrace.partition import partition
+from headrace.resources.manager import ResourceManager
+from tests.multi.seeded import AtOnceDevice, planned
+
+TEXT = """
+    x = _Arg[T=float32, index=0, shape=[]]
+    y = Neg(x)
+    z = _Retval[index=0](y)
+    """
+
+
+def test_a_part_that_looks_back_after_the_last_one_ended_finds_no_step_that_is_stuck() -> None:
+    lowered = lower(from_text(TEXT))
+    devices = {name: AtOnceDevice(d.spec) for name, d in make_devices({"CPU": 2}).items()}
+    first, second = devices
+    of = {op: second if op.type == "Neg" else first for op in lowered.ops}
+    parts = Parts(planned(partition(lowered.ops, of), lowered), devices, Step(ResourceManager(), ResourceManager))
+    parts.feed(0, np.float32(2.0))
+    for executor in [*parts.executors.values()] * 3:
+        executor.advance()
+    assert all(e.propagator.finished for e in parts.executors.values())
+    parts._left = 0  # two threads have ended a part each; one of them is yet to look whether the others are stuck
+    parts._park(None)
+    assert parts._error is None
