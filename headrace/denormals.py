@@ -10,6 +10,9 @@ looking after it would cost more. No result that is promised depends on it: what
 
     with flushed():
         ...
+        with unflushed():
+            ...  # code of the user's: the mode is the user's
+
 
 What says so is a register that each thread has for itself, and which the C library keeps in its *floating-point
 environment*. Where that is not known (elsewhere than on Linux with x86-64 or 64-bit Arm) nothing happens.
@@ -49,10 +52,11 @@ class _Thread(threading.local):
       depth: of the blocks that it is in.
       registers, at: where the C library writes them to.
       before: the register as it was before the outermost block.
+      inside: the register within the blocks.
     """
 
     depth = 0
-    before = 0
+    before = inside = 0
 
     def __init__(self) -> None:
         self.registers = _Environment()
@@ -89,7 +93,7 @@ class flushed:
         if t.depth == 1:
             _get(t.at)
             t.before = t.registers.control
-            t.registers.control |= _BITS
+            t.inside = t.registers.control = t.before | _BITS
             _put(t.at)
 
     def __exit__(self, *exc: object) -> None:
@@ -100,6 +104,64 @@ class flushed:
         if t.depth == 0:
             t.registers.control = t.before
             _put(t.at)
+
+
+class unflushed:
+    """The user's floating-point mode for the length of a `with` block, in this thread.
+
+    What a Python function of the user's computes within a step, and the threads that it starts, must not see the mode
+    of the step. Steps that run within the block flush as others do.
+
+    Args:
+      mode: the user's mode, as `user_mode` gave it in another thread; None: what this thread had before its outermost
+        `flushed` block.
+
+    Example:
+      >>> import numpy as np
+      >>> with flushed(), unflushed():
+      ...     inside = np.float32([1e-39]) / 2
+      >>> bool(inside[0] > 0)
+      True
+    """
+
+    __slots__ = ("_mode", "_outer")
+
+    def __init__(self, mode: int | None = None) -> None:
+        self._mode = mode
+        self._outer: tuple[int, int, int, int] | None = None  # what is put back: depth, before, inside, register
+
+    def __enter__(self) -> None:
+        t = _mine
+        if t.depth:
+            control, mode = t.inside, t.before if self._mode is None else self._mode
+        elif self._mode is None:
+            return
+        else:
+            _get(t.at)
+            control, mode = t.registers.control, self._mode
+        self._outer = t.depth, t.before, t.inside, control
+        t.depth = 0
+        t.registers.control = mode
+        _put(t.at)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._outer is None:
+            return
+        t = _mine
+        t.depth, t.before, t.inside, t.registers.control = self._outer
+        _put(t.at)
+
+
+def user_mode() -> int | None:
+    """The floating-point mode of this thread outside of all `flushed` blocks, for `unflushed` in another thread."""
+    if not _is_known:
+        return None
+    t = _mine
+    if t.depth:
+        return t.before
+    _get(t.at)
+    control: int = t.registers.control
+    return control
 
 
 def begin_thread() -> None:

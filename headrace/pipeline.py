@@ -322,6 +322,12 @@ class CompiledStep:
         fed = [t for t in self._ends[0] if constant_value(t) is not None]
         return [f"'{t.name}' is fed, and shapes in the graph were inferred from the value it has there" for t in fed]
 
+    @property
+    def _is_ordered(self) -> bool:
+        """Whether the user's graph orders its stateful operations (`ir.order`)."""
+        feeds, fetches, targets = self._ends
+        return any(op.graph.order is not None for op in (*(t.op for t in (*feeds, *fetches)), *targets))
+
     def _spread(self) -> tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]:
         """The same for several devices: collectives are taken apart."""
         ops, functions = self._primitive(self._prune())
@@ -404,7 +410,7 @@ class CompiledStep:
         mine = self._prune()
         kept = _kept(mine, self._ends[2])
         reasons = self._fed or _make_structured(mine, kept, self._dumps)  # 3. primitives become structured
-        reasons = reasons or blockers(mine.graph.operations)
+        reasons = reasons or blockers(mine.graph.operations, self._is_ordered)
         if not reasons:
             try:
                 fits = {mine.args[i].outputs[0]: shape for i, shape in known.items()}

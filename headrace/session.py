@@ -20,12 +20,13 @@ from headrace import flags, forking, notices, trace
 from headrace.build.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute import blas
+from headrace.execute.blocking import is_observed, watched
 from headrace.execute.devices import DeviceAttributes, make_devices
 from headrace.execute.executor import Executor
 from headrace.execute.parts import Parts
 from headrace.execute.sequence import Sequential, sequence_of
 from headrace.execute.step import Step
-from headrace.execute.threads import Pool
+from headrace.execute.threads import MOST_THREADS, Pool
 from headrace.explain import Explanation, explanation
 from headrace.fetches import Convert, Fetches, feed_tensors, feeder, key_of, result, spread, strict
 from headrace.ir.failure import retell
@@ -50,7 +51,7 @@ GROWTH = 2  # times that the graph may grow between runs of the same fetches bef
 GROWTH_BY_LINE = 10  # ... of other fetches, made by one line: a function that is called a few times may mean to
 CLOSE_SECONDS = 5.0  # how long close() waits for running steps to notice
 
-_NO_OPTIONS = RunOptions()
+_NO_OPTIONS, _NO_LIMIT = RunOptions(), contextlib.nullcontext()
 _CONFIG = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "log_device_placement",
            "enable_bfloat16_sendrecv", "enable_recv_scheduling",
            "inter_op_parallelism_threads", "intra_op_parallelism_threads")  # fmt: skip
@@ -178,6 +179,7 @@ class Session:
         self._version = graph.version  # of the graph, when something was compiled last
         self._lock = threading.Lock()
         self._pool: Pool | None = None
+        self._blocking = Pool(MOST_THREADS, "headrace-blocking", computes=False)  # for kernels that may block
         self._active: set[Step] = set()
         self._partial: dict[str, PartialRun] = {}
         self._closed = ""  # once it is: why it can no more be used
@@ -394,15 +396,15 @@ class Session:
             step.close()
 
     def _call_compiled(self, compiled: Compiled, step: Step | None, fed: Sequence[Any]) -> tuple[Any, ...]:
-        if compiled.uses_blas:
-            with blas.threads(self._intra):
-                return compiled.run(step, fed)
-        return compiled.run(step, fed)
+        with blas.threads(self._intra) if compiled.uses_blas else _NO_LIMIT:
+            if compiled.blocks and step is not None and is_observed(step):
+                return watched(step, lambda: compiled.run(step, fed))
+            return compiled.run(step, fed)
 
     def _step(self, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
-        deadline = time.monotonic() + limit / 1000 if limit else None
-        step = Step(self._resources, ResourceManager, deadline)
+        until = time.monotonic() + limit / 1000 if limit else None
+        step = Step(self._resources, ResourceManager, until, self._blocking)
         if self._memories:
             self._account(step, next(iter(self._local)), options)
         return step
@@ -414,8 +416,7 @@ class Session:
             step.memory = StepMemory(memory, step, options.listener)
 
     def _executor(self, compiled: CompiledStep, step: Step, options: RunOptions) -> Executor | Sequential | Parts:
-        # who watches, or decides what fires next, is to see single operations
-        is_seen = options.listener is not None or options.ready is not None
+        is_seen = options.listener is not None or options.ready is not None  # then single operations are shown
         if compiled.is_divided:
             if options.ready is not None and not callable(options.ready):
                 raise ValueError(
@@ -569,8 +570,8 @@ class Session:
         self._end_threads()
 
     def _end_threads(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
+        for pool in filter(None, (self._pool, self._blocking)):
+            pool.close()
         for device in self._local.values():
             device.close()
         for memory in self._memories.values():

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any, TypeAlias
 
+from headrace.denormals import unflushed
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepStart:
@@ -173,7 +175,7 @@ Listener: TypeAlias = Callable[[Event], object]
 
 
 class OneAtATime:
-    """A listener that several threads may call: `listener` hears one event after the other."""
+    """A listener that several threads may call: `listener` hears one event after the other, in the user's mode."""
 
     __slots__ = ("_listener", "_lock", "wants_sizes", "wants_values")
 
@@ -184,7 +186,7 @@ class OneAtATime:
         self.wants_sizes = bool(getattr(listener, "wants_sizes", False))
 
     def __call__(self, event: Event) -> None:
-        with self._lock:
+        with self._lock, unflushed():
             self._listener(event)
 
 

@@ -121,3 +121,94 @@ def test_the_parts_of_a_step_over_several_devices_flush() -> None:
                 out.append(halved(140))
     session = hr.Session(graph=g, devices={"CPU": 2})
     assert [y.item() for y in session.run(out)] == [0, 0]
+
+
+def seen_by_a_function(timeout: float | None, **how: Any) -> list[bool]:
+    """Whether denormals are zeros in a loop that calls a function twice: there, in a thread it starts, in its steps."""
+    seen: list[bool] = []
+
+    def look(x: Any) -> Any:
+        seen.append(is_flushed())
+        thread = threading.Thread(target=lambda: seen.append(is_flushed()))
+        thread.start()
+        thread.join(10)
+        with hr.Graph() as inner, hr.Session(graph=inner) as other:
+            other.run(hr.while_loop(lambda i: i < 2, lambda i: i + 1, (0,)))
+        seen.append(is_flushed())
+        return x
+
+    with hr.Graph() as g:
+        tiny = hr.constant(TINY)
+
+        def body(i: Any, x: Any) -> Any:
+            y = hr.py_func(look, [x], hr.float32)
+            y.set_shape((1,))
+            return i + 1, y / 2 + tiny
+
+        x = hr.while_loop(lambda i, x: i < 2, body, (0, tiny))[1]
+    with hr.Session(graph=g, **how) as session:
+        value = session.run(x, timeout_ms=timeout)
+        assert not is_flushed()
+    assert value[0] == 0
+    return seen
+
+
+@pytest.mark.parametrize("engine", ["auto", "interpret"])
+def test_a_python_function_has_the_mode_of_the_user(engine: str) -> None:
+    for timeout in (None, 60_000):
+        assert seen_by_a_function(timeout, engine=engine) == [False] * 6
+
+
+def test_a_python_function_on_two_devices_has_the_mode_of_the_user() -> None:
+    with hr.Graph() as g:
+        seen: list[bool] = []
+        for i in range(2):
+            with hr.device(f"/cpu:{i}"):
+                x = hr.while_loop(lambda x: x < 3.0, lambda x: x * 2.0, (1.0,))
+                hr.py_func(lambda x: seen.append(is_flushed()), [x], [], name=f"f{i}")
+    with hr.Session(graph=g, devices={"CPU": 2}) as session:
+        session.run(["f0", "f1"])
+    assert seen == [False, False]
+
+
+def test_a_mode_that_the_user_set_reaches_the_function_in_another_thread() -> None:
+    mode = denormals.user_mode()
+    assert mode is not None
+    with denormals.unflushed(mode | denormals._BITS):
+        assert is_flushed()
+        seen: list[bool] = []
+        with hr.Graph() as g:
+            y = hr.py_func(lambda: seen.append(is_flushed()), [], [])
+        with hr.Session(graph=g, engine="auto") as session:
+            session.run(y)
+            session.run(y, timeout_ms=60_000)
+        with hr.Session(graph=g, engine="interpret") as session:
+            session.run(y, timeout_ms=60_000)
+        assert is_flushed()
+    assert seen == [True] * 3
+    assert not is_flushed()
+
+
+def test_a_listener_has_the_mode_of_the_user() -> None:
+    seen: set[bool] = set()
+    with hr.Graph() as g:
+        x = hr.while_loop(lambda x: x < 3.0, lambda x: x * 2.0, (1.0,))
+    with hr.Session(graph=g) as session:
+        session.run(x, options=hr.RunOptions(listener=lambda event: seen.add(is_flushed())))
+    assert seen == {False}
+
+
+def test_the_block_of_the_user_ends_with_the_block() -> None:
+    with flushed():
+        with denormals.unflushed():
+            assert not is_flushed()
+            with flushed():
+                assert is_flushed()
+                with denormals.unflushed():
+                    assert not is_flushed()
+                assert is_flushed()
+            assert not is_flushed()
+        assert is_flushed()
+    with denormals.unflushed():
+        assert not is_flushed()
+    assert not is_flushed()

@@ -37,17 +37,29 @@ class Compiled:
     Attributes:
       source: its text.
       uses_blas: whether it may call the BLAS library.
+      blocks: whether it has kernels that may block their thread (`execute.blocking`).
       flushes: whether it takes denormal numbers for 0.
       is_plain: it has no kernels that are made for each run, no loops and no recursion: it needs no `Step`.
     """
 
-    __slots__ = ("_calls_itself", "_function", "_marks", "_stateful", "flushes", "is_plain", "source", "uses_blas")
+    __slots__ = (
+        "_calls_itself",
+        "_function",
+        "_marks",
+        "_stateful",
+        "blocks",
+        "flushes",
+        "is_plain",
+        "source",
+        "uses_blas",
+    )
 
     def __init__(self, emitter: Emitter) -> None:
         code = emitter.out.finish("step")
         self.source, self._marks = code.text, code.marks
         self._function: Callable[..., tuple[Any, ...]] = code.function
         self._stateful = emitter.stateful
+        self.blocks = any(op.opdef.facts.blocking for op, _ in emitter.stateful)
         self._calls_itself = emitter.calls_itself
         self.uses_blas = emitter.uses_blas
         has_loops = emitter.calls_itself or code.has_loops

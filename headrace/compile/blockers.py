@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import NotFoundError
 from headrace.ir.failure import place
 from headrace.ir.function import FuncGraph, bodies
+from headrace.ir.in_flight import concurrent
 from headrace.ir.kernel import find_kernel
 
 if TYPE_CHECKING:
@@ -17,13 +18,20 @@ if TYPE_CHECKING:
 _HARMLESS = ("", "ControlTrigger")
 
 
-def blockers(ops: Iterable[Operation]) -> list[str]:
-    """For each operation that cannot be compiled, in `ops` and in what they own and call, a line that says why."""
+def blockers(ops: Iterable[Operation], is_ordered: bool = False) -> list[str]:
+    """For each operation that cannot be compiled, in `ops` and in what they own and call, a line that says why.
+
+    Args:
+      ops: of a step.
+      is_ordered: whether the graph of the step was made as one that orders its stateful operations (`ir.order`).
+    """
     out: list[str] = []
     seen: set[FuncGraph] = set()
     todo = [list(ops)]
-    while todo:
-        for op in todo.pop():
+    is_blocking = False
+    for some in todo:
+        for op in some:
+            is_blocking = is_blocking or op.opdef.facts.blocking
             if op.opdef.structured:
                 try:
                     graphs = [g for _, g in bodies(op)]
@@ -36,6 +44,11 @@ def blockers(ops: Iterable[Operation]) -> list[str]:
             why = _why(op)
             if why:
                 out.append(f"{place(op)} {why}")
+    pair = concurrent(todo, is_ordered) if is_blocking and not out else None
+    if pair is not None:
+        one, other = pair
+        which = f"that of {place(other)}" if other is not one else "its own of the next iteration"
+        out.append(f"{place(one)} calls a Python function, which may wait for {which}: no edge orders them")
     return out
 
 

@@ -31,7 +31,7 @@ from headrace.compile.fates import Fate, fates
 from headrace.compile.nested import is_left
 from headrace.ir import frames, walk
 from headrace.ir.editing import Editor, arrange
-from headrace.ir.kernel import find_kernel
+from headrace.ir.kernel import find_kernel, may_wait
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -172,7 +172,7 @@ def _why_not(op: Operation) -> str:
     if op.opdef.structured:
         return "" if is_left(op) else "calls a function in a frame of its own"
     kernel = find_kernel(op)
-    if kernel is None or kernel.form == "async":
+    if kernel is None or may_wait(op):
         return "may wait for something else"
     if not op.opdef.is_pure or kernel.form != "pure":
         return "has effects, or sees those of others"
@@ -185,8 +185,7 @@ def waits(op: Operation) -> bool:
     """Whether `op`, once it fires, waits for something else, or calls a function in a frame of its own."""
     if op.opdef.structured:
         return not is_left(op)
-    kernel = find_kernel(op)
-    return kernel is not None and kernel.form == "async"
+    return may_wait(op)
 
 
 def _computes(op: Operation) -> bool:

@@ -23,6 +23,7 @@ from headrace.compile import moves
 from headrace.compile.formulas import Apply, Input, formula
 from headrace.compile.list_writing import ListWriter
 from headrace.compile.names import Value
+from headrace.compile.running import blocking
 from headrace.ir import checking
 from headrace.ir.elementwise import HALF
 from headrace.ir.infer import constant_value
@@ -193,14 +194,15 @@ class Writer(ListWriter):
         texts = [self.plain(t, op, bool(wants) and wants[i].is_ref) for i, t in enumerate(op.inputs)]
         if op.opdef.facts.blas:
             self.uses_blas = True
-        if kernel.form == "pure":
+        is_blocking = op.opdef.facts.blocking
+        if kernel.form == "pure" and not is_blocking:
             if not op.outputs:
                 return
             f = self.out.bind(made_for(op, kernel), "k")
         else:
             if op not in self._at:
                 self._at[op] = len(self.stateful)
-                self.stateful.append((op, kernel))
+                self.stateful.append((op, blocking(op, kernel) if is_blocking else kernel))
             f = f"run.kernels[{self._at[op]}]"
         call = f"{f}({', '.join(texts)})"
         inputs = tuple(texts)

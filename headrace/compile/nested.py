@@ -138,7 +138,7 @@ def _all_in(graphs: Iterable[FuncGraph]) -> Iterable[Operation]:
 def _computes_only(op: Operation) -> bool:
     kernel = find_kernel(op)
     is_pure = kernel is not None and kernel.form == "pure" and op.opdef.is_pure and not op.opdef.primitive
-    return is_pure and not any(t.dtype.is_ref for t in (*op.inputs, *op.outputs))
+    return is_pure and not op.opdef.facts.blocking and not any(t.dtype.is_ref for t in (*op.inputs, *op.outputs))
 
 
 def _only_reads(op: Operation) -> bool:

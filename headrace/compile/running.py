@@ -24,12 +24,13 @@ from headrace import shapes
 from headrace.dtypes import int64
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.arrays import check_size
+from headrace.ir.kernel import Kernel, made_for
 from headrace.ir.opdef import op_registry
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation
-    from headrace.ir.kernel import Step
+    from headrace.ir.kernel import KernelContext, Step
     from headrace.shapes import Shape
 
 FIRST: Final = 16  # iterations before the first look
@@ -129,6 +130,31 @@ class Run:
             elif n > 1:
                 n //= 2
             began = now
+
+
+def blocking(op: Operation, kernel: Kernel) -> Kernel:
+    """The blocking kernel of `op` for compiled code: the watch of the step sees when it is called.
+
+    A step that was given up meanwhile ends when the kernel returns.
+    """
+
+    def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+        f = made_for(op, kernel) if kernel.form == "pure" else kernel.factory(ctx, attrs)
+        step: Any = ctx.step
+
+        def call(*args: Any) -> Any:
+            step.blocked_in = op
+            try:
+                out = f(*args)
+            finally:
+                step.blocked_in = None
+            if step.cancelled is not None:
+                raise step.cancelled
+            return out
+
+        return call
+
+    return Kernel("stateful", factory)
 
 
 def branch(value: Any, n: int) -> int:

@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from headrace import flags, shapes, trace
-from headrace.denormals import flushed
+from headrace.denormals import flushed, unflushed, user_mode
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute import blas
 from headrace.execute import plan as plans
 from headrace.execute.blame import dead_fetch, raise_blamed, tell, where
+from headrace.execute.blocking import is_observed, submit
 from headrace.execute.burst import burst
 from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
@@ -81,8 +82,10 @@ class Executor:
             "_calls_wait",
             "_dead",
             "_events",
+            "_held",
             "_is_fed",
             "_kernels",
+            "_mode",
             "_pool",
             "_ready",
             "_started",
@@ -109,6 +112,8 @@ class Executor:
         self._ready: Ready = collections.deque() if ready is None else ready
         self._calls: list[tuple[Node, Iteration, Any]] = []  # those that wait for their turn
         self._calls_wait = ready is None
+        self._held: list[tuple[Node, Iteration, Any]] = []  # blocking kernels to be called when nothing is ready
+        self._mode = user_mode() if plan.blocks else None  # of the caller, for these
         make = StraightPropagator if plan.is_straight else Propagator
         self.propagator: Propagator = make(plan, self._ready, None if self._events is None else self._events.iteration)
         self.results: list[Any] = [_unset] * (plan.retvals[-1].position + 1 if plan.retvals else 0)
@@ -260,6 +265,8 @@ class Executor:
             p.done_many(node, it, ())
         elif kind == plans.HEAVY:
             return self._heavy(node, it, x)
+        elif kind == plans.BLOCKING:
+            self._block(node, it, x)
         elif kind == plans.ASYNC:
             self._start_async(node, it, x)
         elif kind == plans.CALL:
@@ -373,6 +380,42 @@ class Executor:
             raise
         self._waiting[node, it] = cancel
 
+    def _block(self, node: Node, it: Iteration, x: Any) -> None:
+        self._waiting[node, it] = None
+        self._held.append((node, it, x))
+
+    def _start_held(self) -> None:
+        """Nothing is ready: calls the blocking kernels that are, each on a thread of its own.
+
+        Where nothing else is in flight, and nothing could end the step meanwhile, that is the thread of the step.
+        """
+        held, self._held = self._held, []
+        if len(held) == len(self._waiting) == 1 and not is_observed(self.step):
+            node, it, x = held[0]
+            try:
+                value = _call(node, self._kernels[node.bound], x)
+            except BaseException as e:
+                raise_blamed(e, node, it, x)
+            self._complete((node, it, x, value, None))
+            return
+        for node, it, x in held:
+            self._start_blocking(node, it, x)
+
+    def _start_blocking(self, node: Node, it: Iteration, x: Any) -> None:
+        step, kernel, mode, completions = self.step, self._kernels[node.bound], self._mode, self.step.completions
+
+        def job() -> None:
+            try:
+                step.look()
+                with unflushed(mode), np.errstate(all="ignore"):
+                    value = _call(node, kernel, x)
+            except BaseException as e:  # raised in the thread that asked for the step
+                completions.put((node, it, x, None, e))
+            else:
+                completions.put((node, it, x, value, None))
+
+        submit(step, job)
+
     # *** waiting ***
 
     def _poll(self) -> None:
@@ -394,6 +437,10 @@ class Executor:
         self._poll()
         if self._ready or self._open_call():
             return True
+        if self._held:
+            self._start_held()
+            if self._ready:
+                return True
         if not self._waiting:
             return self._release()
         if self._is_satisfied():
@@ -411,7 +458,9 @@ class Executor:
                 if own is not None and own <= 0:
                     raise self._too_late() from None
                 if time.monotonic() >= until:
-                    raise self._waited_too_long(limit) from None
+                    if not self.is_blocked:
+                        raise self._waited_too_long(limit) from None
+                    until = time.monotonic() + limit
                 continue
             self._poll()
             if self._ready:
@@ -431,6 +480,11 @@ class Executor:
     def _is_satisfied(self) -> bool:
         """Whether this is a partial run and has what it wants for now."""
         return self._until is not None and all(map(self.has, self._until))
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a function of the user's is being called, which may take as long as it likes."""
+        return any(node.op.opdef.facts.blocking for node, _ in self._waiting)
 
     def _complete(self, entry: Any) -> None:
         if entry is None:
@@ -495,7 +549,7 @@ def branch(value: Any) -> int:
 
 
 def _call(node: Node, kernel: Callable[..., Any], x: Any) -> Any:
-    if node.kind in (plans.STATEFUL,) and node.reads:
+    if node.kind in (plans.STATEFUL, plans.BLOCKING) and node.reads:
         x = _read(node, x)
     if node.arity == 1:
         return kernel(x)

@@ -110,6 +110,10 @@ class PartExecutor(Executor):
         self.busy()  # who comes here after a burst has more to do
         super()._poll()
 
+    def _block(self, node: Node, it: Iteration, x: Any) -> None:
+        self._waiting[node, it] = None
+        self._start_blocking(node, it, x)  # other parts go on meanwhile
+
     def _heavy(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
         self.busy()
         return super()._heavy(node, it, x)

@@ -291,7 +291,7 @@ class Parts:
             return
         with self._lock:
             is_waiting = len(self._parked) == self._left
-        if is_waiting and left is None:
+        if is_waiting and left is None and not any(e.is_blocked for e in self.executors.values()):
             self.fail(
                 DeadlineExceededError(
                     f"step {self.step.id} has waited {flags.WAIT_LIMIT.value:g} s without any progress"

@@ -58,11 +58,12 @@ PARAM: Final = 21  # an argument, in the function's frame
 RESULT: Final = 22  # a result, in the function's frame: it is an output of the call
 SEND: Final = 23  # ships a token, dead or alive, to another device
 RECV: Final = 24  # waits for such a token, once its control inputs are there, dead or alive
+BLOCKING: Final = 25  # its kernel, made at each step, may block the thread that calls it
 
 KIND_NAMES: Final = (
     *("pass", "unary", "nary", "nullary", "switch", "loop merge", "next", "dead", "merge", "enter", "exit", "other"),
     *("stateful", "async", "heavy", "retval", "arg", "trigger", "reading", "switch n", "call", "param", "result"),
-    *("send", "recv"),
+    *("send", "recv", "blocking"),
 )
 
 # A pending count holds the tokens still to come in its low bits; a dead token adds DEAD_TOKEN. A Merge's count also
@@ -292,6 +293,11 @@ class Plan:
         return self.uses_blas or self.has_loops or len(self.frames) > 1
 
     @property
+    def blocks(self) -> bool:
+        """Whether it has kernels that may block their thread (see `blocking`)."""
+        return any(op.opdef.facts.blocking for op, _ in self.binders)
+
+    @property
     def root(self) -> FramePlan:
         return self.frames[0]
 
@@ -468,10 +474,11 @@ def _add_kernel(plan: Plan, node: Node) -> None:
     node.culprit = getattr(compute, "culprit", None)
     plan.has_loops |= getattr(compute, "has_loops", False)
     plan.uses_blas |= op.opdef.facts.blas or getattr(compute, "uses_blas", False)
-    if kernel.form != "pure":
-        node.kind = STATEFUL if kernel.form == "stateful" else ASYNC
+    is_blocking = op.opdef.facts.blocking
+    if kernel.form != "pure" or is_blocking:
+        node.kind = ASYNC if kernel.form == "async" else BLOCKING if is_blocking else STATEFUL
         node.bound = len(plan.binders)
-        factory = kernel.factory
+        factory = kernel.factory if kernel.form != "pure" else lambda ctx, attrs: made_for(op, kernel)
         if flags.VERIFY.value >= 2:
             factory = checking.later(op, factory, node.kind == ASYNC, device == CPU)
         plan.binders.append((op, factory))

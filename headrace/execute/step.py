@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import forking
 from headrace.errors import DeadlineExceededError
+from headrace.execute.threads import MOST_THREADS, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.execute.records import Iteration
+    from headrace.ir.graph import Operation
 
 _ids = itertools.count(1)
 _making = threading.Lock()
@@ -55,6 +57,7 @@ class Step:
       session: the session's resource manager.
       make_resources: makes this step's own resource manager; called when a kernel first asks for it.
       deadline: `time.monotonic()` time at which the step fails, or None.
+      threads: the pool for kernels that may block; None: the step makes one of its own if it needs one.
 
     Attributes:
       id: a number no other step of this process has.
@@ -62,6 +65,7 @@ class Step:
       locate: tells the tag where compiled code runs.
       memory: the account of the device it runs on (`resources.step_memory.StepMemory`); None if that has no limit.
       cancelled: the error the step was cancelled with, or None.
+      blocked_in: in compiled code, the operation whose blocking kernel is being called, or None.
       completions: what pool threads and asynchronous kernels hand to the executor; None wakes it up. (Made when its
         executor first asks: most steps have nobody who could hand anything in.)
       of: of a device's part of a step, the step; else None.
@@ -71,7 +75,10 @@ class Step:
     __slots__ = (
         "_completions",
         "_make_resources",
+        "_own",
         "_resources",
+        "_threads",
+        "blocked_in",
         "cancelled",
         "deadline",
         "id",
@@ -83,7 +90,13 @@ class Step:
         "session",
     )
 
-    def __init__(self, session: Any, make_resources: Callable[[], Any], deadline: float | None = None) -> None:
+    def __init__(
+        self,
+        session: Any,
+        make_resources: Callable[[], Any],
+        deadline: float | None = None,
+        threads: Pool | None = None,
+    ) -> None:
         self.id = next(_ids)
         self.session = session
         self.deadline = deadline
@@ -91,6 +104,9 @@ class Step:
         self.locate: Callable[[], str] | None = None
         self.memory: Any = None
         self.cancelled: BaseException | None = None
+        self.blocked_in: Operation | None = None
+        self._threads = threads
+        self._own: Pool | None = None
         self._completions: Completions | None = None
         self.of: Step | None = None
         self.parts: list[Step] = []
@@ -99,7 +115,7 @@ class Step:
 
     def part(self) -> Step:
         """The step as one device knows it: the same, but for what its executor alone has to do with."""
-        out = Step(self.session, self._make_resources, self.deadline)
+        out = Step(self.session, self._make_resources, self.deadline, self.threads)
         out.id, out.of, out.cancelled = self.id, self, self.cancelled
         self.parts.append(out)
         return out
@@ -111,6 +127,13 @@ class Step:
         if found is None:
             found = self._completions = Completions()
         return found
+
+    @property
+    def threads(self) -> Pool:
+        """The pool for kernels that may block their thread."""
+        if self._threads is None:
+            self._threads = self._own = Pool(MOST_THREADS, f"headrace-step-{self.id}", computes=False)
+        return self._threads
 
     @property
     def resources(self) -> Any:
@@ -155,6 +178,8 @@ class Step:
     def close(self) -> None:
         """Drops the step's resources."""
         self.parts.clear()  # they refer back to it
+        if self._own is not None:
+            self._own.close()
         if self._resources is not None:
             self._resources.close()
             self._resources = None

@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol, TypeVar
 from headrace import denormals, forking
 
 PATIENCE: Final = 1.0  # seconds that the end of the process waits for kernels
+MOST_THREADS: Final = 4096  # of one session, for kernels that block
 GLANCE: Final = 0.5  # seconds of a wait at a time
 
 T = TypeVar("T")

@@ -144,6 +144,12 @@ def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
     return None
 
 
+def may_wait(op: Operation) -> bool:
+    """Whether `op`, once it fires, may wait for something else: its kernel is asynchronous or may block."""
+    kernel = find_kernel(op)
+    return op.opdef.facts.blocking or (kernel is not None and kernel.form == "async")
+
+
 def why_none(op: Operation, device: str) -> str:
     """What an error says of why no kernel computes `op` on devices of type `device`: those that compute its type there
     with other attributes; "" if there are none."""

@@ -232,11 +232,10 @@ class Facts:
       shape_only: it reads its inputs' shapes, never their elements; of a list, how long it is and the shapes in it.
       no_fold: never evaluate it while compiling, though it is pure.
       dynamic_shape: the output's shape depends on input *values*; inference may leave it open.
-      effect: what a stateful op touches besides its inputs: "resource", "random", "stdout", "python", "step", or "" for
-        none.
+      effect: what a stateful op touches besides its inputs: "resource", "random", "stdout", "python", "step", or "".
       writes: whether it changes what it touches.
-      waits: it works on something that ops wait for (a queue, a barrier): never ordered by creation, for that could
-        make the one that waits come before the one it waits for.
+      blocking: its kernel calls a Python function of the user's, which may block the thread (`execute.blocking`).
+      waits: it works on something that ops wait for (a queue, a barrier): never ordered by creation (`ir.order`).
       cost: estimated flops of one firing from input and output shapes; None: not known (shape) or negligible (field).
       blas: it may call the BLAS library (so its thread count is worth limiting).
       total: it gives a result whatever the values of its inputs are, if their shapes fit and these arguments are
@@ -256,6 +255,7 @@ class Facts:
     dynamic_shape: bool = False
     effect: str = ""
     writes: bool = False
+    blocking: bool = False
     waits: bool = False
     cost: Cost | None = None
     blas: bool = False

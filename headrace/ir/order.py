@@ -9,7 +9,8 @@ reads are not ordered among themselves. The keys are
 
 * a resource: the operation that made its handle, or the parameter by which the handle came into a sub-graph (so what is
   one variable outside is one parameter inside); for variables of a name, that name;
-* the standard output, which Print and Assert share; what Python functions do, which all of them share;
+* the standard output, which Print and Assert share; what Python functions do, which all of them share (so a Python
+  function must not wait for one that comes later: in graphs without an order it may);
 * a random operation itself: its stream goes on from one firing to the next.
 
 A handle whose maker cannot be seen (a result of a conditional) may be any resource: `ANY`. A function that calls itself

@@ -1,8 +1,8 @@
 """Python functions in graphs.
 
 Source: TensorFlow's PyFunc, PyFuncStateless, EagerPyFunc. An operation knows its function by a token
-(`resources.callback`). The function runs in the thread of the step, as if nothing were around it: in no graph, and with
-numpy's warnings as they are by default.
+(`resources.callback`). The function runs on a thread of the session's (`Facts.blocking`), as if nothing were around it:
+in no graph, with numpy's warnings as they are by default and with the floating-point mode of the caller of the step.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes
+from headrace.denormals import unflushed
 from headrace.errors import (
     HeadraceError,
     InvalidArgumentError,
@@ -51,7 +52,8 @@ def _argument(x: Any) -> Any:
 
 def _call(found: callback.Callback, args: Sequence[Any]) -> Any:
     try:
-        return contextvars.Context().run(found.function, *map(_argument, args))
+        with unflushed():
+            return contextvars.Context().run(found.function, *map(_argument, args))
     except HeadraceError:
         raise
     except Exception as e:
@@ -125,7 +127,7 @@ def _pure(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 _ATTRS = {"token": string_attr(), "Tin": list_attr("type"), "Tout": list_attr("type")}
-_EFFECT = Facts(effect="python", writes=True, dynamic_shape=True)
+_EFFECT = Facts(effect="python", writes=True, blocking=True, dynamic_shape=True)
 op(
     "PyFunc",
     "input: Tin",
@@ -145,7 +147,7 @@ op(
     shape=unknown,
     kernel=_pure,
     grad=NOT_DIFFERENTIABLE,
-    facts=Facts(no_fold=True, dynamic_shape=True),
+    facts=Facts(blocking=True, no_fold=True, dynamic_shape=True),
     doc="What the Python function of that token makes of arrays; the same of the same arrays.",
 )
 op(

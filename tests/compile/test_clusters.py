@@ -311,7 +311,7 @@ def everywhere(fewest: int) -> Iterator[list[int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clusters, "FEWEST", fewest)
-        patch.setattr(pipeline, "blockers", lambda ops: ["it is to be interpreted"])
+        patch.setattr(pipeline, "blockers", lambda ops, is_ordered: ["it is to be interpreted"])
         patch.setattr(Session, "_executor", executor)
         yield made
 

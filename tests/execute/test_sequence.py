@@ -12,8 +12,10 @@ import pytest
 import headrace as hr
 from headrace.execute.plan import Plan
 from headrace.execute.sequence import LOOK, Sequence, sequence_of
+from headrace.ir.builder import Builder
 from headrace.session import RunOptions
 from tests.execute.machine import SeededReady
+from tests.session.helpers import call, custom_ops
 
 
 def plan_of(session: hr.Session, fetches: object, feeds: tuple[hr.Tensor, ...] = ()) -> Plan:
@@ -90,18 +92,17 @@ def test_a_value_goes_when_its_last_reader_has_it() -> None:
     seen: list[weakref.ref[Watched]] = []
     alive: list[int] = []
 
-    def grow(x: np.ndarray) -> np.ndarray:
+    def grow(ctx: object, x: np.ndarray) -> np.ndarray:
         alive.append(sum(r() is not None for r in seen))
         out = (np.asarray(x) + 1).view(Watched)
         seen.append(weakref.ref(out))
         return out
 
-    with hr.Graph() as g:
+    with custom_ops(), hr.Graph() as g, hr.Session(graph=g, engine="interpret") as session:
         y = hr.placeholder(hr.float32, (4,))
         x = y
         for _ in range(8):
-            y = hr.identity(hr.numpy_function(grow, [y], hr.float32))
-    with hr.Session(graph=g, engine="interpret") as session:
+            y = hr.identity(call(Builder(g), "Stateful", grow, [y], ["float32"]))
         assert sequence_of(plan_of(session, y, (x,))) is not None
         out = session.run(y, {x: np.zeros(4, np.float32)})
     assert out.tolist() == [8.0] * 4

@@ -1,0 +1,126 @@
+"""Which blocking operations of a structured step may be in flight at the same time.
+
+A Python function of the user's may wait for another one of the same step. That works if the token machine runs the
+step, which starts all that is ready; compiled code does one thing after the other, so it is for steps in which an edge
+orders any two of these operations. In a loop that includes the operations of two iterations, unless
+`parallel_iterations` is 1.
+
+An `hr.Graph` orders its stateful operations itself (`ir.order`), from one iteration of a loop to the next too. A
+stateless function in it promises to depend on its arguments alone, so it waits for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.ir import walk
+from headrace.ir.function import FuncGraph, bodies, body
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headrace.ir.graph import Graph, Operation
+
+
+def concurrent(graphs: Iterable[Sequence[Operation]], is_ordered: bool) -> tuple[Operation, Operation] | None:
+    """Two blocking operations, or the same one twice, that may be in flight at the same time; None if there are none.
+
+    Args:
+      graphs: the operations of the step, of each graph that they own and of each function that they come to call.
+      is_ordered: whether the graph of the step was made as one that orders its stateful operations.
+    """
+    for ops in graphs:
+        graph = ops[0].graph if ops else None
+        found = _unordered(ops, graph.is_ordered if isinstance(graph, FuncGraph) else is_ordered)
+        if found is not None:
+            return found
+        for op in ops:
+            if op.opdef.structured in ("While", "For"):
+                again = _over_iterations(op)
+                if again is not None:
+                    return again, again
+    return None
+
+
+def _blocking_in(op: Operation, is_ordered: bool) -> Operation | None:
+    """The first blocking operation that firing `op` comes to call: itself, or one of the graphs that it runs.
+
+    In an ordered graph only stateful ones count.
+    """
+    if not op.opdef.structured:
+        return op if _is_blocking(op, is_ordered) else None
+    seen: set[Graph] = set()
+    todo = [op]
+    while todo:
+        for _, graph in bodies(todo.pop()):
+            if graph in seen:
+                continue
+            seen.add(graph)
+            for each in graph.operations:
+                if _is_blocking(each, is_ordered):
+                    return each
+                if each.opdef.structured:
+                    todo.append(each)
+    return None
+
+
+def _is_blocking(op: Operation, is_ordered: bool) -> bool:
+    return op.opdef.facts.blocking and (not is_ordered or not op.opdef.is_pure)
+
+
+def _unordered(ops: Sequence[Operation], is_ordered: bool) -> tuple[Operation, Operation] | None:
+    """Two blocking operations that no path among `ops` joins."""
+    blocking = {op: b for op in ops if (b := _blocking_in(op, is_ordered)) is not None}
+    if len(blocking) < 2:
+        return None
+    before: dict[Operation, int] = {}  # for each operation, as bits, the blocking ones that it comes after
+    found: list[Operation] = []
+    for op in walk.in_order(ops):
+        bits = 0
+        for p in walk.predecessors(op):
+            bits |= before.get(p, 0)
+        if op in blocking:
+            missing = ~bits & ((1 << len(found)) - 1)
+            if missing:
+                return blocking[found[missing.bit_length() - 1]], blocking[op]
+            bits |= 1 << len(found)
+            found.append(op)
+        before[op] = bits
+    return None
+
+
+def _over_iterations(loop: Operation) -> Operation | None:
+    """A blocking operation of two iterations of `loop` that may be in flight at the same time; None if there is none.
+
+    The graphs of the loop order their own blocking operations. So it is enough that the last one of an iteration comes
+    before the first one of the next.
+    """
+    found = _blocking_in(loop, is_ordered=False)
+    if found is None or loop.attrs.get("parallel_iterations") == 1:
+        return None
+    if loop.opdef.structured == "For":
+        return None if body(loop, loop.attrs["body"]).is_ordered else found
+    cond, repeated = body(loop, loop.attrs["cond"]), body(loop, loop.attrs["body"])
+    if repeated.is_ordered:
+        return None
+    tests = _blocking_in_order(cond)
+    works = _blocking_in_order(repeated)
+    if not all(op in walk.reachable([cond.results[0].op]) for op in tests):
+        return found
+    if not works:  # nothing of an iteration begins before the predicate of the one before it is there
+        return None
+    begins = _params_behind(cond, tests[0] if tests else cond.results[0].op)
+    if not tests:
+        begins |= _params_behind(repeated, works[0])
+    ends = {k for k, t in enumerate(repeated.results) if works[-1] in walk.reachable([t.op])}
+    return None if begins & ends else found
+
+
+def _blocking_in_order(graph: FuncGraph) -> list[Operation]:
+    return [op for op in walk.in_order(graph.operations) if _blocking_in(op, is_ordered=False) is not None]
+
+
+def _params_behind(graph: FuncGraph, op: Operation) -> set[int]:
+    """The positions of the parameters that `op` needs."""
+    behind = walk.reachable([op])
+    return {k for k, p in enumerate(graph.params) if p.op in behind}
