@@ -570,12 +570,9 @@ class Session:
         self._end_threads()
 
     def _end_threads(self) -> None:
-        for pool in filter(None, (self._pool, self._blocking)):
-            pool.close()
-        for device in self._local.values():
-            device.close()
-        for memory in self._memories.values():
-            memory.close()
+        for owned in (self._pool, self._blocking, *self._local.values(), *self._memories.values()):
+            if owned is not None:
+                owned.close()
 
     def _forked(self) -> None:
         """See `forking`: in the child the session goes on with the values that its variables have, unless a step was
