@@ -107,7 +107,7 @@ from headrace.extend import load_plugins, register_device, register_kernel, regi
 from headrace.interchange.files import read_graph, write_graph
 from headrace.interchange.meta_graph import MetaGraph, Signature, export_meta_graph, import_meta_graph
 from headrace.place import Cluster, Costs, DeviceModel, Link
-from headrace.metadata import RunMetadata, RunOptions
+from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
 from headrace.report import report
 from headrace.session import Session
 from headrace.simulate import simulate
@@ -170,8 +170,9 @@ __all__ = [
     "Assert", "Barrier", "Cluster", "ConditionalAccumulator", "ConditionalAccumulatorBase", "Costs", "DType",
     "DeviceModel", "EagerTensor", "FIFOQueue", "Function", "Graph", "IndexedSlices", "Link", "MapStagingArea",
     "MetaGraph", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase", "RandomShuffleQueue",
-    "RegisterGradient", "RunMetadata", "RunOptions", "Session", "Signature", "SparseConditionalAccumulator",
-    "SparseTensor", "SparseTensorValue", "StagingArea", "Tensor", "TensorArray", "TensorSpec", "Variable",
+    "RegisterGradient", "RunMetadata", "RunOptions", "Session", "SessionStatistics", "Signature",
+    "SparseConditionalAccumulator", "SparseTensor",
+    "SparseTensorValue", "StagingArea", "Tensor", "TensorArray", "TensorSpec", "Variable",
     "__version__", "abs", "accumulate_n", "acos", "acosh", "add", "add_n", "adjoint", "all_gather", "all_max",
     "all_min", "all_prod", "all_sum", "angle", "argmax", "argmin", "argsort", "as_dtype", "asin", "asinh",
     "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal", "assert_less", "assert_less_equal",

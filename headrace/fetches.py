@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from headrace.ir.source import Source
+    from headrace.pipeline import CompiledStep
 
 Pack: TypeAlias = Callable[[Sequence[Any]], Any]
 
@@ -362,3 +363,35 @@ def result(values: list[Any]) -> Any:
                 size = f"{value.nbytes:,} bytes"
                 raise ResourceExhaustedError(f"out of memory: a fetched array takes {size} more to copy") from e
     return value
+
+
+def as_own(values: list[Any]) -> list[Any]:
+    """Fetched values for the user to write into. The caller hands the list over: its arrays are copied if shared."""
+    if len(values) == 1 and isinstance(values[0], np.generic):
+        return values
+    for i in range(len(values)):
+        if not isinstance(values[i], np.generic):
+            one = [values[i]]
+            values[i] = None  # an array that nobody else has can be seen to be the user's alone
+            values[i] = result(one)
+    return values
+
+
+@dataclasses.dataclass(slots=True)
+class Call:
+    """A compiled (fetches, feed keys) pair. `counts`: how many tensors each key means."""
+
+    step: CompiledStep
+    feeders: list[Callable[[Any], Any]]
+    pack: Callable[[Sequence[Any]], Any]
+    fetch_names: list[str]
+    counts: list[int]
+
+    def feed(self, values: Sequence[Any]) -> list[Any]:
+        """The values of feeds as what flows."""
+        feeders = self.feeders
+        if len(feeders) == 1:  # it shows in steps that take a microsecond
+            return [feeders[0](values[0])]
+        if len(feeders) != len(values):
+            values = spread(values, self.counts)
+        return [f(v) for f, v in zip(feeders, values, strict=True)]

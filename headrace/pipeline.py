@@ -231,6 +231,14 @@ class CompiledStep:
         return self.compiled
 
     @property
+    def engine(self) -> str:
+        """The engine of the runs so far, "compiled" or "interpret"; "" before the first run. Compiles nothing."""
+        if self.variants:
+            return "compiled"
+        outcome = self._outcome
+        return "" if outcome is None else "interpret" if outcome.compiled is None else "compiled"
+
+    @property
     def variants(self) -> Mapping[tuple[Shape, ...], Outcome]:
         """What compiling gave for each set of shapes that was fed, of the feeds whose shapes the graph leaves open."""
         return {} if self._variants is None else self._variants.made

@@ -11,10 +11,9 @@ import dataclasses
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
-
-import numpy as np
 
 from headrace import flags, forking, notices, trace
 from headrace.build.scopes import current_graph
@@ -28,10 +27,10 @@ from headrace.execute.sequence import Sequential, sequence_of
 from headrace.execute.step import Step
 from headrace.execute.threads import MOST_THREADS, Pool
 from headrace.explain import Explanation, explanation
-from headrace.fetches import Convert, Fetches, feed_tensors, feeder, key_of, result, spread, strict
+from headrace.fetches import Call, Convert, Fetches, as_own, feed_tensors, feeder, key_of, strict
 from headrace.ir.failure import retell
 from headrace.ir.function import find_anywhere
-from headrace.metadata import RunMetadata, RunOptions
+from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
 from headrace.metadata.counters import measuring
 from headrace.partial import PartialRun, take
 from headrace.resources.manager import ResourceManager
@@ -55,26 +54,6 @@ _NO_OPTIONS, _NO_LIMIT = RunOptions(), contextlib.nullcontext()
 _CONFIG = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "log_device_placement",
            "enable_bfloat16_sendrecv", "enable_recv_scheduling",
            "inter_op_parallelism_threads", "intra_op_parallelism_threads")  # fmt: skip
-
-
-@dataclasses.dataclass(slots=True)
-class _Call:
-    """A compiled (fetches, feed keys) pair. `counts`: how many tensors each key means."""
-
-    step: CompiledStep
-    feeders: list[Callable[[Any], Any]]
-    pack: Callable[[Sequence[Any]], Any]
-    fetch_names: list[str]
-    counts: list[int]
-
-    def feed(self, values: Sequence[Any]) -> list[Any]:
-        """The values of feeds as what flows."""
-        feeders = self.feeders
-        if len(feeders) == 1:  # it shows in steps that take a microsecond
-            return [feeders[0](values[0])]
-        if len(feeders) != len(values):
-            values = spread(values, self.counts)
-        return [f(v) for f, v in zip(feeders, values, strict=True)]
 
 
 def _log_placement(placement: Placement) -> None:
@@ -173,9 +152,10 @@ class Session:
         if self._intra < 1 or self._inter < 1:
             raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
         self._resources = ResourceManager()
-        self._calls: dict[Hashable, tuple[int, _Call]] = {}
+        self._calls: dict[Hashable, tuple[int, Call]] = {}
         self._grown: dict[Hashable, int] = {}  # by fetches and by line: how often the graph had grown by then
         self._is_warned = False
+        self._made = 0  # entries that `_calls` has had
         self._version = graph.version  # of the graph, when something was compiled last
         self._lock = threading.Lock()
         self._pool: Pool | None = None
@@ -284,7 +264,25 @@ class Session:
         """
         return explanation(self._call(fetches, dict.fromkeys(feeds)).step)
 
-    def _call(self, fetches: Any, feeds: Any) -> _Call:
+    def statistics(self) -> SessionStatistics:
+        """State of the session at this moment: runs in progress, cached steps, resources, memory.
+
+        Example:
+          >>> import headrace as hr
+          >>> with hr.Graph() as g:
+          ...     session = hr.Session()
+          >>> session.statistics().steps
+          0
+        """
+        with self._lock:
+            engines = [call.step.engine for _, call in self._calls.values()]
+        memory = {name: m.statistics() for name, m in self._memories.items()}
+        return SessionStatistics(
+            len(self._active), len(self._partial), len(engines), self._made, Counter(filter(None, engines)),
+            tuple(self._resources.names()), memory,
+        )  # fmt: skip
+
+    def _call(self, fetches: Any, feeds: Any) -> Call:
         """The compiled form of a fetch structure with these feed keys, from the cache if the graph has not grown."""
         if self._closed:
             raise RuntimeError(self._closed)
@@ -299,9 +297,10 @@ class Session:
                 self._look_at_growth(key, fetches, found is not None)
             self._version = version
             self._calls[key] = (version, call)
+            self._made += 1
         return call
 
-    def _compile(self, fetches: Any, feed_keys: list[Any]) -> _Call:
+    def _compile(self, fetches: Any, feed_keys: list[Any]) -> Call:
         resolved = Fetches(self.graph, fetches)
         keys = [feed_tensors(self.graph, k) for k in feed_keys]
         tensors = [t for ts in keys for t in ts]
@@ -312,7 +311,7 @@ class Session:
         with self._explained():
             step = compile_step(tensors, resolved.tensors, resolved.targets, self._devices, self._engine)
         names, counts = [t.name for t in resolved.tensors], [len(ts) for ts in keys]
-        return _Call(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
+        return Call(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
 
     def _look_at_growth(self, key: Hashable, fetches: Any, is_known: bool) -> None:
         """Warns, once, if the graph grows from run to run: of the same fetches, or by the same line of the user's."""
@@ -327,15 +326,15 @@ class Session:
                     "Build the graph first, then run it."
                 )
 
-    def _run(self, call: _Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
+    def _run(self, call: Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
         fed = call.feed(values)
         if options is _NO_OPTIONS or (options.listener is None and options.ready is None):
             try:
                 compiled = call.step.compiled_for(fed)
                 if compiled is not None:
                     if compiled.is_plain and not compiled.uses_blas:  # nothing can wait, nothing is made for the run
-                        return call.pack(_as_own(list(compiled.run(None, fed))))
-                    return call.pack(_as_own(list(self._run_compiled(compiled, fed, options, timeout_ms))))
+                        return call.pack(as_own(list(compiled.run(None, fed))))
+                    return call.pack(as_own(list(self._run_compiled(compiled, fed, options, timeout_ms))))
             except BaseException as e:
                 self._explain(e)
                 raise
@@ -366,7 +365,7 @@ class Session:
         return call.pack(out)
 
     def _measured(
-        self, call: _Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None, m: RunMetadata
+        self, call: Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None, m: RunMetadata
     ) -> Any:
         """`_run`, and fills `m`."""
         if not isinstance(m, RunMetadata):
@@ -604,15 +603,3 @@ class Session:
         raise TypeError(
             "a Session cannot be pickled or copied; make one from the graph (as_graph_def) where it is needed"
         )
-
-
-def _as_own(values: list[Any]) -> list[Any]:
-    """`values`, of which nobody else has the list, as the user's own."""
-    if len(values) == 1 and isinstance(values[0], np.generic):
-        return values
-    for i in range(len(values)):
-        if not isinstance(values[i], np.generic):
-            one = [values[i]]
-            values[i] = None  # an array that nobody else has can be seen to be the user's alone
-            values[i] = result(one)
-    return values

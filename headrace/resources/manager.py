@@ -114,6 +114,11 @@ class ResourceManager:
             _release(resource)
         return bool(keys)
 
+    def names(self) -> list[tuple[str, str, str]]:
+        """Container, kind and name of each resource, sorted."""
+        with self._lock:
+            return sorted((container, kind.__name__, name) for container, kind, name in self._resources)
+
     def clear_container(self, container: str) -> None:
         """Drops everything in `container`; nothing happens if there is no such container."""
         container = container or DEFAULT_CONTAINER

@@ -38,6 +38,7 @@ import numpy as np
 
 from headrace import flags, forking, trace
 from headrace.errors import DataLossError, ResourceExhaustedError
+from headrace.metadata import MemoryStatistics
 from headrace.resources.spill import SMALLEST, Layout, Slot, SpillFile
 from headrace.resources.values import nbytes_of
 
@@ -222,6 +223,10 @@ class Memory:
         self._is_going = False
 
     # *** what it tells ***
+
+    def statistics(self) -> MemoryStatistics:
+        """The account at this moment."""
+        return MemoryStatistics(self.held, self.peak, self.spilled, self.bytes_out, self.bytes_in)
 
     @property
     def held(self) -> int:

@@ -28,6 +28,7 @@ from headrace.session import Session
 from tests.build.programs import initial
 from tests.build.test_random_programs import _check, _program
 from tests.compile.running import same
+from tests.inside import step_of
 
 SOON_MS = 10_000  # of a step that takes a few milliseconds, but may wait for ever if clusters are wrong
 
@@ -41,7 +42,7 @@ def queue(name: str, values: Sequence[Any] = (), dtype: Any = hr.float32) -> Any
 def clusters_of(graph: Graph, fetches: Any, feeds: Sequence[Any] = ()) -> str:
     """The members of the clusters of a step, a line for each cluster."""
     with hr.Session(graph=graph, engine="auto") as session:
-        return show(session._call(fetches, dict.fromkeys(feeds)).step.clusters)
+        return show(step_of(session, fetches, dict.fromkeys(feeds)).clusters)
 
 
 def results(graph: Graph, before: Any, fetches: Any, engine: str, **kwargs: Any) -> Any:
@@ -54,7 +55,7 @@ def results(graph: Graph, before: Any, fetches: Any, engine: str, **kwargs: Any)
 def check(graph: Graph, before: Any, fetches: Any, at_least: int = 1) -> Any:
     """What `fetches` are, with clusters (`at_least` so many) and without."""
     with hr.Session(graph=graph, engine="auto") as session:
-        step = session._call(fetches, {}).step
+        step = step_of(session, fetches, {})
         assert step.compiled is None
         assert len(step.clusters) >= at_least
     got = results(graph, before, fetches, "auto")
@@ -129,7 +130,7 @@ def test_few_operations_are_left_alone_and_the_interpreter_makes_none() -> None:
     assert clusters_of(g, few) == ""
     assert clusters_of(g, many) != ""
     with hr.Session(graph=g, engine="interpret") as session:
-        step = session._call(many, {}).step
+        step = step_of(session, many, {})
         assert step.clusters == ()
         assert step.clustered is step.plan
 
@@ -420,7 +421,7 @@ def test_products_limit_the_threads_of_the_library() -> None:
         x = hr.reshape(q.dequeue(), [1, 1])
         y = hr.matmul(hr.negative(x), hr.square(x + 1.0))
     with hr.Session(graph=g, engine="auto") as session:
-        step = session._call(y, {}).step
+        step = step_of(session, y, {})
         assert len(step.clusters) == 1
         assert step.clustered.uses_blas
     check(g, fill, y)

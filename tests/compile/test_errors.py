@@ -275,7 +275,7 @@ def test_a_session_that_closes(make: Callable[[], Tensor]) -> None:
 
     thread = threading.Thread(target=go)
     thread.start()
-    while not session._active:
+    while not session.statistics().active:
         time.sleep(0.001)
     session.close()
     thread.join(20)
@@ -292,7 +292,7 @@ def test_a_keyboard_interrupt(make: Callable[[], Tensor]) -> None:
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             session.run(y)
-        assert not session._active
+        assert not session.statistics().active
         assert session.run(hr.constant(1.0)) == 1.0
 
 

@@ -26,6 +26,7 @@ from tests.build.test_random_programs import _check, _program
 from tests.compile.running import same
 from tests.compile.test_clusters import check, clusters_of, everywhere, queue, results
 from tests.compile.waiting_programs import Program, numbers_of
+from tests.inside import memories_of, step_of
 
 pytestmark = pytest.mark.one_engine
 
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.one_engine
 def loops_of(graph: Graph, fetches: Any) -> list[str]:
     """The loops and conditionals that are members of clusters of a step."""
     with hr.Session(graph=graph, engine="auto") as session:
-        clusters = session._call(fetches, {}).step.clusters
+        clusters = step_of(session, fetches, {}).clusters
         return [op.name for c in clusters for op in c.members if is_left(op)]
 
 
@@ -54,7 +55,7 @@ def test_a_loop_is_a_cluster_with_what_is_around_it() -> None:
     assert loops_of(g, y) == ["loop"]
     assert clusters_of(g, y) == "first loop mul"
     with hr.Session(graph=g, engine="auto") as session:
-        plan = session._call(y, {}).step.clustered
+        plan = step_of(session, y, {}).clustered
         assert plan.is_straight
         assert plan.flushes
     check(g, fill, y)
@@ -146,7 +147,7 @@ def test_what_a_loop_begins_with_is_in_its_cluster() -> None:
         y = going(5, lambda i, v: hr.tanh(v * w), x)
         grads = hr.gradients([y], [w, x])
     with hr.Session(graph=g, engine="auto") as session:
-        step = session._call([y, grads], {}).step
+        step = step_of(session, [y, grads], {})
         assert len(step.clusters) == 1
         assert "run.span" in step.clusters[0].source or "range(" in step.clusters[0].source
         assert "TensorList" not in step.clusters[0].source
@@ -295,7 +296,7 @@ def test_a_network_fed_by_a_queue_is_the_one_that_is_fed() -> None:
             session.run(before)
             made[kind] = session.run([*fetches, train], feeds)
             if kind == "queue":
-                step = session._call([*fetches, train], {}).step
+                step = step_of(session, [*fetches, train], {})
                 assert sum(is_left(op) for c in step.clusters for op in c.members) == 2
     same(made["queue"], made["plain"])
     same(made["queue"], made["fed"])
@@ -329,7 +330,7 @@ def test_memory_that_is_limited_is_counted() -> None:
         with flags.override(OPTIMIZE="off"), hr.Session(graph=g, engine=engine, memory_limit=1 << 20) as session:
             session.run(before)
             seen.append(session.run(fetches))
-            memory = next(iter(session._memories.values()))
+            memory = memories_of(session)[0]
             assert memory.peak > 50 * 2 * 3 * 4
     same(*seen)
 
@@ -519,7 +520,7 @@ def test_the_interpreter_makes_none() -> None:
     with hr.Graph() as g:
         y = going(3, lambda i, v: hr.sin(v), queue("q")[0].dequeue())
     with hr.Session(graph=g, engine="interpret") as session:
-        step = session._call(y, {}).step
+        step = step_of(session, y, {})
         assert step.clusters == ()
         assert step.clustered is step.plan
 

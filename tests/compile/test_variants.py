@@ -11,6 +11,7 @@ import headrace as hr
 from headrace import flags
 from headrace.compile import variants
 from headrace.session import Session
+from tests.inside import steps_of
 
 pytestmark = pytest.mark.one_engine
 
@@ -63,7 +64,7 @@ def net() -> Recurrent:
 
 def made(session: Session, n: int = 0) -> dict[Any, Any]:
     """What was compiled for the shapes fed, of step number `n`."""
-    return dict([c.step for _, c in session._calls.values()][n].variants)
+    return dict(steps_of(session)[n].variants)
 
 
 @pytest.mark.parametrize(("batch", "length"), [(4, 5), (1, 5), (4, 1), (1, 1), (0, 3)])
@@ -202,7 +203,7 @@ def test_explain_tells_the_shapes(net: Recurrent) -> None:
     told = session.explain(net.fetches, feeds)
     assert told.shapes == ("[4,5,2], [4]", "[2,5,2], [2]")
     assert "  for [2,5,2], [2]\n" in str(told)
-    assert told.source == next(iter(session._calls.values()))[1].step.variants[(2, 5, 2), (2,)].compiled.source
+    assert told.source == steps_of(session)[0].variants[(2, 5, 2), (2,)].compiled.source
 
 
 def queued(fail_at: int = 99) -> tuple[Any, Any, Any, Any]:

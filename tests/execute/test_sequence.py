@@ -15,11 +15,12 @@ from headrace.execute.sequence import LOOK, Sequence, sequence_of
 from headrace.ir.builder import Builder
 from headrace.session import RunOptions
 from tests.execute.machine import SeededReady
+from tests.inside import step_of
 from tests.session.helpers import call, custom_ops
 
 
 def plan_of(session: hr.Session, fetches: object, feeds: tuple[hr.Tensor, ...] = ()) -> Plan:
-    return session._call(fetches, dict.fromkeys(feeds)).step.plan
+    return step_of(session, fetches, dict.fromkeys(feeds)).plan
 
 
 def straight(seed: int) -> tuple[hr.Graph, list[hr.Tensor], list[hr.Tensor]]:

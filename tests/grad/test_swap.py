@@ -19,6 +19,7 @@ from headrace import flags, trace
 from headrace.resources.memory import Memory
 from headrace.resources.spill import SpillFile
 from tests.compile.running import same
+from tests.inside import memories_of
 
 f32, f64 = hr.float32, hr.float64
 ENGINES = ["interpret", "compiled", "auto"]
@@ -27,7 +28,7 @@ Made = tuple[list[hr.Tensor], dict[hr.Tensor, np.ndarray]]
 
 
 def memory_of(session: hr.Session) -> Memory:
-    (memory,) = session._memories.values()
+    (memory,) = memories_of(session)
     return memory
 
 
@@ -414,7 +415,7 @@ def test_each_device_has_its_own() -> None:
         want = session.run([y, dx], feeds)
     with hr.Session(graph=g, devices={"CPU": 2}, memory_limit=limit) as session:
         same(session.run([y, dx], feeds), want)
-        for memory in session._memories.values():
+        for memory in memories_of(session):
             assert memory.bytes_out > 0
             assert memory.peak <= limit
 

@@ -113,7 +113,7 @@ def test_closing_ends_what_runs(session: str) -> None:
     threads = [threading.Thread(target=run, args=(f,)) for f in ("got:0", "endless:0", "got:0")]
     for t in threads:
         t.start()
-    until(lambda: len(s._active) == 3)
+    until(lambda: s.statistics().active == 3)
     s.close()
     for t in threads:
         t.join(20)

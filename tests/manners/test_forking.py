@@ -87,7 +87,7 @@ s = {session}
 s.run("init")
 s.run([HEAVY, TWO], {{"x:0": X}})
 waiting = thread(lambda: s.run(GOT))
-until(lambda: s._active)
+until(lambda: s.statistics().active)
 text = child(lambda: s.run(MORE))
 assert text.startswith("RuntimeError: this session had a step under way when the process was forked"), text
 assert "Make a new Session in the child" in text

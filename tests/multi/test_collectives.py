@@ -11,6 +11,7 @@ import pytest
 import headrace as hr
 from headrace.lower.collectives import RING_BYTES
 from tests.build.test_collectives import ALL, apply, device, expected
+from tests.inside import step_of
 
 pytestmark = pytest.mark.one_engine
 
@@ -71,7 +72,7 @@ def test_who_sends_to_whom(shape: tuple[int, ...]) -> None:
                 hr.reduce_sum(y, name=f"end{k}")
     ends = [g.get_operation_by_name(f"end{k}") for k in range(n)]
     with hr.Session(graph=g, devices={"CPU": n}, engine="interpret") as session:
-        divided = session._call(ends, dict(zip(xs, values, strict=True))).step.divided()
+        divided = step_of(session, ends, dict(zip(xs, values, strict=True))).divided()
     sent: collections.Counter[tuple[int, int]] = collections.Counter()
     for plan in divided.plans.values():
         for node in plan.nodes:

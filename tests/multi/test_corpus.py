@@ -15,6 +15,7 @@ import pytest
 import headrace as hr
 from headrace.ir.opdef import op_registry
 from tests.corpus.test_corpus import CORE, KNOWN, STEP_MS, STRUCTURED, _open, corpus, replay
+from tests.inside import step_of
 from tests.multi.scattering import scatter
 
 pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
@@ -64,7 +65,7 @@ class _Scattered:
         def run(fetches: list[str], targets: list[str], feeds: dict[str, Any], timeout_ms: float | None = None) -> Any:
             names = [*fetches, *targets]
             out = session.run(names, feeds, timeout_ms=timeout_ms)
-            self.divided += session._call(names, feeds).step.is_divided
+            self.divided += step_of(session, names, feeds).is_divided
             return list(out)[: len(fetches)]
 
         return types.SimpleNamespace(

@@ -22,6 +22,7 @@ from headrace.build import scopes
 from headrace.errors import CancelledError, DeadlineExceededError, InternalError, InvalidArgumentError
 from headrace.execute.devices import Stream, make_devices
 from headrace.execute.parts import Parts
+from tests.inside import step_of
 from tests.multi.seeded import CPU
 from tests.session.helpers import call, custom_ops
 
@@ -68,7 +69,7 @@ def test_a_loop_over_two_devices() -> None:
             for _ in range(20):
                 for a, b in zip(s.run(fetches, {x: AT}), want, strict=True):
                     np.testing.assert_array_equal(a, b)
-            assert set(s._call(fetches, {x: AT}).step.placement.of.values()) == {CPU + "0", CPU + "1"}
+            assert set(step_of(s, fetches, {x: AT}).placement.of.values()) == {CPU + "0", CPU + "1"}
 
 
 def test_what_is_on_one_device_is_compiled() -> None:
@@ -132,7 +133,7 @@ def test_what_is_colocated_with_something_the_step_does_not_need() -> None:
             z = y + 1.0
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
         assert s.run(z, {x: 1.0}) == 3.0
-        of = {op.name: d for op, d in s._call(z, {x: 1.0}).step.placement.of.items()}
+        of = {op.name: d for op, d in step_of(s, z, {x: 1.0}).placement.of.items()}
         assert of[z.op.name] == CPU + "1"
 
 
@@ -151,7 +152,7 @@ def test_what_a_loop_keeps_stays_where_it_is_made() -> None:
         d = hr.gradients(y, [x])[0]
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
         s.run(d, {x: AT})
-        plans = s._call(d, {x: AT}).step.divided(True).plans
+        plans = step_of(s, d, {x: AT}).divided(True).plans
     sent = [n.op for plan in plans.values() for n in plan.nodes if n.op.type == "_Send"]
     assert len(sent) > 5
     assert hr.dtypes.variant not in {op.attrs["T"] for op in sent}
@@ -189,7 +190,7 @@ def test_a_recv_is_held_back_until_it_is_needed(custom: None) -> None:
             third = call(scopes.builder(), "Heavy", lambda v, w: v * w, [second, y], scalar=True, name="third")
     for held in (True, False):
         with hr.Session(graph=g, devices={"CPU": 2}, config={"enable_recv_scheduling": held}) as s:
-            part = s._call(third, {x: 3}).step.divided().plans[CPU + "0"]
+            part = step_of(s, third, {x: 3}).divided().plans[CPU + "0"]
             (recv,) = [n.op for n in part.nodes if n.op.type == "_Recv"]
             assert bool(recv.control_inputs) is held
             assert s.run(third, {x: 3}) == 20
@@ -205,7 +206,7 @@ def test_variables_stay_where_they_were_first() -> None:
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
         s.run(v.initializer)
         np.testing.assert_array_equal(s.run(y), np.full(4, 2.0))  # the addition comes before the read
-        step = s._call(y, {}).step
+        step = step_of(s, y, {})
         assert step.is_divided
         assert {d for op, d in step.placement.of.items() if op.name == "v"} == {CPU + "1"}
         assert s._devices.homes["v"] == CPU + "1"
@@ -298,7 +299,7 @@ def test_a_device_fails_in_a_loop(custom: None) -> None:
                 "iteration 5" in str(e.value)
             )
             assert s.run(y, {x: 5}) == [5]
-        assert not s._active
+        assert not s.statistics().active
 
 
 def test_a_deadline(custom: None) -> None:
@@ -336,7 +337,7 @@ def test_closing_cancels() -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    while not s._active:
+    while not s.statistics().active:
         time.sleep(0.001)
     time.sleep(0.02)
     s.close()
@@ -360,7 +361,7 @@ def test_ctrl_c() -> None:
         with pytest.raises(KeyboardInterrupt):
             s.run(y, timeout_ms=20_000)
         timer.join()
-        assert not s._active
+        assert not s.statistics().active
         s.run(put)
         assert s.run(y) == 8  # nobody else took it
 
@@ -374,7 +375,7 @@ def test_no_device_can_go_on() -> None:
         with on(1):
             z = hr.cos(y)
     with hr.Session(graph=g, devices={"CPU": 2}) as s:
-        step = s._call(z, {x: AT}).step
+        step = step_of(s, z, {x: AT})
         parts = s._executor(step, s._step(hr.RunOptions(), None), hr.RunOptions())
         assert isinstance(parts, Parts)
         parts.feed(0, AT)

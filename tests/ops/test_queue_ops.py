@@ -17,6 +17,7 @@ from headrace.errors import (
     NotFoundError,
     OutOfRangeError,
 )
+from tests.inside import resources_of
 from tests.ops.running import Program
 
 f32, i32 = dtypes.float32, dtypes.int32
@@ -61,7 +62,7 @@ class Aside(threading.Thread):
 
 def wait_until_it_waits(p: Program, n: int = 1) -> None:
     """Until `n` requests wait at the session's queues."""
-    queues = [r for r in p.session._resources._resources.values() if hasattr(r, "_dequeues")]
+    queues = [r for r in resources_of(p.session) if hasattr(r, "_dequeues")]
     done = threading.Event()
     for _ in range(10000):
         if sum(len(q._dequeues) + len(q._enqueues) for q in queues) >= n:

@@ -25,6 +25,7 @@ from headrace.errors import (
 )
 from headrace.files import records
 from headrace.resources.reader import Reader, _message, _parsed
+from tests.inside import resources_of
 from tests.ops.running import Program
 
 
@@ -229,7 +230,7 @@ def test_closing_the_session_ends_the_wait() -> None:
 
     t = threading.Thread(target=wait, daemon=True)
     t.start()
-    readers = [r for r in program.session._resources._resources.values() if isinstance(r, Reader)]
+    readers = [r for r in resources_of(program.session) if isinstance(r, Reader)]
     for _ in range(10000):
         if readers[0]._line:
             break

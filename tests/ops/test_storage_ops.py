@@ -19,6 +19,7 @@ from headrace.errors import (
     ResourceExhaustedError,
 )
 from headrace.resources.waiting import Waiting
+from tests.inside import resources_of
 from tests.ops.running import Program, check_gradient
 
 f32, f64, i32, i64, string = dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.string
@@ -53,7 +54,7 @@ def aside(p: Program, fetch: Any) -> Callable[[], Any]:
     thread.start()
 
     def waiting() -> int:
-        resources = list(p.session._resources._resources.values())
+        resources = resources_of(p.session)
         found = [r for r in resources if isinstance(r, Waiting)]
         return sum(len(r._requests) for r in found) + sum(
             len(r._ready._dequeues) for r in resources if hasattr(r, "_ready")

@@ -117,8 +117,8 @@ def test_memory_is_flat_over_many_runs(custom: None, use: str) -> None:
     with s:
         held = growth(work, 250)
         assert held < 20_000, f"{held} bytes more after 250 runs"
-        assert not s._active
-        assert not s._partial
+        assert not s.statistics().active
+        assert not s.statistics().partial_runs
 
 
 def test_all_uses_are_tested(custom: None) -> None:

@@ -283,7 +283,7 @@ def test_ctrl_c_in_a_busy_loop(custom: None, traced: bool) -> None:
             with pytest.raises(KeyboardInterrupt):
                 s.run(out, options=options)
             assert s.run(loop.exit(i)) == 5
-            assert not s._active
+            assert not s.statistics().active
 
 
 def test_ctrl_c_from_another_thread_in_a_busy_loop(custom: None) -> None:
@@ -322,5 +322,5 @@ def test_ctrl_c_while_waiting(custom: None) -> None:
             s.run(x, timeout_ms=LIMIT)
         thread.join(LONG)
         assert cancelled == [1]
-        assert not s._active
+        assert not s.statistics().active
         assert s.run(b.const(1)) == 1

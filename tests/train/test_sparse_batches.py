@@ -13,6 +13,7 @@ from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.resources.sparse_map import SparseTensorsMap
 from headrace.train import input
 from headrace.train.input import elements
+from tests.inside import resources_of
 from tests.train.pipelines import plain, taken
 
 
@@ -178,7 +179,7 @@ def test_what_is_not_known_of_shapes() -> None:
 
 
 def maps(session: hr.Session) -> list[SparseTensorsMap]:
-    found = [r for r in session._resources._resources.values() if isinstance(r, SparseTensorsMap)]
+    found = [r for r in resources_of(session) if isinstance(r, SparseTensorsMap)]
     return found
 
 

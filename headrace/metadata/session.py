@@ -1,0 +1,59 @@
+"""`SessionStatistics`: what a session holds and does at one moment."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemoryStatistics:
+    """Bytes of one device of a session that has a memory limit.
+
+    Attributes:
+      held: in memory now.
+      peak: the most that was held at any time.
+      spilled: in the spill file now.
+      bytes_out, bytes_in: written to the spill file and read from it since the session began.
+    """
+
+    held: int
+    peak: int
+    spilled: int
+    bytes_out: int
+    bytes_in: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SessionStatistics:
+    """State of a session at one moment: `session.statistics()`.
+
+    Attributes:
+      active: interruptible runs in progress, open partial runs included. A compiled step in which nothing waits is not
+        interruptible and not counted.
+      partial_runs: partial runs that are open.
+      steps: compiled (fetches, feeds) signatures in the cache.
+      made: signatures compiled since the session began, those that have left the cache included.
+      engines: of the cached signatures that have run, how many each engine runs: "compiled", "interpret".
+      resources: (container, kind, name) of each variable, queue and other resource, sorted.
+      memory: bytes by device name, of devices with a memory limit.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, [])
+      ...     y = x * 2.0
+      >>> with hr.Session(graph=g, engine="compiled") as session:
+      ...     for value in (1.0, 2.0, 3.0):
+      ...         _ = session.run(y, {x: value})
+      ...     session.statistics().steps, dict(session.statistics().engines)
+      (1, {'compiled': 1})
+    """
+
+    active: int
+    partial_runs: int
+    steps: int
+    made: int
+    engines: Mapping[str, int]
+    resources: tuple[tuple[str, str, str], ...]
+    memory: Mapping[str, MemoryStatistics]

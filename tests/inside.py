@@ -1,0 +1,33 @@
+"""The inside of sessions for white-box tests: the one place that reads private attributes of `Session`.
+
+Whatever `Session.statistics()` and `Session.explain()` tell is asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import headrace as hr
+from headrace.pipeline import CompiledStep
+from headrace.resources.memory import Memory
+
+
+def step_of(session: hr.Session, fetches: Any, feeds: Iterable[Any] = ()) -> CompiledStep:
+    """The step that `session.run(fetches, feed_dict)` runs; `feeds` are the keys of `feed_dict`."""
+    return session._call(fetches, dict.fromkeys(feeds)).step
+
+
+def steps_of(session: hr.Session) -> list[CompiledStep]:
+    """All cached steps, the oldest first."""
+    return [call.step for _, call in session._calls.values()]
+
+
+def resources_of(session: hr.Session) -> list[Any]:
+    """The variables, queues and other resources."""
+    return list(session._resources._resources.values())
+
+
+def memories_of(session: hr.Session) -> list[Memory]:
+    """The accounts of the devices with a memory limit."""
+    return list(session._memories.values())
