@@ -1,0 +1,190 @@
+"""Checks programs on every route of headrace: engines, passes one by one, devices, orders of firing, optimizer off.
+
+`python -m tests.order 12 --routes all` checks one seed, and prints a reduced program if it fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterable, Sequence
+
+import headrace as hr
+from headrace import flags
+from headrace.optimize.pipeline import names
+from tests.execute.machine import SeededReady
+from tests.multi.scattering import scatter
+from tests.order import running
+from tests.order.programs import Program, smaller, source
+from tests.order.reference import Expected, Indeterminate
+
+SECONDS = 30  # for one step
+
+
+@dataclasses.dataclass(frozen=True)
+class Route:
+    """One way to run a program.
+
+    Attributes:
+      kind: "v1" (headrace.v1, where only edges order) or "hr" (hr.Graph, with automatic order).
+      engine: of the session.
+      optimize: the flag OPTIMIZE.
+      devices: how many; operations request random ones if there are several.
+      ready: whether the order of firing is drawn from the seed (it is interpreted then).
+    """
+
+    kind: str
+    engine: str = "auto"
+    optimize: str = "on"
+    devices: int = 1
+    ready: bool = False
+
+    def __str__(self) -> str:
+        more = ", ".join(
+            f"{k}={v}" for k, v in dataclasses.asdict(self).items() if k not in ("kind", "engine") and v != getattr(Route, k)
+        )
+        return f"{self.kind}/{self.engine}" + (f" ({more})" if more else "")
+
+
+def basic(kind: str) -> list[Route]:
+    return [
+        Route(kind, "interpret"),
+        Route(kind, ready=True),
+        Route(kind),
+        Route(kind, optimize="off"),
+    ]
+
+
+def passes(kind: str) -> list[Route]:
+    """Each pass off, and each alone."""
+    every = names()
+    without = [Route(kind, optimize=f"-{n}") for n in every]
+    alone = [Route(kind, optimize=",".join(f"-{m}" for m in every if m != n)) for n in every]
+    return without + alone
+
+
+def devices(kind: str) -> list[Route]:
+    return [Route(kind, devices=3), Route(kind, devices=2, optimize="off")]
+
+
+def routes(kind: str, seed: int, many: bool = False) -> list[Route]:
+    """Those on which a program is checked; without `many` all engines and one each of the others, in turn."""
+    if many:
+        return [*basic(kind), *passes(kind), *devices(kind)]
+    more = passes(kind)
+    return [*basic(kind), more[seed % len(more)], devices(kind)[seed % 2]]
+
+
+def expected(p: Program, kind: str, lenient: bool = False) -> list[Expected]:
+    """What the steps of a program must do; with `lenient` what is not reached may happen or not.
+
+    Raises:
+      Indeterminate: what runs is left open by the program.
+    """
+    reference = running.reference(p, ordered=kind == "hr")
+    return [reference.step(lenient) for _ in range(p.steps)]
+
+
+def _is_more(p: Program, route: Route, got: Sequence[running.Observed]) -> bool:
+    """Whether what differs is but what need not happen."""
+    try:
+        want = expected(p, route.kind, lenient=True)
+    except Indeterminate:
+        return True
+    return not any(running.differences(a, b) for a, b in zip(want, got, strict=False))
+
+
+def check(p: Program, route: Route, seed: int, want: Sequence[Expected], built: running.Built | None = None) -> list[str]:
+    """How a program on a route differs from what it must do. An error counts as a difference."""
+    try:
+        if built is None or route.devices > 1:
+            built = (running.in_v1 if route.kind == "v1" else running.in_hr)(p)
+        if route.devices > 1:
+            scatter(built.graph, random.Random(seed), route.devices)
+        more = {} if route.devices == 1 else {"devices": {"CPU": route.devices}}
+        session = hr.Session(graph=built.graph, engine=route.engine, **more)
+        with flags.override(OPTIMIZE=route.optimize), session:
+            built.start(session)
+            seen: list[running.Observed] = []
+            for n, step in enumerate(want):
+                ready = SeededReady(seed + n) if route.ready else None
+                options = hr.RunOptions(timeout_in_ms=SECONDS * 1000, ready=ready)
+                seen.append(built.step(session, options=options))
+                wrong = running.differences(step, seen[-1])
+                if ready is not None and not wrong:
+                    ready.check()
+                if wrong:
+                    return [] if _is_more(p, route, seen) else [f"step {n}: {w}" for w in wrong]
+    except (running.NotThisProgram, NameError, SyntaxError, UnboundLocalError):
+        raise
+    except Exception as e:
+        return [f"{type(e).__name__}: {str(e)[:300]}"]
+    return []
+
+
+@dataclasses.dataclass
+class Failure:
+    seed: int
+    route: Route
+    program: Program
+    wrong: list[str]
+
+    def __str__(self) -> str:
+        return f"seed {self.seed} on {self.route}: {'; '.join(self.wrong)}"
+
+
+def check_all(p: Program, seed: int, on: Iterable[Route]) -> tuple[int, list[Failure]]:
+    """(number of executions, failures) on all routes; (0, []) if the program leaves open what runs."""
+    failures, n = [], 0
+    want: dict[str, list[Expected]] = {}
+    built: dict[str, running.Built] = {}
+    for route in on:
+        if route.kind not in want:
+            try:
+                want[route.kind] = expected(p, route.kind)
+            except Indeterminate:
+                return 0, []
+            built[route.kind] = (running.in_v1 if route.kind == "v1" else running.in_hr)(p)
+        n += len(want[route.kind])
+        wrong = check(p, route, seed, want[route.kind], built[route.kind])
+        if wrong:
+            failures.append(Failure(seed, route, p, wrong))
+    return n, failures
+
+
+def reduced(f: Failure, most: int = 3000) -> Failure:
+    """A failure of the same route with as small a program as removing things gives."""
+    is_error = f.wrong[0].partition(":")[0]
+
+    def wrong(p: Program) -> list[str]:
+        try:
+            out = check(p, f.route, f.seed, expected(p, f.route.kind))
+        except Exception:  # the reference refuses it: a name is not defined, a step leaves open what runs
+            return []
+        return out if not out or out[0].startswith("step") == is_error.startswith("step") else []
+
+    again = True
+    while again and most > 0:
+        again = False
+        for p in smaller(f.program):
+            most -= 1
+            if most <= 0:
+                break
+            if len(source(p)) < len(source(f.program)) and (found := wrong(p)):
+                f, again = Failure(f.seed, f.route, p, found), True
+                break
+    return f
+
+
+def report(f: Failure) -> str:
+    """A failure with its program as source that can be run."""
+    p = f.program
+    prelude = running.PRELUDE if f.route.kind == "v1" else running.ORDERED
+    lines = [line for line in source(p).splitlines()]
+    feeds = f"{{x0: {p.feeds[0]}, x1: {p.feeds[1]}}}"
+    return "\n".join(
+        [f"# {f}", f"# COUNTERS = {running.COUNTERS}; prelude: tests.order.running.{'PRELUDE' if prelude is running.PRELUDE else 'ORDERED'}",
+         *lines, f"# run({p.steps}x) with feeds {feeds}"]
+    )  # fmt: skip
+
+
