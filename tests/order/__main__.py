@@ -22,9 +22,9 @@ def main() -> None:
     start, programs, runs, failed = time.perf_counter(), 0, 0, 0
     by: collections.Counter[str] = collections.Counter()
     for seed in range(options.first, options.last or options.first + 1):
-        p = generate(seed)
         bad: list[checking.Failure] = []
         for kind in kinds:
+            p = generate(seed, functions=kind == "hr")
             n, failures = checking.check_all(p, seed, checking.routes(kind, seed, options.many))
             runs += n
             bad += failures

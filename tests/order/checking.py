@@ -31,6 +31,7 @@ class Route:
       optimize: the flag OPTIMIZE.
       devices: how many; operations request random ones if there are several.
       ready: whether the order of firing is drawn from the seed (it is interpreted then).
+      partial: whether it is a partial run, to which the feeds come one by one.
     """
 
     kind: str
@@ -38,6 +39,7 @@ class Route:
     optimize: str = "on"
     devices: int = 1
     ready: bool = False
+    partial: bool = False
 
     def __str__(self) -> str:
         more = ", ".join(
@@ -52,6 +54,7 @@ def basic(kind: str) -> list[Route]:
         Route(kind, ready=True),
         Route(kind),
         Route(kind, optimize="off"),
+        Route(kind, partial=True),
     ]
 
 
@@ -109,7 +112,7 @@ def check(p: Program, route: Route, seed: int, want: Sequence[Expected], built: 
             for n, step in enumerate(want):
                 ready = SeededReady(seed + n) if route.ready else None
                 options = hr.RunOptions(timeout_in_ms=SECONDS * 1000, ready=ready)
-                seen.append(built.step(session, options=options))
+                seen.append(_step(built, session, route, options))
                 wrong = running.differences(step, seen[-1])
                 if ready is not None and not wrong:
                     ready.check()
@@ -120,6 +123,10 @@ def check(p: Program, route: Route, seed: int, want: Sequence[Expected], built: 
     except Exception as e:
         return [f"{type(e).__name__}: {str(e)[:300]}"]
     return []
+
+
+def _step(built: running.Built, session: hr.Session, route: Route, options: hr.RunOptions) -> running.Observed:
+    return built.step(session, partial=True) if route.partial else built.step(session, options=options)
 
 
 @dataclasses.dataclass

@@ -25,7 +25,7 @@ class Node:
 
     Attributes:
       id: creation order.
-      type: Switch, Merge, Enter, Exit, NextIteration, LoopCond, Call, or "" for what `compute` does.
+      type: Switch, Merge, Enter, Exit, NextIteration, LoopCond, Gradient, or "" for what `compute` does.
       inputs, controls: data and control edges.
       context: the branch or loop it is in.
       loop: the loop whose frame it runs in (an Exit runs in the frame around).
@@ -48,7 +48,6 @@ class Node:
     has_outputs: bool = True
     extra: list[Node] = dataclasses.field(default_factory=list)
     results: list[Node] = dataclasses.field(default_factory=list)
-    subgraph: Any = None  # of a Call
     outputs: tuple[Tensor, ...] = ()
 
     def loop(self) -> WhileContext | None:
@@ -170,8 +169,6 @@ class CondContext(Context):
         else:
             op.inputs[:] = [self.add_value(t) for t in op.inputs]
             self.split_controls(op)
-            if op.type == "Call":
-                op.controls.append(self.pivot())
         at: Context | None = self
         while at is not None:
             at.values.update(op.outputs)
@@ -241,8 +238,6 @@ class WhileContext(Context):
             self.graph.record(enter.op)
 
     def add_op(self, op: Node) -> None:
-        if op.type == "Call":
-            op.controls.append(self.pivot())
         if not op.inputs:
             outside = self.split_controls(op)
             if not op.controls:
@@ -570,6 +565,20 @@ class Api:
 
     def while_loop(self, cond: Any, body: Any, loop_vars: Sequence[Any], parallel_iterations: int = 10) -> Any:
         return self._structure(lambda: self.graph.while_loop(cond, body, loop_vars))
+
+    def function(self, fn: Callable[..., Any]) -> Callable[..., Tensor]:
+        """A function whose calls are inlined; a call takes all its arguments, used or not."""
+
+        def call(*args: Any) -> Any:
+            def build() -> Tensor:
+                given = [self.identity(a) for a in args]
+                out = self.identity(fn(*given))
+                out.op.extra += [t.op for t in given]
+                return out
+
+            return self._structure(build)
+
+        return call
 
     def _element(self, elems: Tensor, i: Tensor) -> Tensor:
         return self.graph.add("", [elems, i], compute=lambda state, v, i: v[int(i[0])]).outputs[0]

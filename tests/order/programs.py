@@ -74,7 +74,17 @@ class Each:
     parallel: int
 
 
-Statement: TypeAlias = "Line | With | Cond | Loop | Each"
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A function, and calls of it."""
+
+    names: tuple[str, ...]
+    params: tuple[str, ...]
+    args: tuple[tuple[str, ...], ...]  # of each call
+    body: Branch
+
+
+Statement: TypeAlias = "Line | With | Cond | Loop | Each | Call"
 Block: TypeAlias = "tuple[Statement, ...]"
 
 
@@ -125,6 +135,13 @@ def _lines(block: Block, indent: str) -> Iterator[str]:
                 f"{indent}{', '.join(s.names)} = tf.while_loop(test_{at}, body_{at}, [{init}], "
                 f"parallel_iterations={s.parallel})"
             )
+        elif isinstance(s, Call):
+            yield f"{indent}def fn_{s.names[0]}({', '.join(s.params)}):"
+            yield from _lines(s.body.body, more)
+            yield f"{more}return {', '.join(s.body.out)}"
+            yield f"{indent}fn_{s.names[0]} = function(fn_{s.names[0]})"
+            for name, args in zip(s.names, s.args, strict=True):
+                yield f"{indent}{name} = fn_{s.names[0]}({', '.join(args)})"
         else:
             yield f"{indent}def each_{s.name}({', '.join(s.params)}):"
             yield from _lines(s.body.body, more)
@@ -166,13 +183,13 @@ class Generator:
 
     Args:
       rng: decides.
-      gradients: whether gradients may be taken.
+      functions: whether functions may be called.
     """
 
-    def __init__(self, rng: random.Random, gradients: bool = True) -> None:
+    def __init__(self, rng: random.Random, functions: bool = False) -> None:
         self.random = rng
         self.ids = 0
-        self.gradients = gradients
+        self.functions = functions
         self.differentiated: list[str] = []
         self.left = rng.choice([4, 8, 14, 20])  # of structures and effects
 
@@ -189,7 +206,7 @@ class Generator:
         while self.left > 0:
             block += self._statement(scope, depth)
         floats = [f for f in scope.floats if f not in ("x0", "x1")]
-        if self.gradients and floats and r.random() < 0.3:
+        if floats and r.random() < 0.3:
             y, g = r.choice(floats[-4:]), self._name("f")
             block.append(Line(g, f"gradient({y}, x0)"))
             scope.floats.append(g)
@@ -346,6 +363,8 @@ class Generator:
 
     def _structure(self, scope: _Scope, depth: int) -> tuple[list[Statement], set[str]]:
         r = self.random
+        if self.functions and r.random() < 0.2:
+            return self._call(scope, depth)
         kind = r.random()
         if kind < 0.45:
             return self._cond(scope, depth)
@@ -422,6 +441,21 @@ class Generator:
         )  # fmt: skip
         return [loop], touched
 
+    def _call(self, scope: _Scope, depth: int) -> tuple[list[Statement], set[str]]:
+        r = self.random
+        params = [self._name("p") for _ in range(r.choice([1, 2]))]
+        inner = _Scope(scope)
+        inner.floats += params
+        block = self._block(inner, depth, 3)
+        out = self._result(inner, block)
+        if inner.touched and r.random() < 0.5:
+            out = self._token(inner, block, inner.touched) or out
+        calls = 1 if "random" in inner.touched else r.choice([1, 1, 2])  # a random operation has one stream, not one a call
+        names = [self._name("f") for _ in range(calls)]
+        args = tuple(tuple(self._float(scope) for _ in params) for _ in names)
+        scope.floats += names
+        return [Call(tuple(names), tuple(params), args, Branch(tuple(block), (out,)))], inner.touched
+
     def _each(self, scope: _Scope, depth: int) -> tuple[list[Statement], set[str]]:
         r = self.random
         kind = r.choice(["map_fn", "scan", "foldl"])
@@ -457,8 +491,8 @@ def _defined(block: Sequence[Statement]) -> list[str]:
     return out
 
 
-def generate(seed: int, gradients: bool = True) -> Program:
-    return Generator(random.Random(f"order {seed}"), gradients).program()
+def generate(seed: int, functions: bool = False) -> Program:
+    return Generator(random.Random(f"order {seed}"), functions).program()
 
 
 # *** reduction ***
@@ -502,6 +536,11 @@ def _shorter(block: Block) -> Iterator[Block]:
                 if s.body.out[k] != s.params[k]:
                     out = s.body.out[:k] + (s.params[k],) + s.body.out[k + 1 :]
                     yield (*rest[0], dataclasses.replace(s, body=Branch(s.body.body, out)), *rest[1])
+        elif isinstance(s, Call):
+            for body in _shorter(s.body.body):
+                yield (*rest[0], dataclasses.replace(s, body=Branch(body, s.body.out)), *rest[1])
+            for k in range(1, len(s.names)):
+                yield (*rest[0], dataclasses.replace(s, names=_without(s.names, k), args=s.args[:k] + s.args[k + 1 :]), *rest[1])
         elif isinstance(s, Each):
             for body in _shorter(s.body.body):
                 yield (*rest[0], dataclasses.replace(s, body=Branch(body, s.body.out)), *rest[1])
@@ -546,7 +585,7 @@ def _all_defined(block: Block) -> list[str]:
                 out += _all_defined(s.yes.body) + _all_defined(s.no.body)
             elif isinstance(s, Loop):
                 out += _all_defined(s.test.body) + _all_defined(s.body.body)
-            elif isinstance(s, Each):
+            elif isinstance(s, (Each, Call)):
                 out += _all_defined(s.body.body)
     return out
 
@@ -579,6 +618,9 @@ def _renamed(p: Program, name: str, other: str, uses: bool = False) -> Program:
             elif isinstance(s, Loop):
                 if s.names != (name,) or uses:
                     out.append(Loop(s.names, s.params, names(s.init), branch(s.test), branch(s.body), s.parallel))
+            elif isinstance(s, Call):
+                if s.names != (name,) or uses:
+                    out.append(Call(s.names, s.params, tuple(map(names, s.args)), branch(s.body)))
             elif s.name != name or uses:
                 out.append(
                     Each(s.name, s.kind, s.params, names(s.elems), text(s.init) if s.init else "", branch(s.body), s.parallel)

@@ -75,6 +75,7 @@ tf.enable_resource_variables()
 """
 ORDERED = (
     PRELUDE.replace("import headrace.v1 as tf\n", "import headrace as hr\nfrom tests.order.running import Ordered\ntf = Ordered()\n")
+    .replace("log = []\n", "log = []\nfunction = hr.function\n")
     .replace("tf.random_uniform(", "tf.random.uniform(")
     .replace("tf.scatter_update(v, [k], [x]).op", "getattr(y := v.scatter_update([k], [x]), \"op\", y)")
     .replace("tf.scatter_add(c, [k], [1.0]).op", "getattr(y := c.scatter_add([k], [1.0]), \"op\", y)")
@@ -119,7 +120,7 @@ def reference(p: Program, whole: bool = True, ordered: bool = False) -> Referenc
     names: dict[str, Any] = {"tf": api, "x0": api.placeholder("x0"), "x1": api.placeholder("x1")}
     sizes = {"v": None, "w": 3, "c": COUNTERS}
     names |= {n: api.variable(n, size) for n, size in sizes.items()}
-    names |= {n: getattr(api, n) for n in ("call", "calls", "show", "draw", "enqueue", "dequeue", "gradient")}
+    names |= {n: getattr(api, n) for n in ("call", "calls", "show", "draw", "enqueue", "dequeue", "gradient", "function")}
     names["with_dependencies"] = api.with_dependencies
     names["tuple_of"] = lambda x, deps: api.tuple([x], deps)[0]
     names["update"] = lambda v, k, x: api.scatter_update(v, k, x).op
@@ -188,15 +189,27 @@ class Built:
     def start(self, session: Any) -> None:
         session.run([*self.initial, self.fill])
 
-    def step(self, session: Any, sink: Any = None, **more: Any) -> Observed:
+    def step(self, session: Any, sink: Any = None, partial: bool = False, **more: Any) -> Observed:
         before = len(self.log)
         with contextlib.redirect_stderr(_Sink(self.log)) if sink is None else sink:
-            values, _ = session.run((self.fetches, self.targets), self.feeds, **more)
+            if partial:
+                values = run_partially(session, self.fetches, self.targets, self.feeds)
+            else:
+                values, _ = session.run((self.fetches, self.targets), self.feeds, **more)
         log = self.log[before:]
         reads, (size, left) = session.run((self.reads, self.sizes))
         queue = [float(session.run(self.drain)) for _ in range(size)]
         plain = {n: tuple(x.tolist()) if x.ndim else float(x) for n, x in reads.items()}
         return Observed([float(x) for x in values], plain, log, queue, IN_QUEUE - int(left))
+
+
+def run_partially(session: Any, fetches: Sequence[Any], targets: Sequence[Any], feeds: Any) -> Any:
+    """A step to which the feeds come one by one, if anything is fetched; returns the fetches."""
+    handle = session.partial_run_setup([*fetches, *targets], list(feeds))
+    first, rest = (list(feeds)[:-1], list(feeds)[-1:]) if fetches else ([], list(feeds))
+    for t in first:
+        session.partial_run(handle, [], {t: feeds[t]})
+    return session.partial_run(handle, [*fetches, *targets], {t: feeds[t] for t in rest})[: len(fetches)]
 
 
 @functools.cache
@@ -292,12 +305,3 @@ def _order(want: Expected, got: Observed, same: Any) -> Iterator[str]:
             yield f"{want.log[j]} happened before {want.log[i]}"
             return
 
-
-def steps(p: Program, expected: Sequence[Expected], run: Any) -> list[str]:
-    """What differs in the steps of a program; `run()` makes one."""
-    for n, want in enumerate(expected):
-        got = run()
-        wrong = differences(want, got)
-        if wrong:
-            return [f"step {n}: {w}" for w in wrong]
-    return []

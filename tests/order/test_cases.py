@@ -1,0 +1,65 @@
+"""Updates that control edges alone reach: on every route they happen as in TensorFlow 1, and as often."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import headrace as hr
+import headrace.v1 as tf
+from headrace import flags
+from tests.execute.machine import SeededReady
+from tests.multi.scattering import scatter
+from tests.order import checking, running
+from tests.order.cases import CASES, program
+from tests.order.checking import Route
+
+pytestmark = pytest.mark.one_engine
+
+
+def run(name: str, route: Route, seed: int = 0) -> Any:
+    """What the reads of a case are on a route."""
+    g = tf.Graph()
+    names: dict[str, Any] = {"tf": tf}
+    with g.as_default():
+        exec(program(name), names)
+        initial = tf.global_variables_initializer()
+    fetches, targets, feeds = names["fetches"], names["targets"], names["feeds"]
+    if route.devices > 1:
+        scatter(g, random.Random(seed), route.devices)
+    devices = None if route.devices == 1 else {"CPU": route.devices}
+    with flags.override(OPTIMIZE=route.optimize), hr.Session(graph=g, engine=route.engine, devices=devices) as session:
+        session.run(initial)
+        values: Any = []
+        for n in range(names["steps"]):
+            options = hr.RunOptions(timeout_in_ms=30_000, ready=SeededReady(seed + n) if route.ready else None)
+            if route.partial:
+                values = running.run_partially(session, fetches, targets, feeds)
+            else:
+                values, _ = session.run((fetches, targets), feeds, options)
+        found = {id(t): x for t, x in zip(fetches, values, strict=True)}
+        return [(found[id(t)] if id(t) in found else session.run(t)).tolist() for t in names["reads"]]
+
+
+def wrong(name: str, routes: list[Route], seeds: int = 1) -> dict[str, Any]:
+    """The routes on which a case differs, with what it gives there."""
+    got = {f"{route} {seed}": run(name, route, seed) for route in routes for seed in range(seeds)}
+    return {route: x for route, x in got.items() if x != CASES[name].expected}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_updates_happen_on_every_engine(name: str) -> None:
+    assert wrong(name, checking.basic("v1")) == {}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_updates_happen_on_several_devices(name: str) -> None:
+    assert wrong(name, checking.devices("v1"), seeds=2) == {}
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", CASES)
+def test_updates_happen_with_each_pass_alone_and_off(name: str) -> None:
+    assert wrong(name, checking.passes("v1")) == {}
