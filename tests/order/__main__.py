@@ -25,7 +25,7 @@ def main() -> None:
         bad: list[checking.Failure] = []
         for kind in kinds:
             p = generate(seed, functions=kind == "hr")
-            n, failures = checking.check_all(p, seed, checking.routes(kind, seed, options.many))
+            n, failures = checking.check_all(p, seed, checking.routes_of(kind, seed, options.many))
             runs += n
             bad += failures
         programs += 1

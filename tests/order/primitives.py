@@ -390,6 +390,11 @@ class Graph:
         return exits[0] if len(exits) == 1 else tuple(exits)
 
 
+def _unfed(state: Any) -> Any:
+    """A placeholder: its operation may fire, and nothing reads what it gives."""
+    return 0.0, 0.0
+
+
 class Unread:
     """What an assignment returns: reading it is a read that waits for the assignment."""
 
@@ -567,14 +572,14 @@ class Api:
         return self._structure(lambda: self.graph.while_loop(cond, body, loop_vars))
 
     def function(self, fn: Callable[..., Any]) -> Callable[..., Tensor]:
-        """A function whose calls are inlined; a call takes all its arguments, used or not."""
+        """A function whose calls are inlined.
+
+        TensorFlow runs what makes an unused argument unless its optimizer removes the argument, so it may run or not.
+        """
 
         def call(*args: Any) -> Any:
             def build() -> Tensor:
-                given = [self.identity(a) for a in args]
-                out = self.identity(fn(*given))
-                out.op.extra += [t.op for t in given]
-                return out
+                return self.identity(fn(*(self.identity(a) for a in args)))
 
             return self._structure(build)
 
@@ -625,7 +630,7 @@ class Api:
 
     def placeholder(self, name: str) -> Tensor:
         with self.graph.clear():
-            return self.graph.add("", [], compute=lambda state: state.feeds[name]).outputs[0]
+            return self.graph.add("", [], compute=_unfed, label=("x", int(name[1:]))).outputs[0]
 
     def variable(self, name: str, size: int | None = None) -> Variable:
         out = self.variables[name] = Variable(self, name, size)

@@ -97,6 +97,7 @@ class Program:
       targets: expressions of operations.
       feeds: of `x0` and `x1`.
       steps: how often it is run.
+      fed: names of tensors of the root graph that are fed too, with their values.
     """
 
     block: Block
@@ -104,6 +105,7 @@ class Program:
     targets: tuple[str, ...]
     feeds: tuple[float, float]
     steps: int = 1
+    fed: tuple[tuple[str, float], ...] = ()
 
 
 # *** source ***
@@ -156,7 +158,11 @@ def _lines(block: Block, indent: str) -> Iterator[str]:
 def source(p: Program) -> str:
     """The statements of a program, for a `tf` and what `tests.order.running` defines."""
     text = "\n".join(_lines(p.block, ""))
-    return f"{text}\nfetches = [{', '.join(p.fetches)}]\ntargets = [{', '.join(p.targets)}]\n"
+    fed = "".join(f", {name}: {value}" for name, value in p.fed)
+    return (
+        f"{text}\nfetches = [{', '.join(p.fetches)}]\ntargets = [{', '.join(p.targets)}]\n"
+        f"feeds = {{x0: {p.feeds[0]}, x1: {p.feeds[1]}{fed}}}\n"
+    )
 
 
 # *** at random ***
@@ -223,7 +229,10 @@ class Generator:
         if not fetches and not targets:
             fetches = self._some([*floats, "x0"], 1)
         feeds = (float(r.randrange(5)), float(r.randrange(5)))
-        return Program(tuple(block), tuple(dict.fromkeys(fetches)), tuple(targets), feeds, r.choice([1, 1, 2]))
+        fed = ()
+        if not self.differentiated and r.random() < 0.15:
+            fed = tuple((f, float(r.randrange(9))) for f in self._some(floats, 1))
+        return Program(tuple(block), tuple(dict.fromkeys(fetches)), tuple(targets), feeds, r.choice([1, 1, 2]), fed)
 
     def _some(self, names: Sequence[str], n: int) -> list[str]:
         """Up to `n` names, mostly of the last ones."""
@@ -380,6 +389,8 @@ class Generator:
         n = r.choice([1, 1, 2, 3])
         pred = self._less(scope)
         branches, touched, scopes = [], set(), []
+        if r.random() < 0.12:
+            return self._cond_of_operations(scope, depth, pred)
         for _ in range(2):
             inner = _Scope(scope)
             block = self._block(inner, depth, 3)
@@ -394,6 +405,22 @@ class Generator:
         names = [self._name("f") for _ in range(n)]
         scope.floats += names
         return [Cond(tuple(names), pred, *branches)], touched
+
+    def _cond_of_operations(self, scope: _Scope, depth: int, pred: str) -> tuple[list[Statement], set[str]]:
+        """A conditional whose branches return operations; its result is waited for like one."""
+        touched: set[str] = set()
+        branches = []
+        for _ in range(2):
+            inner = _Scope(scope)
+            block = self._block(inner, depth, 3)
+            touched |= inner.touched
+            o = self._name("o")
+            deps = self._deps(inner, self.random.choice([1, 2])) if self.random.random() < 0.8 else []
+            block.append(Line(o, f"tf.group({', '.join(deps)})" if deps else "tf.no_op()"))
+            branches.append(Branch(tuple(block), (o,)))
+        name = self._name("o")
+        scope.ops.append(name)
+        return [Cond((name,), pred, *branches)], touched
 
     def _inside(self, scope: _Scope, params: Sequence[str]) -> _Scope:
         """The scope of a condition or body: resources wait for a loop variable."""
@@ -561,6 +588,8 @@ def smaller(p: Program) -> Iterator[Program]:
         yield dataclasses.replace(p, fetches=_without(p.fetches, k))
     for k in range(len(p.targets)):
         yield dataclasses.replace(p, targets=_without(p.targets, k))
+    if p.fed:
+        yield dataclasses.replace(p, fed=())
     if p.steps > 1:
         yield dataclasses.replace(p, steps=1)
     for block in _shorter(p.block):
@@ -628,5 +657,6 @@ def _renamed(p: Program, name: str, other: str, uses: bool = False) -> Program:
         return tuple(out)
 
     return Program(
-        block(p.block), tuple(dict.fromkeys(names(p.fetches))), names(p.targets), p.feeds, p.steps
+        block(p.block), tuple(dict.fromkeys(names(p.fetches))), names(p.targets), p.feeds, p.steps,
+        tuple((text(f), x) for f, x in p.fed if text(f) != "x0"),
     )

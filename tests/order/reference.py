@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from tests.order.primitives import Api, Node, Tensor, WhileContext
@@ -60,7 +60,7 @@ class Expected:
       variables: all variables afterwards.
       log: (kind, number, argument) of each Python call and print; an argument that is not determined is None.
       order: pairs of indices into `log`, of which the first must come first.
-      queue: what the step has put into the queue; `is_fifo`: whether in this order.
+      queue: what the step has put into the queue (None: that is open); `is_fifo`: whether in this order.
       taken: how many elements have been taken from the other queue; None if that is open.
       labels: what may have happened besides, any number of times: entries of the log, slots of counters; empty unless
         the step was asked to be lenient.
@@ -70,7 +70,7 @@ class Expected:
     variables: dict[str, Any]
     log: list[tuple[str, int, float | None]]
     order: list[tuple[int, int]]
-    queue: list[float | None]
+    queue: list[float | None] | None
     is_fifo: bool
     taken: int | None
     events: int
@@ -80,9 +80,9 @@ class Expected:
 class State:
     """Everything that outlives a step."""
 
-    def __init__(self, variables: Mapping[str, Any], feeds: Mapping[str, float], draws: Callable[[int, int], float]):
+    def __init__(self, variables: Mapping[str, Any], feeds: Mapping[Tensor, float], draws: Callable[[int, int], float]):
         self.variables = dict(variables)
-        self.feeds = {k: (v, 1.0 if k == "x0" else 0.0) for k, v in feeds.items()}
+        self.feeds = {t: (v, 1.0 if t.op.label == ("x", 0) else 0.0) for t, v in feeds.items()}
         self.written: dict[str, int] = {}  # of each resource what its content depends on
         self.out: list[tuple[float, int]] = []
         self.taken = 0
@@ -127,7 +127,7 @@ class Run:
         self.control = 0  # the events that decide what runs
         self._fired: dict[tuple[Node, Tag], Fired] = {}
         self._frames: dict[tuple[WhileContext, Tag], int] = {}
-        self.reached = _reached(roots)
+        self.reached = _reached(roots, state.feeds)
         self._of: dict[WhileContext | None, list[Node]] = {}
         for op in sorted(self.reached, key=lambda op: op.id):
             self._of.setdefault(op.loop(), []).append(op)
@@ -143,6 +143,8 @@ class Run:
 
     def get(self, t: Tensor, tag: Tag) -> Token | None:
         """The token of `t` for an operation that fires at `tag`."""
+        if t in self.state.feeds:
+            return Token(self.state.feeds[t], self.start, 0)
         return self.fire(t.op, tag[0] if t.op.type == "Enter" else tag).outputs[t.index]
 
     def _fire(self, op: Node, tag: Tag) -> Fired:
@@ -279,7 +281,7 @@ class Run:
                 order.append((b, a))
         queue = [known(x, events[i].data) for x, i in state.out if i >= self.first]
         return Expected(
-            values, variables, log, order, [] if "queue out" in changed else queue, "queue out" not in racy[1],
+            values, variables, log, order, None if "queue out" in changed else queue, "queue out" not in racy[1],
             None if "queue in" in changed else state.taken, len(events), labels,
         )  # fmt: skip
 
@@ -310,14 +312,14 @@ class Run:
         return out, resources
 
 
-def _reached(roots: Sequence[Node]) -> set[Node]:
+def _reached(roots: Sequence[Node], feeds: Container[Tensor]) -> set[Node]:
     seen: set[Node] = set()
     todo = list(roots)
     while todo:
         op = todo.pop()
         if op not in seen:
             seen.add(op)
-            todo += [t.op for t in op.inputs]
+            todo += [t.op for t in op.inputs if t not in feeds]
             todo += op.controls
             todo += op.extra
     return seen
@@ -335,7 +337,7 @@ class Reference:
 
     def __init__(self, api: Api, fetches: Sequence[Tensor], targets: Sequence[Any], state: State) -> None:
         self.api, self.fetches, self.state = api, list(fetches), state
-        self.roots = [t.op for t in fetches] + [n for t in targets for n in api.graph.waited_for(t)]
+        self.roots = [t.op for t in fetches if t not in state.feeds] + [n for t in targets for n in api.graph.waited_for(t)]
 
     def step(self, lenient: bool = False) -> Expected:
         """Does a step.

@@ -75,7 +75,7 @@ tf.enable_resource_variables()
 """
 ORDERED = (
     PRELUDE.replace("import headrace.v1 as tf\n", "import headrace as hr\nfrom tests.order.running import Ordered\ntf = Ordered()\n")
-    .replace("log = []\n", "log = []\nfunction = hr.function\n")
+    .replace("log = []\n", "log = []\nfunction = hr.Function\n")
     .replace("tf.random_uniform(", "tf.random.uniform(")
     .replace("tf.scatter_update(v, [k], [x]).op", "getattr(y := v.scatter_update([k], [x]), \"op\", y)")
     .replace("tf.scatter_add(c, [k], [1.0]).op", "getattr(y := c.scatter_add([k], [1.0]), \"op\", y)")
@@ -127,7 +127,7 @@ def reference(p: Program, whole: bool = True, ordered: bool = False) -> Referenc
     names["count"] = lambda k: api.scatter_add(names["c"], k, 1.0).op
     exec(text, names)
     initial = {n: 1.0 if size is None else (0.0,) * size for n, size in sizes.items()}
-    state = State(initial, dict(zip(("x0", "x1"), p.feeds, strict=True)), lambda k, n: _stream(k)[n])
+    state = State(initial, names["feeds"], lambda k, n: _stream(k)[n])
     return Reference(api, names["fetches"], names["targets"], state)
 
 
@@ -184,7 +184,7 @@ class Built:
         self.reads = names["reads"]
         self.names = names
         self.fetches, self.targets = list(names["fetches"]), list(names["targets"])
-        self.feeds = dict(zip((names["x0"], names["x1"]), p.feeds, strict=True))
+        self.feeds = names["feeds"]
 
     def start(self, session: Any) -> None:
         session.run([*self.initial, self.fill])
@@ -263,7 +263,7 @@ def differences(want: Expected, got: Observed, digits: float = 0.0) -> list[str]
         out.append(f"did not happen: {dict(less)}; happened though not expected: {dict(more)}")
     elif not want.labels:
         out += _order(want, got, same)
-    if want.labels and not want.queue:
+    if want.queue is None:
         pass
     elif len(want.queue) != len(got.queue):
         out.append(f"the queue has {len(got.queue)} elements, expected {len(want.queue)}")
