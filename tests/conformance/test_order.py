@@ -33,7 +33,7 @@ def test_the_reference_does_what_tensorflow_does(run_python: Callable[[str], byt
     compare(run_python, 0, 50)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("block", range(10))
 def test_the_reference_does_what_tensorflow_does_in_many_programs(

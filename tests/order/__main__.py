@@ -7,7 +7,7 @@ import collections
 import time
 
 from tests.order import checking
-from tests.order.programs import generate
+from tests.order.generating import generate
 
 
 def main() -> None:

@@ -200,7 +200,8 @@ CASES: dict[str, Case] = {
     "a read in a loop behind a scatter": Case(
         "u = tf.Variable(np.array([1.0, 2.0]), name='u')\ns = tf.scatter_update(u, [1], [9.0])\n"
         "def loop():\n    return tf.while_loop(lambda i, r: i < 2.0, lambda i, r: (i + 1.0, u.read_value()), "
-        "[zero, tf.zeros([2], tf.float64)])[1]\nr = after([s.op], loop)\nfetches, targets = [r], []\nreads = [r]", [[1.0, 9.0]]
+        "[zero, tf.zeros([2], tf.float64)])[1]\nr = after([s.op], loop)\nfetches, targets = [r], []\nreads = [r]",
+        [[1.0, 9.0]],
     ),
     "a read in a loop behind a scatter that a loop variable waits for": Case(
         "u = tf.Variable(np.array([1.0, 2.0]), name='u')\ns = tf.scatter_update(u, [1], [9.0])\n"

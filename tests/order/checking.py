@@ -15,7 +15,9 @@ from headrace.optimize.pipeline import names
 from tests.execute.machine import SeededReady
 from tests.multi.scattering import scatter
 from tests.order import running
-from tests.order.programs import Program, generate, smaller, source
+from tests.order.generating import generate
+from tests.order.programs import Program, source
+from tests.order.reducing import smaller
 from tests.order.reference import Expected, Indeterminate
 
 SECONDS = 30  # for one step
@@ -43,7 +45,9 @@ class Route:
 
     def __str__(self) -> str:
         more = ", ".join(
-            f"{k}={v}" for k, v in dataclasses.asdict(self).items() if k not in ("kind", "engine") and v != getattr(Route, k)
+            f"{k}={v}"
+            for k, v in dataclasses.asdict(self).items()
+            if k not in ("kind", "engine") and v != getattr(Route, k)
         )
         return f"{self.kind}/{self.engine}" + (f" ({more})" if more else "")
 
@@ -97,7 +101,9 @@ def _is_more(p: Program, route: Route, got: Sequence[running.Observed]) -> bool:
     return not any(running.differences(a, b) for a, b in zip(want, got, strict=False))
 
 
-def check(p: Program, route: Route, seed: int, want: Sequence[Expected], built: running.Built | None = None) -> list[str]:
+def check(
+    p: Program, route: Route, seed: int, want: Sequence[Expected], built: running.Built | None = None
+) -> list[str]:
     """How a program on a route differs from what it must do. An error counts as a difference."""
     try:
         if built is None or route.devices > 1:
@@ -219,12 +225,8 @@ def reduced(f: Failure, most: int = 3000) -> Failure:
 
 def report(f: Failure) -> str:
     """A failure with its program as source that can be run."""
-    p = f.program
-    prelude = running.PRELUDE if f.route.kind == "v1" else running.ORDERED
-    lines = source(p).splitlines()
-    return "\n".join(
-        [f"# {f}", f"# COUNTERS = {running.COUNTERS}; prelude: tests.order.running.{'PRELUDE' if prelude is running.PRELUDE else 'ORDERED'}",
-         *lines, f"# {p.steps} step(s)"]
-    )  # fmt: skip
-
-
+    prelude = "PRELUDE" if f.route.kind == "v1" else "ORDERED"
+    return (
+        f"# {f}\n# COUNTERS = {running.COUNTERS}; exec(tests.order.running.{prelude})\n{source(f.program)}"
+        f"# {f.program.steps} step(s) of fetches and targets"
+    )

@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
-from tests.order.primitives import Api, Node, Tensor, WhileContext
+from tests.order.api import Api
+from tests.order.primitives import Node, Tensor, WhileContext
 
 MODULUS = 97
 IN_QUEUE = 600  # elements in the queue that is read
@@ -247,7 +248,7 @@ class Run:
         state = self.state
         events = state.events
         racy = self._racy()
-        labels = frozenset(op.label for op in unreached if op.label is not None)
+        labels = frozenset(op.label for op in unreached if op.effect is not None and op.label is not None)
         changed = {op.effect[0] for op in unreached if op.effect is not None and op.effect[1] != "read"} - {"c"}
         racy[0].update(i for i, e in enumerate(events) if e.resource in changed and e.mode != "log")
         racy[1].update(changed)
@@ -267,9 +268,7 @@ class Run:
             v = token.value
             plain = tuple(a for a, _ in v) if v and isinstance(v[0], tuple) else v[0]
             values.append(known(plain, token.data))
-        variables = {
-            n: None if n in racy[1] else known(x, state.written.get(n, 0)) for n, x in state.variables.items()
-        }
+        variables = {n: None if n in racy[1] else known(x, state.written.get(n, 0)) for n, x in state.variables.items()}
         logged = [(i, e) for i, e in enumerate(events) if e.entry is not None and i >= self.first]
         log = [(e.entry[0], e.entry[1], known(e.entry[2], e.data)) for _, e in logged if e.entry is not None]
         order = []
@@ -337,7 +336,9 @@ class Reference:
 
     def __init__(self, api: Api, fetches: Sequence[Tensor], targets: Sequence[Any], state: State) -> None:
         self.api, self.fetches, self.state = api, list(fetches), state
-        self.roots = [t.op for t in fetches if t not in state.feeds] + [n for t in targets for n in api.graph.waited_for(t)]
+        self.roots = [t.op for t in fetches if t not in state.feeds] + [
+            n for t in targets for n in api.graph.waited_for(t)
+        ]
 
     def step(self, lenient: bool = False) -> Expected:
         """Does a step.

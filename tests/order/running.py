@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import io
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 
 import headrace as hr
 from headrace.build import scopes
-from tests.order.primitives import Api
+from tests.order.api import Api
 from tests.order.programs import COUNTERS, Program, source
 from tests.order.reference import IN_QUEUE, Expected, Reference, State
 
@@ -74,11 +73,13 @@ tf.disable_v2_behavior()
 tf.enable_resource_variables()
 """
 ORDERED = (
-    PRELUDE.replace("import headrace.v1 as tf\n", "import headrace as hr\nfrom tests.order.running import Ordered\ntf = Ordered()\n")
+    PRELUDE.replace(
+        "import headrace.v1 as tf\n", "import headrace as hr\nfrom tests.order.running import Ordered\ntf = Ordered()\n"
+    )
     .replace("log = []\n", "log = []\nfunction = hr.Function\n")
     .replace("tf.random_uniform(", "tf.random.uniform(")
-    .replace("tf.scatter_update(v, [k], [x]).op", "getattr(y := v.scatter_update([k], [x]), \"op\", y)")
-    .replace("tf.scatter_add(c, [k], [1.0]).op", "getattr(y := c.scatter_add([k], [1.0]), \"op\", y)")
+    .replace("tf.scatter_update(v, [k], [x]).op", 'getattr(y := v.scatter_update([k], [x]), "op", y)')
+    .replace("tf.scatter_add(c, [k], [1.0]).op", 'getattr(y := c.scatter_add([k], [1.0]), "op", y)')
 )
 
 
@@ -120,7 +121,9 @@ def reference(p: Program, whole: bool = True, ordered: bool = False) -> Referenc
     names: dict[str, Any] = {"tf": api, "x0": api.placeholder("x0"), "x1": api.placeholder("x1")}
     sizes = {"v": None, "w": 3, "c": COUNTERS}
     names |= {n: api.variable(n, size) for n, size in sizes.items()}
-    names |= {n: getattr(api, n) for n in ("call", "calls", "show", "draw", "enqueue", "dequeue", "gradient", "function")}
+    names |= {
+        n: getattr(api, n) for n in ("call", "calls", "show", "draw", "enqueue", "dequeue", "gradient", "function")
+    }
     names["with_dependencies"] = api.with_dependencies
     names["tuple_of"] = lambda x, deps: api.tuple([x], deps)[0]
     names["update"] = lambda v, k, x: api.scatter_update(v, k, x).op
@@ -304,4 +307,3 @@ def _order(want: Expected, got: Observed, same: Any) -> Iterator[str]:
         if a is not None and b is not None and a > b:
             yield f"{want.log[j]} happened before {want.log[i]}"
             return
-

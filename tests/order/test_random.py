@@ -36,7 +36,7 @@ def test_programs_do_what_the_primitive_graph_does(block: int) -> None:
     check(EACH * block, EACH * (block + 1))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("block", range(100))
 def test_many_programs_do_what_the_primitive_graph_does(block: int) -> None:
@@ -88,6 +88,7 @@ def without_edges(block: programs.Block) -> programs.Block:
     return tuple(out)
 
 
+@pytest.mark.matrix
 def test_a_lost_control_edge_is_found_and_the_program_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
     make = running.in_v1
     monkeypatch.setattr(running, "in_v1", lambda p: make(dataclasses.replace(p, block=without_edges(p.block))))

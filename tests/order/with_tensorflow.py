@@ -16,7 +16,8 @@ from typing import Any
 
 from tests.order import running
 from tests.order.cases import CASES, program
-from tests.order.programs import Program, generate, source
+from tests.order.generating import generate
+from tests.order.programs import Program, source
 from tests.order.reference import Indeterminate
 
 PRELUDE = running.PRELUDE.replace("import headrace.v1 as tf", "import tensorflow.compat.v1 as tf")
@@ -73,7 +74,9 @@ def check(p: Program) -> list[str]:
         for want in expected:
             # prints are found after the step, so they have no place among the calls
             calls = [(i, j) for i, j in want.order if want.log[i][0] == want.log[j][0] == "call"]
-            out += running.differences(dataclasses.replace(want, order=calls), built.step(session, _sink(built.log)), DIGITS)
+            out += running.differences(
+                dataclasses.replace(want, order=calls), built.step(session, _sink(built.log)), DIGITS
+            )
     return out
 
 
