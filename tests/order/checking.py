@@ -110,8 +110,8 @@ def check(
             built = (running.in_v1 if route.kind == "v1" else running.in_hr)(p)
         if route.devices > 1:
             scatter(built.graph, random.Random(seed), route.devices)
-        more = {} if route.devices == 1 else {"devices": {"CPU": route.devices}}
-        session = hr.Session(graph=built.graph, engine=route.engine, **more)
+        devices = None if route.devices == 1 else {"CPU": route.devices}
+        session = hr.Session(graph=built.graph, engine=route.engine, devices=devices)
         with flags.override(OPTIMIZE=route.optimize), session:
             built.start(session)
             seen: list[running.Observed] = []

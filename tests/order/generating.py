@@ -87,7 +87,7 @@ class Generator:
         if not fetches and not targets:
             fetches = self._some([*floats, "x0"], 1)
         feeds = (float(r.randrange(5)), float(r.randrange(5)))
-        fed = ()
+        fed: tuple[tuple[str, float], ...] = ()
         if not self.differentiated and r.random() < 0.15:
             fed = tuple((f, float(r.randrange(9))) for f in self._some(floats, 1))
         return Program(tuple(block), tuple(dict.fromkeys(fetches)), tuple(targets), feeds, r.choice([1, 1, 2]), fed)

@@ -262,8 +262,8 @@ def differences(want: Expected, got: Observed, digits: float = 0.0) -> list[str]
     entries = [[e for e in log if e[:2] not in want.labels] for log in (want.log, got.log)]
     counts = Counter(e[:2] for e in entries[0]), Counter(e[:2] for e in entries[1])
     if counts[0] != counts[1]:
-        less, more = counts[0] - counts[1], counts[1] - counts[0]
-        out.append(f"did not happen: {dict(less)}; happened though not expected: {dict(more)}")
+        missing, extra = counts[0] - counts[1], counts[1] - counts[0]
+        out.append(f"did not happen: {dict(missing)}; happened though not expected: {dict(extra)}")
     elif not want.labels:
         out += _order(want, got, same)
     if want.queue is None:
