@@ -6,6 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.compile import Compiled
     from headrace.optimize.base import Context
 
@@ -23,3 +25,8 @@ class Outcome:
     compiled: Compiled | None = None
     reasons: tuple[str, ...] = ()
     report: Context | None = None
+
+
+def not_compiled(reasons: Sequence[str]) -> str:
+    """Text of the error of a step that the compiled engine must run and cannot."""
+    return f'this step cannot be compiled: {"; ".join(reasons)}. engine="auto" runs it by the token machine'

@@ -36,7 +36,7 @@ from headrace.lower.collectives import expand_collectives
 from headrace.optimize.base import Context, Options
 from headrace.optimize.pipeline import names, optimize, options_from
 from headrace.optimize.specialize import specialize
-from headrace.outcome import Outcome
+from headrace.outcome import Outcome, not_compiled
 from headrace.partition import partition
 from headrace.place import Cluster, Costs, Placement, place
 from headrace.prune import Pruned, prune
@@ -413,7 +413,7 @@ class CompiledStep:
             used = set(self.placement.of.values())
             reasons = [f"it runs on {len(used)} devices" if len(used) > 1 else f"it runs on {min(used)}"]
             if self._engine == "compiled":
-                raise InvalidArgumentError(_not_compiled(reasons))
+                raise InvalidArgumentError(not_compiled(reasons))
             return Outcome(None, tuple(reasons), None)
         mine = self._prune()
         kept = _kept(mine, self._ends[2])
@@ -432,13 +432,8 @@ class CompiledStep:
                 return Outcome(compiled, (), report)
         self._dumps.text("not-compiled.txt", "".join(f"# {line}\n" for r in reasons for line in r.splitlines()))
         if self._engine == "compiled":
-            raise InvalidArgumentError(_not_compiled(reasons))
+            raise InvalidArgumentError(not_compiled(reasons))
         return Outcome(None, tuple(reasons), None)
-
-
-def _not_compiled(reasons: Sequence[str]) -> str:
-    """What is said where the engine is to be "compiled" and there is something against it."""
-    return f'this step cannot be compiled: {"; ".join(reasons)}. engine="auto" runs it by the token machine'
 
 
 def compile_step(
