@@ -69,7 +69,7 @@ def value(f: Any, *values: Any) -> Any:
         (lambda x: boolean_mask(x, [True, False, True], axis=1), X[:, [0, 2]]),
     ],
 )
-def test_values(f: Any, want: Any) -> None:
+def test_array_functions_match_numpy(f: Any, want: Any) -> None:
     got = value(f, X)
     assert np.array_equal(got, want)
 

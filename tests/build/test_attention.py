@@ -64,7 +64,7 @@ def test_dot_products(scale: float | None) -> None:
     np.testing.assert_allclose(got.numpy(), softmax(scores) @ V, atol=1e-12)
 
 
-def test_gradients() -> None:
+def test_attention_gradients_match_differences() -> None:
     """Finite where a query sees nothing, and right elsewhere."""
     mask = np.array([[True, False, True], [False, False, False]])
 

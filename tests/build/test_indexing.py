@@ -143,7 +143,7 @@ def test_boolean_masks() -> None:
         (5, ValueError, "slice index 5 of dimension 0 out of bounds.*test_indexing.py"),
     ],
 )
-def test_errors(index: Any, error: type, says: str) -> None:
+def test_an_invalid_index_is_refused(index: Any, error: type, says: str) -> None:
     with hr.Graph():
         x = placeholder(hr.float32, X.shape, "x")
         with pytest.raises(error, match=f"(?s){says}"):

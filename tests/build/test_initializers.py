@@ -61,7 +61,7 @@ def test_orthogonal(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(product, np.eye(min(rows, columns)), atol=1e-5)
 
 
-def test_values() -> None:
+def test_constant_initializers_give_their_values() -> None:
     assert I.zeros()((2,), hr.bool).numpy().tolist() == [False, False]
     assert I.ones(hr.int32)((2,)).numpy().tolist() == [1, 1]
     assert I.constant([1, 2])((2, 2)).numpy().tolist() == [[1, 2], [2, 2]]
@@ -94,7 +94,7 @@ def test_what_can_be_given_for_one() -> None:
         (lambda: I.random_normal(dtype=hr.int32), "this initializer makes floats"),
     ],
 )
-def test_mistakes(given: Any, text: str) -> None:
+def test_invalid_initializer_arguments_are_refused(given: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         given()
 

@@ -249,7 +249,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("make", "error", "text"), MISTAKES)
-def test_mistakes(make: Callable[[], Any], error: type[Exception], text: str) -> None:
+def test_malformed_layers_are_refused(make: Callable[[], Any], error: type[Exception], text: str) -> None:
     with hr.Graph(), pytest.raises(error, match=text):
         make()
 

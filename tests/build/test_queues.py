@@ -133,7 +133,7 @@ def test_a_queue_of_a_list(g: hr.Graph) -> None:
         QueueBase.from_list(0, [1])  # type: ignore[list-item]
 
 
-def test_mistakes(g: hr.Graph) -> None:
+def test_enqueuing_what_does_not_fit_is_refused(g: hr.Graph) -> None:
     pair = FIFOQueue(3, [hr.float32, hr.int32], shapes=[(), (2,)], names=["a", "b"])
     single = FIFOQueue(3, hr.float32)
     wrong: list[tuple[type[Exception], str, Any]] = [

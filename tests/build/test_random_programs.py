@@ -167,7 +167,7 @@ _both = pytest.mark.parametrize("stateful", [False, True], ids=["values", "state
 @_both
 @some
 @given(rng=rngs, parallel=st.sampled_from([1, 2, 10]))
-def test_programs(stateful: bool, rng: random.Random, parallel: int) -> None:
+def test_random_programs_match_python(stateful: bool, rng: random.Random, parallel: int) -> None:
     block = _program(rng, stateful)
     _check(block, initial(rng), stateful, parallel, rng.randrange(1000))
 

@@ -33,7 +33,7 @@ def test_outside_a_graph() -> None:
     assert np.array_equal(raw_ops.AddV2(x=[1, 2], y=3), [4, 5])
 
 
-def test_errors() -> None:
+def test_raw_ops_name_the_missing_argument() -> None:
     with pytest.raises(AttributeError, match="no op type of that name is registered"):
         raw_ops.NoSuchOp
     with hr.Graph():

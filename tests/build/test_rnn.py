@@ -484,7 +484,7 @@ def test_residual_and_device() -> None:
 # *** mistakes ***
 
 
-def test_mistakes() -> None:
+def test_malformed_cells_and_inputs_are_refused() -> None:
     """Each is told with what was given and what to do."""
     cell = cells.GRUCell(4)
     x = hr.constant(INPUTS)

@@ -62,7 +62,7 @@ def test_concat(a: hr.SparseTensor, b: hr.SparseTensor) -> None:
     assert hr.sparse.concat(0, [a]) is a
 
 
-def test_values(a: hr.SparseTensor, b: hr.SparseTensor) -> None:
+def test_sparse_operations_match_dense_ones(a: hr.SparseTensor, b: hr.SparseTensor) -> None:
     sparse = hr.sparse
     np.testing.assert_array_equal(whole(sparse.add(a, b)), DENSE + OTHER)
     assert sparse.add(a, b).values.shape == (6,)  # what comes to 0 stays in it
@@ -160,7 +160,7 @@ def test_static_shapes(g: hr.Graph) -> None:
         run(late, {unknown: ([[0, 1]], [1.0], [3, 4])})
 
 
-def test_mistakes(a: hr.SparseTensor) -> None:
+def test_malformed_sparse_tensors_are_refused(a: hr.SparseTensor) -> None:
     for make, error, phrase in (
         (lambda: hr.SparseTensor([0], [1], [3]), ValueError, "rank 2"),
         (lambda: hr.SparseTensor([[0], [1]], [1], [3]), ValueError, "2 and 1 are not compatible"),

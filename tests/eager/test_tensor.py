@@ -15,7 +15,7 @@ from headrace.eager import EagerBuilder, EagerTensor
 from headrace.errors import GraphError, SignatureError
 
 
-def test_values() -> None:
+def test_an_eager_tensor_shows_its_value_and_type() -> None:
     x = constant([[1.0, 2.0]])
     assert (x.dtype, x.shape, x.ndim, len(x)) == (hr.float32, (1, 2), 2, 1)
     assert isinstance(x.numpy(), np.ndarray)

@@ -291,7 +291,7 @@ def test_a_copy_that_fails_says_of_what() -> None:
 
 
 @ENGINES
-def test_gradients(engine: str) -> None:
+def test_gradients_on_a_registered_device_match_the_cpu(engine: str) -> None:
     g, x, _, z = pooled(np.float32)
     with g:
         (dx,) = hr.gradients(z, [x])

@@ -114,12 +114,12 @@ def mirrors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("mirrors")
-def test_values() -> None:
+def test_random_programs_on_a_mirror_device_match() -> None:
     _all(range(20), placements.check_values)
 
 
 @pytest.mark.usefixtures("mirrors")
-def test_gradients() -> None:
+def test_random_gradients_on_a_mirror_device_match() -> None:
     _all(range(6), placements.check_gradients)
 
 

@@ -337,7 +337,7 @@ def test_what_tensorflow_has_nothing_for_is_refused() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_shapes(form: str) -> None:
+def test_exported_graphs_keep_static_shapes(form: str) -> None:
     with hr.Graph() as g:
         x = hr.placeholder(f32, (None, 3), name="x")
         hr.cond(hr.constant(True), lambda: hr.matmul(x, hr.ones((3, 2))), lambda: x[:, :2], name="c")

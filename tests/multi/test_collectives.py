@@ -31,7 +31,7 @@ def pinned(values: list[np.ndarray]) -> list[Any]:
 
 @sizes
 @pytest.mark.parametrize("what", ALL)
-def test_values(what: str, shape: tuple[int, ...]) -> None:
+def test_collectives_match_numpy(what: str, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     values = [rng.integers(-9, 9, shape) for _ in range(4)]
     with hr.Graph() as g:

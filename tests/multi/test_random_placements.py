@@ -132,12 +132,12 @@ def blocks(n: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("block", blocks(BLOCKS))
-def test_values(block: int) -> None:
+def test_random_programs_on_devices_match_python(block: int) -> None:
     _all(range(EACH * block, EACH * (block + 1)), check_values)
 
 
 @pytest.mark.parametrize("block", blocks(BLOCKS))
-def test_gradients(block: int) -> None:
+def test_random_gradients_on_devices_match_one_device(block: int) -> None:
     _all(range(GRADIENTS * block, GRADIENTS * (block + 1)), check_gradients)
 
 

@@ -534,7 +534,7 @@ def test_equality_of_floats_decides_what_is_unique() -> None:
         ("RaggedRange", [I32(0), I32(1), I32(0)], {}, "Requires delta != 0"),
     ],
 )
-def test_errors(type: str, inputs: Any, attrs: Any, text: str) -> None:
+def test_invalid_array_inputs_are_refused(type: str, inputs: Any, attrs: Any, text: str) -> None:
     with pytest.raises((InvalidArgumentError, ValueError), match=text):
         run(type, *inputs, **attrs)
 

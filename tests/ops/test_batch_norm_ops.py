@@ -98,7 +98,7 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         ((X, ONE, ZERO, ONE, NOTHING), {"exponential_avg_factor": 0.5}, "When exponential_avg_factor != 1, variance"),
     ],
 )
-def test_errors(args: tuple[Any, ...], attrs: dict[str, Any], match: str) -> None:
+def test_invalid_batch_norm_inputs_are_refused(args: tuple[Any, ...], attrs: dict[str, Any], match: str) -> None:
     with pytest.raises(InvalidArgumentError, match=match):
         norm(*args, **attrs)
 

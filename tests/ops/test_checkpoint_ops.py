@@ -130,7 +130,7 @@ def test_merging_with_what_is_not_there(tmp_path: Path, p: Program) -> None:
 
 
 @pytest.mark.parametrize("type", SAVERS)
-def test_mistakes(tmp_path: Path, p: Program, type: str) -> None:
+def test_restoring_what_the_checkpoint_lacks_is_refused(tmp_path: Path, p: Program, type: str) -> None:
     model = tmp_path / "model"
     save(p, type, model, {"w": np.zeros((2, 3), np.float32)})
     for wanted, specs, error, match in (

@@ -84,7 +84,7 @@ def test_matrices_must_be_square(type: str) -> None:
         ("TridiagonalMatMul", [ONE[:1], ONE[:1], ONE, A], "subdiag"),
     ],
 )
-def test_errors(type: str, inputs: list[Any], match: str) -> None:
+def test_invalid_matrices_are_refused(type: str, inputs: list[Any], match: str) -> None:
     with pytest.raises(InvalidArgumentError, match=match):
         run(type, *inputs)
 
@@ -311,7 +311,9 @@ def of_general_eigenvectors(b: Any, x: Any) -> Any:
         (lambda b, x: b.Eig(x, compute_v=False, Tout=dtypes.complex128)[0], (3, 3)),
     ],
 )
-def test_gradients(f: Callable[[Any, Any], Any], shape: tuple[int, ...], complex_: bool) -> None:
+def test_matrix_gradients_match_differences(
+    f: Callable[[Any, Any], Any], shape: tuple[int, ...], complex_: bool
+) -> None:
     x = random(*shape, seed=3, complex_=complex_)
     x[..., range(min(shape[-2:])), range(min(shape[-2:]))] += np.arange(min(shape[-2:])) + 1
     check(f, x)

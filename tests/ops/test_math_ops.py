@@ -351,7 +351,9 @@ ERRORS: list[tuple[str, tuple[Any, ...], dict[str, Any], type[OpError], str]] = 
 
 
 @pytest.mark.parametrize(("type", "inputs", "attrs", "error", "match"), ERRORS, ids=[e[0] for e in ERRORS])
-def test_errors(type: str, inputs: Any, attrs: dict[str, Any], error: type[OpError], match: str) -> None:
+def test_invalid_math_inputs_are_refused(
+    type: str, inputs: Any, attrs: dict[str, Any], error: type[OpError], match: str
+) -> None:
     """A kernel's own error, or a `ValueError`, which the executor turns into `InvalidArgumentError`."""
     expected = (error, ValueError) if error is InvalidArgumentError else error
     with pytest.raises(expected, match=match):

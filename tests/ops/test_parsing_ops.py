@@ -261,7 +261,7 @@ def test_bytes_that_are_no_sequence() -> None:
 # *** What is known of shapes ***
 
 
-def test_shapes() -> None:
+def test_parsed_examples_have_their_static_shapes() -> None:
     b = Builder(Graph())
     attrs = {"sparse_types": (int64,), "dense_shapes": ((2,), (None, 3))}
 

@@ -212,7 +212,7 @@ ERRORS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("type", "inputs", "attrs", "match"), ERRORS, ids=[f"{e[0]}-{e[3]}" for e in ERRORS])
-def test_errors(type: str, inputs: Any, attrs: dict[str, Any], match: str) -> None:
+def test_invalid_quantized_inputs_are_refused(type: str, inputs: Any, attrs: dict[str, Any], match: str) -> None:
     with pytest.raises(INVALID, match=match):
         run(type, *inputs, **attrs)
 

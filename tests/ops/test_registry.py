@@ -218,9 +218,9 @@ RULES_COMPARED_IN = """
     ops/test_stateless_random_ops.py::test_gradient_of_gamma_numbers
     ops/test_stateless_random_ops.py::test_gradient_of_truncated_numbers
     ops/test_storage_ops.py::test_gradients_of_tensor_maps
-    ops/test_tensor_array_ops.py::test_gradients
+    ops/test_tensor_array_ops.py::test_tensor_array_gradients_match_differences
     ops/test_tensor_array_ops.py::test_versions_before_v3_go_by_name
-    ops/test_tensor_list_ops.py::test_gradients
+    ops/test_tensor_list_ops.py::test_tensor_list_gradients_match_differences
     ops/test_volume_ops.py::test_gradients_of_fractional_pooling
 """.split()
 STEP, TOLERANCE = 1e-6, 2e-5

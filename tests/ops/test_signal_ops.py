@@ -45,7 +45,7 @@ def ints(*values: int) -> np.ndarray:
         ("Mfcc", [np.zeros((1, 2, 1), F32), I32(8000)], "too few"),
     ],
 )
-def test_errors(type: str, inputs: list[Any], match: str) -> None:
+def test_invalid_signal_inputs_are_refused(type: str, inputs: list[Any], match: str) -> None:
     attrs = {"window_size": 2, "stride": 1} if type == "AudioSpectrogram" else {}
     with pytest.raises((InvalidArgumentError, ValueError), match=match):
         run(type, *inputs, **attrs)

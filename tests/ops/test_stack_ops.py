@@ -47,7 +47,7 @@ def test_the_ops_before_v2_go_by_name(p: Program) -> None:
         p.run(p.b.StackPop(p.b.Assign(v, np.array([b"nowhere", b"x"], object)), elem_type=f32))
 
 
-def test_errors(p: Program) -> None:
+def test_a_stack_refuses_what_does_not_fit(p: Program) -> None:
     s = p.b.StackV2(1, elem_type=f32, stack_name="s")
     with p.fails(InvalidArgumentError, r"Stack\[s_\d+\] is empty when calling Pop\(\)"):
         p.run(p.b.StackPopV2(s, elem_type=f32))

@@ -100,7 +100,7 @@ def test_destroying_another_resource(p: Program) -> None:
     assert p.run(p.b.QueueSizeV2(q)) == 0
 
 
-def test_shapes(p: Program) -> None:
+def test_variable_shape_is_that_of_the_value(p: Program) -> None:
     v = handle(p)
     p.run(p.b.AssignVariableOp(v, p.feed(np.zeros(3, np.float32))))  # its static shape is a promise, not a check
     shape = p.b.VariableShape(v, out_type=dtypes.int64)

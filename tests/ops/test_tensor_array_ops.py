@@ -54,7 +54,7 @@ def test_many_at_once(p: Program) -> None:
     assert (value.tolist(), lengths.tolist()) == ([1, 2, 3], [2, 0, 1])
 
 
-def test_errors(p: Program) -> None:
+def test_a_tensor_array_refuses_what_does_not_fit(p: Program) -> None:
     b = p.b
     a, flow = array(p, tensor_array_name="name")
     written = b.TensorArrayWriteV3(a, 0, 1.0, flow)
@@ -123,7 +123,7 @@ def test_writes_to_a_gradient_array_add(p: Program) -> None:
     assert p.run(b.TensorArrayReadV3(g, 0, gflow, dtype=f32)).tolist() == [3, 4]
 
 
-def test_gradients(p: Program) -> None:
+def test_tensor_array_gradients_match_differences(p: Program) -> None:
     """x goes through write and read, scatter and gather, split and concat."""
     b = p.b
     x = b.Placeholder(dtype=f64, shape=(3,))

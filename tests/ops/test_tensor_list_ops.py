@@ -346,7 +346,9 @@ PROGRAMS = [
 @pytest.mark.matrix
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("known", [(3,), None], ids=["known", "unknown"])
-def test_gradients(p: Program, program: Callable[[Builder, Tensor, Tensor], Tensor], known: Any) -> None:
+def test_tensor_list_gradients_match_differences(
+    p: Program, program: Callable[[Builder, Tensor, Tensor], Tensor], known: Any
+) -> None:
     x, y = (p.b.Placeholder(dtype=f64, shape=known) for _ in range(2))
     values = {x: np.array([0.5, -1.0, 2.0]), y: np.array([1.5, 0.7, -0.3])}
     check_gradient(p, program(p.b, x, y), values, orders=2 if known is None else 3)

@@ -382,7 +382,9 @@ ERRORS: list[tuple[str, tuple[Any, ...], dict[str, Any], type[OpError], str]] = 
 
 
 @pytest.mark.parametrize(("type", "inputs", "attrs", "error", "match"), ERRORS, ids=[f"{e[0]}-{e[4]}" for e in ERRORS])
-def test_errors(type: str, inputs: Any, attrs: dict[str, Any], error: type[OpError], match: str) -> None:
+def test_invalid_volume_inputs_are_refused(
+    type: str, inputs: Any, attrs: dict[str, Any], error: type[OpError], match: str
+) -> None:
     """A kernel's own error, or a `ValueError`, which the executor turns into `InvalidArgumentError`."""
     if type.startswith("Fractional"):  # sequences and shapes are of 64 bits
         inputs = [x.astype(np.int64) if x.dtype.kind == "i" else x for x in inputs]

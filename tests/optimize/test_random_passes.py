@@ -88,13 +88,13 @@ def _count(graph: Graph) -> int:
 @pytest.mark.parametrize("stateful", [False, True], ids=["values", "state"])
 @some
 @given(rng=rngs)
-def test_programs(stateful: bool, rng: random.Random) -> None:
+def test_optimized_random_programs_are_unchanged(stateful: bool, rng: random.Random) -> None:
     _check_stateful(rng, stateful)
 
 
 @some
 @given(rng=rngs)
-def test_gradients(rng: random.Random) -> None:
+def test_optimized_random_gradients_are_unchanged(rng: random.Random) -> None:
     _check_gradients(rng.randrange(2**32), _some(rng, EACH), is_exact=False)
 
 

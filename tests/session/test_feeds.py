@@ -133,7 +133,7 @@ def test_a_symbolic_tensor_is_no_value() -> None:
         (None, [0.0, np.zeros((1, 2, 3))], []),
     ],
 )
-def test_shapes(shape: Any, good: list[Any], bad: list[Any]) -> None:
+def test_a_fed_shape_must_fit_the_static_shape(shape: Any, good: list[Any], bad: list[Any]) -> None:
     for value in good:
         assert np.shape(given_back("float32", value, shape)) == np.shape(value)
     for value in bad:

@@ -176,7 +176,7 @@ def test_every_function_makes_its_layer() -> None:
         np.testing.assert_allclose(got, layer(X).numpy(), rtol=1e-5, atol=1e-5)
 
 
-def test_mistakes() -> None:
+def test_v1_layers_name_the_wrong_argument() -> None:
     x = tf.ones([2, 3])
     with pytest.raises(TypeError, match=r"dense\(\): got an unexpected keyword argument 'size'; its arguments are inp"):
         tf.layers.dense(x, 2, size=3)
