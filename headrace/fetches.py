@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def key_of(fetches: Any) -> Hashable:
     if isinstance(fetches, (str, Tensor, Operation)):
         return fetches
     if isinstance(fetches, (list, tuple)):
-        return (type(fetches), *[f if type(f) in _PLAIN else key_of(f) for f in fetches])
+        return (type(fetches), *[f if isinstance(f, (str, Tensor, Operation)) else key_of(f) for f in fetches])
     if hasattr(type(fetches), "graph_element"):
         return fetches.graph_element  # type: ignore[no-any-return]
     if hasattr(type(fetches), "fetched_as"):
@@ -42,9 +42,6 @@ def key_of(fetches: Any) -> Hashable:
         f"cannot fetch {fetches!r} ({type(fetches).__name__}): a fetch is a tensor, an operation, the name of one, "
         "or a list, tuple, dict or dataclass of fetches"
     )
-
-
-_PLAIN: Final = frozenset({str, Tensor, Operation})
 
 
 class Fetches:
@@ -61,7 +58,7 @@ class Fetches:
         self.targets: list[Operation] = []
         self._at: dict[Tensor, int] = {}
         self.pack = self._resolve(graph, fetches)
-        is_flat = type(fetches) is list and all(type(f) in _PLAIN for f in fetches)
+        is_flat = type(fetches) is list and all(isinstance(f, (str, Tensor, Operation)) for f in fetches)
         if is_flat and len(fetches) == len(self.tensors):  # each of them is a tensor, and none is there twice
             self.pack = list  # the values as they come
 

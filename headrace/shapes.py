@@ -33,8 +33,8 @@ def as_shape(value: object) -> Shape:
     """A shape from None, an int, or a sequence of ints and Nones (negative: unknown)."""
     if value is None:
         return None
-    if isinstance(value, int):
-        return (value,)
+    if is_number(value):
+        value = (value,)
     dims = getattr(value, "dims", value)  # a TensorShape-like object
     if dims is None:
         return None
@@ -48,6 +48,11 @@ def as_shape(value: object) -> Shape:
             f"{value!r} is no shape: give a tuple of sizes, None for one that is not known, as in (None, 3)"
         ) from e
     return tuple(out)
+
+
+def is_number(value: object) -> bool:
+    """Whether `value` is a whole number, or an object that stands for one: no array, and no tensor."""
+    return hasattr(type(value), "__index__") and not hasattr(type(value), "__iter__")
 
 
 def is_full(shape: Shape) -> bool:

@@ -334,8 +334,8 @@ def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = 
       [(2, 1), (2, 4)]
     """
     b = scopes.builder(value, num_or_size_splits, axis)
-    if isinstance(num_or_size_splits, (int, np.integer)) and not isinstance(num_or_size_splits, bool):
-        return as_list(b.make("Split", (axis, value), {"num_split": int(num_or_size_splits)}, name))
+    if shapes.is_number(num_or_size_splits) and not isinstance(num_or_size_splits, bool):
+        return as_list(b.make("Split", (axis, value), {"num_split": num_or_size_splits}, name))
     sizes = b.tensor(num_or_size_splits)
     if sizes.shape == ():
         raise ValueError(f"'num_or_size_splits' must be a Python integer or a vector, got the scalar {sizes!r}")

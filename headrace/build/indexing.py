@@ -7,6 +7,7 @@ of entry k.
 
 from __future__ import annotations
 
+import operator
 from types import EllipsisType
 from typing import Any
 
@@ -167,8 +168,8 @@ def _number(e: Any, x: Any, entry: Any) -> Any:
             return scopes.builder(x, t).make("Cast", (t,), {"DstT": dtypes.int64})
         fix = "use hr.gather or hr.gather_nd to take several" if t.dtype.is_integer else "cast it to int32"
         raise TypeError(f"an index must be an integer scalar, got {t!r} in [{_show(entry)}] of {_what(x)}; {fix}")
-    elif isinstance(e, np.ndarray) and e.ndim == 0 and e.dtype.kind in "iu":
-        return int(e)
+    elif hasattr(type(e), "__index__") and not (isinstance(e, np.ndarray) and (e.ndim or e.dtype.kind not in "iu")):
+        return operator.index(e)
     more = "; use hr.gather to take several, or a boolean mask" if isinstance(e, (list, np.ndarray)) else ""
     raise TypeError(
         "Only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and scalar int32/int64 tensors are valid "

@@ -23,7 +23,7 @@ from headrace.ir.graph import Operation, Tensor
 def _parts(x: Any) -> list[tuple[str, Any]] | None:
     """The parts of a structure, each with how it is reached from it; None for a leaf."""
     kind = type(x)
-    if kind is Tensor or kind is int or kind is float:
+    if kind is int or kind is float or isinstance(x, Tensor):
         return None
     if x is None:
         return []

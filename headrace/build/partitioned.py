@@ -16,6 +16,7 @@ from headrace.build.variable import Variable
 from headrace.dtypes import as_dtype
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Tensor
+from headrace.ir.symbolic import seen
 from headrace.shapes import as_shape
 
 SLICE: Final = "save_slice_info"  # the attribute of a part that says which part it is: a `SaveSliceInfoDef`
@@ -82,7 +83,12 @@ class PartitionedVariable:
                 raise ValueError(f"{v!r} does not say which part of a variable of shape {list(dims)} it is")
         self._variables = sorted(variable_list, key=lambda v: tuple(getattr(v, SLICE).var_offset))
         self._partitions = list(partitions)
-        self.name, self.shape, self.dtype = name, dims, as_dtype(dtype).base
+        self.name, self._shape, self.dtype = name, dims, as_dtype(dtype).base
+
+    @property
+    def shape(self) -> Any:
+        """The shape of the whole."""
+        return seen(self._shape, self._variables[0].handle)
 
     @property
     def graph(self) -> Graph | None:

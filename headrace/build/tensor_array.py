@@ -18,6 +18,7 @@ from headrace.errors import ShapeError, SignatureError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.infer import constant_value
+from headrace.ir.symbolic import seen
 from headrace.shapes import Shape
 
 
@@ -140,9 +141,9 @@ class TensorArray:
         return None
 
     @property
-    def element_shape(self) -> Shape:
+    def element_shape(self) -> Any:
         """What is known of the shape of the elements."""
-        return self._element_shape
+        return seen(self._element_shape, self._flow)
 
     @property
     def dynamic_size(self) -> bool:

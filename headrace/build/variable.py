@@ -19,6 +19,7 @@ from headrace.build.initial_value import guarded
 from headrace.errors import GraphError, ShapeError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.symbolic import seen
 from headrace.shapes import Shape
 
 
@@ -195,9 +196,9 @@ class Variable:
         return self._name + ":0" if self._is_whole else self._op.name
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> Any:
         """What is known of the shape of its values."""
-        return self._shape
+        return seen(self._shape, self.handle)
 
     @property
     def op(self) -> Operation:

@@ -367,6 +367,8 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError as e:  # numpy says where
+        if not isinstance(value, (list, tuple)):
+            raise  # its own: an object that cannot be an array
         raise ValueError(
             f"{_short(value)} {_NO_TENSOR}: its rows differ in length or depth. Give rows of equal length, or "
             f"pad them ({e})"

@@ -80,6 +80,8 @@ class FuncGraph(Graph, Owned):
         self.originals: dict[Tensor, Tensor] = {}
         self.captures_from_outer = captures_from_outer
         self.shares_names = shares_names
+        if outer is not None:
+            self.tensor_type = outer.tensor_type
         if outer is not None and shares_names:
             self._taken, self._lock = outer._taken, outer._lock
             self.shows_primitives = outer.shows_primitives

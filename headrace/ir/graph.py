@@ -141,7 +141,8 @@ class Operation:
         self.source = source
         self.id = -1
         made = record.output_dtypes(attrs)
-        self.outputs: tuple[Tensor, ...] = tuple([Tensor(self, i, d) for i, d in enumerate(made)])
+        kind = graph.tensor_type
+        self.outputs: tuple[Tensor, ...] = tuple([kind(self, i, d) for i, d in enumerate(made)])
 
     def get_attr(self, name: str) -> Any:
         """The value of an attribute; `ValueError` if there is none of that name (TensorFlow's method)."""
@@ -183,6 +184,7 @@ class Graph:
         under it.
       outer: the graph in which the operation stands that owns this one (`ir.function`); None if none does.
       forward: for the gradient of a graph, that graph: its tensors may be captured (`grad.graph`).
+      tensor_type: the class of its tensors.
       library: serialized TensorFlow functions that came with an imported graph, by name.
       functions: the functions that operations call by name; see `function`.
       gradient_functions: for a function the name of the one that computes its gradient, where a file says so.
@@ -194,6 +196,7 @@ class Graph:
 
     outer: Graph | None = None
     forward: Graph | None = None
+    tensor_type: type[Tensor] = Tensor
 
     def __init__(self) -> None:
         self.version = 0
@@ -512,7 +515,7 @@ class Graph:
             raise GraphError(f"the outputs that {op!r} has must keep their places and dtypes")
         with self._lock:
             op.inputs, op.attrs = more, complete
-            op.outputs += tuple(Tensor(op, i, made[i]) for i in range(len(op.outputs), len(made)))
+            op.outputs += tuple(self.tensor_type(op, i, made[i]) for i in range(len(op.outputs), len(made)))
             self._grew()
 
     def take_back(self, ops: set[Operation]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import GraphError
 from headrace.registry import Registry
@@ -477,14 +477,14 @@ def _check_one(spec: AttrSpec, value: Any, wrong: Callable[[object], GraphError]
             value = dtypes.as_dtype(value)
         except TypeError as e:
             raise wrong(value) from e
-    elif spec.kind == "shape" and isinstance(value, list):
-        value = tuple(value)
+    elif spec.kind == "shape" and (isinstance(value, list) or hasattr(value, "dims")):
+        value = tuple(value) if isinstance(value, list) else shapes.as_shape(value)
+    elif spec.kind == "int" and not isinstance(value, (bool, np.bool_)) and shapes.is_number(value):
+        value = int(value)
     elif spec.kind == "string" and isinstance(value, bytes):
         value = value.decode("utf-8", "surrogateescape")
-    kinds = _PYTHON_TYPES.get(spec.kind)
-    if kinds is not None and not isinstance(value, kinds):
-        raise wrong(value)
-    if spec.kind == "int" and isinstance(value, (bool, np.bool_)):
+    is_bool = spec.kind == "int" and isinstance(value, (bool, np.bool_))
+    if is_bool or not isinstance(value, _PYTHON_TYPES.get(spec.kind, object)):
         raise wrong(value)
     if spec.allowed is not None and value not in spec.allowed:
         raise wrong(value)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace import shapes
 from headrace.ir.graph import Tensor
+from headrace.ir.infer import shape_value
+from headrace.ir.symbolic import seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +51,11 @@ class IndexedSlices:
     def dtype(self) -> DType:
         """The dtype of the rows."""
         return self.values.dtype
+
+    @property
+    def shape(self) -> Any:
+        """What is known of the shape of the whole."""
+        return seen(None if self.dense_shape is None else shape_value(self.dense_shape), self.values)
 
     @property
     def graph(self) -> Graph:

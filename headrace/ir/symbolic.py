@@ -19,6 +19,7 @@ from headrace.ir.source import is_ours
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
+    from headrace.shapes import Shape
 
 _RUN: Final = "it has a value when the graph runs: session.run(tensor)"
 
@@ -44,6 +45,11 @@ class Symbolic:
 
         @property
         def name(self) -> str: ...
+
+    @staticmethod
+    def as_seen(shape: Shape) -> Any:
+        """A static shape as the caller of a public property is given it (see `seen`): here a tuple."""
+        return shape
 
     def _made(self) -> str:
         return f" (made at {self.op.source})" if self.op.source is not None else ""
@@ -107,3 +113,13 @@ class Symbolic:
         if name in _OF_ARRAYS:
             text += f": it is the symbolic tensor {self.name!r}{self._made()}, no array; {_OF_ARRAYS[name]}"
         raise AttributeError(text, name=name, obj=self)
+
+
+def seen(shape: Shape, of: object) -> Any:
+    """A static shape as the caller of the property that calls this is given it (`as_seen` of its graph's tensors).
+
+    Args:
+      shape: of an object that stands for tensors: a variable, a `SparseTensor`, a queue.
+      of: one of these tensors.
+    """
+    return of.as_seen(shape) if isinstance(of, Symbolic) else shape

@@ -85,7 +85,6 @@ from headrace.v1.array_ops import (
     bitcast,
     boolean_mask,
     broadcast_dynamic_shape,
-    broadcast_static_shape,
     broadcast_to,
     concat,
     constant,
@@ -528,7 +527,9 @@ from headrace.v1.template import make_template
 from headrace.v1.tensor_array import (
     TensorArray,
 )  # fmt: skip
-from headrace.v1.tensor_shape import Dimension, TensorShape, dimension_at_index, dimension_value
+from headrace.v1.tensor_shape import Dimension, TensorShape, broadcast_static_shape
+from headrace.v1.tensor_shape import dimension_at_index as dimension_at_index
+from headrace.v1.tensor_shape import dimension_value as dimension_value
 from headrace.v1.variable_scopes import (
     AUTO_REUSE,
     VariableScope,

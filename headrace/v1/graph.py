@@ -17,6 +17,7 @@ from headrace.build import random, scopes
 from headrace.errors import GraphError
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
+from headrace.v1 import tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,6 +77,8 @@ class Graph(scopes.Graph):
       ...     g.get_collection("numbers")
       [1]
     """
+
+    tensor_type = tensor.Tensor
 
     def __init__(self) -> None:
         super().__init__(ordered=False)

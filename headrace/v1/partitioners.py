@@ -34,8 +34,8 @@ def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
       >>> import headrace.v1 as tf
       >>> with tf.Graph().as_default():
       ...     w = tf.get_variable("w", [5, 2], partitioner=tf.fixed_size_partitioner(2))
-      ...     [(v.name, v.shape) for v in w]
-      [('w/part_0:0', (3, 2)), ('w/part_1:0', (2, 2))]
+      ...     [(v.name, v.shape.as_list()) for v in w]
+      [('w/part_0:0', [3, 2]), ('w/part_1:0', [2, 2])]
     """
 
     def partitioner(shape: Any, dtype: Any = None) -> list[int]:

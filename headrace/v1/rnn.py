@@ -47,8 +47,8 @@ def dynamic_rnn(
       >>> with tf.Graph().as_default():
       ...     x = tf.placeholder(tf.float32, [None, 28, 8])
       ...     y, state = tf.nn.dynamic_rnn(tf.nn.rnn_cell.BasicLSTMCell(16), x, dtype=tf.float32)
-      ...     y.shape, [v.name for v in tf.trainable_variables()]
-      ((None, 28, 16), ['rnn/basic_lstm_cell/kernel:0', 'rnn/basic_lstm_cell/bias:0'])
+      ...     y.shape.as_list(), [v.name for v in tf.trainable_variables()]
+      ([None, 28, 16], ['rnn/basic_lstm_cell/kernel:0', 'rnn/basic_lstm_cell/bias:0'])
     """
     return dynamic.unrolled(
         _SCOPES,

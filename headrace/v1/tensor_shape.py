@@ -1,6 +1,6 @@
 """TensorFlow 1's static shapes as objects: `TensorShape` and `Dimension`.
 
-headrace's own are plain tuples (`headrace.shapes`); what `Tensor.get_shape()` gives in `headrace.v1` is one of these.
+headrace's own are plain tuples (`headrace.shapes`); `Tensor.shape` of a `headrace.v1` graph is one of these.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from headrace import shapes
+from headrace.build import arrays
 from headrace.shapes import Dim, Shape
 
 
@@ -180,11 +181,11 @@ class TensorShape:
 
     def as_list(self) -> list[Dim]:
         """The dimensions as numbers and Nones; ValueError if their number is not known."""
-        return list(self._known("as_list()"))
+        return list(self._known("as_list() is not defined on an unknown TensorShape."))
 
-    def _known(self, what: str) -> tuple[Dim, ...]:
+    def _known(self, otherwise: str) -> tuple[Dim, ...]:
         if self._shape is None:
-            raise ValueError(f"{what} is not defined on an unknown TensorShape")
+            raise ValueError(otherwise)
         return self._shape
 
     def num_elements(self) -> Dim:
@@ -231,15 +232,21 @@ class TensorShape:
 
     def with_rank(self, rank: int) -> TensorShape:
         """This shape, which must be of that many dimensions (or of an unknown number)."""
-        return TensorShape(shapes.with_rank(self._shape, rank))
+        return TensorShape(self._ranked(shapes.with_rank, rank, ""))
 
     def with_rank_at_least(self, rank: int) -> TensorShape:
         """This shape, which must have so many dimensions or more."""
-        return TensorShape(shapes.with_rank_at_least(self._shape, rank))
+        return TensorShape(self._ranked(shapes.with_rank_at_least, rank, "at least"))
 
     def with_rank_at_most(self, rank: int) -> TensorShape:
         """This shape, which must have so many dimensions or fewer."""
-        return TensorShape(shapes.with_rank_at_most(self._shape, rank))
+        return TensorShape(self._ranked(shapes.with_rank_at_most, rank, "at most"))
+
+    def _ranked(self, check: Callable[[Shape, int], Shape], rank: int, how: str) -> Shape:
+        try:
+            return check(self._shape, rank)
+        except ValueError:
+            raise ValueError(f"Shape {self} must have rank {how} {rank}".replace("  ", " ")) from None
 
     def assert_has_rank(self, rank: int) -> None:
         """ValueError if the shape cannot be of that many dimensions."""
@@ -251,6 +258,14 @@ class TensorShape:
         its = TensorShape(other)
         if None not in (self.ndims, its.ndims) and self.ndims != its.ndims:
             raise ValueError(f"Shapes {self} and {its} must have the same rank")
+
+    def as_proto(self) -> Any:
+        """A `TensorShapeProto` message."""
+        from headrace import pb  # protobuf takes long to import
+
+        if self._shape is None:
+            return pb.TensorShapeProto(unknown_rank=True)
+        return pb.TensorShapeProto(dim=[{"size": -1 if d is None else d} for d in self._shape])
 
     def __getitem__(self, key: int | slice) -> Any:
         if self._shape is None:
@@ -265,10 +280,10 @@ class TensorShape:
         return Dimension(self._shape[key])
 
     def __len__(self) -> int:
-        return len(self._known("len()"))
+        return len(self._known("Cannot take the length of shape with unknown rank."))
 
     def __iter__(self) -> Iterator[Dimension]:
-        return iter([Dimension(d) for d in self._known("iteration")])
+        return iter([Dimension(d) for d in self._known("Cannot iterate over a shape with unknown rank.")])
 
     def __bool__(self) -> bool:
         return self._shape is not None
@@ -291,7 +306,8 @@ class TensorShape:
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         if not self.is_fully_defined():
             raise ValueError(
-                f"the shape {self} is not fully known; use tf.shape(x), which is known when the graph runs"
+                f"Cannot convert a partially known TensorShape {self} to a Tensor; use tf.shape(x), which is known "
+                "when the graph runs"
             )
         return np.array(self._shape, dtype or np.int32)
 
@@ -301,7 +317,7 @@ class TensorShape:
         return f"({', '.join('?' if d is None else str(d) for d in self._shape)}{',' if len(self._shape) == 1 else ''})"
 
     def __repr__(self) -> str:
-        return f"TensorShape({None if self._shape is None else list(self._shape)})"
+        return f"TensorShape({self.dims})"
 
     def __reduce__(self) -> tuple[type[TensorShape], tuple[Any]]:
         return TensorShape, (None if self._shape is None else list(self._shape),)
@@ -322,6 +338,17 @@ def dimension_at_index(shape: Any, index: int) -> Dimension:
     found = TensorShape(shape)[index]
     assert isinstance(found, Dimension)
     return found
+
+
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+    """The shape to which tensors of two static shapes broadcast.
+
+    Raises:
+      ValueError: they do not.
+
+    Source: TensorFlow's `tf.broadcast_static_shape`.
+    """
+    return TensorShape(arrays.broadcast_static_shape(shape_x, shape_y))
 
 
 def as_sequence(shape: Any) -> Sequence[Any] | None:

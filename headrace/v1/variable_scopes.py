@@ -330,8 +330,8 @@ def get_variable(
       ('v:0', [2, 3])
       >>> with tf.Graph().as_default():
       ...     w = tf.get_variable("w", [5, 3], partitioner=tf.fixed_size_partitioner(2))
-      ...     w.name, [part.shape for part in w], tf.convert_to_tensor(w).shape
-      ('w', [(3, 3), (2, 3)], (5, 3))
+      ...     w.name, [part.shape.as_list() for part in w], tf.convert_to_tensor(w).shape.as_list()
+      ('w', [[3, 3], [2, 3]], [5, 3])
     """
     scope = get_variable_scope()
     given = {"initializer": initializer, "regularizer": regularizer, "caching_device": caching_device,

@@ -263,7 +263,7 @@ ROWS = [
         r"Dimensions (Dimension\()?2\)? and (Dimension\()?3\)? are not compatible",
     ),
     (lambda: tf.Dimension(2) / 2, TypeError, r"Dimension\(2\) / 2: a dimension is a whole number; use // instead"),
-    (lambda: len(ANY), ValueError, "is not defined on an unknown TensorShape"),
+    (lambda: len(ANY), ValueError, "Cannot take the length of shape with unknown rank"),
     (lambda: ANY.assert_is_fully_defined(), ValueError, "Shape <unknown> is not fully defined"),
     (
         lambda: SHAPE.assert_is_compatible_with([2, 4]),
@@ -277,7 +277,7 @@ ROWS = [
         ValueError,
         r"Shapes \(2, 3\) and \(2,\) must have the same rank",
     ),
-    (size_of_any, ValueError, r"the shape \(\?, 2\) is not fully known; use tf.shape\(x\)"),
+    (size_of_any, ValueError, r"partially known TensorShape \(\?, 2\) to a Tensor; use tf.shape\(x\)"),
     (
         lambda: tf.name_scope(None, None, [F(2)]).__enter__(),
         ValueError,

@@ -36,7 +36,6 @@ AREAS = (
 
 # How what is there differs from TensorFlow's, beside arguments that are missing (those are found).
 DIFFERS = {
-    "Tensor": "`.shape` is a tuple (None for an unknown rank); `get_shape()` gives a `TensorShape`",
     "DeviceSpec": "made by `from_string`",
     "Variable": "always a resource variable: a read is the value at that time, never one that changes under it",
     "Graph": "tensors and operations cannot be kept from being fed or fetched; no `as_graph_def(from_version)`",
@@ -171,8 +170,8 @@ and quantisation much is there; data sets, Keras, estimators and distribution ar
 
 Three things hold everywhere:
 
-- A tensor's `.shape` is a plain tuple, with None for what is not known; `get_shape()` gives TensorFlow 1's
-  `TensorShape` of `Dimension`s.
+- The `.shape` of a tensor, variable, `SparseTensor` or `IndexedSlices` of a `tf.Graph` is a `TensorShape` of
+  `Dimension`s, as `get_shape()` gives it. (Modules of headrace itself read the same attribute as a plain tuple.)
 - A conditional or loop is one operation in the graph, with graphs inside, as in TensorFlow 2. Its results have
   TensorFlow 1's names all the same ("cond/Merge:0", "while/Exit:0").
 - Variables are resource variables. A fed variable counts in every read of the step, as TensorFlow 1's reference

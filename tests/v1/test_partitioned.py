@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 import headrace.v1 as tf
 from headrace.build.partitioned import PartitionedVariable
-from headrace.errors import NotFoundError
+from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.files import checkpoints
 from headrace.v1.partitioned import PartitionInfo
 
@@ -492,8 +492,10 @@ def test_restore_takes_what_fits(tmp_path: Path) -> None:
         assert report.restored == {"w/part_0": "w", "w/part_1": "w"}
         assert sess.run(w.as_tensor()).tolist() == value.tolist()
         assert hr.train.restore(sess, path, w).is_complete
-        report = hr.train.restore(sess, path, {"w": odd})
+        report = hr.train.restore(sess, path, [*w, *odd], rename={"odd": "w"})
         assert list(report.mismatched) == ["odd/part_0", "odd/part_1"]
+        with pytest.raises(InvalidArgumentError, match=r"float32\[5,2\] .* float32\[6,2\]"):
+            hr.train.restore(sess, path, {"w": odd})
         with pytest.raises(NotFoundError):
             hr.train.restore(sess, path, odd, strict=True)
 

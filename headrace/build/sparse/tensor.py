@@ -17,6 +17,7 @@ from headrace.build import scopes
 from headrace.errors import ShapeError
 from headrace.ir import infer
 from headrace.ir.graph import Tensor
+from headrace.ir.symbolic import seen
 from headrace.shapes import Shape
 
 
@@ -104,8 +105,9 @@ class SparseTensor:
         return found
 
     @property
-    def shape(self) -> Shape:
-        return self._shape
+    def shape(self) -> Any:
+        """What is known of the shape of the whole."""
+        return seen(self._shape, self.values)
 
     @property
     def graph(self) -> Any:

@@ -7,6 +7,7 @@ queue full, or empty, waits, while other steps go on. Several threads running st
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -15,6 +16,7 @@ from headrace.build import scopes
 from headrace.build.random import seeds
 from headrace.errors import ShapeError, SignatureError
 from headrace.ir.graph import Operation
+from headrace.ir.symbolic import seen
 from headrace.shapes import Shape
 
 
@@ -96,9 +98,10 @@ class QueueBase:
         return list(self._dtypes)
 
     @property
-    def shapes(self) -> list[Shape]:
+    def shapes(self) -> list[Any]:
         """The shape of each component: None where it may be anything."""
-        return list(self._shapes) if self._shapes is not None else [None] * len(self._dtypes)
+        known = self._shapes if self._shapes is not None else [None] * len(self._dtypes)
+        return list(map(seen, known, itertools.repeat(self._ref)))
 
     @property
     def names(self) -> list[str] | None:

@@ -1,0 +1,43 @@
+"""TensorFlow 1's tensors: their static shape is a `TensorShape`.
+
+`headrace` itself reads `shape` as a plain tuple, also of the tensors of a `headrace.v1` graph: functions of both build
+on the same modules. So the property looks at who asks: a module of the package is given the tuple, every other module
+a `TensorShape`. What runs a step works on a copy of the graph, of which tensors are plain ones.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from headrace.ir import graph as ir_graph
+from headrace.ir.source import is_ours
+from headrace.shapes import Shape
+from headrace.v1.tensor_shape import TensorShape
+
+_shape: Any = vars(ir_graph.Tensor)["shape"]  # the slot
+
+
+class Tensor(ir_graph.Tensor):
+    """One output of an operation of a `headrace.v1` graph. See `headrace.Tensor`.
+
+    Source: TensorFlow's `tf.Tensor`.
+    """
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> Any:  # type: ignore[override]  # a property in place of the slot
+        """What is known of its shape: a `TensorShape`."""
+        shape: Shape = _shape.__get__(self)
+        return shape if is_ours(sys._getframe(1).f_code.co_filename) else TensorShape(shape)
+
+    @shape.setter
+    def shape(self, shape: Shape) -> None:
+        _shape.__set__(self, shape)
+
+    @staticmethod
+    def as_seen(shape: Shape) -> Any:
+        """A static shape as the caller of the property that calls `ir.symbolic.seen` is given it."""
+        caller = sys._getframe(3)  # of the property; 1 is `seen`
+        return shape if is_ours(caller.f_code.co_filename) else TensorShape(shape)
