@@ -26,7 +26,7 @@ TESTS = ROOT / "tests"
 
 #: Entries of tests/ that are not named like a part → the parts they exercise; `""` is the names of `import headrace`.
 EXERCISED: dict[str, Sequence[str]] = {
-    **dict.fromkeys(("behaviour", "corpus", "errors", "fuzz", "manners", "multi", "stories"), ("session",)),
+    **dict.fromkeys(("behaviour", "corpus", "errors", "fuzz", "manners", "multi", "order", "stories"), ("session",)),
     **dict.fromkeys(("benchmarks", "conformance", "test_benchmarks.py", "test_examples.py"), ("train", "v1")),
     **dict.fromkeys(("test_documentation.py", "test_flags.py", "test_cli_stats.py"), ("",)),
     "extending": ("extend", "plugins"),

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).parents[2]
 
 # A small classifier with dropout, shuffled batches and momentum: what there is of randomness comes from ops, whose
@@ -74,7 +76,6 @@ import headrace as hr
 import headrace.pipeline
 from headrace.train import saving
 
-pytestmark = pytest.mark.system
 with hr.Graph():
     saving.Saver([hr.Variable(1.0)])  # looks for its operations, and so imports all there are
 
