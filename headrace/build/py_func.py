@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import collections
+import functools
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from headrace import dtypes
 from headrace.build import nest, scopes
+from headrace.errors import InvalidArgumentError
 from headrace.resources.callback import Callback
+
+KEPT_CALLS: Final = 64  # of a py_function, whose ops are kept for its gradient
 
 
 def py_func(
@@ -58,30 +66,136 @@ def numpy_function(
 
 
 def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: str | None = None) -> Any:
-    """Like `py_func`, of a function that takes and returns eager tensors.
+    """Like `py_func`, of a function that takes and returns eager tensors, and has a gradient.
 
-    Source: TensorFlow's `tf.py_function` (which has gradients; this has none).
+    The function runs ops at once, as outside of graphs, and may use `.numpy()` and Python's `if` and `while`. What it
+    returns is converted to `Tout`; it may return None if `Tout` is an empty list.
+
+    The gradient is that of the ops that ran (`eager.recording`), of first order. What the function computes by other
+    means (numpy, variables that it reads, its own calls of `hr.grad`) counts as a constant. If the gradient is wanted
+    of a call that lies more than 64 calls back, the function runs once more, and must return the same.
+
+    Args, Raises: see `py_func`. Of its gradient when it runs:
+      InvalidArgumentError: the function ran once more, and returned other values.
+
+    Source: TensorFlow's `tf.py_function`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, ())
+      ...     y = hr.py_function(lambda x: x * x if float(x) > 0 else -x, [x], hr.float32)
+      ...     (dx,) = hr.gradients(y, [x])
+      >>> hr.Session(graph=g).run([y, dx], {x: 3.0})
+      [np.float32(9.0), np.float32(6.0)]
     """
-    types = _as_list(Tout)
+    if not callable(func):
+        raise ValueError(f"Expected func to be callable. Received func={func!r} of type {func.__class__.__name__}.")
+    made = _OnTensors(func, _as_list(Tout))
+    return _make("EagerPyFunc", made, inp, Tout, name, made.differentiated)
 
-    def on_tensors(*arrays: Any) -> Any:
-        b = scopes.builder()  # where the function runs there is no graph
-        got = func(*map(b.tensor, arrays))
-        results = got if isinstance(got, (list, tuple)) else [] if got is None else [got]
-        if len(results) != len(types):
+
+class _OnTensors:
+    """A function of eager tensors as one of arrays.
+
+    Once its gradient is wanted, the ops of each call are recorded. The newest records are kept by what the call was
+    given and gave, until the gradient takes them.
+    """
+
+    def __init__(self, func: Callable[..., Any], types: Sequence[dtypes.DType]) -> None:
+        self._func = func
+        self._types = types
+        self._is_recorded = False
+        self._lock = threading.Lock()
+        self._calls: collections.OrderedDict[Any, tuple[Any, list[Any], list[Any]]] = collections.OrderedDict()
+        self.__qualname__ = getattr(func, "__qualname__", repr(func))
+        code = getattr(func, "__code__", None)
+        if code is not None:
+            self.__code__ = code
+
+    def __call__(self, *arrays: Any) -> Any:
+        if not self._is_recorded:
+            results = self._run(scopes.builder().tensor, arrays)[1]
+            return results if len(results) != len(self._types) else tuple(r.numpy() for r in results)
+        call = self._recorded(arrays)
+        results = call[2]
+        if len(results) != len(self._types):
             return results  # which is reported as that of any function
-        return tuple(b.tensor(x, d).numpy() for x, d in zip(results, types, strict=True))
+        ys = tuple(r.numpy() for r in results)
+        with self._lock:
+            self._calls[_content((*arrays, *ys))] = call
+            if len(self._calls) > KEPT_CALLS:
+                self._calls.popitem(last=False)
+        return ys
 
-    on_tensors.__qualname__ = getattr(func, "__qualname__", repr(func))
-    return _make("EagerPyFunc", on_tensors, inp, Tout, name)
+    def _run(self, convert: Callable[..., Any], arrays: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The arguments as tensors, and what the function returns of them."""
+        xs = list(map(convert, arrays))
+        with scopes.eager_call():
+            got = self._func(*xs)
+        results = list(got) if isinstance(got, (list, tuple)) else [] if got is None else [got]
+        if len(results) != len(self._types):
+            return xs, results
+        return xs, [convert(x, d) for x, d in zip(results, self._types, strict=True)]
+
+    def _recorded(self, arrays: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
+        b = scopes.builder()  # where the function runs there is no graph
+        with b.recording() as record:
+            xs, ys = self._run(b.tensor, arrays)
+        return record, xs, ys
+
+    def differentiated(self) -> Callable[..., Any]:
+        """The function that takes inputs, outputs and the gradients of these, and returns the gradients of inputs."""
+        self._is_recorded = True
+        func = functools.partial(self._gradient)
+        func.__qualname__ = f"{self.__qualname__} (its gradient)"  # type: ignore[attr-defined]
+        return func
+
+    def _gradient(self, *arrays: Any) -> Any:
+        n_dys = sum(map(_carries, self._types))
+        n_xs = len(arrays) - len(self._types) - n_dys
+        given, dys = arrays[: len(arrays) - n_dys], list(arrays[len(arrays) - n_dys :])
+        with self._lock:
+            call = self._calls.pop(_content(given), None)
+        if call is None:
+            call = self._recorded(given[:n_xs])
+            if _content([y.numpy() for y in call[2]]) != _content(given[n_xs:]):
+                raise InvalidArgumentError(
+                    f"the gradient of {self.__qualname__} needs a call of it that lies more than {KEPT_CALLS} calls "
+                    "back. It was called once more, and returned other values: let its results depend on its "
+                    "arguments alone, or write it in ops"
+                )
+        record, xs, ys = call
+        pairs = [y for y in ys if _carries(y.dtype)]
+        sources = [x for x in xs if _carries(x.dtype)]
+        grads = record.gradient(pairs, sources, dys)
+        return tuple(np.zeros(x.shape, x.dtype.numpy) if g is None else g for x, g in zip(sources, grads, strict=True))
 
 
-def _make(type: str, func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: str | None) -> Any:
+def _carries(x: dtypes.DType) -> bool:
+    return x.is_floating or x.is_complex
+
+
+def _content(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """What is equal for equal arrays."""
+    return tuple(
+        (x.shape, x.dtype.str, repr(x.tolist()) if x.dtype == object else x.tobytes()) for x in map(np.asarray, arrays)
+    )
+
+
+def _make(
+    type: str,
+    func: Callable[..., Any],
+    inp: Sequence[Any],
+    Tout: Any,
+    name: str | None,
+    gradient: Callable[[], Callable[..., Any]] | None = None,
+) -> Any:
     if not callable(func):
         raise ValueError(f"Expected func to be callable. Received func={func!r} of type {func.__class__.__name__}.")
     values = list(inp) if isinstance(inp, (list, tuple)) else [inp]
     b = scopes.builder(*values)
-    callback = Callback(func)
+    callback = Callback(func, gradient)
     scopes.keep(b.graph, callback)
     made = b.make(type, (values,), {"token": callback.token, "Tout": tuple(_as_list(Tout))}, name)
     if not isinstance(Tout, (list, tuple)):

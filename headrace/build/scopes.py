@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.pb import GraphDef, VersionDef
 
 _stack: contextvars.ContextVar[tuple[Builder, ...]] = contextvars.ContextVar("headrace_builders", default=())
+_in_eager_call: contextvars.ContextVar[bool] = contextvars.ContextVar("headrace_eager_call", default=False)
 
 
 class _Outside:
@@ -252,7 +253,22 @@ def is_outside() -> bool:
     return not _stack.get()
 
 
+def is_eager_call() -> bool:
+    """Whether a function of eager tensors is being called (`eager_call`) and has entered no graph."""
+    return _in_eager_call.get() and not _stack.get()
+
+
 # *** changing ***
+
+
+@contextlib.contextmanager
+def eager_call() -> Iterator[None]:
+    """Makes ops run at once in a context in which no graph is entered, where an implicit graph exists too."""
+    token = _in_eager_call.set(True)
+    try:
+        yield
+    finally:
+        _in_eager_call.reset(token)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ type, dtypes and attributes, and kept.
 
 from __future__ import annotations
 
+import contextvars
 import queue
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,6 +26,7 @@ from headrace.resources.manager import ResourceManager
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
+    from headrace.eager.recording import Recording
     from headrace.ir.opdef import ArgSpec
     from headrace.ir.source import Source
 
@@ -93,6 +95,9 @@ class _Prepared(NamedTuple):
     run: Callable[..., Any]
 
 
+active: Final[contextvars.ContextVar[Recording | None]] = contextvars.ContextVar("headrace_recording", default=None)
+
+
 class EagerBuilder(OpCalls):
     """Runs ops; has the calls of `ir.builder.Builder`. Thread safe.
 
@@ -125,6 +130,12 @@ class EagerBuilder(OpCalls):
     def forget_kernels(self) -> None:
         """Kernels have been registered: looks for all anew."""
         self._prepared.clear()
+
+    def recording(self) -> Recording:
+        """A block that notes the ops that run in it, for their gradient."""
+        from headrace.eager.recording import Recording  # here: it imports gradients
+
+        return Recording()
 
     # *** what makes no difference here: everything before has been done ***
 
@@ -235,6 +246,11 @@ class EagerBuilder(OpCalls):
                 raise
             raise out from e
         made = prepared.dtypes
+        recording = active.get()
+        if recording is not None and made:
+            tensors = (EagerTensor(out, made[0]),) if len(made) == 1 else tuple(map(EagerTensor, out, made))
+            recording.note(type, groups, [a.is_list for a in record.ins], attrs, tensors)
+            return tensors[0] if len(made) == 1 else tensors
         if len(made) == 1:
             return EagerTensor(out, made[0])
         return tuple(map(EagerTensor, out, made)) if made else None

@@ -24,7 +24,7 @@ from headrace.errors import (
     UnimplementedError,
     UnknownError,
 )
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, list_attr, missing, op, string_attr
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, GradNode, list_attr, op, string_attr
 from headrace.ir.rules import unknown
 from headrace.resources import callback
 
@@ -126,6 +126,30 @@ def _pure(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
     return lambda *args: _py_func(attrs)(*args)
 
 
+def _grad(b: Any, n: GradNode, *dys: Any) -> list[Any]:
+    """An operation that calls the Python function of the gradient: of the inputs, the outputs and their gradients."""
+    found = callback.find(n.attrs["token"])
+    back = found.back()
+    if back is None:
+        raise LookupError(
+            f"{_named(found)} has no gradient here: a py_function has one of first order; for more, write it in ops"
+        )
+    xs, ys = list(n.input), list(n.output)
+    at = [i for i, x in enumerate(xs) if _carries(x.dtype)]
+    given = [b.ZerosLike(y) if dy is None else dy for y, dy in zip(ys, dys, strict=True) if _carries(y.dtype)]
+    attrs = {"token": back.token, "Tout": tuple(xs[i].dtype.base for i in at)}
+    made = b.make("EagerPyFunc", ([*xs, *ys, *given],), attrs)
+    out: list[Any] = [None] * len(xs)
+    for i, dx in zip(at, made if isinstance(made, tuple) else (made,), strict=True):
+        dx.shape = xs[i].shape
+        out[i] = dx
+    return out
+
+
+def _carries(dtype: DType) -> bool:
+    return dtype.is_floating or dtype.is_complex
+
+
 _ATTRS = {"token": string_attr(), "Tin": list_attr("type"), "Tout": list_attr("type")}
 _EFFECT = Facts(effect="python", writes=True, blocking=True, dynamic_shape=True)
 op(
@@ -157,7 +181,7 @@ op(
     {**_ATTRS, "is_async": False},
     shape=unknown,
     stateful=_stateful,
-    grad=missing("a Python function has no gradient that could be seen; write it in ops"),
+    grad=_grad,
     facts=_EFFECT,
     doc="What the Python function of that token makes of eager tensors; it may do anything.",
 )

@@ -24,14 +24,24 @@ class Callback:
     Attributes:
       function: takes arrays, one for each input, and returns one, or a sequence of them.
       token: what it is called in operations of this process; no other function ever has the same.
+      gradient: makes, when first asked, the function that takes inputs, outputs and the gradients of these, and returns
+        the gradients of the inputs; None: it has none.
     """
 
-    __slots__ = ("__weakref__", "function", "token")
+    __slots__ = ("__weakref__", "_gradient", "function", "gradient", "token")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], gradient: Callable[[], Callable[..., Any]] | None = None) -> None:
         self.function = function
+        self.gradient = gradient
+        self._gradient: Callback | None = None
         self.token = f"pyfunc_{next(_numbers)}"
         _by_token[self.token] = self
+
+    def back(self) -> Callback | None:
+        """The callback of the gradient, which lives as long as this one; None if there is none."""
+        if self._gradient is None and self.gradient is not None:
+            self._gradient = Callback(self.gradient())
+        return self._gradient
 
     def __repr__(self) -> str:
         return f"<Callback {self.token!r}: {self.function!r}>"

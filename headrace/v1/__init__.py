@@ -213,6 +213,7 @@ from headrace.v1.graph import (
     GraphKeys,
     add_to_collection,
     add_to_collections,
+    executing_eagerly,
     get_collection,
     get_collection_ref,
     get_default_graph,
@@ -583,14 +584,6 @@ NoGradient = no_gradient = NotDifferentiable
 compat.v1 = sys.modules[__name__]  # type: ignore[attr-defined]
 
 
-def executing_eagerly() -> Any:
-    """False: operations go into the default graph.
-
-    Source: TensorFlow's `tf.executing_eagerly`.
-    """
-    return False
-
-
 def disable_v2_behavior() -> None:
     """Does nothing: there is no TensorFlow 2 behaviour here.
 
@@ -598,7 +591,14 @@ def disable_v2_behavior() -> None:
     """
 
 
-executing_eagerly_outside_functions = control_flow_v2_enabled = executing_eagerly
+executing_eagerly_outside_functions = executing_eagerly
+
+
+def control_flow_v2_enabled() -> bool:
+    """False: control flow has TensorFlow 1's names. Source: TensorFlow's `tf.control_flow_v2_enabled`."""
+    return False
+
+
 disable_eager_execution = disable_control_flow_v2 = disable_v2_behavior
 disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 

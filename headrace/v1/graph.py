@@ -265,11 +265,11 @@ def reset_default_graph() -> None:
 
 
 def in_default_graph(f: Callable[P, R]) -> Callable[P, R]:
-    """`f`, called with the default graph entered, if no graph is."""
+    """`f`, called with the default graph entered, if no graph is; in the function of a `py_function`, with none."""
 
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not scopes.is_outside():
+        if not scopes.is_outside() or scopes.is_eager_call():
             return f(*args, **kwargs)
         with _implicit():
             return f(*args, **kwargs)
@@ -283,7 +283,7 @@ def scope_in_default_graph(f: Callable[P, contextlib.AbstractContextManager[R]])
     @functools.wraps(f)
     @contextlib.contextmanager
     def enter(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-        if not scopes.is_outside():
+        if not scopes.is_outside() or scopes.is_eager_call():
             with f(*args, **kwargs) as got:
                 yield got
             return
@@ -291,6 +291,14 @@ def scope_in_default_graph(f: Callable[P, contextlib.AbstractContextManager[R]])
             yield got
 
     return enter
+
+
+def executing_eagerly() -> bool:
+    """False: operations go into the default graph; True in the function of a `py_function`.
+
+    Source: TensorFlow's `tf.executing_eagerly`.
+    """
+    return scopes.is_eager_call()
 
 
 # *** collections of the default graph ***

@@ -1,0 +1,135 @@
+"""A record of the ops that run eagerly, and the gradient through them.
+
+While a `Recording` is active in a context, each eager op is noted with its inputs and outputs. For a gradient, the ops
+that lead from the sources to the targets are made once more, in a graph, where everything else is a constant; the
+reverse walk of graphs differentiates them. So all gradient rules serve, and Python's own control flow is what it was
+when the ops ran.
+
+Source: the tape of TensorFlow's eager mode.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace import dtypes
+from headrace.build import scopes
+from headrace.eager.builder import active
+from headrace.errors import UnimplementedError
+from headrace.grad import sums
+from headrace.grad.flow import carries
+from headrace.grad.gradients import gradients
+
+if TYPE_CHECKING:
+    from headrace.eager.tensor import EagerTensor
+    from headrace.ir.graph import Tensor
+
+
+class _Entry(NamedTuple):
+    """One op that ran: its type, the tensors of each argument, what attributes were given, and its outputs."""
+
+    type: str
+    groups: list[list[EagerTensor]]
+    is_list: list[bool]
+    attrs: Mapping[str, Any]
+    outputs: tuple[EagerTensor, ...]
+
+
+class Recording:
+    """Notes the eager ops of a `with` block, in this context.
+
+    Example:
+      >>> import numpy as np
+      >>> import headrace as hr
+      >>> with Recording() as record:
+      ...     x = hr.constant(3.0)
+      ...     y = x * x if float(x) > 0 else x
+      >>> record.gradient([y], [x], [np.float32(1)])
+      [np.float32(6.0)]
+    """
+
+    def __init__(self) -> None:
+        self._entries: list[_Entry] = []
+        self._token: contextvars.Token[Recording | None] | None = None
+
+    def __enter__(self) -> Recording:
+        self._token = active.set(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        assert self._token is not None
+        active.reset(self._token)
+
+    def note(
+        self,
+        type: str,
+        groups: list[list[EagerTensor]],
+        is_list: list[bool],
+        attrs: Mapping[str, Any],
+        outputs: tuple[EagerTensor, ...],
+    ) -> None:
+        """An op has run."""
+        self._entries.append(_Entry(type, groups, is_list, attrs, outputs))
+
+    def gradient(self, ys: Sequence[EagerTensor], xs: Sequence[EagerTensor], dys: Sequence[Any]) -> list[Any]:
+        """The gradient of `ys`, whose own are the arrays `dys`, by `xs`; arrays, None where nothing leads there.
+
+        Raises:
+          LookupError: an op on the way has no gradient.
+          UnimplementedError: an op on the way works on a resource.
+        """
+        with scopes.Graph() as graph:
+            known: dict[int, Tensor] = {}
+            fed: dict[Tensor, Any] = {}
+
+            def source(x: EagerTensor) -> Tensor:
+                b = scopes.builder()
+                t: Tensor = b.Placeholder(dtype=x.dtype.base, shape=x.shape)
+                fed[t] = x.numpy()
+                return t
+
+            for x in xs:
+                known[id(x)] = source(x)
+            for entry in self._entries:
+                self._replay(entry, known)
+            ends = [(known[id(y)], dy) for y, dy in zip(ys, dys, strict=True) if id(y) in known and carries(y.dtype)]
+            starts = [known[id(x)] for x in xs]
+            grads: list[Any] = [None] * len(xs)
+            if ends:
+                given = []
+                for t, dy in ends:
+                    d: Tensor = scopes.builder().Placeholder(dtype=t.dtype.base, shape=dy.shape)
+                    fed[d] = dy
+                    given.append(d)
+                grads = gradients([t for t, _ in ends], starts, given)
+            wanted = [sums.dense(scopes.builder(), g) for g in grads if g is not None]
+        if not wanted:
+            return grads
+        with scopes.outside.session(graph=graph) as session:
+            found = iter(session.run(wanted, fed))
+        return [None if g is None else next(found) for g in grads]
+
+    def _replay(self, entry: _Entry, known: dict[int, Tensor]) -> None:
+        """Makes the op in the current graph, if what is differentiated may depend on it."""
+        inputs = [t for group in entry.groups for t in group]
+        makes_objects = any(t.dtype.base is dtypes.variant for t in entry.outputs)
+        if not entry.outputs or not (makes_objects or any(id(t) in known and carries(t.dtype) for t in inputs)):
+            return
+        if any(t.dtype.base is dtypes.resource for t in (*inputs, *entry.outputs)):
+            raise UnimplementedError(f"the gradient of {entry.type}, run eagerly on a resource, is not supported")
+        b = scopes.builder()
+
+        def own(t: EagerTensor) -> Tensor:
+            found = known.get(id(t))
+            made: Tensor = b.const(t.numpy(), t.dtype.base) if found is None else found
+            return made
+
+        args = [
+            list(map(own, group)) if is_list else own(group[0])
+            for group, is_list in zip(entry.groups, entry.is_list, strict=True)
+        ]
+        made = b.make(entry.type, args, dict(entry.attrs))
+        for old, new in zip(entry.outputs, made if isinstance(made, tuple) else (made,), strict=True):
+            known[id(old)] = new
