@@ -216,6 +216,7 @@ def averaging(n: int, steps: Any, what: str = "all_sum") -> Callable[[Any], Any]
     return make
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("what", ["all_sum", "all_max", "broadcast"])
 def test_gradients_of_loops(what: str) -> None:
     check(averaging(3, 4, what), np.random.default_rng(1).uniform(0.5, 1.5, (3, 2)), orders=2)

@@ -46,6 +46,7 @@ def test_a_tensor_that_400_operations_read_has_a_gradient() -> None:
         assert both(made, {x: np.float32(1)}) == 400 * 399 / 2
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("n", [9, 17, 300])
 @pytest.mark.parametrize("made", [None, 0, 8, -2, -1])
 def test_a_case_of_many_branches(n: int, made: int | None) -> None:

@@ -23,6 +23,7 @@ def test_a_function_called_twice() -> None:
     check(make, V)
 
 
+@pytest.mark.matrix
 def test_a_recursive_function() -> None:
     def make(x):
         f = hr.Function(

@@ -132,6 +132,7 @@ def test_readers_that_are_many_or_structured():
     unchanged(Controls(), HEAD + c.replace("c =", "d =") + CALL.replace("(x, n) ^a", "(x, d)"))
 
 
+@pytest.mark.matrix
 def test_long_chains_are_no_recursion():
     text = HEAD + "k0 = NoOp ^b\n" + "".join(f"k{i + 1} = NoOp ^k{i}\n" for i in range(3000))
     after, _ = apply(Controls(), text)

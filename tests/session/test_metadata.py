@@ -211,6 +211,7 @@ def test_what_is_listed_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     assert (found.entered, found.trips, len(found.instances)) == (30, 60, 5)
 
 
+@pytest.mark.system
 def test_counters_do_not_grow_with_a_loop() -> None:
     """What is kept while a loop runs is for what is open, however often it went round."""
     b = builder()
