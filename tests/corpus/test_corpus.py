@@ -1,6 +1,6 @@
 """The recorded TensorFlow programs, one test each; those with control flow in random orders too.
 
-By default one in `SHARE` of the programs about what kernels compute is taken; all are when slow tests are.
+By default one in `SHARE` of the programs about what kernels compute is taken; all are in the nightly tier.
 
 What is known to fail, and what cannot be run in a random order, stands with its reason in `docs/conformance.md`; a
 program that is listed there and passes is a failure too.

@@ -1,0 +1,118 @@
+"""The tiers: which a module and a test belong to, what a run selects, and that a unit test keeps its budget."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import tiers
+
+ROOT = Path(__file__).parent.parent
+
+PROGRAM = """
+import os
+import time
+
+import pytest
+
+
+def busy(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_short(): busy(0.01)
+def test_busy(): busy(12 * {budget})
+def test_idle(): time.sleep(2 * {budget})
+def test_process(): assert os.system("true") == 0
+def test_fork(): os.waitpid(os.fork() or os._exit(0), 0)
+@pytest.fixture
+def process(): os.system("true")
+def test_process_of_a_fixture(process): pass
+@pytest.mark.system
+def test_marked_process(): assert os.system("true") == 0
+@pytest.mark.matrix
+def test_marked_busy(): busy(2 * {budget})
+@pytest.mark.matrix
+@pytest.mark.nightly
+def test_nightly(): pass
+"""
+
+
+def run(folder: Path, *options: str) -> dict[str, str]:
+    """Name → outcome of each test of `PROGRAM` that a run with the hooks of `tests/conftest.py` selects."""
+    file = folder / "test_program.py"
+    file.write_text(PROGRAM.format(budget=tiers.UNIT_SECONDS), encoding="utf-8")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-v", "-p", "tests.conftest", "-p", "no:cacheprovider"),
+            *("-c", str(ROOT / "pyproject.toml"), str(file), *options),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    return dict(re.findall(r"::test_(\w+) (PASSED|FAILED|ERROR)", done.stdout))
+
+
+@pytest.mark.system
+@pytest.mark.skipif(sys.platform == "win32", reason="forks")
+def test_a_unit_test_over_its_budget_fails(tmp_path: Path) -> None:
+    assert run(tmp_path) == {  # a path is named: all tiers but nightly
+        "short": "PASSED",
+        "busy": "FAILED",
+        "idle": "PASSED",
+        "process": "FAILED",
+        "fork": "FAILED",
+        "process_of_a_fixture": "FAILED",
+        "marked_process": "PASSED",
+        "marked_busy": "PASSED",
+    }
+
+
+@pytest.mark.system
+def test_a_run_selects_tiers(tmp_path: Path) -> None:
+    assert set(run(tmp_path, "--tier", "system")) == {"marked_process"}
+    assert set(run(tmp_path, "--tier", "nightly,matrix")) == {"marked_busy", "nightly"}
+    assert set(run(tmp_path, "-m", "nightly")) == {"nightly"}
+
+
+@pytest.mark.parametrize(
+    ("source", "tier"),
+    [
+        ("import pytest\n", "unit"),
+        ("pytestmark = pytest.mark.one_engine\n", "unit"),
+        ("pytestmark = pytest.mark.system\n", "system"),
+        ("pytestmark = [pytest.mark.one_engine, pytest.mark.matrix]\n", "matrix"),
+        ("pytestmark = [\n    pytest.mark.one_engine,\n    pytest.mark.nightly,\n]\n", "nightly"),
+        ("@pytest.mark.matrix\ndef test_one(): pass\n", "unit"),
+    ],
+)
+def test_a_module_of_a_later_tier_is_not_imported(tmp_path: Path, source: str, tier: str) -> None:
+    path = tmp_path / "test_module.py"
+    path.write_text(source, encoding="utf-8")
+    assert tiers.module_tier(path) == tier
+    for selected in tiers.TIERS:
+        later = tiers.TIERS.index(tier) > tiers.TIERS.index(selected)
+        assert tiers.is_left_out(path, frozenset({selected})) == later
+
+
+def test_an_unknown_tier_is_refused() -> None:
+    assert tiers.parse_tiers("unit,matrix") == {"unit", "matrix"}
+    assert tiers.parse_tiers("all") == set(tiers.TIERS)
+    with pytest.raises(pytest.UsageError, match="no tier slow; expected unit, system, matrix, nightly or all"):
+        tiers.parse_tiers("unit,slow")
+
+
+def test_a_slower_machine_has_a_larger_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tiers.slowdown() >= 1
+    monkeypatch.setattr(tiers, "slowdown", lambda: 2.0)
+    assert tiers.excess(1.9 * tiers.UNIT_SECONDS) == ""
+    assert "a unit test may take 0.50 s" in tiers.excess(2.1 * tiers.UNIT_SECONDS)
