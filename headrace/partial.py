@@ -107,7 +107,9 @@ class PartialRun:
     def _run(self, positions: list[int]) -> None:
         # nothing may be left over once everything is fed, so from then on a step that is stuck is an error
         is_fed = len(self._fed) == len(self._feeds)
-        self.executor.run(positions, is_fed)
+        # the last call ends the step: what only a target reaches has no later call to run in
+        is_last = is_fed and len(self._fetched.union(positions)) == len(self._fetches)
+        self.executor.run(None if is_last else positions, is_fed)
 
     def _position(self, t: Tensor) -> int:
         p = self._fetches.get(t.name)

@@ -191,8 +191,7 @@ class Blocks:
             self._graphs[op] = graph
         offset = 1 if kind == "RemoteCall" else 0
         inner = self._block(graph, tuple(graph.results[i] for i in live), graph.control_results)
-        reads = dict.fromkeys(op.inputs[offset + k] for k in inner.params)
-        return Item(op, live, "Call", (inner,), offset=offset, reads=tuple(reads))
+        return Item(op, live, "Call", (inner,), offset=offset, reads=tuple(dict.fromkeys(op.inputs)))
 
     def _is_recursive(self, op: Operation) -> bool:
         f = op.attrs["f"]

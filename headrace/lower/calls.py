@@ -1,8 +1,8 @@
 """Calls: a function's operations in place of the call, or, if it is recursive, a frame made at run time.
 
 A call that is inlined is no longer there: what the function does starts as soon as its own inputs are there. Where the
-call waits for something (a control input), all of the function must: its arguments pass through Identities that wait,
-and what needs no argument waits for a NoOp that does.
+call waits for something (a control input, or an argument that the function does not use), all of the function must: its
+arguments pass through Identities that wait, and what needs no argument waits for a NoOp that does.
 
 A recursive function cannot be inlined. It is lowered once, to a primitive graph of its own, and the call stays: the
 token machine opens a frame for each call as it happens. The same is done when functions call functions so often that
@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace import dtypes
 from headrace.errors import HeadraceInternalError, UnimplementedError
 from headrace.ir.ends import check_ends
 from headrace.ir.function import body as body_of
 from headrace.ir.opdef import Func
+from headrace.ir.walk import constant_behind
 from headrace.lower.lowering import Made, Place, Values, prefix_for, used_params
 
 if TYPE_CHECKING:
@@ -71,13 +73,15 @@ def inline(
     prefix = prefix_for(place, op, graph)
     schedule = low.shared.schedule(graph)
     low.shared.copied += len(schedule)
+    used = list(used_params(graph, schedule))
+    controls = list(dict.fromkeys([*controls, *_unused(inputs, set(used))]))
     at = place.below(prefix)
     entry = None
     if controls:
         entry = low.emit(place, "NoOp", [], {}, f"{prefix}entry", controls, op)
         at = Place(place.loop, entry, (), prefix, place.anchor)
     values: Values = {}
-    for k in used_params(graph, schedule):
+    for k in used:
         t = inputs[k]
         if entry is not None:
             name = f"{prefix}{graph.params[k].op.name}"
@@ -94,3 +98,9 @@ def inline(
         return waits or ([entry] if entry is not None else [])
 
     return results, ends
+
+
+def _unused(inputs: list[Tensor], used: set[int]) -> list[Operation]:
+    """The makers of arguments that the function does not use: a call waits for all that it is given."""
+    some = [t for k, t in enumerate(inputs) if k not in used]
+    return [t.op for t in some if t.dtype is not dtypes.resource and constant_behind(t.op) is None]

@@ -56,6 +56,7 @@ class Effects(Pass):
         return primitives(graph)
 
     def call(self, graph: Graph, context: Context) -> bool:
+        context.explicit = False
         changed = remove_dead(graph, context)
         for g in graphs_of(graph):
             changed |= _make_explicit(g, context)

@@ -7,6 +7,7 @@ inputs and for its control inputs, and what an end reaches that way runs. On the
 * of a conditional, loop or call the ends may reach single results. A result of a conditional or call reaches the same
   result of each of its graphs. A result of a loop reaches its variable: the initial value, and the next value in the
   body. A parameter that is read *or waited for* reaches the input, or the loop variable, that it stands for;
+* a call reaches all its inputs, as any operation that is no structure does;
 * any result reaches what decides whether it is made at all: the predicate, the result of a loop's condition, the
   control inputs of the operation, and what must run in its graphs (`control_results`);
 * a control edge from the operation, and naming it as a target, reaches all its results.
@@ -33,8 +34,9 @@ class Reached:
     Args:
       graph: the graph of a step.
       kept: operations of it that must run: targets.
-      all_results: whether a control edge from a structured operation reaches all its results. False where effects are
-        explicit (`optimize.effects`): what it has to do is among the `control_results` of its graphs then.
+      literal: whether a control edge from a structured operation reaches all its results, and a call its inputs,
+        whether it reads them or not. Where effects are explicit (`optimize.effects`) that need not be: what must happen
+        is named then.
 
     Attributes:
       ops: the operations.
@@ -43,11 +45,11 @@ class Reached:
       outputs: likewise of its outputs.
     """
 
-    def __init__(self, graph: Graph, kept: Collection[Operation] = (), all_results: bool = True) -> None:
+    def __init__(self, graph: Graph, kept: Collection[Operation] = (), literal: bool = True) -> None:
         self.ops: set[Operation] = set()
         self.inputs: dict[Operation, set[int]] = {}
         self.outputs: dict[Operation, set[int]] = {}
-        self._all_results = all_results
+        self._literal = literal
         self._owners: dict[Graph, Operation] = {}
         self._waited: set[Operation] = set()
         self._values: list[Tensor] = []
@@ -74,7 +76,7 @@ class Reached:
                     continue
                 self._waited.add(op)
                 if op in self.inputs or self._begins(op):
-                    if self._all_results:
+                    if self._literal:
                         values += op.outputs
                 elif op not in self.ops:
                     self._visit(op)
@@ -103,7 +105,8 @@ class Reached:
         self.ops.add(op)
         self.inputs[op], self.outputs[op] = set(), set()
         self._whole += op.control_inputs
-        for i in range(offset):
+        is_strict = op.opdef.structured == "Call" and self._literal
+        for i in range(len(op.inputs) if is_strict else offset):
             self._reach_input(op, i)
         for g in graphs:
             self._owners[g] = op

@@ -30,8 +30,9 @@ _CLEAN_UP: Final = Repeat((PushConstants(), Fold(), Identities(), MergeCommon(),
 
 PASSES: Final[tuple[Pass | Repeat, ...]] = (
     _PRUNE,
+    _EFFECTS,  # an argument of a call may be what has one behind it
     Repeat((Inline(),)),  # calls in calls
-    _EFFECTS,
+    _EFFECTS,  # of functions that the library had
     _CLEAN_UP,
     *LOOP_PASSES,
     _CLEAN_UP,

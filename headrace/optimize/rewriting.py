@@ -122,8 +122,9 @@ class Rewriter:
           must: those that have to run whenever it would have.
         """
         if isinstance(self.graph, FuncGraph):
+            mine = ends if op in self.graph.control_results else must
             known = dict.fromkeys(c for c in self.graph.control_results if c is not op)
-            self.graph.control_results = [*known, *(m for m in must if m not in known)]
+            self.graph.control_results = [*known, *(m for m in mine if m not in known)]
         else:
             mine = ends if op in self.kept else must
             self.kept.discard(op)

@@ -24,11 +24,11 @@ LOOP = """
     """
 
 
-def reached(text, name, all_results=True, kept=()):
+def reached(text, name, literal=True, kept=()):
     """The inputs and outputs that the ends of a graph reach of one operation, and the names of all that they reach."""
     graph = from_text(text)
     op = graph.get_operation_by_name(name)
-    found = Reached(graph, [graph.get_operation_by_name(k) for k in kept], all_results)
+    found = Reached(graph, [graph.get_operation_by_name(k) for k in kept], literal)
     inputs, outputs = found.inputs.get(op, set()), found.outputs.get(op, set())
     return sorted(inputs), sorted(outputs), {each.name for each in found.ops}
 
@@ -41,7 +41,7 @@ def test_a_result_of_a_loop_reaches_the_variables_that_it_is_made_of(read, live)
 def test_a_control_edge_from_a_loop_reaches_all_variables():
     assert reached(LOOP + "y = _Retval[index=0](x) ^w", "w")[0] == [0, 1, 2, 3, 4]
     assert reached(LOOP, "w", kept=["w"])[0] == [0, 1, 2, 3, 4]
-    assert reached(LOOP + "y = _Retval[index=0](x) ^w", "w", all_results=False)[0] == [0, 4]
+    assert reached(LOOP + "y = _Retval[index=0](x) ^w", "w", literal=False)[0] == [0, 4]
 
 
 def test_a_constant_of_a_loop_reaches_its_condition():
@@ -75,6 +75,22 @@ def test_a_result_of_a_conditional_reaches_what_its_branches_make_it_of():
 def test_an_operation_without_results_reaches_what_it_waits_for():
     text = IF.replace("s = Neg(b)", "w = NoOp ^a\n s = Neg(b) ^w")
     assert reached(text + "y = _Retval[index=0](c:1)", "c")[0] == [0, 1, 2, 3]
+
+
+CALL = """
+    x = _Arg[T=float32, index=0, shape=[]]
+    u = Neg(x)
+    c = PartitionedCall[f=@"f", Tin=(float32, float32), Tout=(float32, float32)](x, u)
+    graph "f" of c, f (a: float32[], b: float32[]) -> (a, s) {
+      s = Neg(a)
+    }
+    y = _Retval[index=0](c:0)
+    """
+
+
+def test_a_call_reaches_all_its_arguments():
+    assert reached(CALL, "c")[:2] == ([0, 1], [0])
+    assert reached(CALL, "c", literal=False)[:2] == ([0], [0])
 
 
 def test_a_function_of_the_library_is_reached_as_a_whole():

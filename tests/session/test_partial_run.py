@@ -162,6 +162,19 @@ def test_targets_run() -> None:
         assert s.run(b.ReadVariableOp(v, dtype="float32")) == 3
 
 
+def test_the_last_call_runs_what_only_a_target_reaches() -> None:
+    calls = []
+    with hr.Graph() as g:
+        x, z = hr.placeholder(hr.float32, (), "x"), hr.placeholder(hr.float32, (), "z")
+        y = hr.identity(z, name="y")
+        say = hr.py_func(lambda v: calls.append(v) or v, [x], hr.float32)
+    with hr.Session(graph=g) as s:
+        h = s.partial_run_setup([y, say.op], [x, z])
+        s.partial_run(h, [], {x: 2.0})
+        assert s.partial_run(h, [y, say.op], {z: 1.0}) == [1.0, None]
+    assert calls == [2.0]
+
+
 def test_a_fetch_that_is_there_is_returned_while_something_else_waits() -> None:
     b = builder()
     p = b.Placeholder(dtype="int32", shape=())
