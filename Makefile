@@ -117,6 +117,10 @@ corpus: venv ## replay the recorded TensorFlow programs and print a table by mod
 fuzz: venv ## feed damaged GraphDefs to the importer for ten minutes
 	$(BIN)/python -m tests.fuzz.graphdef --minutes 10 $(ARGS)
 
+.PHONY: reliability
+reliability: venv ## run the random tests of all families and write docs/reliability.md; ARGS='--only gradients'
+	$(BIN)/python -m tests.reliability --docs docs/reliability.md $(ARGS)
+
 .PHONY: lint
 lint: dev ## ruff: rules and format
 	$(BIN)/python -m ruff check .

@@ -5,6 +5,7 @@ A value is a pair: a number, and its derivative by `x0`. A vector is a tuple of 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -189,8 +190,29 @@ class Api:
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
         return self._structure(lambda: self.graph.cond(pred, true_fn, false_fn))
 
-    def while_loop(self, cond: Any, body: Any, loop_vars: Sequence[Any], parallel_iterations: int = 10) -> Any:
-        return self._structure(lambda: self.graph.while_loop(cond, body, loop_vars))
+    def case(self, pairs: Sequence[tuple[Tensor, Callable[[], Any]]], default: Callable[[], Any]) -> Any:
+        fn = default
+        for pred, action in reversed(pairs):
+            fn = functools.partial(self.cond, pred, action, fn)
+        return fn()
+
+    def while_loop(
+        self, cond: Any, body: Any, loop_vars: Sequence[Any], parallel_iterations: int = 10,
+        maximum_iterations: int | None = None,
+    ) -> Any:  # fmt: skip
+        if maximum_iterations is None:
+            return self._structure(lambda: self.graph.while_loop(cond, body, loop_vars))
+        limit = self.tensor(float(maximum_iterations))
+
+        def more(n: Tensor, *xs: Tensor) -> Tensor:
+            return self.pure(lambda a, b: a and b, None, n < limit, cond(*xs))
+
+        def counted(n: Tensor, *xs: Tensor) -> Any:
+            out = body(*xs)
+            return n + 1.0, *(out if isinstance(out, tuple) else (out,))
+
+        _, *out = self._structure(lambda: self.graph.while_loop(more, counted, [0.0, *loop_vars]))
+        return out[0] if len(out) == 1 else tuple(out)
 
     def function(self, fn: Callable[..., Any]) -> Callable[..., Tensor]:
         """A function whose calls are inlined.

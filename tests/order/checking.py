@@ -34,6 +34,7 @@ class Route:
       devices: how many; operations request random ones if there are several.
       ready: whether the order of firing is drawn from the seed (it is interpreted then).
       partial: whether it is a partial run, to which the feeds come one by one.
+      imported: whether the graph is exported in this form ("primitive" or "structured") and imported first.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Route:
     devices: int = 1
     ready: bool = False
     partial: bool = False
+    imported: str = ""
 
     def __str__(self) -> str:
         more = ", ".join(
@@ -74,28 +76,39 @@ def devices(kind: str) -> list[Route]:
     return [Route(kind, devices=3), Route(kind, devices=2, optimize="off")]
 
 
+def imports() -> list[Route]:
+    """Graphs that were exported and imported."""
+    return [
+        Route("v1", engine, imported=form) for form in ("primitive", "structured") for engine in ("auto", "interpret")
+    ]
+
+
 def routes_of(kind: str, seed: int, many: bool = False) -> list[Route]:
     """Those on which a program is checked; without `many` all engines and one each of the others, in turn."""
+    files = imports() if kind == "v1" else []
     if many:
-        return [*basic(kind), *passes(kind), *devices(kind)]
+        return [*basic(kind), *passes(kind), *devices(kind), *files]
     more = passes(kind)
-    return [*basic(kind), more[seed % len(more)], devices(kind)[seed % 2]]
+    out = [*basic(kind), more[seed % len(more)], devices(kind)[seed % 2]]
+    return [*out, files[seed % len(files)]] if files else out
 
 
-def expected(p: Program, kind: str, lenient: bool = False) -> list[Expected]:
+def expected(p: Program, kind: str, lenient: bool = False, whole: bool = True) -> list[Expected]:
     """What the steps of a program must do; with `lenient` what is not reached may happen or not.
+
+    Without `whole` a structured result as a target or control input means itself, as in TensorFlow.
 
     Raises:
       Indeterminate: what runs is left open by the program.
     """
-    reference = running.reference(p, ordered=kind == "hr")
+    reference = running.reference(p, whole, kind == "hr")
     return [reference.step(lenient) for _ in range(p.steps)]
 
 
 def _is_more(p: Program, route: Route, got: Sequence[running.Observed]) -> bool:
     """Whether what differs is but what need not happen."""
     try:
-        want = expected(p, route.kind, lenient=True)
+        want = expected(p, route.kind, lenient=True, whole=not route.imported)
     except Indeterminate:
         return True
     return not any(running.differences(a, b) for a, b in zip(want, got, strict=False))
@@ -108,6 +121,8 @@ def check(
     try:
         if built is None or route.devices > 1:
             built = (running.in_v1 if route.kind == "v1" else running.in_hr)(p)
+        if route.imported:
+            built = running.Imported(built, route.imported)
         if route.devices > 1:
             scatter(built.graph, random.Random(seed), route.devices)
         devices = None if route.devices == 1 else {"CPU": route.devices}

@@ -13,6 +13,7 @@ from tests.order.programs import (
     COUNTERS,
     Branch,
     Call,
+    Case,
     Cond,
     Each,
     Line,
@@ -233,6 +234,8 @@ class Generator:
         if self.functions and r.random() < 0.2:
             return self._call(scope, depth)
         kind = r.random()
+        if kind < 0.05:
+            return self._case(scope, depth)
         if kind < 0.45:
             return self._cond(scope, depth)
         if kind < 0.85:
@@ -263,6 +266,22 @@ class Generator:
         names = [self._name("f") for _ in range(n)]
         scope.floats += names
         return [Cond(tuple(names), pred, *branches)], touched
+
+    def _case(self, scope: _Scope, depth: int) -> tuple[list[Statement], set[str]]:
+        preds = [self._less(scope) for _ in range(2)]
+        inners = [_Scope(scope) for _ in range(3)]
+        blocks = [self._block(inner, depth, 2) for inner in inners]
+        touched = set().union(*(inner.touched for inner in inners))
+        with_token = self.random.random() < 0.8
+        branches = []
+        for inner, block in zip(inners, blocks, strict=True):
+            out = self._result(inner, block)
+            if with_token and touched:
+                out = self._token(inner, block, touched) or out
+            branches.append(Branch(tuple(block), (out,)))
+        name = self._name("f")
+        scope.floats.append(name)
+        return [Case(name, tuple(preds), tuple(branches))], touched
 
     def _cond_of_operations(self, scope: _Scope, depth: int, pred: str) -> tuple[list[Statement], set[str]]:
         """A conditional whose branches return operations; its result is waited for like one."""
@@ -320,10 +339,10 @@ class Generator:
                 out[at] = f
         names = [self._name("f") for _ in range(n)]
         scope.floats += names
-        loop = Loop(
-            tuple(names), tuple(params), tuple(init), Branch(tuple(test), (pred,)), Branch(tuple(block), tuple(out)),
-            r.choice(PARALLEL),
-        )  # fmt: skip
+        most = r.randrange(3) if r.random() < 0.15 else None
+        test_branch, body_branch = Branch(tuple(test), (pred,)), Branch(tuple(block), tuple(out))
+        parallel = r.choice(PARALLEL)
+        loop = Loop(tuple(names), tuple(params), tuple(init), test_branch, body_branch, parallel, most)
         return [loop], touched
 
     def _call(self, scope: _Scope, depth: int) -> tuple[list[Statement], set[str]]:

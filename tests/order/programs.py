@@ -47,6 +47,15 @@ class Cond:
 
 
 @dataclasses.dataclass(frozen=True)
+class Case:
+    """`case`: the branch of the first predicate that holds; the last branch has none."""
+
+    name: str
+    preds: tuple[str, ...]
+    branches: tuple[Branch, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Loop:
     """`test` is the condition, whose one result is its expression."""
 
@@ -56,6 +65,7 @@ class Loop:
     test: Branch
     body: Branch
     parallel: int
+    most: int | None = None  # maximum_iterations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +91,7 @@ class Call:
     body: Branch
 
 
-Statement: TypeAlias = "Line | With | Cond | Loop | Each | Call"
+Statement: TypeAlias = "Line | With | Cond | Case | Loop | Each | Call"
 Block: TypeAlias = "tuple[Statement, ...]"
 
 
@@ -123,16 +133,24 @@ def _lines(block: Block, indent: str) -> Iterator[str]:
                 yield from _lines(branch.body, more)
                 yield f"{more}return {', '.join(branch.out)}"
             yield f"{indent}{', '.join(s.names)} = tf.cond({s.pred}, yes_{at}, no_{at})"
+        elif isinstance(s, Case):
+            for i, branch in enumerate(s.branches):
+                yield f"{indent}def case{i}_{s.name}():"
+                yield from _lines(branch.body, more)
+                yield f"{more}return {', '.join(branch.out)}"
+            pairs = ", ".join(f"({pred}, case{i}_{s.name})" for i, pred in enumerate(s.preds))
+            yield f"{indent}{s.name} = tf.case([{pairs}], default=case{len(s.preds)}_{s.name})"
         elif isinstance(s, Loop):
             at = s.names[0]
             for name, branch in ((f"test_{at}", s.test), (f"body_{at}", s.body)):
                 yield f"{indent}def {name}({', '.join(s.params)}):"
                 yield from _lines(branch.body, more)
                 yield f"{more}return {', '.join(branch.out)}"
-            init = ", ".join(s.init)
+            init = f"[{', '.join(s.init)}]" if s.most is None else f"({', '.join(s.init)},)"  # TensorFlow packs these
+            most = "" if s.most is None else f", maximum_iterations={s.most}"
             yield (
-                f"{indent}{', '.join(s.names)} = tf.while_loop(test_{at}, body_{at}, [{init}], "
-                f"parallel_iterations={s.parallel})"
+                f"{indent}{', '.join(s.names)} = tf.while_loop(test_{at}, body_{at}, {init}, "
+                f"parallel_iterations={s.parallel}{most})"
             )
         elif isinstance(s, Call):
             yield f"{indent}def fn_{s.names[0]}({', '.join(s.params)}):"
@@ -166,7 +184,7 @@ def defined(block: Sequence[Statement]) -> list[str]:
     """The names that statements define for those after them."""
     out: list[str] = []
     for s in block:
-        if isinstance(s, (Line, Each)):
+        if isinstance(s, (Line, Each, Case)):
             out.append(s.name)
         elif isinstance(s, With):
             out += defined(s.body)
@@ -185,6 +203,9 @@ def all_defined(block: Block) -> list[str]:
             out += defined([s])
             if isinstance(s, Cond):
                 out += all_defined(s.yes.body) + all_defined(s.no.body)
+            elif isinstance(s, Case):
+                for branch in s.branches:
+                    out += all_defined(branch.body)
             elif isinstance(s, Loop):
                 out += all_defined(s.test.body) + all_defined(s.body.body)
             elif isinstance(s, (Each, Call)):

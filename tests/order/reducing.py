@@ -10,6 +10,7 @@ from tests.order.programs import (
     Block,
     Branch,
     Call,
+    Case,
     Cond,
     Each,
     Line,
@@ -48,7 +49,16 @@ def _shorter(block: Block) -> Iterator[Block]:
                     no=Branch(s.no.body, _without(s.no.out, k)),
                 )  # fmt: skip
                 yield (*rest[0], cut, *rest[1])
+        elif isinstance(s, Case):
+            for b in s.branches:
+                yield rest[0] + b.body + (Line(s.name, b.out[0]),) + rest[1]
+            for k, b in enumerate(s.branches):
+                for body in _shorter(b.body):
+                    changed = (*s.branches[:k], Branch(body, b.out), *s.branches[k + 1 :])
+                    yield (*rest[0], dataclasses.replace(s, branches=changed), *rest[1])
         elif isinstance(s, Loop):
+            if s.most is not None:
+                yield (*rest[0], dataclasses.replace(s, most=None), *rest[1])
             for which in ("test", "body"):
                 for body in _shorter(getattr(s, which).body):
                     yield (*rest[0], dataclasses.replace(s, **{which: Branch(body, getattr(s, which).out)}), *rest[1])
@@ -130,9 +140,14 @@ def _renamed(p: Program, name: str, other: str, uses: bool = False) -> Program:
             elif isinstance(s, Cond):
                 if s.names != (name,) or uses:
                     out.append(Cond(s.names, text(s.pred), branch(s.yes), branch(s.no)))
+            elif isinstance(s, Case):
+                if s.name != name or uses:
+                    out.append(Case(s.name, names(s.preds), tuple(map(branch, s.branches))))
             elif isinstance(s, Loop):
                 if s.names != (name,) or uses:
-                    out.append(Loop(s.names, s.params, names(s.init), branch(s.test), branch(s.body), s.parallel))
+                    out.append(
+                        Loop(s.names, s.params, names(s.init), branch(s.test), branch(s.body), s.parallel, s.most)
+                    )
             elif isinstance(s, Call):
                 if s.names != (name,) or uses:
                     out.append(Call(s.names, s.params, tuple(map(names, s.args)), branch(s.body)))

@@ -206,6 +206,37 @@ class Built:
         return Observed([float(x) for x in values], plain, log, queue, IN_QUEUE - int(left))
 
 
+class Imported(Built):
+    """A built program after an export and an import: tensors and operations are found by name.
+
+    A target `f.op` is the operation that the name of `f` says: a Merge or Exit in the primitive form.
+    """
+
+    def __init__(self, built: Built, form: str) -> None:
+        import headrace.v1 as tf
+
+        self.program, self.log = built.program, built.log
+        exported = built.graph.as_graph_def(form=form)
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            tf.import_graph_def(exported, name="")
+        self.targets = []
+        for text, x in zip(built.program.targets, built.targets, strict=True):
+            found = self._named((built.names[text[:-3]] if text.endswith(".op") else x).name)
+            self.targets.append(getattr(found, "op", found))
+        self.fetches = self._all(built.fetches)
+        self.feeds = {self._named(t.name): x for t, x in built.feeds.items()}
+        self.initial, (self.fill, self.drain) = self._all(built.initial), self._all([built.fill, built.drain])
+        self.sizes = self._all(built.sizes)
+        self.reads = {n: self._named(t.name) for n, t in built.reads.items()}
+
+    def _named(self, name: str) -> Any:
+        return self.graph.as_graph_element(name)
+
+    def _all(self, things: Sequence[Any]) -> list[Any]:
+        return [self._named(x.name) for x in things]
+
+
 def run_partially(session: Any, fetches: Sequence[Any], targets: Sequence[Any], feeds: Any) -> Any:
     """A step to which the feeds come one by one, if anything is fetched; returns the fetches."""
     handle = session.partial_run_setup([*fetches, *targets], list(feeds))
