@@ -13,8 +13,16 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Case:
+    """
+    Attributes:
+      text: the program.
+      expected: what the reads are after the steps.
+      in_tensorflow: whether TensorFlow 1 can build it.
+    """
+
     text: str
     expected: Any
+    in_tensorflow: bool = True
 
 
 START = """\
@@ -222,6 +230,47 @@ CASES: dict[str, Case] = {
     "two reads with a write between them": Case(
         "a = read()\nb = after([after([a], lambda: v.assign(7.0)).op], read)\n"
         "d = after([b], lambda: tf.identity(a))\nfetches, targets = [a, b, d], []\n" + _V, [7.0]
+    ),
+    # *** gradients as the only reason to run ***
+    "a gradient is of a product with it": Case(
+        TRAIN + "fetches, targets = [tf.gradients(out * x, x)[0]], []", [5]
+    ),
+    "a gradient is of a branch with it": Case(
+        TRAIN + "y = tf.cond(x > 0.0, lambda: out * x, lambda: zero)\nfetches, targets = [tf.gradients(y, x)[0]], []", [5]
+    ),
+    "a gradient is of a loop with it": Case(
+        TRAIN + "y = tf.while_loop(lambda i, y: i < 2.0, lambda i, y: (i + 1.0, y * out), [zero, x])[1]\n"
+        "fetches, targets = [tf.gradients(y, x)[0]], []", [5]
+    ),
+    "a gradient is of a map with it": Case(
+        TRAIN + "y = tf.map_fn(lambda e: e * out, tf.stack([x, x]))\nfetches, targets = [tf.gradients(y, x)[0]], []", [5]
+    ),
+    "a gradient is waited for": Case(
+        TRAIN + "g = tf.gradients(out * x, x)[0]\ntargets = [after([g], tf.no_op)]", [5]
+    ),
+    "a gradient needs what a branch adds": Case(
+        "y = tf.cond(x > 0.0, lambda: added(x) * x, lambda: zero)\n"
+        "targets = [tf.group(tf.gradients(y, x)[0])]\n" + _V, [2.0]
+    ),
+    "a gradient needs what a body adds": Case(
+        "y = tf.while_loop(lambda i, y: i < 3.0, lambda i, y: (i + 1.0, y * added(x)), [zero, x])[1]\n"
+        "targets = [tf.group(tf.gradients(y, x)[0])]\n" + _V, [4.0]
+    ),
+    "a gradient and its loop need what a body adds once": Case(
+        "y = tf.while_loop(lambda i, y: i < 3.0, lambda i, y: (i + 1.0, y * added(x)), [zero, x])[1]\n"
+        "targets = [tf.group(y, tf.gradients(y, x)[0])]\n" + _V, [4.0]
+    ),
+    "a gradient of a gradient needs what a body adds once": Case(
+        "y = tf.while_loop(lambda i, y: i < 3.0, lambda i, y: (i + 1.0, y * y * added(x)), [zero, x])[1]\n"
+        "g = tf.gradients(y, x)[0]\ntargets = [tf.group(y, g, tf.gradients(g * y, x)[0])]\n" + _V, [4.0], in_tensorflow=False
+    ),
+    "a read behind the gradient of a loop": Case(
+        "y = tf.while_loop(lambda i, y: i < 3.0, lambda i, y: (i + 1.0, y * added(x)), [zero, x])[1]\n"
+        "r = after([tf.gradients(y, x)[0]], read)\nfetches, targets = [r], []\nreads = [r]", [4.0]
+    ),
+    "a condition adds, and a gradient is taken": Case(
+        "y = tf.while_loop(lambda i, y: added(i) < 3.0, lambda i, y: (i + 1.0, y * y), [zero, x])[1]\n"
+        "targets = [tf.group(tf.gradients(y, x)[0])]\n" + _V, [5.0]
     ),
 }  # fmt: skip
 
