@@ -159,7 +159,7 @@ def damaged(cases: int) -> Count:
 FAMILIES: dict[str, Family] = {
     "control edges": Family(
         "programs whose effects are ordered by control edges alone, in graphs of `headrace.v1` and `hr`: interpreted, "
-        "compiled, without optimizer, one pass off or alone, 2–3 devices, a partial run, a random order of firing; "
+        "compiled, without optimizer, one pass off or alone, 2 or 3 devices, a partial run, a random order of firing; "
         "against the primitive graph of TensorFlow 1 in plain Python",
         20_000,
         control_edges,
@@ -192,7 +192,7 @@ FAMILIES: dict[str, Family] = {
         "python -m tests.reliability --case 'gradients' N",
     ),
     "placements": Family(
-        "each operation on a random one of 2–3 devices: values, gradients bit for bit, and sessions with threads; no "
+        "each operation on a random one of 2 or 3 devices: values, gradients to the bit, and sessions with threads; no "
         "token may be left over",
         900,
         _each(_placements),

@@ -215,14 +215,14 @@ class Api:
         return out[0] if len(out) == 1 else tuple(out)
 
     def function(self, fn: Callable[..., Any]) -> Callable[..., Tensor]:
-        """A function whose calls are inlined.
-
-        TensorFlow runs what makes an unused argument unless its optimizer removes the argument, so it may run or not.
-        """
+        """A function whose calls are inlined; a call takes all its arguments, used or not."""
 
         def call(*args: Any) -> Any:
             def build() -> Tensor:
-                return self.identity(fn(*(self.identity(a) for a in args)))
+                given = [self.identity(a) for a in args]
+                out = self.identity(fn(*given))
+                out.op.extra += [t.op for t in given]
+                return out
 
             return self._structure(build)
 
