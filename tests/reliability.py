@@ -10,8 +10,10 @@ kept in tests/data/reliability.json; `--docs` writes the page from them.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import dataclasses
 import json
+import multiprocessing
 import random
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "tests" / "data" / "reliability.json"
+CHUNK = 200  # programs that one process checks at a time
 BEGIN, END = "<!-- table: python -m tests.reliability -->", "<!-- end of table -->"
 
 
@@ -76,13 +79,27 @@ def _each(check: Callable[[int], int]) -> Callable[[int], Count]:
     return run
 
 
-def control_edges(cases: int) -> Count:
+def _sweep(first: int, last: int) -> tuple[int, int, list[str], list[str]]:
+    """(programs, executions, failing seeds, failures) of a range of seeds."""
     from tests.order import checking
 
-    tally = checking.sweep(0, cases)
-    for f in tally.failures:
-        print(f, file=sys.stderr, flush=True)
-    return Count(tally.programs, tally.steps, sorted({str(f.seed) for f in tally.failures}, key=int))
+    tally = checking.sweep(first, last)
+    seeds = list(dict.fromkeys(str(f.seed) for f in tally.failures))
+    return tally.programs, tally.steps, seeds, [str(f) for f in tally.failures]
+
+
+def control_edges(cases: int) -> Count:
+    out = Count()
+    starts = range(0, cases, CHUNK)
+    spawn = multiprocessing.get_context("spawn")  # the parent may have threads
+    with concurrent.futures.ProcessPoolExecutor(max_workers=2, mp_context=spawn) as pool:
+        for programs, runs, seeds, failures in pool.map(_sweep, starts, [min(n + CHUNK, cases) for n in starts]):
+            out.cases += programs
+            out.runs += runs
+            out.failures += seeds
+            for text in failures:
+                print(text, file=sys.stderr, flush=True)
+    return out
 
 
 def _structured(stateful: bool) -> Callable[[int], int]:
