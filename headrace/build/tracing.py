@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace import dtypes
+from headrace import dtypes, nesting
 from headrace.build import nest, scopes
 from headrace.errors import GraphError, SignatureError
 from headrace.ir import source
@@ -99,7 +99,7 @@ def call(
       SignatureError: it returned what is no tensor. What `fn` itself raises, with a note that says what called it.
     """
     inner = dataclasses.replace(b, graph=graph, control_inputs=())
-    with scopes.entered(inner):
+    with scopes.entered(inner), nesting.room_for_levels(1):
         try:
             value = fn(*args, **(kwargs or {}))
         except Exception as e:

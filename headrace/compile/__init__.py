@@ -19,11 +19,12 @@ from headrace import flags
 from headrace.compile.blame import raise_blamed, tag
 from headrace.compile.blocks import Blocks
 from headrace.compile.emit import Emitter
-from headrace.compile.recursion import room_for
 from headrace.compile.running import Run, quietly
 from headrace.compile.source import FILE
 from headrace.denormals import flushed
+from headrace.ir.extent import with_room
 from headrace.ir.kernel import KernelContext
+from headrace.nesting import room_for
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
@@ -103,6 +104,7 @@ class Compiled:
             raise
 
 
+@with_room
 def compile_graph(
     graph: Graph,
     args: Sequence[Operation],

@@ -31,6 +31,7 @@ from headrace.compile.fates import Fate, fates
 from headrace.compile.nested import is_left
 from headrace.ir import frames, walk
 from headrace.ir.editing import Editor, arrange
+from headrace.ir.extent import with_room
 from headrace.ir.kernel import find_kernel, may_wait
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Cluster:
     report: Report | None = None
 
 
+@with_room
 def contract(
     ops: Sequence[Operation], is_heavy: Callable[[Operation], bool], prepare: Prepare | None = None
 ) -> tuple[Sequence[Operation], list[Cluster]]:

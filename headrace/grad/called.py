@@ -27,6 +27,7 @@ from headrace.grad.zeros import zeros_for
 from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.copying import copy_into
+from headrace.ir.extent import room_around
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Tensor
 
@@ -125,7 +126,8 @@ class Call:
         ys = [y for y in self.ys if carries(y.dtype)]
         if b.graph is not self.b.graph:
             xs, ys = _again(b, xs, ys, self.what)
-        found = iter(forward(b.within("tangents"), xs, list(dxs), ys))
+        with room_around(b.graph):
+            found = iter(forward(b.within("tangents"), xs, list(dxs), ys))
         tangents = [next(found) if carries(y.dtype) else None for y in self.ys]
         return [
             zeros_for(b, y) if dy is None and carries(y.dtype) else dy for y, dy in zip(self.ys, tangents, strict=True)

@@ -66,12 +66,11 @@ def gradient_graph(op: Operation, backward: Backward) -> FuncGraph:
 class _Aside(Graph):
     """Stands between a graph and one that is made to be used in its place, so that it does not count as grown."""
 
+    is_part = False
+
     def __init__(self, outer: Graph | None) -> None:
         super().__init__()
         self.outer = outer
-
-    def _grew(self) -> None:
-        self.version += 1
 
 
 def _gradient_function(graph: Graph, name: str) -> FuncGraph | None:

@@ -21,6 +21,7 @@ from headrace.grad.graph import GradGraph
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
 from headrace.ir.builder import Builder
+from headrace.ir.extent import room_around
 from headrace.ir.function import FuncGraph, is_cloned
 from headrace.ir.graph import Graph, Tensor, foreign
 from headrace.ir.slices import IndexedSlices
@@ -146,7 +147,8 @@ def differentiate(
     Raises:
       GraphError: a tensor cannot be used where `b` makes operations.
     """
-    return _Levels(b, xs, stop).walk(pairs)
+    with room_around(b.graph):
+        return _Levels(b, xs, stop).walk(pairs)
 
 
 class _Levels:

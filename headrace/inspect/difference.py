@@ -17,6 +17,7 @@ from headrace.inspect.parts import plural, visible
 from headrace.inspect.structure import brief
 from headrace.ir import attrs as wire
 from headrace.ir import walk
+from headrace.ir.extent import with_room
 from headrace.ir.function import FuncGraph, body
 from headrace.ir.nodedefs import show_tensor
 from headrace.ir.opdef import Func
@@ -86,6 +87,7 @@ class Difference:
         return "\n".join(out)
 
 
+@with_room
 def diff(a: Graph, b: Graph) -> Difference:
     """What has to be done to `a` to make it `b`.
 

@@ -13,6 +13,7 @@ from headrace.errors import GraphError, OpError
 from headrace.inspect import primitives
 from headrace.inspect.parts import Box, Node, Part, Passed, Reference, Structure, Value
 from headrace.ir import attrs as wire
+from headrace.ir.extent import with_room
 from headrace.ir.frames import Frame
 from headrace.ir.function import FuncGraph, body
 from headrace.ir.nodedefs import show_tensor
@@ -38,6 +39,7 @@ _KINDS: Final = {
 _OWN: Final = {"If": 1, "Case": 1, "RemoteCall": 1, "For": 3}  # inputs that are not those of the graphs, at the front
 
 
+@with_room
 def draw(graph: Graph, ops: Sequence[Operation] | None = None, called: Mapping[str, Sequence[Operation]] = {}) -> Box:
     """What is in `graph`.
 

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 from headrace.errors import GraphError
 from headrace.ir import walk
 from headrace.ir.copying import copied
+from headrace.ir.extent import with_room
 from headrace.ir.function import FuncGraph, owned
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
 
+@with_room
 def own_bodies(graph: Graph) -> None:
     """Gives the operations of `graph` copies of the graphs they own, so that nobody else's change with these."""
     for op in graph.operations:

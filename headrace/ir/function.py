@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace import nesting
 from headrace.errors import GraphError
 from headrace.ir.graph import Graph, Operation, Tensor, foreign
 from headrace.ir.opdef import Func, Owned
@@ -56,6 +57,7 @@ class FuncGraph(Graph, Owned):
       keeping: of a recursive function, the name of one that does the same and returns, last, what its gradient needs.
       gradient: of such a one, the name of the function that goes back through it.
       tangent: of a recursive function, the name of one that does the same and takes and returns tangents too.
+      level: how many graphs there are around it.
       originals: if it is a copy, tensor of what it is a copy of → its own. Functions of users that compute gradients
         know the tensors of the graph that was traced, and mean those of the copy.
     """
@@ -66,6 +68,12 @@ class FuncGraph(Graph, Owned):
         super().__init__()
         self.name = name
         self.outer = outer
+        self.level = 1 + outer.level if isinstance(outer, FuncGraph) else 0
+        if self.level >= nesting.MOST:
+            raise GraphError(
+                f"{name!r}: conditionals, loops and functions may be nested {nesting.MOST} deep, not deeper. Put some "
+                "of them one after the other, or into functions (hr.Function) that are called"
+            )
         self.params: list[Tensor] = []
         self.results: list[Tensor] = []
         self.captures: dict[Tensor, Tensor] = {}

@@ -197,6 +197,7 @@ class Graph:
     outer: Graph | None = None
     forward: Graph | None = None
     tensor_type: type[Tensor] = Tensor
+    is_part: bool = True  # of `outer`, which changes when this does
 
     def __init__(self) -> None:
         self.version = 0
@@ -551,9 +552,10 @@ class Graph:
         return "the graph"
 
     def _grew(self) -> None:
-        self.version += 1
-        if self.outer is not None:
-            self.outer._grew()
+        graph: Graph | None = self
+        while graph is not None:
+            graph.version += 1
+            graph = graph.outer if graph.is_part else None
 
     @contextlib.contextmanager
     def all_or_nothing(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir import growing
+from headrace.ir.extent import with_room
 from headrace.ir.function import FuncGraph, bodies, functions_of, owned, recursive_functions
 from headrace.ir.opdef import Func
 
@@ -24,6 +25,7 @@ _MOST: Final = 10_000
 _DEEPEST: Final = 20
 
 
+@with_room
 def name_as_lowered(graph: Graph) -> None:
     """Gives all operations inside those of `graph`, a step's own, the names that they have where it is lowered.
 

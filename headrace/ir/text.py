@@ -57,6 +57,7 @@ from headrace.dtypes import DType
 from headrace.errors import GraphError
 from headrace.ir import attrs as wire
 from headrace.ir import walk
+from headrace.ir.extent import with_room
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.nodedefs import show_tensor
@@ -69,6 +70,7 @@ _INLINE = 16  # elements of an array written out; of longer ones the bytes are
 # *** out ***
 
 
+@with_room
 def to_text(graph: Graph | Sequence[Operation]) -> str:
     """The text of a graph, or of some operations; of a sub-graph, as if it were a function.
 

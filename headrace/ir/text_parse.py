@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from headrace import shapes
+from headrace import nesting, shapes
 from headrace.dtypes import DType
 from headrace.errors import GraphError
 from headrace.ir import attrs as wire
@@ -21,8 +21,6 @@ from headrace.ir.opdef import OpDef, op_registry
 from headrace.ir.source import Source
 from headrace.ir.text_line import INT, NAME, WORD, Line, OwnedName
 from headrace.shapes import Shape
-
-_MAX_DEPTH: Final = 100  # of graphs inside graphs
 
 
 class _Entry:
@@ -313,6 +311,7 @@ def _connect(op: Operation, graph: Graph) -> None:
             graph.captures.setdefault(op.inputs[k], p)
 
 
+@nesting.room_for_levels(nesting.MOST)
 def read(text: str, file: str) -> Graph:
     """See `ir.text.from_text`."""
     root = _Block(None, None)
@@ -364,9 +363,9 @@ def _read_graph(line: Line, start: int, is_function: bool, blocks: list[_Block])
     if line.looks_at("base64"):
         line.need("=")
     line.at = at
+    if outer.depth >= nesting.MOST:
+        raise line.error(f"graphs are nested more than {nesting.MOST} deep", start)
     block = _Block(line, outer, start)
-    if block.depth > _MAX_DEPTH:
-        raise line.error(f"graphs are nested more than {_MAX_DEPTH} deep", start)
     if is_function == bool(block.owner):
         raise line.error("a graph is of an operation, and a function of none", start)
     if is_function:

@@ -15,6 +15,7 @@ from headrace.ir import frames, walk
 from headrace.ir.attrs import check_const
 from headrace.ir.device import DeviceSpec
 from headrace.ir.ends import interface
+from headrace.ir.extent import with_room
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import REQUIRED, check_attr, op_registry
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _CONTEXT = 5  # lines shown before and after the operation that is wrong
 
 
+@with_room
 def verify(graph: Graph | Sequence[Operation]) -> None:
     """Checks that a graph is legal. Linear in operations and edges.
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import GraphError
+from headrace.ir.extent import with_room
 from headrace.ir.function import recursive_functions
 from headrace.lower.calls import lower_call, lower_remote_call, lower_symbolic_gradient
 from headrace.lower.conditionals import lower_case, lower_if
@@ -57,6 +58,7 @@ class Lowered:
     left: Mapping[Operation, Operation] = dataclasses.field(default_factory=dict)
 
 
+@with_room
 def lower(
     graph: Graph,
     targets: Sequence[Operation] = (),
@@ -90,6 +92,7 @@ def lower(
     return Lowered(top.graph, ops, functions, shared.left)
 
 
+@with_room
 def lower_whole(graph: Graph, differentiate: Callable[[Operation], FuncGraph] | None = None) -> Graph:
     """All of a user's graph in its primitive form, to be written to a file: its operations keep their names, and its
     tensors can be found by the names they had. See `whole`.

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from headrace.ir.extent import with_room
 from headrace.ir.function import FuncGraph
 from headrace.optimize.base import Context, Options, Pass, Repeat, graphs_of, run
 from headrace.optimize.branches import Branches
@@ -47,6 +48,7 @@ def names() -> list[str]:
     return list(dict.fromkeys(p.name for passes in steps for p in passes if p is not _EFFECTS))
 
 
+@with_room
 def optimize(
     graph: Graph,
     kept: Sequence[Operation] = (),

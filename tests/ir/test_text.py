@@ -342,8 +342,8 @@ def test_errors_in_blocks_point_at_the_place(case):
 
 
 def test_blocks_inside_blocks_have_a_limit():
-    text = "".join(f'function "f{i}" () -> () {{\n' for i in range(200))
-    with pytest.raises(TextError, match="graphs are nested more than 100 deep"):
+    text = "".join(f'function "f{i}" () -> () {{\n' for i in range(1200))
+    with pytest.raises(TextError, match="graphs are nested more than 1000 deep"):
         from_text(text)
 
 

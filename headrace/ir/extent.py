@@ -1,0 +1,119 @@
+"""How much there is in nested graphs, and how deep: known before anything is expanded.
+
+A function may be called in many places, and so may one that calls it: forty functions that each call the next one twice
+come to 2⁴⁰ operations. Here each graph is counted once, whatever calls it, so the sums are there at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
+
+from headrace import nesting
+from headrace.errors import NotFoundError
+from headrace.ir import walk
+from headrace.ir.function import FuncGraph, bodies
+from headrace.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
+
+P = ParamSpec("P")
+R = TypeVar("R")
+G = TypeVar("G", bound="Graph | Iterable[Operation]")
+
+_CALLS: Final = ("Call", "RemoteCall", "SymbolicGradient")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extent:
+    """What is in a graph, with all that its operations own or call in their place.
+
+    A function that calls itself counts once, as what it comes to do is not known.
+
+    Attributes:
+      levels: how deep its structures are nested.
+      size: how many operations there are.
+      surely: how many of them run whenever it does: those in no branch and no loop.
+    """
+
+    levels: int = 0
+    size: int = 0
+    surely: int = 0
+
+
+def extent(ops: Iterable[Operation]) -> Extent:
+    """The extent of `ops`, which are of one graph."""
+    known: dict[FuncGraph, Extent | None] = {}  # None: it is being counted
+    top = list(ops)
+    todo: list[FuncGraph] = []
+
+    def open_(ops: Iterable[Operation]) -> list[FuncGraph]:
+        return [g for op in ops if op.opdef.structured for g in _graphs(op) if g not in known]
+
+    todo += open_(top)
+    while todo:
+        graph = todo[-1]
+        if graph not in known:
+            known[graph] = None
+            todo += open_(_needed(graph))
+        else:
+            todo.pop()
+            if known[graph] is None:
+                known[graph] = _sum(_needed(graph), known)
+    return _sum(top, known)
+
+
+def _sum(ops: Iterable[Operation], known: dict[FuncGraph, Extent | None]) -> Extent:
+    levels = size = surely = 0
+    for op in ops:
+        size += 1
+        surely += 1
+        if op.opdef.structured:
+            for graph in _graphs(op):
+                inner = known.get(graph) or Extent()
+                levels = max(levels, inner.levels + 1)
+                size += inner.size
+                surely += inner.surely if op.opdef.structured in _CALLS else 0
+    return Extent(levels, size, surely)
+
+
+def _needed(graph: FuncGraph) -> Iterable[Operation]:
+    return walk.reachable([*(t.op for t in graph.results), *graph.control_results])
+
+
+def _graphs(op: Operation) -> list[FuncGraph]:
+    try:
+        return [g for _, g in bodies(op)]
+    except NotFoundError:  # whoever wants the function raises it
+        return []
+
+
+def with_room(walk: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
+    """Decorates a function of a graph, or of operations, that recurses with what is nested in it: it has room for it.
+
+    Source: `nesting`.
+    """
+
+    @functools.wraps(walk)
+    def wrapper(graph: G, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        ops = graph.operations if isinstance(graph, Graph) else graph
+        if not any(op.opdef.structured for op in ops):
+            return walk(graph, *args, **kwargs)
+        with nesting.room_for_levels(extent(ops).levels):
+            return walk(graph, *args, **kwargs)
+
+    return wrapper
+
+
+def room_around(graph: Graph) -> contextlib.AbstractContextManager[None]:
+    """Room for what recurses with the structures in `graph`, and with the graphs around it."""
+    top, levels = graph, 0
+    while top.outer is not None:
+        top, levels = top.outer, levels + 1
+    for each in {graph, top}:
+        levels += extent(each.operations).levels
+    return nesting.room_for_levels(levels)
