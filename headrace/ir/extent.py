@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from headrace import nesting
-from headrace.errors import NotFoundError
+from headrace.errors import HeadraceError
 from headrace.ir import walk
-from headrace.ir.function import FuncGraph, bodies
+from headrace.ir.function import FuncGraph, bodies, functions_of
 from headrace.ir.graph import Graph
 
 if TYPE_CHECKING:
@@ -45,39 +45,43 @@ class Extent:
     surely: int = 0
 
 
-def extent(ops: Iterable[Operation]) -> Extent:
-    """The extent of `ops`, which are of one graph."""
+def extent(ops: Iterable[Operation], reads: bool = False) -> Extent:
+    """The extent of `ops`, which are of one graph.
+
+    Args:
+      ops: the operations.
+      reads: whether functions of a file that nothing has asked for yet are read and counted; else they count as empty.
+    """
     known: dict[FuncGraph, Extent | None] = {}  # None: it is being counted
     top = list(ops)
-    todo: list[FuncGraph] = []
-
-    def open_(ops: Iterable[Operation]) -> list[FuncGraph]:
-        return [g for op in ops if op.opdef.structured for g in _graphs(op) if g not in known]
-
-    todo += open_(top)
+    graphs = functools.partial(_graphs, reads=reads)
+    todo = [g for op in top for g in graphs(op)]
     while todo:
         graph = todo[-1]
         if graph not in known:
             known[graph] = None
-            todo += open_(_needed(graph))
+            todo += [g for op in _needed(graph) for g in graphs(op) if g not in known]
         else:
             todo.pop()
             if known[graph] is None:
-                known[graph] = _sum(_needed(graph), known)
-    return _sum(top, known)
+                known[graph] = _sum(_needed(graph), graphs, known)
+    return _sum(top, graphs, known)
 
 
-def _sum(ops: Iterable[Operation], known: dict[FuncGraph, Extent | None]) -> Extent:
+def _sum(
+    ops: Iterable[Operation],
+    graphs: Callable[[Operation], list[FuncGraph]],
+    known: dict[FuncGraph, Extent | None],
+) -> Extent:
     levels = size = surely = 0
     for op in ops:
         size += 1
         surely += 1
-        if op.opdef.structured:
-            for graph in _graphs(op):
-                inner = known.get(graph) or Extent()
-                levels = max(levels, inner.levels + 1)
-                size += inner.size
-                surely += inner.surely if op.opdef.structured in _CALLS else 0
+        for graph in graphs(op):
+            inner = known.get(graph) or Extent()
+            levels = max(levels, inner.levels + 1)
+            size += inner.size
+            surely += inner.surely if op.opdef.structured in _CALLS else 0
     return Extent(levels, size, surely)
 
 
@@ -85,11 +89,23 @@ def _needed(graph: FuncGraph) -> Iterable[Operation]:
     return walk.reachable([*(t.op for t in graph.results), *graph.control_results])
 
 
-def _graphs(op: Operation) -> list[FuncGraph]:
-    try:
-        return [g for _, g in bodies(op)]
-    except NotFoundError:  # whoever wants the function raises it
+def _graphs(op: Operation, reads: bool) -> list[FuncGraph]:
+    """The graphs that `op` owns or calls, as far as they are there."""
+    if not op.opdef.structured:
         return []
+    if reads:
+        try:
+            return [g for _, g in bodies(op)]
+        except HeadraceError:  # raised again where the function is wanted
+            return []
+    found = [f if isinstance(f, FuncGraph) else _known(op.graph, f.name) for f in functions_of(op)]
+    return [g for g in found if g is not None]
+
+
+def _known(graph: Graph | None, name: str) -> FuncGraph | None:
+    while graph is not None and name not in graph.functions:
+        graph = graph.outer
+    return graph.functions[name] if graph is not None else None
 
 
 def with_room(walk: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:

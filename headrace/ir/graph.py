@@ -361,11 +361,13 @@ class Graph:
         with self._lock:
             n = self._taken.get(key)
             name = base
+            if n is None and base in self._by_name:  # a copy has it that gave the name free (`ir.editing`)
+                n = 1
             if n is not None:
                 while True:
                     name = f"{base}_{n}"
                     n += 1
-                    if name.lower() not in self._taken:
+                    if name.lower() not in self._taken and name not in self._by_name:
                         break
                 if mark:
                     self._taken[key] = n
