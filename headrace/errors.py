@@ -204,6 +204,12 @@ class HeadraceWarning(UserWarning):
     """
 
 
+class CompileWarning(HeadraceWarning):
+    """A step, or a part of it, could not be compiled though it should: a bug in headrace. The token machine runs it, so
+    the results are the same. The text names the stage and the exception; `hr.explain` has all of it.
+    """
+
+
 class HeadraceInternalError(HeadraceError, AssertionError):
     """A bug in headrace: an invariant of its own does not hold. Please report it with this text."""
 

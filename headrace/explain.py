@@ -35,6 +35,7 @@ class Explanation:
       apart: the others of such a step, (why they are nodes of their own, their names), constants left out.
       devices: of a step over several devices, each device and the operations on it, in the primitive form.
       moved: operations that are not on the device that they ask for, and why.
+      failures: of compiling it, or parts of it: the stage and the exception, with its traceback.
       shapes: of a step that was compiled for what it was fed, each set of shapes of the feeds that the graph leaves
         open. What stands above is then of the newest.
     """
@@ -49,12 +50,14 @@ class Explanation:
     devices: tuple[tuple[str, tuple[str, ...]], ...] = ()
     moved: tuple[tuple[str, str], ...] = ()
     shapes: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         out = [f"engine: {self.engine}"]
         out += [f"  not compiled: {r}" for r in self.reasons]
         if self.engine == "interpret" and not self.reasons:
             out.append("  not compiled: the session is to interpret")
+        out += self.failures
         out += [f"  for {fed}" for fed in self.shapes]
         out += [f"{device}: {_brief(names)}" for device, names in self.devices]
         out += [f"  {name}: {why}" for name, why in self.moved]
@@ -80,6 +83,7 @@ def explanation(step: CompiledStep) -> Explanation:
     """What became of `step`."""
     outcome = (list(step.variants.values()) or [step.outcome])[-1]
     report, compiled = outcome.report, outcome.compiled
+    failures = tuple(f"{f}\n{f.details}" for f in step.failures)
     if compiled is None:
         reports = [c.report for c in step.clusters if c.report is not None]
         return Explanation(
@@ -91,6 +95,7 @@ def explanation(step: CompiledStep) -> Explanation:
             tuple(tuple(op.name for op in c.members) for c in step.clusters),
             tuple((why, tuple(op.name for op in ops)) for why, ops in step.apart.items()),
             *_placed(step),
+            failures=failures,
         )
     assert report is not None, "who compiles, optimizes"
     return Explanation(
@@ -101,6 +106,7 @@ def explanation(step: CompiledStep) -> Explanation:
         compiled.source,
         moved=_placed(step)[1],
         shapes=tuple(", ".join(map(show, fed)) for fed in step.variants),
+        failures=failures,
     )
 
 

@@ -48,7 +48,8 @@ def room_for(calls: int) -> Iterator[None]:
             _give(-calls)
 
 
-def room_for_levels(levels: int) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def room_for_levels(levels: int) -> Iterator[None]:
     """Room for a walk over structures that are nested `levels` deep, or for tracing one level more.
 
     Example:
@@ -58,7 +59,8 @@ def room_for_levels(levels: int) -> contextlib.AbstractContextManager[None]:
       ...     sys.getrecursionlimit() - before
       4000
     """
-    return room_for(FRAMES * min(levels, MOST))
+    with room_for(FRAMES * min(levels, MOST)):
+        yield
 
 
 def _give(calls: int) -> None:

@@ -3,21 +3,21 @@ order."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import dtypes, flags, forking, notices
 from headrace.compile import Compiled, compile_graph
-from headrace.compile.blockers import blockers
+from headrace.compile.blockers import blockers, too_large
 from headrace.compile.cluster_code import Prepare
 from headrace.compile.clusters import Cluster as Clustered
 from headrace.compile.clusters import apart, contract, show, waits
+from headrace.compile.failing import Failure
 from headrace.compile.nested import leaving
 from headrace.compile.variants import Variants
 from headrace.errors import GraphError, InvalidArgumentError, NotFoundError, OpError
@@ -27,7 +27,8 @@ from headrace.ir.device import DeviceSpec
 from headrace.ir.dumps import Dumps
 from headrace.ir.editing import Editor, own_bodies
 from headrace.ir.ends import check_fits
-from headrace.ir.function import FuncGraph, bodies, with_owned
+from headrace.ir.extent import check_expansion
+from headrace.ir.function import with_owned
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import CPU
 from headrace.ir.naming import name_as_lowered
@@ -39,6 +40,7 @@ from headrace.optimize.specialize import specialize
 from headrace.outcome import Outcome, not_compiled
 from headrace.partition import partition
 from headrace.place import Cluster, Costs, Placement, place
+from headrace.place.requests import check_devices, inherit_devices
 from headrace.prune import Pruned, prune
 from headrace.recover import recover
 
@@ -121,6 +123,7 @@ class CompiledStep:
         self._is_divided: bool | None = None
         self._divided: dict[bool, Divided] = {}
         self._dumps = Dumps()
+        self.failures: list[Failure] = []  # of compiling it, or clusters of it
         self._lock = threading.Lock()
         forking.follow(self)
 
@@ -197,7 +200,13 @@ class CompiledStep:
         clustered = self._engine == "auto" and not is_seen
         with self._lock:
             if clustered not in self._divided:
-                self._divided[clustered] = self._divide(clustered)
+                try:
+                    self._divided[clustered] = self._divide(clustered)
+                except Exception as e:
+                    if not clustered:
+                        raise
+                    self._divided[clustered] = self._divide(False)
+                    self._failed("clusters", e)
         return self._divided[clustered]
 
     @property
@@ -260,9 +269,11 @@ class CompiledStep:
     @notices.timed("prune")
     def _prune(self) -> Pruned:
         pruned = prune(*self._ends)  # 1. what the step needs, its ends explicit
+        check_expansion(pruned.graph.operations)
         _checkpoint(pruned.graph)
         if len(self._devices.names) == 1:
-            _check_devices(pruned.graph.operations, self._devices)  # 2. every op has a device it may run on
+            # 2. every op has a device it may run on
+            check_devices(pruned.graph.operations, self._devices.names, self._devices.soft)
         if self._dumps.is_empty:  # what runs the step and what is compiled of it both begin here
             self._dumps.graph("pruned", pruned.graph)
         return pruned
@@ -280,18 +291,26 @@ class CompiledStep:
         return lowered.ops, lowered.functions
 
     def _contracted(self) -> tuple[Plan, tuple[Clustered, ...]]:
+        """The plan of the step with clusters as single nodes; without any, if making them fails."""
+        try:
+            return self._with_clusters()
+        except Exception as e:
+            self._failed("clusters", e)
+            return self.plan, ()
+
+    def _with_clusters(self) -> tuple[Plan, tuple[Clustered, ...]]:
         """The plan of the step with clusters as single nodes."""
         mine = self._prune()
-        if not self._fed and any(op.opdef.structured or op.opdef.primitive for op in mine.graph.operations):
-            with contextlib.suppress(RecursionError):  # it is nested too deeply for that
-                lowered = self._nested(mine)
-                if lowered is not None:
-                    # a product of unknown size between a loop and its gradient would keep them apart
-                    has_loops = any(op.opdef.structured == "While" for op in lowered.left)
-                    is_apart = is_heavy if has_loops else may_be_heavy
-                    made = _clustered(lowered.ops, lowered.functions, is_apart, self._prepared)
-                    self._is_apart = is_apart
-                    return made
+        ops = mine.graph.operations
+        if not self._fed and any(op.opdef.structured or op.opdef.primitive for op in ops) and not too_large(ops):
+            lowered = self._nested(mine)
+            if lowered is not None:
+                # a product of unknown size between a loop and its gradient would keep them apart
+                has_loops = any(op.opdef.structured == "While" for op in lowered.left)
+                is_apart = is_heavy if has_loops else may_be_heavy
+                made = _clustered(lowered.ops, lowered.functions, is_apart, self._prepared)
+                self._is_apart = is_apart
+                return made
             mine = self._prune()
         return _clustered(*self._primitive(mine))
 
@@ -354,7 +373,7 @@ class CompiledStep:
         devices = self._devices
         ops, functions = self._spread()
         feeds, fetches, targets = self._ends
-        _inherit_devices(ops, [*(t.op for t in (*feeds, *fetches)), *targets][0].graph)
+        inherit_devices(ops, [*(t.op for t in (*feeds, *fetches)), *targets][0].graph)
         found = place(
             ops,
             self._cluster,
@@ -417,23 +436,45 @@ class CompiledStep:
             return Outcome(None, tuple(reasons), None)
         mine = self._prune()
         kept = _kept(mine, self._ends[2])
-        reasons = self._fed or _make_structured(mine, kept, self._dumps)  # 3. primitives become structured
-        reasons = reasons or blockers(mine.graph.operations, self._is_ordered)
-        if not reasons:
-            try:
+        stage = "recover"
+        try:
+            reasons = self._fed or _make_structured(mine, kept, self._dumps)  # 3. primitives become structured
+            reasons = reasons or blockers(mine.graph.operations, self._is_ordered) or too_large(mine.graph.operations)
+            if not reasons:
+                stage = "optimize"
                 fits = {mine.args[i].outputs[0]: shape for i, shape in known.items()}
                 report = _optimized(mine.graph, kept, self._dumps, self._devices.has_limit, fits)  # 4. by less work
                 self._count(mine.graph.operations)
+                stage = "compile"
                 compiled = compile_graph(mine.graph, mine.args, mine.retvals, report.kept, differentiate)  # 5.
-            except RecursionError:
-                reasons = ["its conditionals, loops and calls are nested too deeply in one another"]
-            else:
                 self._dumps.text("source.py", compiled.source)
                 return Outcome(compiled, (), report)
+        except Exception as e:
+            reasons = [str(self._failed(stage, e))]
         self._dumps.text("not-compiled.txt", "".join(f"# {line}\n" for r in reasons for line in r.splitlines()))
         if self._engine == "compiled":
             raise InvalidArgumentError(not_compiled(reasons))
         return Outcome(None, tuple(reasons), None)
+
+    def _failed(self, stage: str, error: Exception) -> Failure:
+        """Takes note of what went wrong while compiling, if nothing is wrong with the program.
+
+        Raises:
+          What the token machine says of the program, if it says something. HeadraceInternalError: the engine is to be
+            "compiled".
+        """
+        failure = Failure(stage, error)
+        try:
+            _ = self.plan
+        except Exception:
+            if failure.may_be_users:
+                raise error from None
+            raise
+        if self._engine == "compiled":
+            raise failure.as_error() from error
+        self.failures.append(failure)
+        failure.warn()
+        return failure
 
 
 def compile_step(
@@ -560,19 +601,6 @@ def _called(
     return out
 
 
-def _inherit_devices(ops: Sequence[Operation], graph: Graph) -> None:
-    """Gives operations that are colocated with others of the user's `graph`, which the step does not need, what those
-    request."""
-    there = {op.name for op in ops}
-    for op in ops:
-        for entry in op.attrs.get("_class", ()) if not op.device else ():
-            name = entry.removeprefix("loc:@")
-            other = None if name in there else graph.find(name)
-            if other is not None and other.device:
-                op.device = other.device
-                break
-
-
 def _is_cpu(device: str) -> bool:
     return DeviceSpec.from_string(device).type == CPU
 
@@ -588,32 +616,3 @@ def _checkpoint(graph: Graph) -> None:
         from headrace.ir.verify import verify  # brings the wire format, which takes long to import
 
         verify(graph)
-
-
-def _check_devices(ops: Sequence[Operation], devices: Devices) -> None:
-    if devices.soft:
-        return
-    for op in _nested(ops):
-        if op.device:
-            spec: Any = DeviceSpec.from_string(op.device)
-            if not any(spec.matches(DeviceSpec.from_string(d)) for d in devices.names):
-                there = ", ".join(devices.names)
-                raise InvalidArgumentError(
-                    f"Cannot assign a device for operation {op.name}: it asks for {op.device!r}, and this session has "
-                    f"{there}. Set allow_soft_placement to run it on a device that is there.",
-                    op.name,
-                    op,
-                )
-
-
-def _nested(ops: Iterable[Operation]) -> Iterator[Operation]:
-    """`ops`, and those of the graphs that they own or call."""
-    seen: set[FuncGraph] = set()
-    todo = [ops]
-    while todo:
-        for op in todo.pop():
-            yield op
-            if op.opdef.structured:
-                graphs = [g for _, g in bodies(op) if g not in seen]
-                seen.update(graphs)
-                todo += [g.operations for g in graphs]

@@ -51,7 +51,6 @@ _IN_PIPELINE: Final = {
     "_optimized": "optimize",
     "_compile": "compile",
     "_primitive": "lower",
-    "_check_devices": "place",
     "_place": "place",
     "_divide": "partition",
 }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from headrace import nesting
 from headrace.errors import NotFoundError
+from headrace.ir.extent import extent
 from headrace.ir.failure import place
-from headrace.ir.function import FuncGraph, bodies
+from headrace.ir.function import FuncGraph, bodies, functions_of, recursive_functions, with_owned
 from headrace.ir.in_flight import concurrent
 from headrace.ir.kernel import find_kernel
+from headrace.ir.opdef import Func
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
 _HARMLESS = ("", "ControlTrigger")
+
+# Operations that code may have because functions are called more than once: each is a line for each call, and 100,000
+# take ten seconds to optimize and compile.
+MOST_REPEATED: Final = 100_000
 
 
 def blockers(ops: Iterable[Operation], is_ordered: bool = False) -> list[str]:
@@ -50,6 +57,46 @@ def blockers(ops: Iterable[Operation], is_ordered: bool = False) -> list[str]:
         which = f"that of {place(other)}" if other is not one else "its own of the next iteration"
         out.append(f"{place(one)} calls a Python function, which may wait for {which}: no edge orders them")
     return out
+
+
+def too_large(ops: Iterable[Operation]) -> list[str]:
+    """Why `ops` are not compiled though each could be: too much would be written, or too deep; [] if they can."""
+    recursive = _recursive(ops)
+    if recursive:
+        return recursive
+    found = extent(ops, reads=True)
+    if found.levels > nesting.MOST:
+        return [f"its structures and calls are nested {found.levels:,} deep, and at most {nesting.MOST:,} are compiled"]
+    if found.repeated > MOST_REPEATED:
+        return [
+            f"its functions come to {found.size:,} operations where they are called; code has at most "
+            f"{MOST_REPEATED:,} more than the graph"
+        ]
+    return []
+
+
+def _recursive(ops: Iterable[Operation]) -> list[str]:
+    """A line for each function that stands in itself as a branch, or as a part of a loop: code can call itself, but no
+    block of it can be inside itself."""
+    if not recursive_functions(ops):
+        return []
+    inside: dict[str, set[str]] = {}  # what functions have as branches and parts of loops, without calls of them
+    todo: list[tuple[str, Iterable[Operation]]] = [("", ops)]
+    while todo:
+        name, own = todo.pop()
+        if name not in inside:
+            inside[name] = set()
+            for op in with_owned(own):
+                for f in functions_of(op) if op.opdef.structured else ():
+                    if isinstance(f, Func):
+                        todo.append((f.name, op.graph.function(f.name, op).operations))
+                        if op.opdef.structured not in ("Call", "RemoteCall"):
+                            inside[name].add(f.name)
+    left = {name: set(others) for name, others in inside.items()}
+    while ends := [name for name, others in left.items() if not others & left.keys()]:
+        for name in ends:
+            del left[name]
+    return [f"{name!r} stands in itself, as a branch or a part of a loop" for name in left if name]
 
 
 def _why(op: Operation) -> str:

@@ -19,6 +19,7 @@ from headrace import flags
 from headrace.compile.blame import Culprit, came_through, culprit
 from headrace.compile.blocks import Blocks
 from headrace.compile.emit import Emitter
+from headrace.compile.failing import Failure
 from headrace.compile.nested import is_left
 from headrace.compile.running import Run
 from headrace.compile.source import FILE
@@ -116,7 +117,7 @@ def compute_of(
         return _as_compute(_compiled(made), Variants((), lambda known: None)), None
     general = _compiled(made.copy(), prepare)
     varies = general.is_of_step and flags.OPTIMIZE.value != "off"
-    variants = Variants(inputs if varies else (), lambda known: _compiled(made.copy(), prepare, known))
+    variants = Variants(inputs if varies else (), functools.partial(_variant, made, prepare))
     return _as_compute(general, variants), general.report
 
 
@@ -175,6 +176,15 @@ def _compiled(
         targets = list(report.kept)
     emitter = Emitter(Blocks(made.graph, targets), made.args, made.ends)
     return _Compiled(emitter.out.finish("step"), len(made.ends), emitter.stateful, emitter.uses_blas, report)
+
+
+def _variant(made: _Members, prepare: Prepare, known: Mapping[int, Shape]) -> _Compiled | None:
+    """The members compiled for shapes of inputs; None if that fails, which is told: there is code for any shapes."""
+    try:
+        return _compiled(made.copy(), prepare, known)
+    except Exception as e:
+        Failure("cluster for shapes", e).warn()
+        return None
 
 
 def _as_compute(general: _Compiled, variants: Variants[_Compiled]) -> Compute:

@@ -9,6 +9,9 @@ that holds tensors of several dtypes). Of a recursive function f there are made
 * `f_grad`, which takes the gradients of f's results and that tuple and returns the gradients of f's arguments; where f
   calls f, it calls `f_grad`, with the tuple that the inner call of `f_kept` returned.
 
+A function that calls others, which call others, so that it comes to very many operations, is treated in the same way:
+the gradient of each function is made once, whatever calls it.
+
 Both go into the library, once. The call that is differentiated becomes a call of `f_kept`. The second derivative finds
 two recursive functions, `f_kept` and `f_grad`, and does the same with them.
 
@@ -18,7 +21,7 @@ two recursive functions, `f_kept` and `f_grad`, and does the same with them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes
 from headrace.build import tracing
@@ -33,9 +36,14 @@ from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir.builder import Builder
 from headrace.ir.copying import copied
 from headrace.ir.counting import counting
+from headrace.ir.extent import extent
 from headrace.ir.function import FuncGraph, owned, recursive_functions
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.opdef import Func
+
+# Operations that the graphs of a call may come to because it calls functions more than once: the gradients of as many
+# take about a second.
+MOST_REPEATED: Final = 2_000
 
 if TYPE_CHECKING:
     from headrace.grad.conditionals import Backward
@@ -51,7 +59,7 @@ def grad_call(
     if isinstance(f, FuncGraph):
         return grad_branches(b, op, dys, wanted, backward)
     graph = op.graph.function(f.name)
-    if not graph.gradient and f.name not in recursive_functions([op]):
+    if not graph.gradient and not is_by_name(op):
         return grad_branches(b, op, dys, wanted, backward)
     if not graph.gradient or dys[-1] is not None:
         _keep(op, _kept(_home(op.graph, f.name), f.name, backward))
@@ -69,6 +77,12 @@ def grad_call(
         t.shape, t.handle = gradient_shape(graph.params[k]), graph.params[k].handle
         grads[k] = t
     return grads
+
+
+def is_by_name(op: Operation) -> bool:
+    """Whether the derivative of the call `op` of a function of the library is one, too, instead of a graph of its own:
+    the function calls itself, or a graph for each call would come to very much."""
+    return op.attrs["f"].name in recursive_functions([op]) or extent([op], reads=True).repeated > MOST_REPEATED
 
 
 class _GradCall(GradGraph):
@@ -125,7 +139,7 @@ def _kept(home: Graph, name: str, backward: Backward) -> FuncGraph:
     ends = [p for p in forward.params if carries(p.dtype)]
     for call in list(_calls(forward)):
         f = call.attrs["f"]
-        if f.name in recursive_functions([call]):
+        if is_by_name(call):
             _keep(call, _kept(home, f.name, backward))
 
     inner = _GradCall(f"{forward.gradient}_inner", home, next(iter(forward.params)).op, forward)
@@ -137,13 +151,14 @@ def _kept(home: Graph, name: str, backward: Backward) -> FuncGraph:
     tracing.finish(inner, [zeros_for(at, p) if g is None else dense(at, g) for p, g in zip(ends, found, strict=True)])
 
     b = Builder(forward, source=graph.source)
-    forward.results.append(b.OptionalFromValue(inner.items, name="kept"))
+    values = inner.items or [b.const(False, dtypes.bool_, "nothing")]  # an Optional has at least one
+    forward.results.append(b.OptionalFromValue(values, name="kept"))
     b = Builder(out, source=graph.source)
-    types = tuple(t.dtype.base for t in inner.items)
+    types = tuple(t.dtype.base for t in values)
     items = b.make(
-        "OptionalGetValue", (tape,), {"output_types": types, "output_shapes": tuple(t.shape for t in inner.items)}
+        "OptionalGetValue", (tape,), {"output_types": types, "output_shapes": tuple(t.shape for t in values)}
     )
-    items = list(items) if isinstance(items, tuple) else [items]
+    items = (list(items) if isinstance(items, tuple) else [items])[: len(inner.items)]
     type = "StatefulPartitionedCall" if tracing.is_stateful(inner) else "PartitionedCall"
     tout = tuple(r.dtype.base for r in inner.results)
     made = tracing.operation_of(b.make(type, ([*given, *items],), {"f": inner, "Tout": tout}, "call"))

@@ -30,6 +30,7 @@ from headrace.build import tracing
 from headrace.build.saving import unrepeatable
 from headrace.errors import UnimplementedError
 from headrace.grad.backward import backward
+from headrace.grad.calls import is_by_name
 from headrace.grad.flow import Flow, carries
 from headrace.grad.function import gradient_graph
 from headrace.grad.registered import title
@@ -38,7 +39,7 @@ from headrace.ir import growing, walk
 from headrace.ir.builder import Builder
 from headrace.ir.copying import copied, copy_into
 from headrace.ir.counting import counting
-from headrace.ir.function import FuncGraph, bodies, owned, recursive_functions
+from headrace.ir.function import FuncGraph, bodies, owned
 from headrace.ir.naming import base_name
 from headrace.ir.opdef import Func
 from headrace.ir.order import is_constant
@@ -135,7 +136,7 @@ def of_call(
 ) -> list[Tensor | None]:
     """The tangents of a call; see `of_branches`."""
     f = op.attrs["f"]
-    if isinstance(f, FuncGraph) or f.name not in recursive_functions([op]):
+    if isinstance(f, FuncGraph) or not is_by_name(op):
         return of_branches(b, op, dxs, wanted, forward)
     op = _able_to_grow(b, op, dxs)
     of = op.graph.function(f.name)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from headrace import nesting
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, ResourceExhaustedError
 from headrace.ir import walk
 from headrace.ir.function import FuncGraph, bodies, functions_of
 from headrace.ir.graph import Graph
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 G = TypeVar("G", bound="Graph | Iterable[Operation]")
+
+# Operations that a step may come to by calls that are made in any case. Each of them is fired: ten million take the
+# token machine a minute. A function library of a few lines asks for 2⁴⁰ of them.
+EXPANSION_LIMIT: Final = 10_000_000
 
 _CALLS: Final = ("Call", "RemoteCall", "SymbolicGradient")
 
@@ -38,11 +42,13 @@ class Extent:
       levels: how deep its structures are nested.
       size: how many operations there are.
       surely: how many of them run whenever it does: those in no branch and no loop.
+      repeated: how many there are more than in the graphs themselves, because functions are called more than once.
     """
 
     levels: int = 0
     size: int = 0
     surely: int = 0
+    repeated: int = 0
 
 
 def extent(ops: Iterable[Operation], reads: bool = False) -> Extent:
@@ -65,7 +71,29 @@ def extent(ops: Iterable[Operation], reads: bool = False) -> Extent:
             todo.pop()
             if known[graph] is None:
                 known[graph] = _sum(_needed(graph), graphs, known)
-    return _sum(top, graphs, known)
+    out = _sum(top, graphs, known)
+    return dataclasses.replace(out, repeated=out.size - len(top) - sum(len(_needed(g)) for g in known))
+
+
+def check_expansion(ops: Sequence[Operation]) -> None:
+    """Checks that the calls of functions in `ops`, of one graph, come to no more operations than can be run.
+
+    Raises:
+      ResourceExhaustedError: they come to more than `EXPANSION_LIMIT`.
+    """
+    calls = [op for op in ops if op.opdef.structured in _CALLS]
+    if not calls or extent(ops, reads=True).surely <= EXPANSION_LIMIT:
+        return
+    worst = max(calls, key=lambda op: extent([op], reads=True).surely)
+    name, n = getattr(worst.attrs["f"], "name", worst.name), extent([worst], reads=True).surely
+    made = f", made at {worst.source}" if worst.source is not None else ""
+    raise ResourceExhaustedError(
+        f"the call '{worst.name}' ({worst.type}{made}) of {name!r} comes to {n:,} operations, by functions that call "
+        f"functions; at most {EXPANSION_LIMIT:,} can be run in a step. Call them in a loop (hr.while_loop), or under a "
+        "condition",
+        worst.name,
+        worst,
+    )
 
 
 def _sum(
@@ -85,7 +113,7 @@ def _sum(
     return Extent(levels, size, surely)
 
 
-def _needed(graph: FuncGraph) -> Iterable[Operation]:
+def _needed(graph: FuncGraph) -> set[Operation]:
     return walk.reachable([*(t.op for t in graph.results), *graph.control_results])
 
 

@@ -68,7 +68,7 @@ class FuncGraph(Graph, Owned):
         super().__init__()
         self.name = name
         self.outer = outer
-        self.level = 1 + outer.level if isinstance(outer, FuncGraph) else 0
+        self.level: int = 1 + outer.level if isinstance(outer, FuncGraph) else 0
         if self.level >= nesting.MOST:
             raise GraphError(
                 f"{name!r}: conditionals, loops and functions may be nested {nesting.MOST} deep, not deeper. Put some "

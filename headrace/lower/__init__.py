@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import GraphError
-from headrace.ir.extent import with_room
+from headrace.ir.extent import extent, with_room
 from headrace.ir.function import recursive_functions
 from headrace.lower.calls import lower_call, lower_remote_call, lower_symbolic_gradient
 from headrace.lower.conditionals import lower_case, lower_if
 from headrace.lower.loops import lower_for, lower_while
-from headrace.lower.lowering import Lowering, Rule, Shared
+from headrace.lower.lowering import INLINE_LIMIT, Lowering, Rule, Shared
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
@@ -76,7 +76,8 @@ def lower(
     Raises:
       GraphError, NotFoundError: a function that is called is not there or does not fit.
     """
-    shared = Shared(_RULES, recursive_functions(graph.operations), differentiate, stays)
+    is_inlined = extent(graph.operations, reads=True).repeated <= INLINE_LIMIT
+    shared = Shared(_RULES, recursive_functions(graph.operations), differentiate, stays, is_inlined)
     top = Lowering(shared)
     functions: dict[str, Sequence[Operation]] = {}
     try:

@@ -154,6 +154,7 @@ class Shared:
         recursive: frozenset[str],
         differentiate: Callable[[Operation], FuncGraph] | None,
         stays: Callable[[Operation], bool] = lambda op: False,
+        is_inlined: bool = True,
     ) -> None:
         self.rules = rules
         self.recursive = recursive
@@ -163,7 +164,7 @@ class Shared:
         self.called: dict[str, FuncGraph] = {}
         self.differentiated: set[str] = set()
         self.schedules: dict[FuncGraph, list[Operation]] = {}
-        self.copied = 0
+        self.copied = 0 if is_inlined else INLINE_LIMIT + 1
         self.depth = 0
         self._read: dict[Graph, set[Tensor]] = {}
         self._wrappers: dict[tuple[str, int], FuncGraph] = {}

@@ -25,7 +25,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.errors import HeadraceError
 from headrace.ir.function import FuncGraph, owned
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ def _run_one(p: Pass, graph: Graph, context: Context, check: Callable[[Graph], N
                 p.ensures(g)
         if changed and check is not None:
             check(graph)
-    except HeadraceError as e:
+    except Exception as e:
         before = list(dict.fromkeys(name for name, _, _ in context.ran if name != p.name))
         e.add_note(f"in the pass {p.name!r}, after {', '.join(before) or 'none'}")
         raise

@@ -1,0 +1,50 @@
+"""When compiling fails though nothing is wrong with the program: a bug of headrace's, which the token machine makes up
+for, and which is told."""
+
+from __future__ import annotations
+
+import traceback
+
+from headrace import notices
+from headrace.errors import CompileWarning, HeadraceError, HeadraceInternalError
+
+
+class Failure:
+    """What went wrong, where.
+
+    Attributes:
+      stage: of compiling a step.
+      error: the original exception.
+    """
+
+    def __init__(self, stage: str, error: Exception) -> None:
+        self.stage = stage
+        self.error = error
+
+    def __str__(self) -> str:
+        text = f"{type(self.error).__name__}: {self.error}"
+        return f"headrace failed at the stage {self.stage!r}: {text.splitlines()[0]}"
+
+    @property
+    def details(self) -> str:
+        """The exception with its traceback and notes."""
+        return "".join(traceback.format_exception(self.error)).rstrip()
+
+    @property
+    def may_be_users(self) -> bool:
+        """Whether the exception is one that a wrong program is answered with."""
+        error = self.error
+        known = isinstance(error, HeadraceError) and not isinstance(error, HeadraceInternalError)
+        return known or type(error) is LookupError  # there is no gradient
+
+    def warn(self) -> None:
+        """Warns at the user's line, with the exception in the text."""
+        notices.warn(
+            f"{self}. The token machine runs this instead: the results are the same, and take longer. This is a bug in "
+            "headrace; please report it, with what hr.explain says",
+            CompileWarning,
+        )
+
+    def as_error(self) -> HeadraceInternalError:
+        """What is raised where nothing may run instead; to be raised from `error`."""
+        return HeadraceInternalError(f'{self}; engine="auto" runs this by the token machine')

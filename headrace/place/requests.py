@@ -1,0 +1,60 @@
+"""What operations ask for by their devices, before they are placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import InvalidArgumentError
+from headrace.ir.device import DeviceSpec
+from headrace.ir.function import FuncGraph, bodies
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation
+
+
+def inherit_devices(ops: Sequence[Operation], graph: Graph) -> None:
+    """Gives operations that are colocated with others of the user's `graph`, which the step does not need, what those
+    request."""
+    there = {op.name for op in ops}
+    for op in ops:
+        for entry in op.attrs.get("_class", ()) if not op.device else ():
+            name = entry.removeprefix("loc:@")
+            other = None if name in there else graph.find(name)
+            if other is not None and other.device:
+                op.device = other.device
+                break
+
+
+def check_devices(ops: Sequence[Operation], names: Sequence[str], soft: bool) -> None:
+    """Checks that each operation may run on one of the devices `names`.
+
+    Raises:
+      InvalidArgumentError: one asks for another device, and may not run elsewhere (`soft`).
+    """
+    if soft:
+        return
+    for op in _nested(ops):
+        if op.device:
+            spec: Any = DeviceSpec.from_string(op.device)
+            if not any(spec.matches(DeviceSpec.from_string(d)) for d in names):
+                there = ", ".join(names)
+                raise InvalidArgumentError(
+                    f"Cannot assign a device for operation {op.name}: it asks for {op.device!r}, and this session has "
+                    f"{there}. Set allow_soft_placement to run it on a device that is there.",
+                    op.name,
+                    op,
+                )
+
+
+def _nested(ops: Iterable[Operation]) -> Iterator[Operation]:
+    """`ops`, and those of the graphs that they own or call."""
+    seen: set[FuncGraph] = set()
+    todo = [ops]
+    while todo:
+        for op in todo.pop():
+            yield op
+            if op.opdef.structured:
+                graphs = [g for _, g in bodies(op) if g not in seen]
+                seen.update(graphs)
+                todo += [g.operations for g in graphs]
