@@ -471,7 +471,7 @@ class CompiledStep:
                 raise error from None
             raise
         if self._engine == "compiled":
-            raise failure.as_error() from error
+            raise failure.as_error().with_traceback(error.__traceback__) from error
         self.failures.append(failure)
         failure.warn()
         return failure
