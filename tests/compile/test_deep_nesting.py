@@ -77,7 +77,7 @@ def test_200_levels(make: Callable[[int], Made], n: int, want: float, engine: st
 
 @pytest.mark.parametrize(
     ("make", "n", "want"),
-    [(conds, 50, 50.5), (loops, 25, 25.5), (functions, 100, 100.5), (cases, 40, 77.5)],
+    [(conds, 30, 30.5), (loops, 15, 15.5), (functions, 60, 60.5), (cases, 25, 47.5)],
     ids=["conds", "loops", "functions", "cases"],
 )
 def test_dozens_of_levels(make: Callable[[int], Made], n: int, want: float) -> None:
