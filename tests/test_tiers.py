@@ -27,7 +27,7 @@ def busy(seconds):
 
 
 def test_short(): busy(0.01)
-def test_busy(): busy(12 * {budget})
+def test_busy(): busy(20 * {budget})
 def test_idle(): time.sleep(2 * {budget})
 def test_process(): assert os.system("true") == 0
 def test_fork(): os.waitpid(os.fork() or os._exit(0), 0)
@@ -112,7 +112,7 @@ def test_an_unknown_tier_is_refused() -> None:
 
 
 def test_a_slower_machine_has_a_larger_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tiers.slowdown() >= 1
+    assert tiers.slowdown() >= 1.0
     monkeypatch.setattr(tiers, "slowdown", lambda: 2.0)
     assert tiers.excess(1.9 * tiers.UNIT_SECONDS) == ""
     assert "a unit test may take 0.50 s" in tiers.excess(2.1 * tiers.UNIT_SECONDS)
