@@ -60,7 +60,7 @@ def value(y: Any, feeds: Any, engine: str) -> Any:
         return session.run(y, feeds)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("make", "n", "want"),
     [(conds, 200, 200.5), (loops, 200, 200.5), (functions, 200, 200.5), (cases, 200, 397.5)],
