@@ -104,6 +104,15 @@ WAIT_LIMIT: Final = _flag(
     lambda v: isinstance(v, (int, float)) and 0 < v <= 1e9,
     "Seconds a step may wait for a queue or peer without any progress before it fails with DeadlineExceededError.",
 )
+STRING_LIMIT: Final = _flag(
+    "STRING_LIMIT",
+    int,
+    1 << 30,
+    "an integer above 0",
+    _is_int(1),
+    "Bytes that the strings which one operation makes may have together: decompressed, joined, formatted or replaced "
+    "ones. More is a ResourceExhaustedError, before they are made.",
+)
 ENGINES: Final = ("auto", "interpret", "compiled")
 ENGINE: Final = _flag(
     "ENGINE",

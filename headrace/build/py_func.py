@@ -24,7 +24,9 @@ def py_func(
     """An operation that calls a Python function each time it runs.
 
     The function lives as long as the graph. A graph that is exported keeps only a token in its place, and works in this
-    process alone. The operation has no gradient.
+    process alone. The operation has no gradient. The function runs in any thread, in no graph, with the floating-point
+    mode and numpy's error handling that the caller of `Session.run` has. If it blocks, a deadline or closing the session
+    ends the step; the thread of the function ends when the function returns.
 
     Args:
       func: takes an array or numpy scalar for each of `inp` (strings: `bytes`, or arrays of them), and returns one for
@@ -32,7 +34,8 @@ def py_func(
       inp: tensors.
       Tout: dtype of what it returns, or a list of them.
       stateful: whether it does anything besides, or may return something else for the same arrays. If so, an `hr.Graph`
-        keeps it in order with others of its kind.
+        keeps it in order with others of its kind; there it must not wait for one that comes later. In other graphs
+        (`headrace.v1`, imported ones) calls that no edge orders run at the same time, and may wait for each other.
       name: of the operation.
 
     Returns:

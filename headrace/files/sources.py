@@ -123,6 +123,11 @@ class Fixed:
         self, name: str, length: int, header: int = 0, footer: int = 0, hop: int = 0, encoding: str = ""
     ) -> None:
         self._name = name
+        if encoding and max(length, footer) > MOST:
+            raise ResourceExhaustedError(
+                f"{name}: pieces or a footer of {max(length, footer)} bytes; of a compressed file they have at most "
+                f"{MOST}"
+            )
         raw = local.opened(name)
         end = os.fstat(raw.fileno()).st_size - footer
         self._limit = None if encoding else end

@@ -16,6 +16,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, list_attr, op
 from headrace.ir.rules import nothing
+from headrace.resources.account import Account
 from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of
 from headrace.resources.names import name_ref, named
 from headrace.resources.queue import Done, FIFOQueue, Queue
@@ -51,6 +52,8 @@ def _shared(ctx: KernelContext, attrs: Mapping[str, Any], make: Callable[[str], 
     """The session's queue of the op's name, which must be like the one `make(name)` gives."""
     name = attrs["shared_name"] or ctx.node
     declared = make(name)
+    if ctx.step.memory is not None:
+        declared.account = Account(ctx.step.memory.memory, declared.describe())
     queue: Queue = ctx.step.session.lookup_or_create(attrs["container"], Queue, name, lambda: declared)
     queue.check_same(declared)
     return queue

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import dtypes, forking, shapes
 from headrace.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from headrace.resources import values
+from headrace.resources.account import size
 from headrace.resources.queue import Cancel, Done
 from headrace.resources.queue_kinds import PriorityQueue
 from headrace.resources.values import numpy_dtype_of, shape_of
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from headrace.dtypes import DType
+    from headrace.resources.account import Account
+    from headrace.resources.queue import Element
     from headrace.resources.values import Value
     from headrace.shapes import Shape
 
@@ -29,6 +32,9 @@ class _Ready(PriorityQueue):
     def describe(self) -> str:
         return f"Barrier '{self.name}'"
 
+    def _admit(self, of: Account, element: Element) -> None:
+        pass  # the barrier has counted it
+
 
 class Barrier:
     """Serves Barrier and the ops on it. Thread safe; no call waits.
@@ -37,6 +43,7 @@ class Barrier:
       name: for messages.
       component_types: the dtype of each component.
       shapes: the shape of each component.
+      account: counts what the components hold of a device's memory; None: they are not counted.
     """
 
     def __init__(self, name: str, component_types: Sequence[DType], component_shapes: Sequence[Shape]) -> None:
@@ -61,6 +68,7 @@ class Barrier:
         self._arriving = 0  # insertions that are on their way into `_ready`
         self._closed = False
         self._cancelled = False
+        self.account: Account | None = None
         forking.follow(self)
 
     def _forked(self) -> None:
@@ -144,6 +152,8 @@ class Barrier:
             self._closed = True
             self._cancelled = cancel_pending
             if cancel_pending:
+                if self.account is not None:
+                    self.account.remove(sum(size(c.values()) for _, c in self._incomplete.values()))
                 self._incomplete.clear()
             over = self._is_over() and not self._ready.is_closed
         if over:
@@ -155,6 +165,8 @@ class Barrier:
             self._closed = self._cancelled = True
             self._incomplete.clear()
         self._ready.release()
+        if self.account is not None:
+            self.account.clear()
 
     def check_same(self, other: Barrier) -> None:
         """For an op that shares this barrier by name, but declares `other`.
@@ -210,13 +222,18 @@ class Barrier:
                 f"Barrier {self.name} is closed, but attempted to insert a brand new key: "
                 f"{key.decode('utf-8', 'replace')}.  Number of incomplete keys: {len(self._incomplete)}."
             )
-        index, components = self._incomplete.setdefault(key, (self._index, {}))
+        index, components = self._incomplete.get(key, (self._index, {}))
         if component in components:
             raise InvalidArgumentError(
                 f"Key {key.decode('utf-8', 'replace')} already has a value for component {component} in barrier "
                 f"{self.name}"
             )
+        if self.account is not None:
+            is_whole = len(components) + 1 == len(self.component_types)
+            self.account.add(size([row, *((_int64(index), _text(key)) if is_whole else ())]))
+            self._ready.account = self.account
         components[component] = row
+        self._incomplete[key] = index, components
         if len(components) == len(self.component_types):
             del self._incomplete[key]
             ready.append((_int64(index), _text(key), *(components[i] for i in range(len(components)))))

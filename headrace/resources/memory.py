@@ -1,8 +1,9 @@
 """What a device holds, in bytes, and what happens when that is to be more than it may be.
 
-A `Memory` counts what lasts: the values that loops keep for their gradients, and variables. (What an operation makes
-and the next one uses up is not counted.) Whoever is about to hold something says so before, and it either fits, or
-there is an error that says what is held and what can be done: a step fails, not the process by running out.
+A `Memory` counts what lasts: the values that loops keep for their gradients, variables, and what is in queues, barriers
+and staging areas (`account`). (What an operation makes and the next one uses up is not counted.) Whoever is about to
+hold something says so before, and it either fits, or there is an error that says what is held and what can be done: a
+step fails, not the process by running out.
 
 **Swapping.** The values that a loop keeps are pushed by its forward loop and popped by its backward loop, the last one
 first. So what was kept first is needed last. Where a loop may swap, its oldest values go to a spill file (`spill`) as
@@ -578,6 +579,8 @@ class Memory:
         more = f"; and {len(largest) - 5} more" if len(largest) > 5 else ""
         now = f"{self._held:,} bytes are held: {'; '.join(held)}{more}" if held else "nothing is held"
         cures = ["let the loop keep less (while_loop(..., save=hr.recompute('sqrt')))"]
+        if swaps is None and not any(h.swaps is not None for h in largest):
+            cures = ["let what is listed hold less (a queue: a smaller capacity)"]
         cures.append("raise the limit (hr.Session(memory_limit=...))")
         why = ""
         if failed is not None:

@@ -26,12 +26,14 @@ from headrace.errors import (
     CancelledError,
     InvalidArgumentError,
     OutOfRangeError,
+    ResourceExhaustedError,
 )
-from headrace.resources import values
+from headrace.resources import account, values
 from headrace.resources.values import numpy_dtype_of, shape_of
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
+    from headrace.resources.account import Account
     from headrace.resources.values import Value
     from headrace.shapes import Shape
 
@@ -74,6 +76,12 @@ class _Enqueue(_Attempt):
             self.result = CancelledError(f"{queue.describe()} is closed.")
             return True
         while self.elements and not queue._is_full():
+            if queue.account is not None:
+                try:
+                    queue._admit(queue.account, self.elements[0])
+                except ResourceExhaustedError as e:  # what has gone in stays
+                    self.result = e
+                    return True
             queue._put(self.elements.popleft())
         return not self.elements
 
@@ -122,6 +130,9 @@ class _Dequeue(_Attempt):
         except Exception as e:  # out of memory, say: whoever asked is told, and the elements stay
             self.undo(queue)
             self.result = e
+        else:
+            if queue.account is not None:
+                queue.account.remove(sum(map(account.size, self.taken)))
         return True
 
     def undo(self, queue: Queue) -> None:
@@ -142,6 +153,8 @@ class Queue(abc.ABC):
       component_types: the dtype of each component.
       shapes: the shape of each component, or () if they may be anything.
       capacity: how many elements it holds; None for any number.
+      account: counts what the elements hold of a device's memory; None: they are not counted. An enqueue for which
+        there is no room fails.
     """
 
     partial_shapes: ClassVar[bool] = False
@@ -178,6 +191,7 @@ class Queue(abc.ABC):
         self._enqueues: deque[_Attempt] = deque()
         self._dequeues: deque[_Attempt] = deque()
         self._closed = False
+        self.account: Account | None = None
         forking.follow(self)
 
     def _forked(self) -> None:
@@ -189,7 +203,8 @@ class Queue(abc.ABC):
     # *** requests; each calls `done` once, at once or later ***
 
     def enqueue(self, element: Sequence[Value], done: Done) -> Cancel:
-        """Puts one element in; `done(None)`, or `done(CancelledError)` if the queue is closed.
+        """Puts one element in; `done(None)`, `done(CancelledError)` if the queue is closed, or
+        `done(ResourceExhaustedError)` if the device has no memory for it.
 
         Returns:
           A function that gives the request up if it still waits.
@@ -287,6 +302,10 @@ class Queue(abc.ABC):
                 attempt.result = _cancelled("Dequeue" if attempt in self._dequeues else "Enqueue", self)
             self._enqueues.clear()
             self._dequeues.clear()
+            if self.account is not None:
+                while self.size():
+                    self._take()
+                self.account.clear()
         _finish(gone)
 
     # *** state ***
@@ -348,6 +367,10 @@ class Queue(abc.ABC):
     def _available(self) -> int:
         """How many elements may be taken now."""
         return self.size()
+
+    def _admit(self, of: Account, element: Element) -> None:
+        """Counts an element that is about to be put in; `ResourceExhaustedError` if there is no room."""
+        of.add(account.size(element))
 
     def _is_full(self) -> bool:
         return self.capacity is not None and self.size() >= self.capacity

@@ -18,6 +18,7 @@ from headrace.resources.waiting import NOT_YET, Cancel, Done, Waiting
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
+    from headrace.resources.account import Account
     from headrace.resources.values import Value
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ class _Area(Waiting):
         self._capacity = capacity
         self._memory_limit = memory_limit
         self._bytes = 0
+        self.account: Account | None = None  # counts the bytes on a device with a memory limit
 
     def _check_fits(self, tensors: Sequence[Value]) -> int:
         """The bytes of what is put in; `ResourceExhaustedError` if there can never be room for them."""
@@ -47,6 +49,18 @@ class _Area(Waiting):
                 f"of '{self._memory_limit}'."
             )
         return n
+
+    def _hold(self, n: int) -> None:
+        """`n` bytes more (negative: fewer) are held; `ResourceExhaustedError` if the device has no room for them."""
+        if self.account is not None:
+            self.account.add(n)
+        self._bytes += n
+
+    def release(self) -> None:
+        """Cancels everything that waits, and drops what is held."""
+        super().release()
+        if self.account is not None:
+            self.account.clear()
 
     def _has_bytes(self, n: int) -> bool:
         return not self._memory_limit or self._bytes + n <= self._memory_limit
@@ -77,8 +91,8 @@ class StagingArea(_Area):
         def attempt() -> Any:
             if (self._capacity and len(self._entries) >= self._capacity) or not self._has_bytes(n):
                 return NOT_YET
+            self._hold(n)
             self._entries.append(tuple(tensors))
-            self._bytes += n
             return None
 
         return self._ask(attempt, done, "Stage")
@@ -91,7 +105,7 @@ class StagingArea(_Area):
                 return NOT_YET
             _check_types(self._entries[0], types)
             entry = self._entries.popleft()
-            self._bytes -= sum(map(nbytes_of, entry))
+            self._hold(-sum(map(nbytes_of, entry)))
             return entry
 
         return self._ask(attempt, done, "Unstage")
@@ -122,7 +136,7 @@ class StagingArea(_Area):
 
         def drop() -> None:
             self._entries.clear()
-            self._bytes = 0
+            self._hold(-self._bytes)
 
         self._locked(drop)
 
@@ -163,8 +177,8 @@ class MapStagingArea(_Area):
             if (self._capacity and len(self._whole) >= self._capacity) or not self._has_bytes(n):
                 return NOT_YET
             if key not in self._whole:
+                self._hold(n)
                 self._whole[key] = given
-                self._bytes += n
             return None
 
         def attempt_part() -> Any:
@@ -176,12 +190,12 @@ class MapStagingArea(_Area):
                     )
             if not self._has_bytes(n):
                 return NOT_YET
-            self._bytes += n
+            self._hold(n)
             there = self._parts[key] = {**there, **given}
             if len(there) == self._width:
                 del self._parts[key]
                 if self._whole.setdefault(key, there) is not there:
-                    self._bytes -= sum(map(nbytes_of, there.values()))
+                    self._hold(-sum(map(nbytes_of, there.values())))
             return None
 
         return self._ask(attempt_whole if len(indices) == self._width else attempt_part, done, "MapStage")
@@ -204,7 +218,7 @@ class MapStagingArea(_Area):
                 del entry[i]
             if not entry:
                 del self._whole[found]
-            self._bytes -= sum(map(nbytes_of, tensors))
+            self._hold(-sum(map(nbytes_of, tensors)))
             return found, tensors
 
         return self._ask(attempt, done, "MapUnstage")
@@ -236,7 +250,7 @@ class MapStagingArea(_Area):
         def drop() -> None:
             self._whole.clear()
             self._parts.clear()
-            self._bytes = 0
+            self._hold(-self._bytes)
 
         self._locked(drop)
 

@@ -594,7 +594,7 @@ def disable_v2_behavior() -> None:
 executing_eagerly_outside_functions = executing_eagerly
 
 
-def control_flow_v2_enabled() -> bool:
+def control_flow_v2_enabled() -> Any:
     """False: control flow has TensorFlow 1's names. Source: TensorFlow's `tf.control_flow_v2_enabled`."""
     return False
 

@@ -15,6 +15,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, int_attr, list_attr, op, type_attr
 from headrace.ir.rules import nothing, scalars
+from headrace.resources.account import Account
 from headrace.resources.barrier import Barrier
 from headrace.resources.manager import DEFAULT_CONTAINER
 from headrace.resources.names import name_ref, named
@@ -41,6 +42,8 @@ def _make(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Ref]:
                 f"limited capacity. Got {attrs['capacity']}"
             )
         declared = Barrier(name, attrs["component_types"], attrs["shapes"])
+        if ctx.step.memory is not None:
+            declared.account = Account(ctx.step.memory.memory, f"Barrier '{name}'")
         barrier = ctx.step.session.lookup_or_create(attrs["container"], Barrier, name, lambda: declared)
         barrier.check_same(declared)
         return name_ref(attrs["container"] or DEFAULT_CONTAINER, name)

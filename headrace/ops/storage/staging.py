@@ -6,7 +6,7 @@ Source: TensorFlow's Stage, Unstage, StagePeek, ...; MapStage, MapUnstage, ..., 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, int_attr, list_attr, op
 from headrace.ir.rules import nothing, scalars
+from headrace.resources.account import Account
 from headrace.resources.staging import MapStagingArea, StagingArea
 from headrace.resources.values import shape_of
 from headrace.resources.waiting import Done
@@ -27,6 +28,7 @@ _EFFECT = Facts(effect="resource", writes=True, waits=True)
 _READS = Facts(effect="resource", waits=True)
 
 Attrs = Mapping[str, Any]
+A = TypeVar("A", StagingArea, MapStagingArea)
 
 
 def _handed(done: Done, n: int, pack: Callable[[Any], tuple[Any, ...]] = tuple) -> Done:
@@ -45,13 +47,20 @@ def _handed(done: Done, n: int, pack: Callable[[Any], tuple[Any, ...]] = tuple) 
 # *** in turn ***
 
 
+def _counted(ctx: KernelContext, area: A) -> A:
+    """`area`, which counts what it holds where memory is limited."""
+    if ctx.step.memory is not None:
+        area.account = Account(ctx.step.memory.memory, area.describe())
+    return area
+
+
 def _area(ctx: KernelContext, attrs: Attrs) -> StagingArea:
     name = attrs["shared_name"] or ctx.node
     area: StagingArea = ctx.step.session.lookup_or_create(
         attrs["container"],
         StagingArea,
         name,
-        lambda: StagingArea(name, attrs["capacity"], attrs["memory_limit"]),
+        lambda: _counted(ctx, StagingArea(name, attrs["capacity"], attrs["memory_limit"])),
     )
     return area
 
@@ -86,7 +95,7 @@ def _map_area(ctx: KernelContext, attrs: Attrs, ordered: bool) -> MapStagingArea
         attrs["container"],
         kind,
         name,
-        lambda: kind(name, len(attrs["dtypes"]), ordered, attrs["capacity"], attrs["memory_limit"]),
+        lambda: _counted(ctx, kind(name, len(attrs["dtypes"]), ordered, attrs["capacity"], attrs["memory_limit"])),
     )
     return area
 

@@ -31,7 +31,7 @@ from headrace.ir.opdef import (
 )
 from headrace.ir.rules import same_as
 from headrace.ir.samples import draw
-from headrace.ops.strings.elements import each, texts
+from headrace.ops.strings.elements import Budget, each, texts
 from headrace.shapes import Shape, show, with_rank
 
 _COST = Facts(cost=flops_per_element(500))
@@ -204,9 +204,9 @@ op(
 _CHUNK = 2**20
 
 
-def _inflated(data: bytes, window: int, several: bool) -> bytes:
+def _inflated(data: bytes, window: int, several: bool, budget: Budget) -> bytes:
     """What the compressed `data` holds, as far as it goes; `several` streams may follow one another."""
-    out, size = [], 0
+    out = []
     stream = zlib.decompressobj(window)
     while True:
         try:
@@ -214,8 +214,7 @@ def _inflated(data: bytes, window: int, several: bool) -> bytes:
         except zlib.error as e:
             raise DataLossError(f"inflate() failed: {e}") from None
         out.append(part)
-        size += len(part)
-        check_size((size,), uint8)
+        budget.take(len(part))
         data = stream.unconsumed_tail
         if stream.eof and several and stream.unused_data:
             data, stream = stream.unused_data, zlib.decompressobj(window)
@@ -232,7 +231,12 @@ def _decompress_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     if kind not in ("ZLIB", "GZIP"):
         raise InvalidArgumentError(f"Only ZLIB, GZIP or NONE are supported compressions, got {kind!r}")
     window = zlib.MAX_WBITS + (16 if kind == "GZIP" else 0)
-    return lambda x: each(lambda text: _inflated(text, window, kind == "GZIP"), x)
+
+    def kernel(x: Any) -> Any:
+        budget = Budget("DecodeCompressed")
+        return each(lambda text: _inflated(text, window, kind == "GZIP", budget), x)
+
+    return kernel
 
 
 def _compressed(kind: str) -> list[Any]:

@@ -17,7 +17,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr
 from headrace.ir.rules import same_as
-from headrace.ops.strings.elements import each, texts
+from headrace.ops.strings.elements import Budget, each, texts
 from headrace.shapes import Shape, show, with_rank
 
 _COST = Facts(cost=flops_per_element(5000))
@@ -90,18 +90,20 @@ def _character(text: bytes, at: int) -> int:
     return 1
 
 
-def _replacer(pattern: bytes, rewrite: bytes, everywhere: bool) -> Callable[[bytes], bytes]:
+def _replacer(pattern: bytes, rewrite: bytes, everywhere: bool) -> Callable[[bytes, Budget], bytes]:
     compiled = _compiled(pattern)
     pieces, is_valid = _pieces(rewrite)
     if any(isinstance(p, int) and p > compiled.groups for p in pieces) or not (is_valid or everywhere):
-        return lambda text: text  # as RE2 has it: nothing is replaced
+        return lambda text, budget: text  # as RE2 has it: nothing is replaced
 
-    def replaced(text: bytes) -> bytes:
+    def replaced(text: bytes, budget: Budget) -> bytes:
         out: list[bytes] = []
         at = 0
         for match in _matches(compiled, text):
+            new = [p if isinstance(p, bytes) else match[p] or b"" for p in pieces]
+            budget.take(match.start() - at + sum(map(len, new)))
             out.append(text[at : match.start()])
-            out.extend(p if isinstance(p, bytes) else match[p] or b"" for p in pieces)
+            out += new
             at = match.end()
             if not everywhere:
                 break
@@ -129,14 +131,21 @@ def _replace_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     everywhere = attrs["replace_global"]
 
     def kernel(x: Any, pattern: Any, rewrite: Any) -> Any:
-        return each(_replacer(_scalar(pattern, "Pattern"), _scalar(rewrite, "Rewrite"), everywhere), x)
+        replaced = _replacer(_scalar(pattern, "Pattern"), _scalar(rewrite, "Rewrite"), everywhere)
+        budget = Budget("RegexReplace")
+        return each(lambda text: replaced(text, budget), x)
 
     return kernel
 
 
 def _static_replace_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     replaced = _replacer(_bytes(attrs["pattern"]), _bytes(attrs["rewrite"]), attrs["replace_global"])
-    return lambda x: each(replaced, x)
+
+    def kernel(x: Any) -> Any:
+        budget = Budget("StaticRegexReplace")
+        return each(lambda text: replaced(text, budget), x)
+
+    return kernel
 
 
 def _match_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:

@@ -29,7 +29,7 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
-from headrace.ops.strings.elements import texts
+from headrace.ops.strings.elements import Budget, texts
 from headrace.shapes import Shape, merge, show, with_rank, with_rank_at_least
 
 _FACTS = Facts(dynamic_shape=True, cost=flops_per_input(1000))
@@ -171,17 +171,17 @@ def _ngrams_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def pads(width: int) -> int:
         return width - 1 if pad_width < 0 else min(pad_width, width - 1)
 
-    def of_width(row: list[bytes], width: int) -> list[bytes]:
+    def of_width(row: list[bytes], width: int, budget: Budget) -> list[bytes]:
         n = pads(width)
         padded = [left] * n + row + [right] * n
-        return [separator.join(padded[i : i + width]) for i in range(len(padded) - width + 1)]
+        return [budget.join(separator, padded[i : i + width]) for i in range(len(padded) - width + 1)]
 
-    def of_row(row: list[bytes]) -> Iterator[bytes]:
-        found = [gram for width in widths for gram in of_width(row, width)]
+    def of_row(row: list[bytes], budget: Budget) -> Iterator[bytes]:
+        found = [gram for width in widths for gram in of_width(row, width, budget)]
         if not found and row and attrs["preserve_short_sequences"]:
             # All there is, with as much padding as is asked for.
             n = max(pad_width, 0)
-            found = [separator.join([left] * n + row + [right] * n)]
+            found = [budget.join(separator, [left] * n + row + [right] * n)]
         yield from found
 
     def kernel(data: Any, splits: Any) -> Any:
@@ -192,9 +192,9 @@ def _ngrams_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         longest = max((b - a for a, b in itertools.pairwise(ends)), default=0)
         check_size((sum(longest + 2 * pads(w) for w in widths) + 2 * max(pad_width, 0), max(widths, default=1)), int64)
         grams: list[bytes] = []
-        counts = [0]
+        counts, budget = [0], Budget("StringNGrams")
         for begin, end in itertools.pairwise(ends):
-            grams.extend(of_row(strings[begin:end]))
+            grams.extend(of_row(strings[begin:end], budget))
             counts.append(len(grams))
         return texts(*grams), np.array(counts, splits.dtype).reshape(splits.shape)
 
@@ -279,10 +279,10 @@ def _segment_join_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         out = np.full(shape, b"", object)
         width = math.prod(shape[1:])
         rows, flat, joined = x.reshape(ids.size, width), ids.reshape(-1), out.reshape(n, width)
-        order = np.argsort(flat, kind="stable")
+        order, budget = np.argsort(flat, kind="stable"), Budget("UnsortedSegmentJoin")
         for group in np.split(order, np.flatnonzero(np.diff(flat[order])) + 1):
             if len(group):
-                joined[flat[group[0]]] = [separator.join(column) for column in rows[group].T]
+                joined[flat[group[0]]] = [budget.join(separator, column.tolist()) for column in rows[group].T]
         return out
 
     return kernel

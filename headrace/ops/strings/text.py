@@ -19,7 +19,7 @@ from headrace.ir.arrays import axis_in
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, string_attr, type_attr
 from headrace.ir.rules import same_as
-from headrace.ops.strings.elements import each, number
+from headrace.ops.strings.elements import Budget, each, number
 from headrace.shapes import Shape
 
 _COST = Facts(cost=flops_per_element(100))
@@ -79,7 +79,10 @@ def _as_string_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     to_text = _formatter(attrs)
     is_string = attrs["T"] is dtypes.string
 
+    longest = max(attrs["width"], attrs["precision"], 0) * (2 if attrs["T"] in COMPLEX else 1)
+
     def kernel(x: Any) -> Any:
+        Budget("AsString").take(longest * x.size)
         out = np.empty(x.size, object)
         out[:] = [to_text(v) for v in (x.ravel().tolist() if not is_string else x.ravel())]
         return out.reshape(x.shape)
@@ -245,7 +248,8 @@ def _string_join_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 "Input shapes do not match: all inputs must be scalars or of one shape, got "
                 + " and ".join(sorted(map(shapes.show, full)))
             )
-        return _each(lambda *texts: separator.join(texts), *inputs) if inputs else np.array(b"", object)
+        budget = Budget("StringJoin")
+        return _each(lambda *texts: budget.join(separator, texts), *inputs) if inputs else np.array(b"", object)
 
     return kernel
 
@@ -294,7 +298,8 @@ def _reduce_join_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         n = int(np.prod(shape))
         # the first of the axes varies fastest
         rows = x.transpose(left + axes[::-1]).reshape(n, -1 if n else 0)
-        out = _strings(*(separator.join(row) for row in rows))
+        budget = Budget("ReduceJoin")
+        out = _strings(*(budget.join(separator, row.tolist()) for row in rows))
         return out.reshape([1 if a in axes else d for a, d in enumerate(x.shape)] if keep else shape)
 
     return kernel
