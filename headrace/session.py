@@ -76,8 +76,8 @@ class Session:
         ("auto"). Partial runs, and runs with a listener, are interpreted in any case.
       devices: how many logical devices there are to be of each type, {"CPU": 4}. A step whose operations ask for
         several of them, or which is worth it, runs on several, each with threads of its own.
-      memory_limit: the bytes that loops may keep for gradients, and variables and queues hold, on each device. Loops with
-        `swap_memory=True` swap what does not fit; else the step fails before it is too much. None: not limited.
+      memory_limit: the bytes that loops may keep for gradients, and variables and queues hold, on each device. Loops
+        with `swap_memory=True` swap what does not fit; else the step fails before it is too much. None: not limited.
       intra_op_threads: threads a single product may use in the BLAS library.
       inter_op_threads: threads for heavy kernels that can run side by side; None: one a core.
 

@@ -25,8 +25,8 @@ def py_func(
 
     The function lives as long as the graph. A graph that is exported keeps only a token in its place, and works in this
     process alone. The operation has no gradient. The function runs in any thread, in no graph, with the floating-point
-    mode and numpy's error handling that the caller of `Session.run` has. If it blocks, a deadline or closing the session
-    ends the step; the thread of the function ends when the function returns.
+    mode of the caller of `Session.run`. If it blocks, a deadline or closing the session ends the step; the thread of
+    the function ends when the function returns.
 
     Args:
       func: takes an array or numpy scalar for each of `inp` (strings: `bytes`, or arrays of them), and returns one for
