@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 110  # for one program
+SECONDS = 220  # for one program: half a minute where nothing else runs
 
 # Reads a program and the files for what it writes from each line; says its process id, then how it ended.
 SERVER = """
@@ -42,6 +42,13 @@ for number, file in enumerate(files, 1):
     os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
 exec(program)
 """
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test may take as long as its program."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS + 20))
 
 
 def find_tensorflow() -> None:
