@@ -76,8 +76,8 @@ from headrace.build.reductions import (
 )
 from headrace.build.saving import recompute, recompute_grad
 from headrace.build.scopes import Graph, colocate_with, control_dependencies, device, name_scope
-from headrace.build.sparse.tensor import (
-    SparseTensor, SparseTensorValue, convert_to_tensor_or_sparse_tensor, sparse_placeholder
+from headrace.build.sparse_tensor import (
+    SparseTensor, SparseTensorSpec, SparseTensorValue, convert_to_tensor_or_sparse_tensor, sparse_placeholder
 )
 from headrace.build.storage.staging import Barrier, MapStagingArea, StagingArea
 from headrace.build.sorting import argsort, sort
@@ -101,7 +101,7 @@ from headrace.grad.jacobians import hessian, jacobian
 from headrace.grad.registered import RegisterGradient
 from headrace.grad.transforms import grad, jvp, value_and_grad, vjp
 from headrace.ir.graph import Operation, Tensor
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.slices import IndexedSlices, IndexedSlicesValue
 from headrace.explain import explain
 from headrace.extend import load_plugins, register_device, register_kernel, register_op
 from headrace.interchange.files import read_graph, write_graph
@@ -168,11 +168,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Assert", "Barrier", "Cluster", "ConditionalAccumulator", "ConditionalAccumulatorBase", "Costs", "DType",
-    "DeviceModel", "EagerTensor", "FIFOQueue", "Function", "Graph", "IndexedSlices", "Link", "MapStagingArea",
-    "MetaGraph", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase", "RandomShuffleQueue",
-    "RegisterGradient", "RunMetadata", "RunOptions", "Session", "SessionStatistics", "Signature",
-    "SparseConditionalAccumulator", "SparseTensor",
-    "SparseTensorValue", "StagingArea", "Tensor", "TensorArray", "TensorSpec", "Variable",
+    "DeviceModel", "EagerTensor", "FIFOQueue", "Function", "Graph", "IndexedSlices", "IndexedSlicesValue", "Link",
+    "MapStagingArea", "MetaGraph", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase",
+    "RandomShuffleQueue", "RegisterGradient", "RunMetadata", "RunOptions", "Session", "SessionStatistics",
+    "Signature", "SparseConditionalAccumulator", "SparseTensor", "SparseTensorSpec", "SparseTensorValue", "StagingArea",
+    "Tensor", "TensorArray", "TensorSpec", "Variable",
     "__version__", "abs", "accumulate_n", "acos", "acosh", "add", "add_n", "adjoint", "all_gather", "all_max",
     "all_min", "all_prod", "all_sum", "angle", "argmax", "argmin", "argsort", "as_dtype", "asin", "asinh",
     "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal", "assert_less", "assert_less_equal",

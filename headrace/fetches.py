@@ -122,12 +122,14 @@ def feed_tensor(graph: Graph, key: Any) -> Tensor:
 
 
 def feed_tensors(graph: Graph, key: Any) -> list[Tensor]:
-    """The tensors that a key of a feed dict means: of what stands for several (a `SparseTensor`), each of them."""
+    """The tensors that a key of a feed dict means: of a composite (`SparseTensor`, `IndexedSlices`) all its parts."""
     return [feed_tensor(graph, t) for t in (key._flatten() if hasattr(type(key), "fetched_as") else (key,))]
 
 
 def spread(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
     """The values for all tensors, given those for the keys, which mean `counts` tensors each.
+
+    The value of an `IndexedSlices` without a `dense_shape`, two tensors, may have one, which is left out.
 
     Raises:
       FeedError: a key that means several got another number of values.
@@ -135,9 +137,9 @@ def spread(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
     out: list[Any] = []
     for value, n in zip(values, counts, strict=True):
         parts = (value,) if n == 1 else value
-        if not isinstance(parts, (tuple, list)) or len(parts) != n:
+        if not isinstance(parts, (tuple, list)) or (len(parts) != n and (n, len(parts)) != (2, 3)):
             raise FeedError(f"what is fed for {n} tensors together must be a tuple of {n} values, got {_short(value)}")
-        out += parts
+        out += parts[:n]
     return out
 
 

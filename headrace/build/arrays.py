@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.build import scopes
+from headrace.build.sparse_tensor import as_sparse, is_sparse
 from headrace.build.tensors import as_list, is_tensor, known_shape
 from headrace.errors import ShapeError
 
@@ -24,7 +25,7 @@ def shape(input: Any, out_type: Any = None, name: str | None = None) -> Any:
     """The shape of a tensor, an int vector; a constant where it is known.
 
     Args:
-      input: a tensor, or what can be made one.
+      input: a tensor, or what can be made one; or a `SparseTensor`.
       out_type: int32 (also if None) or int64.
       name: name of the operation; "Shape" if None.
 
@@ -39,6 +40,8 @@ def shape(input: Any, out_type: Any = None, name: str | None = None) -> Any:
     dtype = dtypes.as_dtype(out_type or dtypes.int32)
     with scopes.name_scope(name, "Shape", [input]) as scope:
         b = scopes.builder(input)
+        if is_sparse(input):
+            return b.make("Cast", (input.dense_shape,), {"DstT": dtype})
         x = b.tensor(input, None, "input")
         if shapes.is_full(x.shape):
             return b.const(np.array(x.shape, dtype.numpy), dtype, scope)
@@ -55,12 +58,14 @@ def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -
 
 
 def rank(input: Any, name: str | None = None) -> Any:
-    """How many axes a tensor has, an int32 scalar; a constant where it is known.
+    """How many axes a tensor or `SparseTensor` has, an int32 scalar; a constant where it is known.
 
     Source: TensorFlow's `tf.rank`.
     """
     with scopes.name_scope(name, "Rank", [input]) as scope:
         b = scopes.builder(input)
+        if is_sparse(input):
+            return size(input.dense_shape, name=scope)
         x = b.tensor(input, None, "input")
         if x.shape is not None:
             return b.const(len(x.shape), dtypes.int32, scope)
@@ -68,13 +73,16 @@ def rank(input: Any, name: str | None = None) -> Any:
 
 
 def size(input: Any, out_type: Any = None, name: str | None = None) -> Any:
-    """How many elements a tensor has, an int scalar; a constant where it is known.
+    """How many elements a tensor has, an int scalar; a constant where it is known. Of a `SparseTensor` all count.
 
     Source: TensorFlow's `tf.size`.
     """
     dtype = dtypes.as_dtype(out_type or dtypes.int32)
     with scopes.name_scope(name, "Size", [input]) as scope:
         b = scopes.builder(input)
+        if is_sparse(input):
+            whole = b.make("Cast", (input.dense_shape,), {"DstT": dtype})
+            return b.make("Prod", (whole, 0), {}, scope)
         x = b.tensor(input, None, "input")
         if shapes.is_full(x.shape):
             return b.const(math.prod(x.shape), dtype, scope)
@@ -497,12 +505,16 @@ def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
     """Zeros in the shape of a tensor.
 
     Args:
-      input: a tensor, or what can be made one.
+      input: a tensor, or what can be made one; or a `SparseTensor`, for which the result is dense.
       dtype: of the zeros; that of the tensor if None.
       name: name of the operation; "zeros_like" if None.
 
     Source: TensorFlow's `tf.zeros_like`.
     """
+    if is_sparse(input):
+        sp = as_sparse(input)
+        with scopes.name_scope(name, "zeros_like", sp._flatten()) as scope:
+            return zeros(shape(sp), sp.dtype if dtype is None else dtype, scope)
     return _like(input, 0, dtype, name, "zeros_like", "ZerosLike")
 
 

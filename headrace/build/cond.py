@@ -6,6 +6,7 @@ decided when the graph runs; a branch that is not taken does nothing.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from headrace.errors import InvalidArgumentError, SignatureError
 from headrace.ir.builder import Builder
 from headrace.ir.failure import quoted
 from headrace.ir.graph import Operation, Tensor
+from headrace.ir.slices import IndexedSlices
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
@@ -130,10 +132,24 @@ class _Branches:
         self._labels.append(label)
         self._values.append(value)
         if len(self.graphs) > 1:
+            self._widen_indices()
             self._compare()
-        tracing.finish(graph, nest.flatten(value))
-        if not graph.results:  # then it is run for what it does
-            graph.control_results = tracing.changes(graph)
+
+    def _widen_indices(self) -> None:
+        """Where branches return `IndexedSlices` whose indices are int32 in one and int64 in another, casts to int64."""
+        flat = [nest.flatten(v, expand=False) for v in self._values]
+        if len({len(leaves) for leaves in flat}) > 1:
+            return  # `_compare` says so
+        for column in zip(*flat, strict=True):
+            if not all(isinstance(x, IndexedSlices) for x in column) or len({x.indices.dtype for x in column}) == 1:
+                continue
+            for k, x in enumerate(column):
+                b = dataclasses.replace(self._b, graph=self.graphs[k], control_inputs=())
+                if x.indices.dtype is not dtypes.int64:
+                    wide = IndexedSlices(x.values, b.Cast(x.indices, DstT=dtypes.int64), x.dense_shape)
+                    leaves = [wide if y is x else y for y in flat[k]]
+                    flat[k] = leaves
+                    self._values[k] = nest.pack(self._values[k], leaves, expand=False)
 
     def _compare(self) -> None:
         first, last = self._values[0], self._values[-1]
@@ -156,6 +172,10 @@ class _Branches:
 
     def join(self, name: str, chooses: Tensor, attrs: dict[str, Any]) -> Any:
         """The conditional's results, in the structure of the branches; its operation if they return None."""
+        for graph, value in zip(self.graphs, self._values, strict=True):
+            tracing.finish(graph, nest.flatten(value))
+            if not graph.results:  # then it is run for what it does
+                graph.control_results = tracing.changes(graph)
         value = functools.reduce(nest.merged, self._values)
         attrs["Tout"] = tuple(t.dtype.base for t in self.graphs[0].results)
         op = tracing.make(self._type, self._b, name, self.graphs, [chooses], [], attrs)

@@ -10,7 +10,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.build import arrays, debugging, math, reductions, scopes
 from headrace.build.debugging import Assert
-from headrace.build.sparse.tensor import SparseTensor
+from headrace.build.sparse_tensor import SparseTensor
 from headrace.build.tensors import identity, is_tensor
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import collections
+import pprint
+import random
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from headrace import shapes
-from headrace.build import arrays, reductions, scopes
+from headrace.build import arrays, nest, reductions, scopes
+from headrace.build.sparse_tensor import SparseTensor
 from headrace.build.tensors import constant_value, is_tensor, pair
 from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.ir.builder import Builder
@@ -42,7 +46,7 @@ def Print(
 def print(
     *inputs: Any,
     output_stream: Any = None,
-    summarize: int = 3,
+    summarize: int | None = 3,
     sep: str = " ",
     end: str = "\n",
     name: str | None = None,
@@ -50,9 +54,12 @@ def print(
     """When it runs, writes tensors and Python values.
 
     Args:
-      *inputs: tensors; what is no tensor is written as Python's `str` has it.
+      *inputs: tensors, sparse tensors, texts, other Python values, and nested structures of these. A text is written as
+        it is, anything else as Python's `pprint` formats it, with the values of tensors in their places; the keys of
+        dictionaries are in order. A sparse tensor is written as 'SparseTensor(indices=..., values=..., shape=...)',
+        with quotes, as TensorFlow writes it.
       output_stream: `sys.stderr` (also if None) or `sys.stdout`, or "file://" and a path.
-      summarize: how many elements at each end of an axis are shown; -1: all.
+      summarize: how many elements at each end of an axis are shown (3 if None); -1: all.
       sep, end: what stands between them, and after the last.
       name: name of the operation; "PrintV2" if None.
 
@@ -75,24 +82,57 @@ def print(
     target = output_stream if is_file else streams.get(output_stream)
     if target is None:
         raise ValueError(f"'output_stream' must be sys.stderr, sys.stdout or 'file://...', got {output_stream!r}")
-    tensors = [x for x in inputs if is_tensor(x)]
-    words = ["{}" if is_tensor(x) else str(x) for x in inputs]
-    holder = "{}"
-    while any(holder in w for w, x in zip(words, inputs, strict=True) if not is_tensor(x)):
-        holder = f"{{{holder}}}"
-    template = sep.join(holder if is_tensor(x) else w for x, w in zip(inputs, words, strict=True))
+    inputs = tuple(map(_sorted, inputs))
+    leaves = nest.flatten(inputs, expand=False)
+    tensors = [t for x in leaves for t in _printed(x)]
     b = scopes.builder(*tensors)
-    attrs = {"template": template, "placeholder": holder, "summarize": summarize}
-    if (
-        len(tensors) == 1
-        and template == holder
-        and getattr(tensors[0], "dtype", None) == "string"
-        and tensors[0].shape == ()
-    ):
-        text = tensors[0]
+    if len(inputs) == 1 and is_tensor(inputs[0]) and inputs[0].dtype == "string" and inputs[0].shape == ():
+        text = inputs[0]
     else:
-        text = b.make("StringFormat", (tensors,), attrs)
+        template, holder = _template(inputs, sep)
+        attrs = {"template": template, "placeholder": holder, "summarize": 3 if summarize is None else summarize}
+        text = b.make("StringFormat", (tensors,), attrs, name and f"{name}_format")
     return b.make("PrintV2", (text,), {"output_stream": target, "end": end}, name)
+
+
+def _printed(x: Any) -> list[Any]:
+    """The tensors whose values are shown for a leaf."""
+    if isinstance(x, SparseTensor):
+        return x._flatten()
+    return [x] if is_tensor(x) else []
+
+
+def _template(inputs: Sequence[Any], sep: str) -> tuple[str, str]:
+    """The text with a placeholder for each tensor, and the placeholder: TensorFlow's, to the letter.
+
+    Where lines are broken depends on the placeholder, which `pprint` formats as a text in the tensor's place.
+    """
+
+    def formatted(x: Any, holder: str) -> str:
+        def shown(leaf: Any) -> Any:
+            if isinstance(leaf, SparseTensor):
+                return f"SparseTensor(indices={holder}, values={holder}, shape={holder})"
+            return holder if is_tensor(leaf) else leaf
+
+        return pprint.pformat(nest.map_leaves(shown, x, expand=False))
+
+    plain = " ".join(formatted(x, "") for x in inputs)
+    holder, digits = "{}", random.Random(5)
+    while holder in plain:
+        holder += str(digits.randint(0, 9))
+    words = [x if isinstance(x, str) else formatted(x, holder) for x in inputs]
+    return sep.join(words).replace(f"'{holder}'", holder), holder
+
+
+def _sorted(x: Any) -> Any:
+    """`x`, its `OrderedDict`s in the order of their keys: `nest` sorts all dictionaries, `pprint` all but these."""
+    if type(x) in (list, tuple):
+        return type(x)(map(_sorted, x))
+    if type(x) is dict:
+        return {k: _sorted(v) for k, v in x.items()}
+    if type(x) is collections.OrderedDict:
+        return collections.OrderedDict((k, _sorted(x[k])) for k in sorted(x))
+    return x
 
 
 def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace import dtypes, shapes
 from headrace.build import nest, scopes, tracing
+from headrace.build.sparse_tensor import SparseTensor, SparseTensorSpec
 from headrace.build.tensor_array import TensorArray
 from headrace.build.while_loop import while_loop
 from headrace.errors import SignatureError
@@ -33,20 +34,21 @@ def map_fn(
 
     Args:
       fn: takes a row, in the structure of `elems`; returns tensors.
-      elems: a tensor of rank 1 or more, or a nested structure of such tensors with equally many rows.
+      elems: a tensor or `SparseTensor` of rank 1 or more, or a nested structure of such with equally many rows.
       dtype: older name of `fn_output_signature`.
       parallel_iterations: how many rows may be under way at once; 10 if None (outside a graph 1).
       back_prop, swap_memory: see `while_loop`.
       infer_shape: whether all results have the same static shape.
       name: name of the scope; "map" if None.
-      fn_output_signature: what `fn` returns: a dtype or `TensorSpec`, or a nested structure of them. It can be left out
-        if `fn` returns the structure and dtypes of `elems`.
+      fn_output_signature: what `fn` returns: a dtype, `TensorSpec` or `SparseTensorSpec`, or a nested structure of
+        them. It can be left out if `fn` returns the structure and dtypes of `elems`.
 
     Returns:
-      A structure like what `fn` returns; each tensor has one dimension more in front.
+      A structure like what `fn` returns; each tensor or `SparseTensor` has one dimension more in front.
 
     Raises:
       ValueError: `elems` has no tensor, or one of rank 0; the numbers of rows differ.
+      TypeError: `elems` has something that cannot be a tensor.
       SignatureError: `fn` returned another structure or dtype than it says.
 
     Source: TensorFlow's `tf.map_fn`.
@@ -63,22 +65,31 @@ def map_fn(
         fn_output_signature = dtype
     with _scope(name, "map", elems):
         b = scopes.builder(*nest.flatten(elems))
-        flat = _rows(b, elems)
+        sparse = [x if isinstance(x, SparseTensor) else None for x in nest.flatten(elems, expand=False)]
+        flat = _rows(
+            b, nest.map_leaves(lambda x: _packed(x) if isinstance(x, SparseTensor) else x, elems, expand=False)
+        )
         n = _number_of_rows(b, flat)
         arrays = _unstacked(flat, n)
         structure = elems if fn_output_signature is None else fn_output_signature
-        specs = [t.dtype for t in flat] if fn_output_signature is None else nest.flatten(fn_output_signature)
+        specs: list[Any] = nest.flatten(structure, expand=False)
+        if fn_output_signature is None:
+            specs = [t.dtype if sp is None else sp for t, sp in zip(flat, sparse, strict=True)]
+        is_sparse = [isinstance(s, (SparseTensor, SparseTensorSpec)) for s in specs]
         i = b.const(0, dtypes.int32)
         made = [
-            TensorArray(getattr(s, "dtype", s), n, infer_shape=infer_shape, element_shape=getattr(s, "shape", None))
-            if fn_output_signature is not None
-            else TensorArray(s, n, infer_shape=infer_shape)
-            for s in specs
+            TensorArray(dtypes.string, n, element_shape=(3,))
+            if packed
+            else TensorArray(
+                getattr(s, "dtype", s), n, infer_shape=infer_shape, element_shape=getattr(s, "shape", None)
+            )
+            for s, packed in zip(specs, is_sparse, strict=True)
         ]
 
         def step(i: Any, filled: Sequence[TensorArray]) -> Any:
-            value = fn(nest.pack(elems, [a.read(i) for a in arrays]))
-            found = nest.mismatch(structure, value)
+            rows = [a.read(i) if sp is None else _row(a.read(i), sp) for a, sp in zip(arrays, sparse, strict=True)]
+            value = fn(nest.pack(elems, rows, expand=False))
+            found = nest.mismatch(structure, value, expand=False)
             if found is not None:
                 of = "its elems have" if fn_output_signature is None else "fn_output_signature says"
                 at = f" at {found.path}" if found.path else ""
@@ -87,7 +98,10 @@ def map_fn(
                     f"({tracing.source_of(fn)}) returned {found.second}, where {of} {found.first}; "
                     "give fn_output_signature= with the dtypes of what it returns"
                 )
-            leaves = [_of_dtype(a, leaf, fn, "fn_output_signature=") for a, leaf in zip(filled, nest.flatten(value))]
+            leaves = [
+                _of_spec(s, leaf, fn) if packed else _of_dtype(a, leaf, fn, "fn_output_signature=")
+                for a, s, packed, leaf in zip(filled, specs, is_sparse, nest.flatten(value, expand=False), strict=True)
+            ]
             return _next(i), [a.write(i, leaf) for a, leaf in zip(filled, leaves, strict=True)]
 
         _, filled = while_loop(
@@ -99,7 +113,64 @@ def map_fn(
             swap_memory=swap_memory,
             maximum_iterations=n,
         )
-        return nest.pack(structure, [_stacked(a, flat[0]) for a in filled])
+        out = [
+            _unpacked(a.stack(), s, fn_output_signature is not None) if packed else _stacked(a, flat[0])
+            for a, s, packed in zip(filled, specs, is_sparse, strict=True)
+        ]
+        return nest.pack(structure, out, expand=False)
+
+
+# *** rows of sparse tensors: each is three strings ***
+
+
+def _packed(sp: SparseTensor) -> Any:
+    """The rows of a sparse tensor as strings, [n, 3]."""
+    parts = sp._flatten()
+    out = scopes.builder(*parts).make("SerializeManySparse", parts, {"out_type": dtypes.string})
+    if isinstance(out, Tensor) and sp.shape is not None:
+        out.shape = shapes.merge(out.shape, (sp.shape[0], 3))
+    return out
+
+
+def _row(packed: Any, sp: SparseTensor) -> SparseTensor:
+    """A row of a sparse tensor, from its strings."""
+    rank = shapes.with_rank(sp.dense_shape.shape, 1)[0]
+    return _restored(
+        "DeserializeSparse", packed, sp.dtype, None if rank is None else rank - 1, sp.shape and sp.shape[1:]
+    )
+
+
+def _unpacked(rows: Any, spec: SparseTensor | SparseTensorSpec, is_of_row: bool) -> SparseTensor:
+    """The sparse tensor whose rows are given as strings, [n, 3], where `spec` is of one row, or of all of it."""
+    shape = spec.shape if not is_of_row or spec.shape is None else (None, *spec.shape)
+    rank = None if shape is None else len(shape)
+    return _restored("DeserializeManySparse", rows, spec.dtype, rank, shape)
+
+
+def _restored(type: str, strings: Any, dtype: Any, rank: int | None, shape: Shape) -> SparseTensor:
+    indices, values, whole = scopes.builder(strings).make(type, (strings,), {"dtype": dtype.base})
+    if isinstance(indices, Tensor):
+        indices.shape, values.shape, whole.shape = (None, rank), (None,), (rank,)
+    out = SparseTensor(indices, values, whole)
+    if isinstance(indices, Tensor):
+        out.set_shape(shape)
+    return out
+
+
+def _of_spec(spec: SparseTensor | SparseTensorSpec, leaf: Any, fn: Callable[..., Any]) -> Any:
+    """The strings of what the function returned, a sparse tensor of the dtype of `spec`.
+
+    Raises:
+      SignatureError: it is something else.
+    """
+    if not isinstance(leaf, SparseTensor) or leaf.dtype.base is not spec.dtype.base:
+        got = f"of dtype {leaf.dtype.base.name}" if isinstance(leaf, SparseTensor) else nest.describe(leaf)
+        raise SignatureError(
+            f"map_fn's function ({tracing.source_of(fn)}) must return a SparseTensor of dtype {spec.dtype.base.name}, "
+            f"got {got}; say what it returns: fn_output_signature=, or cast it"
+        )
+    parts = leaf._flatten()
+    return scopes.builder(*parts).make("SerializeSparse", parts, {"out_type": dtypes.string})
 
 
 def scan(
@@ -142,6 +213,11 @@ def scan(
     tracing.check_callable(fn=fn)
     with _scope(name, "scan", elems, initializer):
         b = scopes.builder(*nest.flatten(elems), *nest.flatten(initializer))
+        for x in nest.flatten(initializer, expand=False):
+            if nest.is_composite(x):
+                raise TypeError(
+                    f"scan stacks the states, which must be tensors: the initializer has {nest.describe(x)}"
+                )
         fold = _Fold(b, fn, elems, initializer, reverse)
         made = [TensorArray(t.dtype, fold.n, infer_shape=infer_shape, element_shape=_element(t)) for t in fold.state]
         if initializer is None:
@@ -229,9 +305,9 @@ class _Fold:
 
     def __init__(self, b: Any, fn: Callable[[Any, Any], Any], elems: Any, initializer: Any, reverse: bool) -> None:
         self.fn = fn
-        self.elems = elems
         self.reverse = reverse
         self.flat = _rows(b, elems)
+        elems = self.elems = nest.pack(elems, self.flat, expand=False)
         self.n = _number_of_rows(b, self.flat)
         self.arrays = _unstacked(self.flat, self.n)
         self.structure = elems if initializer is None else initializer
@@ -295,11 +371,11 @@ def _rows(b: Any, elems: Any) -> list[Any]:
     Raises:
       ValueError: there are none, one is a scalar, or they are known to have different numbers of rows.
     """
-    flat = [b.tensor(x, name="elem") for x in nest.flatten(elems)]
+    flat = [b.tensor(x, name="elem") for x in nest.flatten(elems, expand=False)]
     if not flat:
         raise ValueError(f"'elems' must have at least one tensor, got {nest.describe(elems)}")
     first: tuple[str, int] | None = None
-    for (path, _), t in zip(nest.flatten_with_paths(elems, "elems"), flat, strict=True):
+    for (path, _), t in zip(nest.flatten_with_paths(nest.pack(elems, flat, expand=False), "elems"), flat, strict=True):
         if t.shape is None:
             continue
         if not len(t.shape):

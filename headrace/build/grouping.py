@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.build import nest, scopes
+from headrace.build.sparse_tensor import SparseTensor
 from headrace.ir.builder import Builder
-from headrace.ir.graph import Operation, Tensor
+from headrace.ir.graph import Operation
+from headrace.ir.slices import IndexedSlices
 
 
 def no_op(name: str | None = None) -> Operation | None:
@@ -88,16 +90,16 @@ def tuple(tensors: Iterable[Any], control_inputs: Iterable[Any] | None = None, n
         return [x if x is None or isinstance(x, Operation) else with_dependencies([gate], x) for x in items]
 
 
-def with_dependencies(dependencies: Iterable[Any], output: Any, name: str | None = None) -> Tensor:
-    """`output`, which is there only when all `dependencies` are done.
+def with_dependencies(dependencies: Iterable[Any], output: Any, name: str | None = None) -> Any:
+    """`output`, which is there only when all `dependencies` are done; of a composite its values are.
 
     Source: TensorFlow's `control_flow_ops.with_dependencies`.
     """
     deps: builtins.tuple[Any, ...] = (*dependencies,)
     if not isinstance(scopes.builder(output, *deps), Builder):
-        same: Tensor = output
-        return same
+        return output
+    if isinstance(output, (IndexedSlices, SparseTensor)):
+        return output.with_values(with_dependencies(deps, output.values, name))
     with scopes.name_scope(name, "control_dependency", [output, *deps]) as scope, scopes.control_dependencies(deps):
         b = scopes.builder()
-        made: Tensor = b.make("Identity", (b.tensor(output),), {}, scope)
-        return made
+        return b.make("Identity", (b.tensor(output),), {}, scope)

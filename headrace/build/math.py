@@ -9,8 +9,10 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.build import scopes
+from headrace.build.sparse_tensor import SparseTensor
 from headrace.build.tensors import is_tensor, pair
 from headrace.errors import SignatureError
+from headrace.ir.slices import IndexedSlices
 
 Unary: TypeAlias = Callable[..., Any]
 Binary: TypeAlias = Callable[..., Any]
@@ -19,7 +21,9 @@ Binary: TypeAlias = Callable[..., Any]
 # *** made from a table ***
 
 
-def unary(name: str, type: str, what: str, takes: str, tf: str, scope: str = "", op_name: str = "") -> Unary:
+def unary(
+    name: str, type: str, what: str, takes: str, tf: str, scope: str = "", op_name: str = "", sparse: bool = False
+) -> Unary:
     """The function that makes one op with one argument.
 
     Args:
@@ -27,10 +31,13 @@ def unary(name: str, type: str, what: str, takes: str, tf: str, scope: str = "",
       what, takes, tf: for its docstring: what it gives, which dtypes it takes, TensorFlow's name.
       scope: the name scope that TensorFlow puts around it.
       op_name: what the op is called; its type if empty.
+      sparse: whether it takes a `SparseTensor`, whose values it maps: it gives 0 for 0, and TensorFlow's does.
     """
     default = op_name or type
 
     def function(x: Any, name: str | None = None) -> Any:
+        if sparse and isinstance(x, SparseTensor):
+            return x.with_values(function(x.values, name))
         if scope:
             with scopes.name_scope(name, scope, [x]):
                 return scopes.builder(x).make(type, (x,), {}, default)
@@ -41,11 +48,11 @@ def unary(name: str, type: str, what: str, takes: str, tf: str, scope: str = "",
     function.__doc__ = f"""{what}, element by element.
 
     Args:
-      x: a tensor of {takes}, or what can be made one.
+      x: a tensor of {takes}, or what can be made one{"; or a `SparseTensor`" if sparse else ""}.
       name: name of the operation; "{scope or default}" if None.
 
     Returns:
-      A tensor of the shape of `x` and {of}.
+      A tensor of the shape of `x` and {of}{"; a `SparseTensor` with other values of such a one" if sparse else ""}.
 
     Raises:
       GraphError (a ValueError): `x` is of another dtype.
@@ -91,31 +98,36 @@ _FLOATS = "floats or complex numbers"
 _REAL_FLOATS = "floats"
 _REALS = "floats or integers"
 
-negative = unary("negative", "Neg", "-x", _NUMBERS, "tf.negative")
+negative = unary("negative", "Neg", "-x", _NUMBERS, "tf.negative", sparse=True)
 sign = unary(
-    "sign", "Sign", "-1, 0 or 1 as `x` is below, at or above 0 (of complex numbers x / |x|)", _NUMBERS, "tf.sign"
+    "sign",
+    "Sign",
+    "-1, 0 or 1 as `x` is below, at or above 0 (of complex numbers x / |x|)",
+    _NUMBERS,
+    "tf.sign",
+    sparse=True,
 )
-square = unary("square", "Square", "x * x", _NUMBERS, "tf.square")
-sqrt = unary("sqrt", "Sqrt", "The square root", _FLOATS, "tf.sqrt")
+square = unary("square", "Square", "x * x", _NUMBERS, "tf.square", sparse=True)
+sqrt = unary("sqrt", "Sqrt", "The square root", _FLOATS, "tf.sqrt", sparse=True)
 rsqrt = unary("rsqrt", "Rsqrt", "1 / sqrt(x)", _FLOATS, "tf.math.rsqrt")
 exp = unary("exp", "Exp", "e to the power of `x`", _FLOATS, "tf.exp")
 expm1 = unary("expm1", "Expm1", "exp(x) - 1, exact near 0", _FLOATS, "tf.math.expm1")
 log = unary("log", "Log", "The natural logarithm", _FLOATS, "tf.math.log")
 log1p = unary("log1p", "Log1p", "log(1 + x), exact near 0", _FLOATS, "tf.math.log1p")
-sin = unary("sin", "Sin", "The sine", _FLOATS, "tf.sin")
+sin = unary("sin", "Sin", "The sine", _FLOATS, "tf.sin", sparse=True)
 cos = unary("cos", "Cos", "The cosine", _FLOATS, "tf.cos")
-tan = unary("tan", "Tan", "The tangent", _FLOATS, "tf.tan")
-asin = unary("asin", "Asin", "The angle whose sine is `x`", _FLOATS, "tf.asin")
+tan = unary("tan", "Tan", "The tangent", _FLOATS, "tf.tan", sparse=True)
+asin = unary("asin", "Asin", "The angle whose sine is `x`", _FLOATS, "tf.asin", sparse=True)
 acos = unary("acos", "Acos", "The angle whose cosine is `x`", _FLOATS, "tf.acos")
-atan = unary("atan", "Atan", "The angle whose tangent is `x`", _FLOATS, "tf.atan")
+atan = unary("atan", "Atan", "The angle whose tangent is `x`", _FLOATS, "tf.atan", sparse=True)
 sinh = unary("sinh", "Sinh", "The hyperbolic sine", _FLOATS, "tf.sinh")
 cosh = unary("cosh", "Cosh", "The hyperbolic cosine", _FLOATS, "tf.cosh")
-tanh = unary("tanh", "Tanh", "The hyperbolic tangent", _FLOATS, "tf.tanh")
-asinh = unary("asinh", "Asinh", "The inverse of the hyperbolic sine", _FLOATS, "tf.asinh")
+tanh = unary("tanh", "Tanh", "The hyperbolic tangent", _FLOATS, "tf.tanh", sparse=True)
+asinh = unary("asinh", "Asinh", "The inverse of the hyperbolic sine", _FLOATS, "tf.asinh", sparse=True)
 acosh = unary("acosh", "Acosh", "The inverse of the hyperbolic cosine", _FLOATS, "tf.acosh")
-atanh = unary("atanh", "Atanh", "The inverse of the hyperbolic tangent", _FLOATS, "tf.atanh")
+atanh = unary("atanh", "Atanh", "The inverse of the hyperbolic tangent", _FLOATS, "tf.atanh", sparse=True)
 sigmoid = unary("sigmoid", "Sigmoid", "1 / (1 + exp(-x))", _FLOATS, "tf.sigmoid")
-erf = unary("erf", "Erf", "The error function", _REAL_FLOATS, "tf.math.erf")
+erf = unary("erf", "Erf", "The error function", _REAL_FLOATS, "tf.math.erf", sparse=True)
 erfc = unary("erfc", "Erfc", "1 - erf(x), exact where erf(x) is near 1", _REAL_FLOATS, "tf.math.erfc")
 erfinv = unary("erfinv", "Erfinv", "The inverse of the error function", _REAL_FLOATS, "tf.math.erfinv", "erfinv")
 ndtri = unary("ndtri", "Ndtri", "The quantile of the normal distribution", _REAL_FLOATS, "tf.math.ndtri", "ndtri")
@@ -182,10 +194,12 @@ xlog1py = _binary("xlog1py", "Xlog1py", "x * log1p(y), and 0 where x is 0", _FLO
 
 
 def abs(x: Any, name: str | None = None) -> Any:
-    """The absolute value, element by element; of complex numbers a float.
+    """The absolute value, element by element; of complex numbers a float. Of a `SparseTensor` one like it.
 
     Source: TensorFlow's `tf.abs`.
     """
+    if isinstance(x, SparseTensor):
+        return x.with_values(abs(x.values, name))
     b = scopes.builder(x)
     if is_tensor(x):
         x = b.tensor(x)
@@ -246,10 +260,12 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 def divide(x: Any, y: Any, name: str | None = None) -> Any:
-    """x / y as Python 3 divides; `truediv`.
+    """x / y as Python 3 divides; `truediv`. `x` may be a `SparseTensor`, and then the result is one.
 
     Source: TensorFlow's `tf.divide`.
     """
+    if isinstance(x, SparseTensor):
+        return x / y
     return truediv(x, y, name)
 
 
@@ -367,12 +383,13 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     """`x` with elements of another dtype.
 
     Args:
-      x: a tensor, or what can be made one.
+      x: a tensor, or what can be made one; a `SparseTensor`; an `IndexedSlices`.
       dtype: floats lose their fraction on the way to integers; nonzero is True; of complex numbers the real part stays.
       name: name of the operation; "Cast" if None.
 
     Returns:
-      A tensor of the shape of `x`; `x` itself if it has the dtype already.
+      A tensor of the shape of `x`; `x` itself if it has the dtype already. Of a `SparseTensor` or `IndexedSlices` one
+      with other values.
 
     Source: TensorFlow's `tf.cast`.
 
@@ -383,6 +400,9 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
       headrace.float32
     """
     wanted = dtypes.as_dtype(dtype).base
+    if isinstance(x, (SparseTensor, IndexedSlices)):
+        with scopes.name_scope(name, "Cast", [x]) as scope:
+            return x.with_values(cast(x.values, wanted, scope))
     b = scopes.builder(x)
     if is_tensor(x):
         x = b.tensor(x)
@@ -495,9 +515,12 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     """`t`, and the bounds where it is outside them, element by element.
 
     Args:
-      t: a tensor of real numbers.
+      t: a tensor of real numbers, or an `IndexedSlices`, whose rows are clipped.
       clip_value_min, clip_value_max: the bounds; they broadcast with `t`, but must not make it larger.
       name: name of the operation; "clip_by_value" if None.
+
+    Returns:
+      A tensor, or an `IndexedSlices` if `t` is one.
 
     Source: TensorFlow's `tf.clip_by_value`.
 
@@ -506,6 +529,8 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
       >>> hr.clip_by_value([1, 5, 9], 2, 6)
       <EagerTensor shape=[3] dtype=int32: array([2, 5, 6], dtype=int32)>
     """
+    if isinstance(t, IndexedSlices):
+        return t.with_values(clip_by_value(t.values, clip_value_min, clip_value_max, name))
     with scopes.name_scope(name, "clip_by_value", [t, clip_value_min, clip_value_max]) as scope:
         b = scopes.builder(t, clip_value_min, clip_value_max)
         t = b.tensor(t, None, "t")

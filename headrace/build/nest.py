@@ -5,8 +5,10 @@ which is the empty one. All else is a *leaf*: tensors, numbers, arrays, variable
 sequences and fields; a dict's are in the order of its sorted keys, whatever order they were put in.
 
 A *composite* stands for several tensors: it has `_flatten()`, which gives them, and `_unflatten(tensors)`, which gives
-an object like it of others. Two composites have the same structure if they are of one class and their `_key()`s, where
-they have that method, are equal.
+an object like it of others. Two composites have the same structure if they are of one class, with equally many parts,
+and their `_key()`s, where they have that method, are equal. With `expand=False`, functions take composites for leaves.
+Composites may have further methods: `_merged(other)` (see `merged`), and `_loop_shapes(invariant)`, the shapes of the
+parts in all iterations of a loop (see `build.while_loop`).
 
 Source: TensorFlow's `tf.nest`.
 """
@@ -20,7 +22,7 @@ from typing import Any, NamedTuple
 from headrace.ir.graph import Operation, Tensor
 
 
-def _parts(x: Any) -> list[tuple[str, Any]] | None:
+def _parts(x: Any, expand: bool = True) -> list[tuple[str, Any]] | None:
     """The parts of a structure, each with how it is reached from it; None for a leaf."""
     kind = type(x)
     if kind is int or kind is float or isinstance(x, Tensor):
@@ -28,7 +30,7 @@ def _parts(x: Any) -> list[tuple[str, Any]] | None:
     if x is None:
         return []
     if hasattr(kind, "_flatten"):
-        return [(f" (part {i})", t) for i, t in enumerate(x._flatten())]
+        return [(f" (part {i})", t) for i, t in enumerate(x._flatten())] if expand else None
     if isinstance(x, (list, tuple)):
         fields = getattr(x, "_fields", None)
         if fields is not None:
@@ -79,29 +81,34 @@ def is_record(x: Any) -> bool:
     return dataclasses.is_dataclass(x) and not isinstance(x, type) and not hasattr(type(x), "as_tensor")
 
 
+def is_composite(x: Any) -> bool:
+    """Whether `x` stands for several tensors: a `SparseTensor`, `IndexedSlices` or `TensorArray`."""
+    return hasattr(type(x), "_flatten")
+
+
 def is_nested(x: Any) -> bool:
     """Whether `x` is a structure, not a leaf."""
     return _parts(x) is not None
 
 
-def flatten(structure: Any) -> list[Any]:
+def flatten(structure: Any, expand: bool = True) -> list[Any]:
     """The leaves, in order.
 
     >>> flatten({"b": 2, "a": (1, [None, 3])})
     [1, 3, 2]
     """
     out: list[Any] = []
-    _flatten_into(structure, out)
+    _flatten_into(structure, out, expand)
     return out
 
 
-def _flatten_into(x: Any, out: list[Any]) -> None:
-    parts = _parts(x)
+def _flatten_into(x: Any, out: list[Any], expand: bool) -> None:
+    parts = _parts(x, expand)
     if parts is None:
         out.append(x)
     else:
         for _, part in parts:
-            _flatten_into(part, out)
+            _flatten_into(part, out, expand)
 
 
 def flatten_with_paths(structure: Any, start: str = "") -> list[tuple[str, Any]]:
@@ -116,7 +123,7 @@ def flatten_with_paths(structure: Any, start: str = "") -> list[tuple[str, Any]]
     return [pair for how, part in parts for pair in flatten_with_paths(part, start + how)]
 
 
-def pack(structure: Any, leaves: Sequence[Any]) -> Any:
+def pack(structure: Any, leaves: Sequence[Any], expand: bool = True) -> Any:
     """A structure like `structure` with other leaves.
 
     >>> pack({"b": 0, "a": (0, 0)}, [1, 2, 3])
@@ -127,13 +134,13 @@ def pack(structure: Any, leaves: Sequence[Any]) -> Any:
     """
     rest = iter(leaves)
     try:
-        out = _pack(structure, rest)
+        out = _pack(structure, rest, expand)
     except _TooFew:
-        n = len(flatten(structure))
+        n = len(flatten(structure, expand))
         raise ValueError(f"the structure has {n} leaves, got {len(leaves)}: {describe(structure)}") from None
     if next(rest, _END) is not _END:
         raise ValueError(
-            f"the structure has {len(flatten(structure))} leaves, got {len(leaves)}: {describe(structure)}"
+            f"the structure has {len(flatten(structure, expand))} leaves, got {len(leaves)}: {describe(structure)}"
         )
     return out
 
@@ -145,17 +152,17 @@ class _TooFew(Exception):
     pass
 
 
-def _pack(x: Any, leaves: Iterator[Any]) -> Any:
-    parts = _parts(x)
+def _pack(x: Any, leaves: Iterator[Any], expand: bool) -> Any:
+    parts = _parts(x, expand)
     if parts is not None:
-        return _rebuilt(x, [_pack(part, leaves) for _, part in parts])
+        return _rebuilt(x, [_pack(part, leaves, expand) for _, part in parts])
     leaf = next(leaves, _END)
     if leaf is _END:
         raise _TooFew
     return leaf
 
 
-def map_leaves(fn: Callable[..., Any], structure: Any, *others: Any) -> Any:
+def map_leaves(fn: Callable[..., Any], structure: Any, *others: Any, expand: bool = True) -> Any:
     """A structure like `structure` of what `fn` makes of each leaf (with the leaves of `others` in the same place).
 
     >>> map_leaves(lambda x, y: x + y, (1, {"a": 2}), (10, {"a": 20}))
@@ -168,7 +175,8 @@ def map_leaves(fn: Callable[..., Any], structure: Any, *others: Any) -> Any:
         found = mismatch(structure, other)
         if found is not None:
             raise ValueError(f"different structures{found}")
-    return pack(structure, [fn(*leaves) for leaves in zip(*map(flatten, (structure, *others)), strict=True)])
+    flat = [flatten(s, expand) for s in (structure, *others)]
+    return pack(structure, [fn(*leaves) for leaves in zip(*flat, strict=True)], expand)
 
 
 def merged(first: Any, second: Any) -> Any:
@@ -181,7 +189,7 @@ def merged(first: Any, second: Any) -> Any:
     return _rebuilt(first, [merged(x, y) for (_, x), (_, y) in zip(parts, _parts(second) or (), strict=True)])
 
 
-def flatten_up_to(structure: Any, other: Any) -> list[Any]:
+def flatten_up_to(structure: Any, other: Any, expand: bool = True) -> list[Any]:
     """What `other`, which is like `structure` as far as that goes, has in the place of each leaf; for a composite the
     same for all its leaves.
 
@@ -191,7 +199,7 @@ def flatten_up_to(structure: Any, other: Any) -> list[Any]:
     Raises:
       ValueError: `other` is not like `structure`.
     """
-    parts = _parts(structure)
+    parts = _parts(structure, expand)
     if parts is None:
         return [other]
     if hasattr(type(structure), "_flatten"):
@@ -199,7 +207,7 @@ def flatten_up_to(structure: Any, other: Any) -> list[Any]:
     others = _parts(other)
     if others is None or len(others) != len(parts) or not _has_keys_of(structure, other):
         raise ValueError(f"{describe(other)} where {describe(structure)} was expected")
-    return [leaf for (_, x), (_, y) in zip(parts, others, strict=True) for leaf in flatten_up_to(x, y)]
+    return [leaf for (_, x), (_, y) in zip(parts, others, strict=True) for leaf in flatten_up_to(x, y, expand)]
 
 
 def _has_keys_of(structure: Any, other: Any) -> bool:
@@ -223,17 +231,17 @@ class Mismatch(NamedTuple):
         return f"{where}: {self.first} and {self.second}"
 
 
-def mismatch(first: Any, second: Any, path: str = "") -> Mismatch | None:
+def mismatch(first: Any, second: Any, path: str = "", expand: bool = True) -> Mismatch | None:
     """Where the structures differ first; None if they are the same. What the leaves are does not matter.
 
     >>> print(mismatch({"a": (1, 2)}, {"a": (1, 2, 3)}))
      at ['a']: a tuple of 2 and a tuple of 3
     """
-    a, b = _parts(first), _parts(second)
+    a, b = _parts(first, expand), _parts(second, expand)
     if _kind(first, a) != _kind(second, b):
         return Mismatch(path, describe(first), describe(second))
     for (how, x), (_, y) in zip(a or (), b or (), strict=True):
-        found = mismatch(x, y, path + how)
+        found = mismatch(x, y, path + how, expand)
         if found is not None:
             return found
     return None

@@ -10,11 +10,15 @@ from headrace.build.math import lgamma, unary
 bessel_i0 = unary(
     "bessel_i0", "BesselI0", "The modified Bessel function I0", "floats", "tf.math.bessel_i0", "bessel_i0"
 )
-bessel_i0e = unary("bessel_i0e", "BesselI0e", "exp(-|x|) I0(x)", "floats", "tf.math.bessel_i0e", "bessel_i0e")
+bessel_i0e = unary(
+    "bessel_i0e", "BesselI0e", "exp(-|x|) I0(x)", "floats", "tf.math.bessel_i0e", "bessel_i0e", sparse=True
+)
 bessel_i1 = unary(
     "bessel_i1", "BesselI1", "The modified Bessel function I1", "floats", "tf.math.bessel_i1", "bessel_i1"
 )
-bessel_i1e = unary("bessel_i1e", "BesselI1e", "exp(-|x|) I1(x)", "floats", "tf.math.bessel_i1e", "bessel_i1e")
+bessel_i1e = unary(
+    "bessel_i1e", "BesselI1e", "exp(-|x|) I1(x)", "floats", "tf.math.bessel_i1e", "bessel_i1e", sparse=True
+)
 bessel_j0 = unary("bessel_j0", "BesselJ0", "The Bessel function J0", "floats", "tf.math.special.bessel_j0", "bessel_j0")
 bessel_j1 = unary("bessel_j1", "BesselJ1", "The Bessel function J1", "floats", "tf.math.special.bessel_j1", "bessel_j1")
 bessel_k0 = unary(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.build import scopes
+from headrace.build import nest, scopes
 from headrace.errors import ShapeError
 from headrace.ir import infer
 from headrace.ir.builder import as_array
@@ -169,6 +169,8 @@ def constant_value(tensor: Any) -> np.ndarray | None:
     """
     if isinstance(tensor, Tensor):
         return infer.constant_value(tensor)
+    if nest.is_composite(tensor):
+        return None
     if not is_tensor(tensor):
         return as_array(tensor)
     is_variable = hasattr(type(tensor), "assign")  # which may change
@@ -191,6 +193,8 @@ def is_tensor(x: Any) -> bool:
 def identity(input: Any, name: str | None = None) -> Any:
     """A tensor with the value of `input`, made by an operation of its own (which can wait for others).
 
+    Of a composite (`SparseTensor`, `IndexedSlices`) one like it, each of whose parts is made so.
+
     Source: TensorFlow's `tf.identity`.
 
     Example:
@@ -200,6 +204,8 @@ def identity(input: Any, name: str | None = None) -> Any:
       >>> hr.Session(graph=g).run("result:0")
       np.int32(6)
     """
+    if nest.is_composite(input):
+        return nest.map_leaves(identity, input)
     return scopes.builder(input).make("Identity", (input,), {}, name)
 
 
@@ -217,7 +223,7 @@ def identity_n(input: Any, name: str | None = None) -> list[Any]:
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Any:
-    """`input`, which gradients treat as a constant.
+    """`input`, a tensor or composite, which gradients treat as a constant.
 
     Source: TensorFlow's `tf.stop_gradient`.
 
@@ -229,6 +235,8 @@ def stop_gradient(input: Any, name: str | None = None) -> Any:
       >>> hr.Session(graph=g).run(dx)
       [np.float32(3.0)]
     """
+    if nest.is_composite(input):
+        return nest.map_leaves(stop_gradient, input)
     return scopes.builder(input).make("StopGradient", (input,), {}, name)
 
 

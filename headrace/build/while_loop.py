@@ -46,11 +46,13 @@ def while_loop(
       cond: returns a boolean scalar.
       body: returns a new value for each loop variable, in their order: with the structure and dtype of the variable,
         and a static shape that fits it.
-      loop_vars: a list or tuple of the variables' first values: tensors, numbers, arrays, tensor arrays, and nested
-        tuples, lists, dicts, named tuples and dataclasses of them. What is no list or tuple is a single variable.
+      loop_vars: a list or tuple of the variables' first values: tensors, numbers, arrays, tensor arrays, sparse
+        tensors, `IndexedSlices`, and nested tuples, lists, dicts, named tuples and dataclasses of them. What is no list
+        or tuple is a single variable.
       shape_invariants: for each variable, in the same structure, a shape that covers all the shapes it takes: a tuple
         with None for what changes, or None if the rank does too. If left out, the shape it has at first is the one it
-        keeps.
+        keeps. For a `SparseTensor` it is the shape of its `dense_shape`, (rank,): the number of elements may change in
+        any case. For an `IndexedSlices` it is the shape of its values.
       parallel_iterations: how many iterations may be under way at once, 1 or more. It never changes results.
       maximum_iterations: an integer scalar: the loop ends after so many iterations even if `cond` still holds.
       name: what the loop and its scope are called; "while" if None.
@@ -162,21 +164,29 @@ class _Loop:
         return results
 
     def _shapes(self, invariants: Any, is_single: bool) -> None:
-        self.shapes = [t.shape for t in self.first]
-        if invariants is None:
-            return
-        given = [invariants] if is_single else invariants
-        try:
-            pairs = nest.flatten_up_to(self.structure, list(given))
-        except (ValueError, TypeError) as e:
-            raise SignatureError(
-                f"'shape_invariants' of {self.name!r} must have the structure of 'loop_vars', with a shape for each "
-                f"tensor: {e}"
-            ) from e
-        for k, (t, invariant) in enumerate(zip(self.first, pairs, strict=True)):
-            if t.handle is not None and invariant is None:
-                continue  # a tensor array has no shape to speak of
-            shape = shapes.as_shape(getattr(invariant, "shape", invariant))
+        leaves = nest.flatten(self.structure, expand=False)
+        given: list[Any] = [None] * len(leaves)
+        if invariants is not None:
+            try:
+                given = nest.flatten_up_to(
+                    self.structure, [invariants] if is_single else list(invariants), expand=False
+                )
+            except (ValueError, TypeError) as e:
+                raise SignatureError(
+                    f"'shape_invariants' of {self.name!r} must have the structure of 'loop_vars', with a shape for "
+                    f"each tensor: {e}"
+                ) from e
+        rest = iter(self.first)
+        for leaf, invariant in zip(leaves, given, strict=True):
+            of_leaf = [next(rest) for _ in nest.flatten(leaf)]
+            shape = None if invariant is None else shapes.as_shape(getattr(invariant, "shape", invariant))
+            if hasattr(type(leaf), "_loop_shapes"):
+                self.shapes += leaf._loop_shapes(shape)
+            elif invariants is None or (invariant is None and any(t.handle is not None for t in of_leaf)):
+                self.shapes += [t.shape for t in of_leaf]  # a tensor array has no shape to speak of
+            else:
+                self.shapes += [shape] * len(of_leaf)
+        for k, (t, shape) in enumerate(zip(self.first, self.shapes, strict=True)):
             if not shapes.covers(shape, t.shape):
                 raise ShapeError(
                     f"The shape invariant specified for {t.name} is not compatible with the initial shape of the loop "
@@ -184,7 +194,6 @@ class _Loop:
                     f"{_show(shape)}. This is loop variable {self.labels[k]} of {self.name!r}; give a shape with None "
                     "for what changes"
                 )
-            self.shapes[k] = shape
 
     def _graph(self, role: str, fn: Callable[..., Any], counter: list[Tensor]) -> FuncGraph:
         kind = "the condition" if role == "cond" else "the body"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes, shapes
 from headrace.build import nest, scopes
+from headrace.build.sparse_tensor import SparseTensor
 from headrace.errors import GraphError, SignatureError
 from headrace.grad import sums
 from headrace.grad.backward import backward
@@ -110,6 +111,9 @@ def make_gradients(
                 "gradients needs tensors of a graph, and these have values already; differentiate the function that "
                 "computes them: hr.grad(f), hr.vjp(f, x)"
             )
+        for what, given in (("x", xs), ("y", ys)):
+            _check_composites(what, given)
+        ys = nest.map_leaves(lambda y: sums.dense(b, y) if isinstance(y, IndexedSlices) else y, ys, expand=False)
         sources = [_source(x, f"x{path}") for path, x in nest.flatten_with_paths(xs)]
         targets = [_target(b, y, f"y{path}") for path, y in nest.flatten_with_paths(ys)]
         seeds = _aligned(ys, grad_ys, len(targets))
@@ -247,14 +251,23 @@ def _source(x: Any, what: str) -> Tensor:
 def _target(b: Builder, y: Any, what: str) -> Tensor:
     if isinstance(y, Tensor):
         return y
-    if isinstance(y, IndexedSlices):
-        return sums.dense(b, y)
     try:
         return b.tensor(y)
     except GraphError:
         raise
     except TypeError as e:
         raise TypeError(f"gradients: {what} must be a tensor, got {nest.describe(y)}: {e}") from e
+
+
+def _check_composites(what: str, given: Any) -> None:
+    """Raises `SignatureError` for sparse tensors, and for an `IndexedSlices` by which there is no derivative."""
+    for x in nest.flatten(given, expand=False):
+        if isinstance(x, SparseTensor) or (what == "x" and isinstance(x, IndexedSlices)):
+            kind = type(x).__name__
+            raise SignatureError(
+                f"Type {kind} is not supported as a gradient source or gradient target: {what} is {x!r}; use its "
+                "`values`, which are a tensor"
+            )
 
 
 def _check_dtype(t: Tensor, what: str) -> None:
@@ -271,7 +284,7 @@ def _aligned(ys: Any, grad_ys: Any, n: int) -> list[Any]:
     """For each of the `n` leaves of `ys` its gradient in `grad_ys`, which has the same structure; None for none."""
     if grad_ys is None:
         return [None] * n
-    if nest.is_nested(ys) and not nest.is_nested(grad_ys):
+    if nest.is_nested(ys) and (isinstance(grad_ys, IndexedSlices) or not nest.is_nested(grad_ys)):
         grad_ys = [grad_ys]
     elif not nest.is_nested(ys) and isinstance(grad_ys, (list, tuple)) and not hasattr(type(ys), "_flatten"):
         ys = [ys]
@@ -280,7 +293,8 @@ def _aligned(ys: Any, grad_ys: Any, n: int) -> list[Any]:
     except ValueError as e:
         given = len(grad_ys) if isinstance(grad_ys, (list, tuple)) else len(nest.flatten(grad_ys))
         raise SignatureError(f"Length mismatch: {given} grad_ys were passed for {n} ys ({e}); give one for each") from e
-    return [g._flatten()[0] if hasattr(type(g), "_flatten") else g for g in found]
+    # the gradient of a tensor array is one
+    return [g._flatten()[0] if nest.is_composite(g) and not isinstance(g, IndexedSlices) else g for g in found]
 
 
 def _seed(b: Builder, y: Tensor, dy: Any, i: int) -> Gradient:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from headrace import shapes
 from headrace.ir.graph import Tensor
@@ -17,6 +19,22 @@ if TYPE_CHECKING:
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Graph, Operation
     from headrace.ir.opdef import GradNode
+    from headrace.shapes import Shape
+
+
+class IndexedSlicesValue(NamedTuple):
+    """The value of an `IndexedSlices`: the result of a fetch of one, and the value to feed for one.
+
+    Attributes:
+      values, indices: arrays.
+      dense_shape: an array; None if the slices have none.
+
+    Source: TensorFlow's `IndexedSlicesValue`.
+    """
+
+    values: Any
+    indices: Any
+    dense_shape: Any = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,12 +43,15 @@ class IndexedSlices:
 
     The gradient with respect to what rows are gathered from is made of the rows that were gathered: for a table of a
     million rows, of which a step uses ten, that is ten rows. Where a tensor is needed it becomes one
-    (`hr.convert_to_tensor`, or any operation that is given it).
+    (`hr.convert_to_tensor`, or any operation that is given it). Conditionals, loops and functions keep it, and so do
+    `-slices`, `hr.cast`, `hr.identity` and the functions that clip. A fetch of one gives an `IndexedSlicesValue`; such
+    a value, or a tuple of the parts, can be fed for it.
 
     Attributes:
       values: the rows, [n, ...].
       indices: their numbers, [n], int32 or int64.
-      dense_shape: the shape of the whole, a vector of integers; its first element is the number of rows.
+      dense_shape: the shape of the whole, a vector of integers; its first element is the number of rows. None if it is
+        not known: then it cannot become a tensor.
 
     Source: TensorFlow's `tf.IndexedSlices`.
 
@@ -47,6 +68,8 @@ class IndexedSlices:
     indices: Tensor
     dense_shape: Tensor | None = None
 
+    fetched_as = IndexedSlicesValue
+
     @property
     def dtype(self) -> DType:
         """The dtype of the rows."""
@@ -54,8 +77,11 @@ class IndexedSlices:
 
     @property
     def shape(self) -> Any:
-        """What is known of the shape of the whole."""
-        return seen(None if self.dense_shape is None else shape_value(self.dense_shape), self.values)
+        """What is known of the shape of the whole before anything runs."""
+        whole: Any = self.dense_shape
+        if whole is not None:
+            whole = shape_value(whole) if isinstance(whole, Tensor) else tuple(np.asarray(whole).tolist())
+        return seen(whole, self.values)
 
     @property
     def graph(self) -> Graph:
@@ -76,6 +102,33 @@ class IndexedSlices:
     def device(self) -> str:
         """The device requested for the rows."""
         return self.values.device
+
+    def with_values(self, new_values: Any) -> IndexedSlices:
+        """The same rows of another tensor of the same shape."""
+        return IndexedSlices(new_values, self.indices, self.dense_shape)
+
+    def __neg__(self) -> IndexedSlices:
+        return self.with_values(-self.values)  # type: ignore[operator]  # `build.operators` installs it
+
+    # *** a composite of `build.nest` ***
+
+    def _flatten(self) -> list[Any]:
+        parts = [self.values, self.indices]
+        return parts if self.dense_shape is None else [*parts, self.dense_shape]
+
+    def _unflatten(self, parts: Sequence[Any]) -> IndexedSlices:
+        return IndexedSlices(*parts)
+
+    def _loop_shapes(self, invariant: Shape) -> list[Shape]:
+        """The shapes of the parts in all iterations of a loop.
+
+        Args:
+          invariant: the shape of the values; None: what is known of it at first.
+        """
+        if invariant is None:
+            return [t.shape for t in self._flatten()]
+        parts: list[Shape] = [invariant, invariant[:1]]
+        return parts if self.dense_shape is None else [*parts, (len(invariant),)]
 
     def as_tensor(self, b: Builder) -> Tensor:
         """The whole tensor, with zeros where there are no rows.

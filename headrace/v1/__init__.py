@@ -89,6 +89,7 @@ from headrace.v1.array_ops import (
     concat,
     constant,
     convert_to_tensor,
+    convert_to_tensor_or_indexed_slices,
     depth_to_space,
     dynamic_partition,
     dynamic_stitch,
@@ -484,6 +485,7 @@ from headrace.v1.session import (
 from headrace.v1.signal import fft, fft2d, fft3d, ifft, ifft2d, ifft3d
 from headrace.v1.sparse import (
     SparseTensor,
+    SparseTensorSpec,
     SparseTensorValue,
     convert_to_tensor_or_sparse_tensor,
     deserialize_many_sparse,

@@ -10,7 +10,10 @@ from typing import Any
 
 from headrace.build import arrays, gathering, indexing, reductions, scopes, tensors
 from headrace.build.nn import blocks
+from headrace.build.sparse_tensor import SparseTensor
+from headrace.dtypes import as_dtype
 from headrace.errors import ShapeError
+from headrace.ir.slices import IndexedSlices
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 
@@ -20,7 +23,35 @@ constant = named(tensors.constant, "value dtype shape name verify_shape!")
 placeholder = in_default_graph(tensors.placeholder)
 placeholder_with_default = in_default_graph(tensors.placeholder_with_default)
 convert_to_tensor = in_default_graph(tensors.convert_to_tensor)
-is_tensor = in_default_graph(tensors.is_tensor)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor, a variable or a sparse tensor.
+
+    Source: TensorFlow's `tf.is_tensor`.
+    """
+    return tensors.is_tensor(x) or isinstance(x, SparseTensor)
+
+
+@in_default_graph
+def convert_to_tensor_or_indexed_slices(value: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """`value` as a tensor; an `IndexedSlices` or `SparseTensor` as it is.
+
+    Raises:
+      ValueError: it is one of these, and of another dtype than `dtype`.
+
+    Source: TensorFlow's `tf.convert_to_tensor_or_indexed_slices`.
+    """
+    if not isinstance(value, (IndexedSlices, SparseTensor)):
+        return tensors.convert_to_tensor(value, dtype, name)
+    if dtype is not None and as_dtype(dtype).base is not value.dtype.base:
+        raise ValueError(
+            f"Incompatible tensor conversion requested to `dtype` {as_dtype(dtype).name} for `value` ({value}) with "
+            f"dtype {value.dtype.name}."
+        )
+    return value
+
+
 identity = in_default_graph(tensors.identity)
 identity_n = in_default_graph(tensors.identity_n)
 stop_gradient = in_default_graph(tensors.stop_gradient)

@@ -13,6 +13,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.build import debugging, scopes
+from headrace.build.sparse_tensor import SparseTensor
 from headrace.build.tensors import is_tensor
 from headrace.dtypes import DType, as_dtype
 from headrace.ir.graph import Operation, Tensor
@@ -96,7 +97,8 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str
 
     Source: TensorFlow's `tf.assert_type`.
     """
-    x, dtype = scopes.builder(tensor).tensor(tensor), as_dtype(tf_type)
+    x = tensor if isinstance(tensor, SparseTensor) else scopes.builder(tensor).tensor(tensor)
+    dtype = as_dtype(tf_type)
     return _checked(x.dtype == dtype, message, f"{x.name} must be of type {dtype.name}. Found: {x.dtype.name}", name)
 
 

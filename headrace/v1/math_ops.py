@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace import dtypes
 from headrace.build import counting, linalg, math, reductions, scopes, sorting, special
+from headrace.ir.slices import IndexedSlices
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 
@@ -139,13 +140,15 @@ def realdiv(x: Any, y: Any, name: str | None = None) -> Any:
 
 @in_default_graph
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
-    """`x` times a scalar.
+    """`x`, a tensor or an `IndexedSlices`, times a scalar.
 
     Source: TensorFlow's `tf.scalar_mul`.
 
     Raises:
       ValueError: `scalar` is no scalar.
     """
+    if isinstance(x, IndexedSlices):
+        return x.with_values(scalar_mul(scalar, x.values, name))
     b = scopes.builder(scalar, x)
     x = b.tensor(x)
     scalar = b.tensor(scalar, x.dtype.base, "scalar")

@@ -15,7 +15,7 @@ from headrace import dtypes
 from headrace.build import arrays, gathering, math, reductions, scopes, sparse
 from headrace.build.cond import cond
 from headrace.build.sparse import sets
-from headrace.build.sparse.tensor import SparseTensor, convert_to_tensor_or_sparse_tensor
+from headrace.build.sparse_tensor import SparseTensor, convert_to_tensor_or_sparse_tensor
 from headrace.errors import ShapeError
 from headrace.v1.graph import in_default_graph
 from headrace.v1.losses import spread, weighted

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.build import scopes, sparse
+from headrace.build import scopes, sparse, sparse_tensor
 from headrace.build.sparse import arithmetic as sparse_math
-from headrace.build.sparse import tensor as sparse_tensor
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 from headrace.v1.queue import SparseConditionalAccumulator as SparseConditionalAccumulator
 from headrace.v1.session import session_for
 from headrace.v1.tensor_shape import TensorShape
 
+SparseTensorSpec = sparse_tensor.SparseTensorSpec
 SparseTensorValue = sparse_tensor.SparseTensorValue
 
 
 class _Every(type):
-    """Whatever made a sparse tensor, it is one of `SparseTensor`."""
+    """Whatever made a sparse tensor, it is one of `SparseTensor`, and what this class makes is one like all others."""
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, sparse_tensor.SparseTensor)
+
+    @in_default_graph
+    def __call__(cls, indices: Any, values: Any, dense_shape: Any) -> sparse_tensor.SparseTensor:
+        return sparse_tensor.SparseTensor(indices, values, dense_shape)
 
 
 class SparseTensor(sparse_tensor.SparseTensor, metaclass=_Every):
@@ -28,8 +32,6 @@ class SparseTensor(sparse_tensor.SparseTensor, metaclass=_Every):
 
     Source: TensorFlow's `tf.SparseTensor`.
     """
-
-    __init__ = in_default_graph(sparse_tensor.SparseTensor.__init__)
 
 
 def _get_shape(self: sparse_tensor.SparseTensor) -> TensorShape:

@@ -45,7 +45,7 @@ from headrace.build import (
     tensors,
 )
 from headrace.build.sparse import sets
-from headrace.build.sparse import tensor as sparse_tensor
+from headrace.build import sparse_tensor
 
 EXPRESSIONS = Path(__file__).with_name("building.txt")
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.build import arrays, scopes, sparse
-from headrace.build.sparse.tensor import SparseTensor
+from headrace.build.sparse_tensor import SparseTensor
 from headrace.errors import ShapeError
 from headrace.shapes import Shape
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from headrace.build import arrays, gathering, math, reductions, scopes
+from headrace.ir.slices import IndexedSlices
 
 
 def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
@@ -138,6 +139,8 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
 def global_norm(t_list: Any, name: str | None = None) -> Any:
     """The Euclidean norm of all elements of several tensors; None among them counts for nothing.
 
+    Of an `IndexedSlices` its rows count, a row that comes twice as two rows, as in TensorFlow.
+
     Source: TensorFlow's `tf.linalg.global_norm`.
 
     Example:
@@ -145,7 +148,7 @@ def global_norm(t_list: Any, name: str | None = None) -> Any:
       >>> hr.global_norm([3.0, 4.0])
       <EagerTensor shape=[] dtype=float32: np.float32(5.0)>
     """
-    present = [t for t in t_list if t is not None]
+    present = [_rows(t) for t in t_list if t is not None]
     with scopes.name_scope(name, "global_norm", present):
         b = scopes.builder(*present)
         halves = [b.make("L2Loss", (t,), {}) for t in present]
@@ -153,8 +156,15 @@ def global_norm(t_list: Any, name: str | None = None) -> Any:
         return b.make("Sqrt", (b.make("Mul", (total, b.const(2, total.dtype.base)), {}, "mul"),), {}, "global_norm")
 
 
+def _rows(t: Any) -> Any:
+    """The rows of an `IndexedSlices`; anything else as it is."""
+    return t.values if isinstance(t, IndexedSlices) else t
+
+
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
     """`t`, scaled down where its Euclidean norm along `axes` (None: all) is above `clip_norm`.
+
+    Of an `IndexedSlices` the rows are clipped. A negative `clip_norm` counts as 0.
 
     Source: TensorFlow's `tf.clip_by_norm`.
 
@@ -163,9 +173,15 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
       >>> hr.clip_by_norm([3.0, 4.0], 1.0)
       <EagerTensor shape=[2] dtype=float32: array([0.6, 0.8], dtype=float32)>
     """
+    if isinstance(t, IndexedSlices):
+        return t.with_values(clip_by_norm(t.values, clip_norm, axes, name))
     with scopes.name_scope(name, "clip_by_norm", [t, clip_norm]) as scope:
         b = scopes.builder(t, clip_norm)
         values = b.tensor(t, None, "t")
+        if np.isscalar(clip_norm):
+            clip_norm = max(clip_norm, 0)
+        else:
+            clip_norm = math.cast(b.make("Maximum", (clip_norm, 0), {}), values.dtype.base)
         squares = reductions.reduce_sum(b.make("Mul", (values, values), {}, "mul"), axes, True)
         is_some = b.make("Greater", (squares, 0), {})
         # the root of 0 has no gradient, so it is not taken
@@ -182,7 +198,7 @@ def clip_by_global_norm(
     """Several tensors, all scaled down by the same factor if the norm of all of them is above `clip_norm`.
 
     Args:
-      t_list: tensors; None among them stays None.
+      t_list: tensors; `IndexedSlices`, which stay such; None among them stays None.
       clip_norm: the greatest norm.
       use_norm: their norm, if it is known already; `global_norm` otherwise.
       name: name of the scope; "clip_by_global_norm" if None.
@@ -194,7 +210,7 @@ def clip_by_global_norm(
     """
     present = [t for t in t_list if t is not None]
     total = global_norm(t_list) if use_norm is None else use_norm
-    with scopes.name_scope(name, "clip_by_global_norm", [*present, clip_norm]):
+    with scopes.name_scope(name, "clip_by_global_norm", [*present, clip_norm]) as scope:
         b = scopes.builder(*present, clip_norm)
         one = b.const(1, total.dtype.base)
         inverse = b.make(
@@ -206,4 +222,12 @@ def clip_by_global_norm(
         # a norm that is not finite leaves NaN, so that nobody goes on with it unawares
         is_finite = b.make("IsFinite", (total,), {})
         scale = b.make("SelectV2", (is_finite, scale, b.const(np.nan, total.dtype.base)), {})
-        return [None if t is None else b.make("Mul", (t, scale), {}, "mul") for t in t_list], total
+
+        def scaled(t: Any, i: int) -> Any:
+            if isinstance(t, IndexedSlices):
+                return t.with_values(scaled(t.values, i))
+            x = b.tensor(t, None, f"t_{i}")
+            product = b.make("Mul", (x, math.cast(scale, x.dtype.base)), {}, "mul")
+            return b.make("Identity", (product,), {}, f"{scope}_{i}")
+
+        return [None if t is None else scaled(t, i) for i, t in enumerate(t_list)], total

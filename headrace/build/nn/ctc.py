@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace import dtypes
 from headrace.build import arrays, gathering, math, scopes
-from headrace.build.sparse.tensor import SparseTensor
+from headrace.build.sparse_tensor import SparseTensor
 
 
 def ctc_loss(

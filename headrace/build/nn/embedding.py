@@ -8,7 +8,7 @@ from typing import Any
 from headrace import dtypes, shapes
 from headrace.build import arrays, gathering, linalg, math, reductions, scopes, sparse
 from headrace.build.partitioned import parts_of
-from headrace.build.sparse.tensor import SparseTensor
+from headrace.build.sparse_tensor import SparseTensor
 from headrace.build.tensors import identity
 from headrace.build.variable import Variable
 from headrace.ir.graph import Tensor

@@ -27,7 +27,7 @@ from headrace.build.sparse.arithmetic import segment_sqrt_n as segment_sqrt_n
 from headrace.build.sparse.arithmetic import segment_sum as segment_sum
 from headrace.build.sparse.arithmetic import softmax as softmax
 from headrace.build.sparse.arithmetic import sparse_dense_matmul as sparse_dense_matmul
-from headrace.build.sparse.tensor import SparseTensor, as_sparse, is_sparse, static_shape
+from headrace.build.sparse_tensor import SparseTensor, as_sparse, is_sparse, static_shape
 from headrace.build.tensors import identity
 from headrace.errors import ShapeError
 from headrace.ir.slices import IndexedSlices

@@ -11,7 +11,7 @@ from headrace import dtypes, shapes
 from headrace.build import arrays, math, nest, reductions, scopes, tensors
 from headrace.build.counting import dense_weights, lengths
 from headrace.build.debugging import assert_equal
-from headrace.build.sparse.tensor import SparseTensor, as_sparse, is_sparse
+from headrace.build.sparse_tensor import SparseTensor, as_sparse, is_sparse
 
 # *** element by element ***
 

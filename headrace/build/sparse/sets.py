@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headrace import dtypes
 from headrace.build import scopes
-from headrace.build.sparse.tensor import SparseTensor, convert_to_tensor_or_sparse_tensor
+from headrace.build.sparse_tensor import SparseTensor, convert_to_tensor_or_sparse_tensor
 
 _DTYPES: Final = (
     dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint8, dtypes.uint16, dtypes.string

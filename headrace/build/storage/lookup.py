@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 from headrace import dtypes, shapes
 from headrace.build import gathering, math, scopes
 from headrace.build.grouping import no_op
-from headrace.build.sparse.tensor import SparseTensor
+from headrace.build.sparse_tensor import SparseTensor
 from headrace.build.strings import as_string
 from headrace.errors import ShapeError
 from headrace.ir.builder import Builder

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace import dtypes, shapes
 from headrace.build import arrays, reductions, scopes
-from headrace.build.sparse.tensor import SparseTensor
+from headrace.build.sparse_tensor import SparseTensor
 from headrace.build.strings.unicode import single_string
 from headrace.build.strings.unicode import unicode_decode as unicode_decode
 from headrace.build.strings.unicode import unicode_decode_with_offsets as unicode_decode_with_offsets

@@ -142,6 +142,11 @@ class SparseTensor:
     def __mul__(self, other: Any) -> SparseTensor:
         return self._with_dense("SparseDenseCwiseMul", other)
 
+    def __rmul__(self, other: Any) -> SparseTensor:
+        if not isinstance(other, Tensor) and not hasattr(type(other), "as_tensor"):
+            return NotImplemented  # a tensor alone, as in TensorFlow
+        return self._with_dense("SparseDenseCwiseMul", other)
+
     def __truediv__(self, other: Any) -> SparseTensor:
         return self._with_dense("SparseDenseCwiseDiv", other)
 
@@ -160,8 +165,53 @@ class SparseTensor:
         out._shape = static_shape(out.dense_shape)
         return out
 
+    def _loop_shapes(self, invariant: Shape) -> list[Shape]:
+        """The shapes of the parts in all iterations of a loop; the number of elements may change.
+
+        Args:
+          invariant: the shape of `dense_shape`; None: what is known of it at first.
+
+        Raises:
+          ShapeError (a ValueError): `invariant` is not the shape of a vector.
+        """
+        if invariant is None:
+            return [(None, *shapes.with_rank(self.indices.shape, 2)[1:]), (None,), self.dense_shape.shape]
+        try:
+            (rank,) = shapes.with_rank(invariant, 1)
+        except ValueError as e:
+            raise ShapeError(
+                "the shape invariant of a SparseTensor is the shape of its dense_shape, which is a vector: (rank,); "
+                f"got {shapes.show(invariant)}: {e}"
+            ) from e
+        return [(None, rank), (None,), (rank,)]
+
     def __repr__(self) -> str:
         return f"SparseTensor(indices={self.indices!r}, values={self.values!r}, dense_shape={self.dense_shape!r})"
+
+
+class SparseTensorSpec:
+    """The shape and dtype of a `SparseTensor`.
+
+    Source: TensorFlow's `tf.SparseTensorSpec`.
+
+    >>> SparseTensorSpec((None, 3), "float32")
+    SparseTensorSpec(shape=[?,3], dtype=float32)
+    """
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: Any = None, dtype: Any = dtypes.float32) -> None:
+        self.shape: Shape = shapes.as_shape(shape)
+        self.dtype = dtypes.as_dtype(dtype)
+
+    def __repr__(self) -> str:
+        return f"SparseTensorSpec(shape={shapes.show(self.shape)}, dtype={self.dtype.name})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SparseTensorSpec) and (self.shape, self.dtype) == (other.shape, other.dtype)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
 
 
 def static_shape(dense_shape: Any) -> Shape:
