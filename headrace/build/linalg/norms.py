@@ -178,7 +178,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     with scopes.name_scope(name, "clip_by_norm", [t, clip_norm]) as scope:
         b = scopes.builder(t, clip_norm)
         values = b.tensor(t, None, "t")
-        if np.isscalar(clip_norm):
+        if isinstance(clip_norm, (int, float, np.number)):
             clip_norm = max(clip_norm, 0)
         else:
             clip_norm = math.cast(b.make("Maximum", (clip_norm, 0), {}), values.dtype.base)
