@@ -30,6 +30,15 @@ class IndexedSlicesValue(NamedTuple):
       dense_shape: an array; None if the slices have none.
 
     Source: TensorFlow's `IndexedSlicesValue`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     table = hr.constant([1.0, 2.0, 3.0, 4.0])
+      ...     (d,) = hr.gradients(hr.reduce_sum(hr.gather(table, [3, 1])), table)
+      >>> values, indices, dense_shape = hr.Session(graph=g).run(d)
+      >>> indices
+      array([3, 1], dtype=int32)
     """
 
     values: Any

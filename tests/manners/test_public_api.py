@@ -96,7 +96,7 @@ def test_most_functions_show_examples() -> None:
     """How many do not may only become less: lower the number with them. (Most that do not are elementwise math.)"""
     functions = [(n, x) for n, x in ALL if n.count(".") == 1 and (inspect.isclass(x) or inspect.isroutine(x))]
     without = [n for n, x in functions if not has_example(x)]
-    assert len(without) <= 170, f"{len(without)} of {len(functions)} without an example: {without}"
+    assert len(without) <= 169, f"{len(without)} of {len(functions)} without an example: {without}"
 
 
 def test_modules_have_names() -> None:

@@ -207,6 +207,12 @@ def clip_by_global_norm(
       The tensors, and their norm before.
 
     Source: TensorFlow's `tf.clip_by_global_norm`.
+
+    Example:
+      >>> import headrace as hr
+      >>> (x, _), norm = hr.clip_by_global_norm([[3.0, 4.0], None], 1.0)
+      >>> x.numpy().tolist(), float(norm)
+      ([0.6000000238418579, 0.800000011920929], 5.0)
     """
     present = [t for t in t_list if t is not None]
     total = global_norm(t_list) if use_norm is None else use_norm
