@@ -40,12 +40,12 @@ from headrace.build import (
     signal,
     sorting,
     sparse,
+    sparse_tensor,
     special,
     strings,
     tensors,
 )
 from headrace.build.sparse import sets
-from headrace.build import sparse_tensor
 
 EXPRESSIONS = Path(__file__).with_name("building.txt")
 
