@@ -527,9 +527,7 @@ from headrace.v1.strings import to_hash_bucket_fast as string_to_hash_bucket_fas
 from headrace.v1.strings import to_hash_bucket_strong as string_to_hash_bucket_strong
 from headrace.v1.strings import to_number as string_to_number
 from headrace.v1.template import make_template
-from headrace.v1.tensor_array import (
-    TensorArray,
-)  # fmt: skip
+from headrace.v1.tensor_array import TensorArray
 from headrace.v1.tensor_shape import Dimension, TensorShape, broadcast_static_shape
 from headrace.v1.tensor_shape import dimension_at_index as dimension_at_index
 from headrace.v1.tensor_shape import dimension_value as dimension_value
