@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, forking
 from headrace.build import nest, scopes
 from headrace.errors import InvalidArgumentError
 from headrace.resources.callback import Callback
@@ -115,6 +115,11 @@ class _OnTensors:
         code = getattr(func, "__code__", None)
         if code is not None:
             self.__code__ = code
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`."""
+        self._lock = threading.Lock()
 
     def __call__(self, *arrays: Any) -> Any:
         if not self._is_recorded:
