@@ -59,11 +59,12 @@ class _Filled(Initializer):
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
         """A tensor of `shape` (fully known) that holds the one value."""
         dtype = self._dtype(dtype)
-        return scopes.builder().const(np.full(_known(shape), self.value, dtype.numpy), dtype)
+        value = b"" if dtype is dtypes.string and self.value == 0 else self.value
+        return scopes.builder().const(np.full(_known(shape), value, dtype.numpy), dtype)
 
 
 class Zeros(_Filled):
-    """Zeros (`False`, for bool). Source: TensorFlow's `tf.zeros_initializer`."""
+    """Zeros (`False` for bool, empty ones for strings). Source: TensorFlow's `tf.zeros_initializer`."""
 
     value = 0
 

@@ -31,6 +31,8 @@ def encode_variable(v: Variable) -> pb.VariableDef:
         snapshot_name=_name(v.graph_element),
         is_resource=not isinstance(v, ReferenceVariable),
         trainable=v.trainable,
+        synchronization=getattr(v, "_synchronization", 0),
+        aggregation=getattr(v, "_aggregation", 0),
     )
     kept = getattr(v, SLICE, None)
     if kept is not None:
@@ -61,6 +63,7 @@ def decode_variable(
     v: Variable = kinds[not proto.is_resource].of_operations(
         handle, initializer, _tensor(element, find), initial, proto.trainable
     )
+    vars(v).update(_synchronization=proto.synchronization, _aggregation=proto.aggregation)
     if proto.HasField("save_slice_info_def"):
         info = proto.save_slice_info_def
         if info.full_name:  # the whole is in the scope that its part was put into

@@ -534,13 +534,11 @@ from headrace.v1.tensor_shape import dimension_value as dimension_value
 from headrace.v1.variable_scopes import (
     AUTO_REUSE,
     VariableScope,
-    get_local_variable,
-    get_variable,
     get_variable_scope,
-    no_regularizer,
     variable_op_scope,
     variable_scope,
 )  # fmt: skip
+from headrace.v1.variable_store import get_local_variable, get_variable, no_regularizer
 from headrace.v1.variables import (
     Variable,
     VariableAggregation,

@@ -10,7 +10,8 @@ from headrace.build.variable import Variable
 from headrace.train import averages
 from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
 from headrace.v1.slots import make_slot
-from headrace.v1.variable_scopes import get_variable, variable_scope
+from headrace.v1.variable_scopes import variable_scope
+from headrace.v1.variable_store import get_variable
 from headrace.v1.variables import global_variables
 
 

@@ -9,7 +9,7 @@ from headrace.build import scopes
 from headrace.train import global_step as counted
 from headrace.v1.graph import Graph, GraphKeys, get_default_graph
 from headrace.v1.initializers import Zeros
-from headrace.v1.variable_scopes import get_variable
+from headrace.v1.variable_store import get_variable
 
 assert_global_step = counted.check_global_step
 

@@ -86,12 +86,10 @@ class Graph(scopes.Graph):
         self._op_seeds = 0
         self.current_container = ""
         self._collections: dict[Any, list[Any]] = {}
-        # of `variable_scope`: the variables by name (also those in several parts), its outermost scope, and how often
-        # each scope has been entered
+        # of `get_variable`: the variables by name (also those in several parts); of `variable_scope`: what it keeps
         self.variable_store: dict[str, Any] = {}
         self.partitioned_store: dict[str, Any] = {}
-        self.root_scope: Any = None
-        self.scope_counts: dict[str, int] = {}
+        self.variable_scopes: Any = None
 
     def take_op_seed(self) -> int:
         """The seed of the next random op that is given none: they are numbered."""

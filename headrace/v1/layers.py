@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from headrace import dtypes
@@ -19,7 +19,9 @@ from headrace.build.layers import base
 from headrace.build.partitioned import parts_of
 from headrace.v1.graph import GraphKeys, get_default_graph, in_default_graph
 from headrace.v1.tensor_shape import TensorShape
-from headrace.v1.variable_scopes import VariableScope, get_variable, variable_scope
+from headrace.v1.variable_scopes import VariableScope, variable_scope
+from headrace.v1.variable_store import get_variable
+from headrace.v1.variables import VariableAggregation, VariableSynchronization, synchronized
 
 
 class Scoped(base.Layer):
@@ -32,11 +34,13 @@ class Scoped(base.Layer):
       _reuse: whether variables are found and not made; as in `variable_scope`.
       _scope: the variable scope, once it is chosen.
       _partitioner: what cuts the variables that are made now; None: that of the variable scope.
+      _options: further arguments of `get_variable` for the variables that are made now.
     """
 
     _reuse: Any = None
     _scope: VariableScope | None = None
     _partitioner: Any = None
+    _options: Mapping[str, Any] = {}
 
     @property
     def scope_name(self) -> str:
@@ -82,6 +86,15 @@ class Scoped(base.Layer):
         finally:
             self._partitioner = before
 
+    @contextlib.contextmanager
+    def _making(self, **options: Any) -> Iterator[None]:
+        """Within, variables are made with further arguments of `get_variable`."""
+        before, self._options = self._options, {**self._options, **options}
+        try:
+            yield
+        finally:
+            self._options = before
+
     def apply(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """The same as calling it."""
         return self(inputs, *args, **kwargs)
@@ -98,13 +111,15 @@ class Scoped(base.Layer):
     ) -> Any:
         """The variable of that name in the variable scope."""
         known = {id(v) for v in get_default_graph().variables}
-        # None: the scope's, else what is usual
-        first = None if initializer is None else initializers.get(initializer, dtype)
         self._choose_scope(None)
         with self._variables_scope() as scope:
+            first = scope.initializer if initializer is None else None
+            first = initializers.get(initializer, dtype) if first is None else first
             if name in self._undivided:
                 scope.set_partitioner(None)
-            made = get_variable(name, dims, dtype, first, trainable=trainable, constraint=constraint)
+            made = get_variable(
+                name, list(dims), dtype, first, trainable=trainable, constraint=constraint, **self._options
+            )
         for part in parts_of(made):
             if regularizer is not None and id(part) not in known:
                 with scopes.colocate_with(part.op), scopes.name_scope(f"{name}/Regularizer"):
@@ -206,12 +221,25 @@ class Layer(Scoped):
         regularizer: Callable[[Any], Any] | None = None,
         trainable: bool | None = None,
         constraint: Callable[[Any], Any] | None = None,
+        use_resource: bool | None = None,
+        synchronization: Any = VariableSynchronization.AUTO,
+        aggregation: Any = VariableAggregation.NONE,
         partitioner: Any = None,
     ) -> Any:
-        """Makes a variable of the layer: `add_variable` with its arguments in TensorFlow's order, and `partitioner` of
-        `tf.get_variable`."""
-        with self._cut_by(partitioner):
-            return self.add_variable(name, shape, dtype, initializer, trainable is not False, regularizer, constraint)
+        """Makes a variable of the layer: `add_variable` with its arguments in TensorFlow's order, and more of those of
+        `tf.get_variable`.
+
+        Raises:
+          ValueError: it is to be trainable and synchronized ON_READ.
+        """
+        if trainable and synchronization is VariableSynchronization.ON_READ:
+            raise ValueError(
+                "Synchronization value can be set to VariableSynchronization.ON_READ only for non-trainable variables. "
+                "You have specified trainable=True and synchronization=VariableSynchronization.ON_READ."
+            )
+        when, how, learned = synchronized(synchronization, aggregation, trainable, name)
+        with self._cut_by(partitioner), self._making(synchronization=when, aggregation=how):
+            return self.add_variable(name, shape, dtype, initializer, learned, regularizer, constraint)
 
 
 class _Options:

@@ -13,7 +13,8 @@ from headrace import dtypes
 from headrace.dtypes import as_dtype
 from headrace.v1.graph import in_default_graph
 from headrace.v1.tensor_shape import TensorShape
-from headrace.v1.variable_scopes import get_variable, variable_scope
+from headrace.v1.variable_scopes import variable_scope
+from headrace.v1.variable_store import get_variable
 
 Partitioner: TypeAlias = Callable[..., list[int]]
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from headrace import shapes
 from headrace.build.partitioned import SLICE, mark_part
-from headrace.v1.variable_scopes import get_variable, variable_scope
+from headrace.v1.variable_scopes import variable_scope
+from headrace.v1.variable_store import get_variable
 
 
 def make_slot(primary: Any, initial: Callable[[], Any], name: str) -> Any:

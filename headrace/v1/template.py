@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from headrace.v1.variable_scopes import get_variable_scope, variable_scope
+from headrace.v1.variable_scopes import pure_scope, unique_scope_name, variable_scope
 
 
 def make_template(
@@ -57,16 +57,21 @@ class Template:
 
     def open(self) -> None:
         """Makes the variable scope, below the current one."""
-        with variable_scope(self._unique_name, self._name, custom_getter=self._getter) as scope:
+        name = self._unique_name or unique_scope_name(self._name)
+        with pure_scope(name, name, custom_getter=self._getter) as scope:
             self._scope = scope
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function in its variable scope."""
         if self._scope is None:
-            self.open()
-        if not self._is_called:
             # the first call makes the variables, unless the scope around it says that they are there
-            with variable_scope(self._scope, reuse=get_variable_scope().reuse):
+            with variable_scope(self._unique_name, self._name, custom_getter=self._getter) as scope:
+                self._scope = scope
+                result = self._f(*args, **kwargs)
+            self._is_called = True
+            return result
+        if not self._is_called:
+            with variable_scope(self._scope):
                 result = self._f(*args, **kwargs)
             self._is_called = True
             return result

@@ -22,7 +22,7 @@ from headrace.v1.tensor_shape import TensorShape
 
 
 class VariableSynchronization(enum.Enum):
-    """When copies of a variable are brought together. Not used: there are no copies."""
+    """When copies of a variable are brought together. There are no copies; ON_READ makes a variable not trainable."""
 
     AUTO = 0
     NONE = 1
@@ -40,12 +40,31 @@ class VariableAggregation(enum.Enum):
     ONLY_FIRST_TOWER = 3  # noqa: PIE796 - an older name
 
 
+def synchronized(
+    synchronization: Any, aggregation: Any, trainable: bool | None, name: str | None
+) -> tuple[VariableSynchronization, VariableAggregation, bool]:
+    """What a variable's arguments mean: None is AUTO or NONE; `trainable=None`: unless it is synchronized ON_READ.
+
+    Raises:
+      ValueError: there is no such synchronization or aggregation.
+    """
+    try:
+        how = VariableAggregation(VariableAggregation.NONE if aggregation is None else aggregation)
+    except ValueError as e:
+        raise ValueError(f"Invalid variable aggregation mode: {aggregation} for variable: {name}") from e
+    try:
+        when = VariableSynchronization(VariableSynchronization.AUTO if synchronization is None else synchronization)
+    except ValueError as e:
+        raise ValueError(f"Invalid variable synchronization mode: {synchronization} for variable: {name}") from e
+    return when, how, when is not VariableSynchronization.ON_READ if trainable is None else trainable
+
+
 class Variable(variable.Variable):
     """A tensor that keeps its value from one step to the next. See `headrace.Variable`.
 
     Args:
       initial_value: what a tensor can be made of, or a function without arguments that returns it.
-      trainable: whether it goes into GraphKeys.TRAINABLE_VARIABLES; True if None.
+      trainable: whether it goes into GraphKeys.TRAINABLE_VARIABLES; None: unless it is synchronized ON_READ.
       collections: where it goes besides; None: GraphKeys.GLOBAL_VARIABLES.
       validate_shape: if False, values of any shape can be assigned.
       caching_device: not used; a value is read where it is.
@@ -54,8 +73,9 @@ class Variable(variable.Variable):
       import_scope: put before its names.
       dtype: None: that of `initial_value`.
       expected_shape, shape: what the value must fit.
-      constraint: kept for whoever updates the variable.
-      use_resource, synchronization, aggregation: not used.
+      constraint: a function, kept for optimizers.
+      use_resource: not used: all variables are resource variables.
+      synchronization, aggregation: kept; there are no copies to bring together.
 
     Source: TensorFlow's `tf.Variable`.
 
@@ -94,14 +114,32 @@ class Variable(variable.Variable):
                 self.__class__ = type(found)
             vars(self).update(vars(found))
             return
+        if constraint is not None and not callable(constraint):
+            raise ValueError(f"The `constraint` argument must be a callable, got {constraint!r}")
+        when, how, trainable = synchronized(synchronization, aggregation, trainable, name)
         keys = [GraphKeys.GLOBAL_VARIABLES] if collections is None else list(collections)
-        if trainable is not False and GraphKeys.TRAINABLE_VARIABLES not in keys:
+        if trainable and GraphKeys.TRAINABLE_VARIABLES not in keys:
             keys.append(GraphKeys.TRAINABLE_VARIABLES)
         self._enter_and_make(
-            initial_value, trainable is not False, name, dtype, expected_shape if shape is None else shape,
+            initial_value, trainable, name, dtype, expected_shape if shape is None else shape,
             validate_shape, constraint,
         )  # fmt: skip
+        self._synchronization, self._aggregation = when.value, how.value
         get_default_graph().add_to_collections(keys, self)
+
+    # what a `VariableDef` has of a variable that is none of this API
+    _synchronization = VariableSynchronization.AUTO.value
+    _aggregation = VariableAggregation.NONE.value
+
+    @property
+    def synchronization(self) -> VariableSynchronization:
+        """When copies of it are brought together."""
+        return VariableSynchronization(self._synchronization)
+
+    @property
+    def aggregation(self) -> VariableAggregation:
+        """How copies of it are brought together."""
+        return VariableAggregation(self._aggregation)
 
     _enter_and_make = in_default_graph(variable.Variable.__init__)
 

@@ -23,12 +23,14 @@ def test_default_initializers() -> None:
     a = tf.get_variable("a", [3, 5])
     b = tf.get_variable("b", [2], tf.int64)
     c = tf.get_variable("c", [2], tf.bool)
-    x, y, z = values(a, b, c)
+    d = tf.get_variable("d", [2], tf.string)
+    x, y, z, texts = values(a, b, c, d)
+    assert texts.tolist() == [b"", b""]
     assert np.abs(x).max() <= np.sqrt(6 / 8)
     assert x.std() > 0
     assert (y.dtype, y.tolist(), z.tolist()) == (np.int64, [0, 0], [False, False])
-    with pytest.raises(ValueError, match="An initializer for variable d of string is required"):
-        tf.get_variable("d", [], tf.string)
+    with pytest.raises(ValueError, match="An initializer for variable e of complex64 is required"):
+        tf.get_variable("e", [], tf.complex64)
 
 
 def test_a_value_as_initializer() -> None:
