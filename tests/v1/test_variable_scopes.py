@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -868,7 +869,10 @@ def left_in_the_wrong_order() -> None:
     outer, inner = tf.variable_scope("a"), tf.variable_scope("b")
     outer.__enter__()
     inner.__enter__()
-    outer.__exit__(None, None, None)
+    try:
+        outer.__exit__(None, None, None)
+    finally:
+        inner.__exit__(None, None, None)
 
 
 def same_integer_twice() -> None:
@@ -898,7 +902,7 @@ REFUSED: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (ValueError, "don't match", lambda: tf.get_variable("v", dtype=tf.float64, initializer=3.0)),
     (ValueError, "Partitioner must be callable", lambda: tf.get_variable("v", [4], partitioner=3)),
     (ValueError, "partition", unpartitioned_where_parts_are),
-    (RuntimeError, "Improper nesting", left_in_the_wrong_order),
+    (RuntimeError, "Improper nesting", lambda: contextvars.copy_context().run(left_in_the_wrong_order)),
 ]
 
 
