@@ -31,8 +31,8 @@ def encode_variable(v: Variable) -> pb.VariableDef:
         snapshot_name=_name(v.graph_element),
         is_resource=not isinstance(v, ReferenceVariable),
         trainable=v.trainable,
-        synchronization=getattr(v, "_synchronization", 0),
-        aggregation=getattr(v, "_aggregation", 0),
+        synchronization=vars(v).get("_synchronization", 0),
+        aggregation=vars(v).get("_aggregation", 0),
     )
     kept = getattr(v, SLICE, None)
     if kept is not None:

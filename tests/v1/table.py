@@ -51,7 +51,6 @@ DIFFERS = {
     "RunOptions": "a plain record; only `timeout_in_ms` and `trace_level` have an effect",
     "while_loop": "one operation (`While`) in the graph; Switch, Merge and the like are made when a step is compiled",
     "cond": "one operation (`If`) in the graph; Switch and Merge are made when a step is compiled",
-    "variable_scope": "a function, not a class",
     "name_scope": "a function, not a class",
     "disable_resource_variables": "without effect: variables stay resource variables",
     "control_flow_v2_enabled": "always False, the names being TensorFlow 1's",
