@@ -25,19 +25,34 @@ Pack: TypeAlias = Callable[[Sequence[Any]], Any]
 
 
 def key_of(fetches: Any) -> Hashable:
-    """A hashable stand-in for a fetch structure: equal for structures that mean the same."""
+    """A hashable stand-in for a fetch structure: equal for structures that mean the same.
+
+    Raises:
+      TypeError: it is no fetch structure. ValueError: it is nested too deeply.
+    """
+    try:
+        return _key_of(fetches)
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _too_deep() -> ValueError:
+    return ValueError("the fetches are nested too deeply, or contain themselves; fetch a flat list")
+
+
+def _key_of(fetches: Any) -> Hashable:
     if isinstance(fetches, (str, Tensor, Operation)):
         return fetches
     if isinstance(fetches, (list, tuple)):
-        return (type(fetches), *[f if isinstance(f, (str, Tensor, Operation)) else key_of(f) for f in fetches])
+        return (type(fetches), *[f if isinstance(f, (str, Tensor, Operation)) else _key_of(f) for f in fetches])
     if hasattr(type(fetches), "graph_element"):
         return fetches.graph_element  # type: ignore[no-any-return]
     if hasattr(type(fetches), "fetched_as"):
         return (type(fetches), *fetches._flatten())
     if isinstance(fetches, Mapping):
-        return (type(fetches), *[(k, key_of(v)) for k, v in fetches.items()])
+        return (type(fetches), *[(k, _key_of(v)) for k, v in fetches.items()])
     if dataclasses.is_dataclass(fetches) and not isinstance(fetches, type):
-        return (type(fetches), *[key_of(getattr(fetches, f.name)) for f in dataclasses.fields(fetches)])
+        return (type(fetches), *[_key_of(getattr(fetches, f.name)) for f in dataclasses.fields(fetches)])
     raise TypeError(
         f"cannot fetch {fetches!r} ({type(fetches).__name__}): a fetch is a tensor, an operation, the name of one, "
         "or a list, tuple, dict or dataclass of fetches"
@@ -57,7 +72,10 @@ class Fetches:
         self.tensors: list[Tensor] = []
         self.targets: list[Operation] = []
         self._at: dict[Tensor, int] = {}
-        self.pack = self._resolve(graph, fetches)
+        try:
+            self.pack = self._resolve(graph, fetches)
+        except RecursionError:
+            raise _too_deep() from None
         is_flat = type(fetches) is list and all(isinstance(f, (str, Tensor, Operation)) for f in fetches)
         if is_flat and len(fetches) == len(self.tensors):  # each of them is a tensor, and none is there twice
             self.pack = list  # the values as they come
@@ -91,7 +109,7 @@ class Fetches:
             if isinstance(f, tuple):
                 return lambda values: tuple([p(values) for p in parts])
             return lambda values: [p(values) for p in parts]
-        key_of(f)  # raises
+        _key_of(f)  # raises
         raise AssertionError
 
 

@@ -16,10 +16,14 @@ Source: TensorFlow's `tf.nest`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from headrace.ir.graph import Operation, Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _parts(x: Any, expand: bool = True) -> list[tuple[str, Any]] | None:
@@ -91,6 +95,22 @@ def is_nested(x: Any) -> bool:
     return _parts(x) is not None
 
 
+def bounded(walk: Callable[P, R]) -> Callable[P, R]:
+    """Decorates a walk over a structure, which recurses: one that is deeper than Python's stack is a ValueError."""
+
+    @functools.wraps(walk)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return walk(*args, **kwargs)
+        except RecursionError:
+            raise ValueError(
+                "a structure (of lists, tuples, dicts, dataclasses) is nested too deeply, or contains itself"
+            ) from None
+
+    return wrapper
+
+
+@bounded
 def flatten(structure: Any, expand: bool = True) -> list[Any]:
     """The leaves, in order.
 
@@ -111,16 +131,25 @@ def _flatten_into(x: Any, out: list[Any], expand: bool) -> None:
             _flatten_into(part, out, expand)
 
 
+@bounded
 def flatten_with_paths(structure: Any, start: str = "") -> list[tuple[str, Any]]:
     """(path, leaf) of each leaf; a path is what one writes behind the structure to get the leaf.
 
     >>> flatten_with_paths({"state": (1, 2)})
     [("['state'][0]", 1), ("['state'][1]", 2)]
     """
-    parts = _parts(structure)
+    out: list[tuple[str, Any]] = []
+    _paths_into(structure, start, out)
+    return out
+
+
+def _paths_into(x: Any, path: str, out: list[tuple[str, Any]]) -> None:
+    parts = _parts(x)
     if parts is None:
-        return [(start, structure)]
-    return [pair for how, part in parts for pair in flatten_with_paths(part, start + how)]
+        out.append((path, x))
+    else:
+        for how, part in parts:
+            _paths_into(part, path + how, out)
 
 
 def pack(structure: Any, leaves: Sequence[Any], expand: bool = True) -> Any:

@@ -331,7 +331,7 @@ def _is_a_shape(t: Tensor, depth: int = 8) -> bool:
         return known_shape(t) != "?" and int(np.min(t.op.attrs["value"], initial=0)) >= -1
     forwards = t.op.opdef.facts.forwards
     if forwards is not None:
-        return _is_a_shape(t.op.inputs[forwards], depth)
+        return depth > 0 and _is_a_shape(t.op.inputs[forwards], depth - 1)
     if t.op.opdef.facts.shape_only:
         return True
     pure = t.op.opdef.is_pure and bool(t.op.inputs) and depth > 0

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Tensor
 
 MOST_ROUNDS: Final = 16  # in which a step is lowered; then nothing in it is left as it is
+DEEPEST: Final = 32  # additions in a row by which a number of iterations is found out; loops have a few
 
 _KINDS: Final = frozenset({"If", "Case", "While"})
 
@@ -239,6 +240,7 @@ class _Sure:
     def __init__(self) -> None:
         self._known: dict[FuncGraph, list[int]] = {}
         self._numbers: dict[Tensor, int | None] = {}
+        self._depth = 0  # additions around the one that is looked at
 
     def of(self, op: Operation) -> list[int]:
         """For each output of `op` the inputs that it waits for, whatever their values are."""
@@ -305,9 +307,11 @@ class _Sure:
             first = self._number(op.inputs[t.index])
             counts = counted is not None and any(b.counter == t.index for b in counted.bounds)
             return first + n if counts and first is not None and n is not None else None
-        if op.type not in ("Sub", "AddV2", "Add") or t.shape != ():
+        if op.type not in ("Sub", "AddV2", "Add") or t.shape != () or self._depth >= DEEPEST:
             return None
+        self._depth += 1
         x, y = map(self._number, op.inputs)
+        self._depth -= 1
         return None if x is None or y is None else x - y if op.type == "Sub" else x + y
 
     def _results(self, graph: FuncGraph) -> list[int]:

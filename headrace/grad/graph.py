@@ -101,7 +101,10 @@ class GradGraph(FuncGraph):
             return super().capture(t)
         got = self.have.get(t)
         if got is None:
-            got = self.have[t] = self.fetch(t)
+            for each in self._chain(t):
+                if each not in self.have:
+                    self.have[each] = self.fetch(each)
+            got = self.have[t]
         return got
 
     def capture_outer(self, t: Tensor) -> Tensor:
@@ -122,6 +125,31 @@ class GradGraph(FuncGraph):
         if self.is_redone(t):
             return self.redone(t)
         return self.kept(t)
+
+    def _chain(self, t: Tensor) -> list[Tensor]:
+        """`t`, and before it what `fetch` would capture for it, one after the other: chains of operations that are done
+        again may be longer than Python's stack."""
+        out: list[Tensor] = []
+        met: set[Tensor] = set()
+        todo = [t]
+        while todo:
+            top = todo[-1]
+            before = [] if top in met else [i for i in self.made_of(top) if i not in self.have]
+            met.add(top)
+            if before:
+                todo += reversed(before)
+            else:
+                out.append(todo.pop())
+        return out
+
+    def made_of(self, t: Tensor) -> Sequence[Tensor]:
+        """The tensors of the forward graph that `fetch(t)` captures."""
+        op = t.op
+        if op.type == "Const" or t in self.position:
+            return ()
+        if op.opdef.facts.forwards is not None:
+            return (op.inputs[op.opdef.facts.forwards],)
+        return op.inputs if self.is_redone(t) else ()
 
     def redone(self, t: Tensor) -> Tensor:
         """`t`, computed here, by a copy of its operation."""

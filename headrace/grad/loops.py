@@ -158,6 +158,9 @@ class GradBody(GradGraph):
         value.shape, value.handle = t.shape, t.handle
         return value
 
+    def made_of(self, t: Tensor) -> Sequence[Tensor]:
+        return () if self.popped(t) is not None else super().made_of(t)
+
     def is_had(self, t: Tensor, depth: int, seen: dict[Tensor, bool]) -> bool:
         return self.popped(t) is not None or super().is_had(t, depth, seen)
 

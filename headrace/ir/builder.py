@@ -404,7 +404,10 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return f"a {type(value).__name__} that is nested too deeply"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -421,17 +424,24 @@ def frozen(array: np.ndarray) -> np.ndarray:
 
 
 def _has_dtype(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(_has_dtype(v) for v in value)
-    return hasattr(value, "dtype")
+    todo = [value]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, (list, tuple)):
+            todo += part
+        elif hasattr(part, "dtype"):
+            return True
+    return False
 
 
 def _is_text(value: Any) -> bool:
+    while isinstance(value, (list, tuple)) and value:
+        value = value[0]
     if isinstance(value, (str, bytes)):
         return True
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "SU" or (value.dtype == object and value.size > 0 and _is_text(value.flat[0]))
-    return isinstance(value, (list, tuple)) and len(value) > 0 and _is_text(value[0])
+    return False
 
 
 def _string_array(value: Any) -> np.ndarray:

@@ -68,13 +68,15 @@ class _Regroup(Pass):
         reader = uses[0][0]
         return self._is_one(loop, reader) and reader.outputs[0].shape == y.shape
 
-    def _parts(self, loop: Loop, t: Tensor, top: bool = True) -> Iterator[Tensor]:
+    def _parts(self, loop: Loop, t: Tensor) -> Iterator[Tensor]:
         """What is joined to make `t`, parts that are themselves such operations resolved."""
-        if top or (self._is_one(loop, t.op) and self._is_part(loop, t.op)):
-            for x in t.op.inputs:
-                yield from self._parts(loop, x, False)
-        else:
-            yield t
+        todo = [*reversed(t.op.inputs)]
+        while todo:
+            x = todo.pop()
+            if self._is_one(loop, x.op) and self._is_part(loop, x.op):
+                todo += reversed(x.op.inputs)
+            else:
+                yield x
 
     def _is_safe(self, loop: Loop, early: Sequence[Tensor]) -> bool:
         """Whether those may be joined first."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 LARGE: Final = 1 << 14  # bytes of an element with which little is lost by doing it alone
+_FIRST: Final = frozenset({"TensorListGetItem", "TensorListPopBack", "_Arg"})  # what a row comes from
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,6 +107,21 @@ class Rows:
 
     def source(self, t: Tensor) -> Tensor:
         """The tensor of the graph around whose rows `t` is; it is made if need be."""
+        todo = [t]
+        while todo:  # chains of operations on rows may be longer than Python's stack
+            x = todo[-1]
+            before = [] if x in self._made or x.op.type in _FIRST else [r for r in x.op.inputs if self._is_left(r)]
+            if before:
+                todo += reversed(before)
+            else:
+                self._source(todo.pop())
+        return self._made[t]
+
+    def _is_left(self, t: Tensor) -> bool:
+        """Whether `t` is a row of something that has still to be made."""
+        return t in self._found and t not in self._made
+
+    def _source(self, t: Tensor) -> Tensor:
         got = self._made.get(t)
         if got is None:
             op = t.op
@@ -117,7 +133,7 @@ class Rows:
                 self._made[t] = self._one_later(t)
             else:
                 rows = [x in self._found for x in op.inputs]
-                inputs = [self.source(x) if r else self.loop.outside(x) for x, r in zip(op.inputs, rows, strict=True)]
+                inputs = [self._made[x] if r else self.loop.outside(x) for x, r in zip(op.inputs, rows, strict=True)]
                 made = batch(self.loop.before(op), op, inputs, rows)
                 self._made.update(zip(op.outputs, made, strict=True))
             self.loop.note()

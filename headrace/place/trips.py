@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
 
 
+_DEEPEST: Final = 8  # additions in a row that are looked through for a number: each may double the work
 _FLIPPED: Final = {"Less": "Greater", "LessEqual": "GreaterEqual", "Greater": "Less", "GreaterEqual": "LessEqual"}
 
 
@@ -84,12 +85,12 @@ class Trips:
                 return start, -step if new.type == "Sub" else step
         return None
 
-    def _value(self, t: Tensor) -> float | None:
-        """The number that `t` is."""
+    def _value(self, t: Tensor, depth: int = _DEEPEST) -> float | None:
+        """The number that `t` is, by at most `depth` additions in a row."""
         t = _origin(t)
         op = t.op
         if op.type in ("Sub", "Add", "AddV2"):
-            x, y = map(self._value, op.inputs)
+            x, y = [self._value(i, depth - 1) if depth else None for i in op.inputs]
             return None if x is None or y is None else x - y if op.type == "Sub" else x + y
         if op.opdef.primitive == "Exit":
             counter, n = self._counter(_merge(op)), self.count(self._tree.of(op))
