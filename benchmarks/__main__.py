@@ -1,4 +1,4 @@
-"""Measures everything and prints a markdown table; takes about two minutes.
+"""Measures everything and prints a markdown table; takes about six minutes.
 
 python -m benchmarks --json results.json
 python -m benchmarks --only overhead --only imports
@@ -23,6 +23,7 @@ from benchmarks import (
     gradient_memory,
     gradient_size,
     gradients,
+    growth,
     interpreter,
     placement,
     startup,
@@ -38,6 +39,9 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "many_runs": interpreter.many_runs,
     "imports": startup.imports,
     "building": building.building,
+    "writes": growth.writes,
+    "first_results": growth.first_results,
+    "cached_steps": growth.cached_steps,
     "gradients": gradients.gradients,
     "answers": gradients.answers,
     "gradient_size": gradient_size.gradient_size,
@@ -71,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     } | {name: sys.modules[name].__version__ for name in ("tensorflow", "jax", "torch") if name in sys.modules}
     print(table(results))
     print(
-        f"\nMedians, and least to greatest, over rounds with the garbage collector off; measured in"
+        f"\nMedians, and least to greatest, over rounds (the garbage collector is off in most); measured in"
         f" {time.perf_counter() - began:.0f} s: " + ", ".join(f"{k} {v}" for k, v in versions.items())
     )
     if args.json:

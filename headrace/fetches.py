@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -396,13 +396,19 @@ def as_own(values: list[Any]) -> list[Any]:
 
 @dataclasses.dataclass(slots=True)
 class Call:
-    """A compiled (fetches, feed keys) pair. `counts`: how many tensors each key means."""
+    """A compiled (fetches, feed keys) pair.
+
+    Attributes:
+      counts: how many tensors each key means.
+      used: how many calls `Calls` had made when this one was last asked for.
+    """
 
     step: CompiledStep
     feeders: list[Callable[[Any], Any]]
     pack: Callable[[Sequence[Any]], Any]
     fetch_names: list[str]
     counts: list[int]
+    used: int = 0
 
     def feed(self, values: Sequence[Any]) -> list[Any]:
         """The values of feeds as what flows."""
@@ -412,3 +418,51 @@ class Call:
         if len(feeders) != len(values):
             values = spread(values, self.counts)
         return [f(v) for f, v in zip(feeders, values, strict=True)]
+
+
+MOST_CALLS: Final = 1000  # that a session keeps; those of `make_callable` are kept by their functions
+
+
+class Calls:
+    """The cache of a session's calls, by their fetches and feed keys.
+
+    All are of one version of the graph: when it grows, the steps of the version before can not be asked for any more
+    and go. Of more than `MOST_CALLS` the least recently used goes. Any thread may read; the caller locks `add`.
+
+    Attributes:
+      version: of the graph.
+      made: how many were ever added.
+    """
+
+    def __init__(self) -> None:
+        self.version = -1
+        self.made = 0
+        self._by_key: dict[Hashable, Call] = {}
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether it has a call of `key`, of this version of the graph or of the one before."""
+        return key in self._by_key
+
+    def find(self, key: Hashable, version: int) -> Call | None:
+        """The call of `key` for `version` of the graph, if it is there."""
+        if version != self.version:
+            return None
+        call = self._by_key.get(key)
+        if call is not None:
+            call.used = self.made  # the order of uses between two additions decides nothing
+        return call
+
+    def add(self, key: Hashable, version: int, call: Call) -> None:
+        """Keeps `call`, and lets go of those that have become stale or too many."""
+        self.made += 1
+        call.used = self.made
+        if version != self.version:
+            self._by_key, self.version = {key: call}, version
+            return
+        self._by_key[key] = call
+        if len(self._by_key) > MOST_CALLS:
+            del self._by_key[min(self._by_key, key=lambda k: self._by_key[k].used)]
+
+    def all(self) -> list[Call]:
+        """The calls, those added first first."""
+        return list(self._by_key.values())

@@ -54,7 +54,6 @@ class PartialRun:
     ) -> None:
         self.executor = executor
         self.failed = False
-        self._step = step
         self._graph = graph
         self._feeders = feeders
         self._feeds = {n: i for i, n in enumerate(feed_names)}
@@ -62,6 +61,7 @@ class PartialRun:
         self._fetches = {n: i for i, n in enumerate(fetch_names)}
         self._fetched: set[int] = set()
         self._targets = {op.name for op in step.pruned.graph.operations}
+        self._depends_on = step.pruned.depends_on()
         self._lock = threading.Lock()
 
     @property
@@ -87,7 +87,7 @@ class PartialRun:
             feeds = [(self._feed_position(t), v) for t, v in zip(tensors, fed, strict=True)]
             there = self._fed | {i for i, _ in feeds}
             for t, p in zip(wanted.tensors, positions, strict=True):
-                missing = self._step.pruned.depends_on[p] - there
+                missing = self._depends_on[p] - there
                 if missing:
                     names = [n for n, i in self._feeds.items() if i in missing]
                     raise InvalidArgumentError(

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace import dtypes, flags, forking, notices
+from headrace import flags, forking, notices
+from headrace.collection import paused
 from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers, too_large
 from headrace.compile.cluster_code import Prepare
@@ -33,6 +34,7 @@ from headrace.ir.infer import constant_value
 from headrace.ir.kernel import CPU
 from headrace.ir.naming import name_as_lowered
 from headrace.lower import Lowered, is_structured, lower
+from headrace.lower.calls import called_by
 from headrace.lower.collectives import expand_collectives
 from headrace.optimize.base import Context, Options
 from headrace.optimize.pipeline import names, optimize, options_from
@@ -40,7 +42,7 @@ from headrace.optimize.specialize import specialize
 from headrace.outcome import Outcome, not_compiled
 from headrace.partition import partition
 from headrace.place import Cluster, Costs, Placement, place
-from headrace.place.requests import check_devices, inherit_devices
+from headrace.place.requests import check_devices, inherit_devices, owns_state
 from headrace.prune import Pruned, prune
 from headrace.recover import recover
 
@@ -112,6 +114,8 @@ class CompiledStep:
         self._devices = devices
         self._engine = engine
         self._pruned: Pruned | None = None
+        self._spare: list[Pruned] = []  # what is pruned and not yet changed, at most one
+        self._has_structure: bool | None = None  # whether there are loops or conditionals
         self._plan: Plan | None = None
         self._clustered: Plan | None = None
         self._clusters: tuple[Clustered, ...] = ()
@@ -142,7 +146,8 @@ class CompiledStep:
     def plan(self) -> Plan:
         """The step for the token machine, each operation a node."""
         if self._plan is None:
-            self._plan = make_plan(*self._primitive(self.pruned))
+            with paused():
+                self._plan = make_plan(*self._primitive(self.pruned))
         return self._plan
 
     @property
@@ -254,8 +259,9 @@ class CompiledStep:
 
     def _find_variants(self) -> Variants[Outcome]:
         wanted = self._engine != "interpret" and flags.OPTIMIZE.value != "off" and not self.is_divided
-        if wanted:
-            wanted = any(op.opdef.structured or op.type == "Enter" for op in self.pruned.graph.operations)
+        if wanted and self._has_structure is None:
+            self._spare.append(self._prune())
+        wanted = wanted and bool(self._has_structure)
         self._variants = Variants(self._ends[0] if wanted else (), self._compile_for)
         return self._variants
 
@@ -266,10 +272,19 @@ class CompiledStep:
         self._outcome = outcome  # the same for all shapes
         return None
 
+    def _take_pruned(self) -> Pruned:
+        """The pruned step for a stage that changes it."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return self._prune()
+
+    @paused()
     @notices.timed("prune")
     def _prune(self) -> Pruned:
         pruned = prune(*self._ends)  # 1. what the step needs, its ends explicit
         check_expansion(pruned.graph.operations)
+        self._has_structure = any(op.opdef.structured or op.type == "Enter" for op in pruned.graph.operations)
         _checkpoint(pruned.graph)
         if len(self._devices.names) == 1:
             # 2. every op has a device it may run on
@@ -290,6 +305,7 @@ class CompiledStep:
             self._dumps.graph(f"lowered-{name}", ops[0].graph)
         return lowered.ops, lowered.functions
 
+    @paused()
     def _contracted(self) -> tuple[Plan, tuple[Clustered, ...]]:
         """The plan of the step with clusters as single nodes; without any, if making them fails."""
         try:
@@ -300,7 +316,7 @@ class CompiledStep:
 
     def _with_clusters(self) -> tuple[Plan, tuple[Clustered, ...]]:
         """The plan of the step with clusters as single nodes."""
-        mine = self._prune()
+        mine = self._take_pruned()
         ops = mine.graph.operations
         if not self._fed and any(op.opdef.structured or op.opdef.primitive for op in ops) and not too_large(ops):
             lowered = self._nested(mine)
@@ -367,6 +383,7 @@ class CompiledStep:
                 if "_accumulates" in op.attrs:
                     op.attrs = {**op.attrs, "_counted": True}
 
+    @paused()
     @notices.timed("place")
     def _place(self) -> tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]]:
         """Where the operations of the step are to run; they, and those of the functions it calls."""
@@ -382,7 +399,7 @@ class CompiledStep:
             first={op: devices.homes[op.name] for op in ops if op.name in devices.homes},
             functions=functions,
         )
-        devices.homes.update((op.name, name) for op, name in found.of.items() if _owns_state(op))
+        devices.homes.update((op.name, name) for op, name in found.of.items() if owns_state(op))
         if devices.log is not None:
             devices.log(found)
         elif notices.listener("placement", notices.INFO) is not None:
@@ -402,6 +419,7 @@ class CompiledStep:
     def _cluster(self) -> Cluster:
         return Cluster.local(self._devices.names)
 
+    @paused()
     @notices.timed("partition and plan")
     def _divide(self, clustered: bool) -> Divided:
         self._placed = self._placed or self._place()
@@ -418,13 +436,14 @@ class CompiledStep:
             _checkpoint(part.graph)
             self._dumps.graph(f"part-{name.rpartition(':device:')[2].replace(':', '-')}", part.graph)
             mine: Sequence[Operation] = part.ops
-            called = _called(mine, functions)
+            called = called_by(mine, functions)
             if clustered and _is_cpu(name):  # the kernels of other devices are not for compiled code
                 mine = _contract(mine, found)
                 called = {f: _contract(body, found) for f, body in called.items()}
             plans[name] = make_plan(mine, called, name)
         return Divided(plans, tuple(found))
 
+    @paused()
     @notices.timed("compile, all in all")
     def _compile(self, known: Mapping[int, Shape] = MappingProxyType({})) -> Outcome:
         """Compiles the step; `known` are the shapes of feeds, by position."""
@@ -434,12 +453,15 @@ class CompiledStep:
             if self._engine == "compiled":
                 raise InvalidArgumentError(not_compiled(reasons))
             return Outcome(None, tuple(reasons), None)
-        mine = self._prune()
+        mine = self._take_pruned()
         kept = _kept(mine, self._ends[2])
+        is_changed = any(map(_is_control, mine.graph.operations))
         stage = "recover"
         try:
             reasons = self._fed or _make_structured(mine, kept, self._dumps)  # 3. primitives become structured
             reasons = reasons or blockers(mine.graph.operations, self._is_ordered) or too_large(mine.graph.operations)
+            if reasons and not is_changed:
+                self._spare = [mine]  # for the token machine
             if not reasons:
                 stage = "optimize"
                 fits = {mine.args[i].outputs[0]: shape for i, shape in known.items()}
@@ -586,28 +608,8 @@ def _contract(
     return ops
 
 
-def _called(
-    ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]
-) -> Mapping[str, Sequence[Operation]]:
-    """Those of `functions` that `ops` call, and the functions that these call."""
-    out: dict[str, Sequence[Operation]] = {}
-    todo = [ops]
-    while todo:
-        for op in todo.pop():
-            name = op.attrs["f"].name if op.opdef.structured == "Call" else ""
-            if name in functions and name not in out:
-                out[name] = functions[name]
-                todo.append(functions[name])
-    return out
-
-
 def _is_cpu(device: str) -> bool:
     return DeviceSpec.from_string(device).type == CPU
-
-
-def _owns_state(op: Operation) -> bool:
-    """Whether `op` makes the handle of a resource, or the reference to a variable."""
-    return not op.inputs and any(t.dtype.is_ref or t.dtype == dtypes.resource for t in op.outputs)
 
 
 def _checkpoint(graph: Graph) -> None:

@@ -36,13 +36,18 @@ class Pruned:
       graph: the new graph; operations keep their names, devices and source lines.
       args: the `_Arg` of each feed.
       retvals: the `_Retval` of each fetch.
-      depends_on: for each fetch the positions of the feeds it needs (what a partial run has to wait for).
     """
 
     graph: Graph
     args: tuple[Operation, ...]
     retvals: tuple[Operation, ...]
-    depends_on: tuple[frozenset[int], ...]
+
+    def depends_on(self) -> tuple[frozenset[int], ...]:
+        """For each fetch the positions of the feeds it needs: what a partial run has to wait for."""
+        args = {a: i for i, a in enumerate(self.args)}
+        if not args:
+            return tuple(frozenset() for _ in self.retvals)
+        return tuple(frozenset(args[op] for op in walk.reachable([r]) if op in args) for r in self.retvals)
 
 
 def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]) -> Pruned:
@@ -106,7 +111,7 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
         )
         for i, t in enumerate(fetches)
     )
-    return Pruned(new, args, retvals, _dependences(retvals, {a: i for i, a in enumerate(args)}))
+    return Pruned(new, args, retvals)
 
 
 def _check_unchanged(graph: Graph, variables: Mapping[Tensor, Tensor]) -> None:
@@ -253,9 +258,3 @@ class _Edges:
                     op.name,
                     op,
                 )
-
-
-def _dependences(retvals: Sequence[Operation], args: Mapping[Operation, int]) -> tuple[frozenset[int], ...]:
-    if not args:
-        return tuple(frozenset() for _ in retvals)
-    return tuple(frozenset(args[op] for op in walk.reachable([r]) if op in args) for r in retvals)

@@ -27,7 +27,7 @@ from headrace.execute.sequence import Sequential, sequence_of
 from headrace.execute.step import Step
 from headrace.execute.threads import MOST_THREADS, Pool
 from headrace.explain import Explanation, explanation
-from headrace.fetches import Call, Convert, Fetches, as_own, feed_tensors, feeder, key_of, strict
+from headrace.fetches import Call, Calls, Convert, Fetches, as_own, feed_tensors, feeder, key_of, strict
 from headrace.ir.failure import retell
 from headrace.ir.function import find_anywhere
 from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
@@ -152,11 +152,9 @@ class Session:
         if self._intra < 1 or self._inter < 1:
             raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
         self._resources = ResourceManager()
-        self._calls: dict[Hashable, tuple[int, Call]] = {}
+        self._calls = Calls()
         self._grown: dict[Hashable, int] = {}  # by fetches and by line: how often the graph had grown by then
         self._is_warned = False
-        self._made = 0  # entries that `_calls` has had
-        self._version = graph.version  # of the graph, when something was compiled last
         self._lock = threading.Lock()
         self._pool: Pool | None = None
         self._blocking = Pool(MOST_THREADS, "headrace-blocking", computes=False)  # for kernels that may block
@@ -275,10 +273,10 @@ class Session:
           0
         """
         with self._lock:
-            engines = [call.step.engine for _, call in self._calls.values()]
+            engines = [call.step.engine for call in self._calls.all()]
         memory = {name: m.statistics() for name, m in self._memories.items()}
         return SessionStatistics(
-            len(self._active), len(self._partial), len(engines), self._made, Counter(filter(None, engines)),
+            len(self._active), len(self._partial), len(engines), self._calls.made, Counter(filter(None, engines)),
             tuple(self._resources.names()), memory,
         )  # fmt: skip
 
@@ -287,17 +285,17 @@ class Session:
         if self._closed:
             raise RuntimeError(self._closed)
         key = (key_of(fetches), *feeds)
-        found = self._calls.get(key)
-        if found is not None and found[0] == self.graph.version:
-            return found[1]
+        call = self._calls.find(key, self.graph.version)
+        if call is not None:
+            return call
         with self._lock:
             version = self.graph.version
-            call = self._compile(fetches, list(feeds))
-            if self._calls and version > self._version:
-                self._look_at_growth(key, fetches, found is not None)
-            self._version = version
-            self._calls[key] = (version, call)
-            self._made += 1
+            call = self._calls.find(key, version)  # another thread may have made it
+            if call is None:
+                call = self._compile(fetches, list(feeds))
+                if self._calls.made and version > self._calls.version:
+                    self._look_at_growth(key, fetches, key in self._calls)
+                self._calls.add(key, version, call)
         return call
 
     def _compile(self, fetches: Any, feed_keys: list[Any]) -> Call:

@@ -20,7 +20,7 @@ def step_of(session: hr.Session, fetches: Any, feeds: Iterable[Any] = ()) -> Com
 
 def steps_of(session: hr.Session) -> list[CompiledStep]:
     """All cached steps, the oldest first."""
-    return [call.step for _, call in session._calls.values()]
+    return [call.step for call in session._calls.all()]
 
 
 def resources_of(session: hr.Session) -> list[Any]:

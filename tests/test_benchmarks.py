@@ -19,6 +19,7 @@ from benchmarks import (
     gradient_size,
     gradients,
     graphs,
+    growth,
     interpreter,
     placement,
     programs,
@@ -41,6 +42,9 @@ pytestmark = pytest.mark.system
         lambda: interpreter.many_runs(runs=20, points=2),
         lambda: startup.imports(repeats=1),
         lambda: building.building(ops=40, repeats=2),
+        lambda: growth.writes(n=20, repeats=1),
+        lambda: growth.first_results(n=40, repeats=1),
+        lambda: growth.cached_steps(runs=3),
         lambda: gradient_size.gradient_size(orders=2, trips=2),
         lambda: gradient_size.third_derivative(repeats=1),
         lambda: gradient_memory.gradient_memory(trips=5, calls=1),
@@ -61,8 +65,9 @@ def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
 
 def test_every_benchmark_is_listed() -> None:
     assert set(program.BENCHMARKS) == {
-        "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "gradients", "answers",
-        "gradient_size", "third_derivative", "gradient_memory", "recomputation", "swap", "devices", "placement",
+        "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
+        "first_results", "cached_steps", "gradients", "answers", "gradient_size",
+        "third_derivative", "gradient_memory", "recomputation", "swap", "devices", "placement",
     }  # fmt: skip
 
 

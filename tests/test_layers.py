@@ -20,7 +20,7 @@ PACKAGE = ROOT / "headrace"
 MAX_LINES = 620
 
 BASE = {"errors", "flags", "trace", "metadata", "dtypes", "shapes", "registry", "plugins"}
-BASE |= {"denormals", "forking", "nesting", "notices", "deprecation"}
+BASE |= {"collection", "denormals", "forking", "nesting", "notices", "deprecation"}
 GRAPH = BASE | {"ir"}
 OPS = GRAPH | {"files", "ops", "resources"}
 FRONT = {"build", "recover", "grad", "eager", "autograph"}

@@ -51,6 +51,9 @@ class Input:
     index: int
 
 
+_INPUTS: Final = tuple(map(Input, range(8)))  # more than any ufunc has
+
+
 class _Symbol:
     """Stands for an array while a kernel is run to find out what it does."""
 
@@ -191,7 +194,7 @@ def formula(op: Operation, factory: Callable[[Any, Mapping[str, Any]], Any], ker
         out_dtype = op.outputs[0].dtype.base.numpy
         if not _is_plain(out_dtype) or not all(_is_plain(t.dtype.base.numpy) for t in op.inputs):
             return None
-        return Apply(kernel, tuple(map(Input, range(kernel.nin))), out_dtype, _static(op.outputs[0].shape))
+        return Apply(kernel, _INPUTS[: kernel.nin], out_dtype, _static(op.outputs[0].shape))
     if op.opdef.facts.cost is None:  # what moves elements about, or looks at them
         return None
     ins = []

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 INT: Final = "int"  # a Python int that stands for an int32 or int64 scalar
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """What stands for a tensor in the source.
 
     Attributes:
@@ -91,7 +89,7 @@ class Names:
             self._owned[t] = name
             self._shares[name] += 1
         elif value.is_fresh:
-            self.values[t] = dataclasses.replace(value, is_fresh=False)
+            self.values[t] = value._replace(is_fresh=False)
 
     def alias(self, p: Tensor, t: Tensor, op: Operation) -> None:
         """The parameter `p` of an inner block is `t`, which stays at least as long."""
@@ -99,7 +97,7 @@ class Names:
             self.share(p, t, op)
         else:
             value = self.values[t]
-            self.values[p] = dataclasses.replace(value, is_fresh=False) if value.is_fresh else value
+            self.values[p] = value._replace(is_fresh=False) if value.is_fresh else value
 
     def disown(self, t: Tensor) -> None:
         """`t` has no part in its name any more; the name stays."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -35,8 +35,7 @@ class Loop:
         return name
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """What a line stands for.
 
     Attributes:

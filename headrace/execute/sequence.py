@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from headrace.collection import paused
 from headrace.denormals import flushed
 from headrace.execute import blas
 from headrace.execute.blame import raise_blamed
@@ -81,8 +82,9 @@ def sequence_of(plan: Plan) -> Sequence | None:
     """The sequence of `plan`, which is made when first asked for; None if only the token machine can run it."""
     found = plan.sequence
     if found is None:
-        order = _order(plan) if plan.is_straight and all(n.kind in _KINDS for n in plan.nodes) else None
-        found = plan.sequence = False if order is None else Sequence(plan, order)
+        with paused():
+            order = _order(plan) if plan.is_straight and all(n.kind in _KINDS for n in plan.nodes) else None
+            found = plan.sequence = False if order is None else Sequence(plan, order)
     return found or None
 
 

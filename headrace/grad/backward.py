@@ -13,7 +13,6 @@ Source: reverse-mode differentiation as in TensorFlow's `gradients_impl`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -81,7 +80,7 @@ def backward(
             continue
         grads = [None if t in fixed else total(b, parts.get(t, [])) for t in op.outputs]
         # a gradient is computed where the operation is whose gradient it is
-        at = dataclasses.replace(b.within(f"{op.name}_grad"), source=op.source, device=op.device or b.device)
+        at = b.within(f"{op.name}_grad", op.source, op.device)
         since = len(b.graph)
         found = []
         for t, g, want in zip(op.inputs, _of_operation(at, op, grads, wanted), wanted, strict=True):

@@ -24,7 +24,6 @@ Source: the third way is that of J. Townsend, "A new trick for calculating Jacob
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +80,7 @@ def forward(
         given = [parts.get(t) for t in op.inputs]
         asked = [t in wanted and carries(t.dtype) for t in op.outputs]
         if any(asked) and any(dx is not None for dx in given):
-            at = dataclasses.replace(b.within(f"{op.name}_tangent"), source=op.source)
+            at = b.within(f"{op.name}_tangent", op.source)
             for y, dy, ask in zip(op.outputs, _of_operation(at, op, given, asked), asked, strict=True):
                 if dy is not None and ask:
                     parts[y] = _plus(at, parts.get(y), _fitting(at, op, y, dy))

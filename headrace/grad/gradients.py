@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import dtypes, shapes
 from headrace.build import nest, scopes
 from headrace.build.sparse_tensor import SparseTensor
+from headrace.collection import paused
 from headrace.errors import GraphError, SignatureError
 from headrace.grad import sums
 from headrace.grad.backward import backward
@@ -87,6 +88,7 @@ def gradients(
     return make_gradients(ys, xs, grad_ys, stop_gradients, unconnected, name)
 
 
+@paused()
 def make_gradients(
     ys: Any,
     xs: Any,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from headrace import dtypes
 from headrace.ir.graph import Tensor
+from headrace.ir.opdef import MOST_TENSORS
 from headrace.ir.slices import IndexedSlices
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ def total(b: Builder, parts: Sequence[Gradient]) -> Gradient | None:
             indices = [b.Cast(t, DstT=dtypes.int64) for t in indices]
         values = b.ConcatV2([s.values for s in slices], 0)
         return IndexedSlices(values, b.ConcatV2(indices, 0), slices[0].dense_shape)
-    out: Tensor = b.AddN([dense(b, p) for p in parts])
+    terms = [dense(b, p) for p in parts]
+    while len(terms) > MOST_TENSORS:
+        terms = [b.AddN(terms[:MOST_TENSORS]), *terms[MOST_TENSORS:]]
+    out: Tensor = b.AddN(terms)
     return out
 
 

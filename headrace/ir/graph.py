@@ -129,7 +129,9 @@ class Operation:
         attrs: dict[str, Any],
         device: str,
         source: Source | None,
+        made: Sequence[DType] | None = None,
     ) -> None:
+        """`made`: the dtypes of its outputs, if they are known."""
         self.graph = graph
         self.name = name
         self.type = record.type
@@ -140,7 +142,7 @@ class Operation:
         self.device = device
         self.source = source
         self.id = -1
-        made = record.output_dtypes(attrs)
+        made = record.output_dtypes(attrs) if made is None else made
         kind = graph.tensor_type
         self.outputs: tuple[Tensor, ...] = tuple([kind(self, i, d) for i, d in enumerate(made)])
 
@@ -461,9 +463,12 @@ class Graph:
 
         A None among `inputs` is a Merge's back edge, which `set_back_edge` supplies later.
         """
-        copy = Operation(self, name or op.name, op.opdef, [], list(control_inputs), op.attrs, op.device, op.source)
-        copy.inputs = list(inputs)  # type: ignore[arg-type]  # back edges follow
-        for old, new in zip(op.outputs, copy.outputs, strict=True):
+        reads: list[Tensor] = list(inputs)  # type: ignore[arg-type]  # back edges follow
+        made = [t.dtype for t in op.outputs]
+        copy = Operation(
+            self, name or op.name, op.opdef, reads, list(control_inputs), op.attrs, op.device, op.source, made
+        )
+        for old, new in zip(op.outputs, copy.outputs):
             new.shape, new.handle = old.shape, old.handle
         with self._lock:
             if copy.name in self._by_name:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -69,8 +69,7 @@ class KernelContext:
         self.node = op.name
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(NamedTuple):
     """A kernel found for an op: its form ("pure", "stateful" or "async") and factory."""
 
     form: str

@@ -22,6 +22,8 @@ from headrace.ir.walk import constant_behind
 from headrace.lower.lowering import Made, Place, Values, prefix_for, used_params
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from headrace.ir.function import FuncGraph
     from headrace.ir.graph import Operation, Tensor
     from headrace.lower.lowering import Lowering
@@ -104,3 +106,18 @@ def _unused(inputs: list[Tensor], used: set[int]) -> list[Operation]:
     """The makers of arguments that the function does not use: a call waits for all that it is given."""
     some = [t for k, t in enumerate(inputs) if k not in used]
     return [t.op for t in some if t.dtype is not dtypes.resource and constant_behind(t.op) is None]
+
+
+def called_by(
+    ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]
+) -> Mapping[str, Sequence[Operation]]:
+    """Those of `functions` that `ops` call, and the functions that these call."""
+    out: dict[str, Sequence[Operation]] = {}
+    todo = [ops]
+    while todo:
+        for op in todo.pop():
+            name = op.attrs["f"].name if op.opdef.structured == "Call" else ""
+            if name in functions and name not in out:
+                out[name] = functions[name]
+                todo.append(functions[name])
+    return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace import dtypes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
 from headrace.ir.function import FuncGraph, bodies
@@ -58,3 +59,8 @@ def _nested(ops: Iterable[Operation]) -> Iterator[Operation]:
                 graphs = [g for _, g in bodies(op) if g not in seen]
                 seen.update(graphs)
                 todo += [g.operations for g in graphs]
+
+
+def owns_state(op: Operation) -> bool:
+    """Whether `op` makes the handle of a resource, or the reference to a variable."""
+    return not op.inputs and any(t.dtype.is_ref or t.dtype == dtypes.resource for t in op.outputs)

@@ -1,0 +1,169 @@
+"""What is done for the first result of a step: once, whatever runs it, and as much as the step has operations."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import pipeline
+from headrace.collection import paused
+from headrace.grad import sums
+from headrace.ir import walk
+from tests.inside import step_of
+
+
+@pytest.fixture
+def pruned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of operations of each graph that was pruned."""
+    found: list[int] = []
+    prune = pipeline.prune
+
+    def counted(*ends: Any) -> Any:
+        made = prune(*ends)
+        found.append(len(made.graph))
+        return made
+
+    monkeypatch.setattr(pipeline, "prune", counted)
+    return found
+
+
+def chain(n: int) -> tuple[hr.Graph, Any, Any]:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, [2])
+        y = x
+        for _ in range(n):
+            y = y + x
+    return g, x, y
+
+
+@pytest.mark.parametrize("engine", ["auto", "compiled", "interpret"])
+def test_a_straight_step_is_pruned_once(pruned: list[int], engine: str) -> None:
+    g, x, y = chain(5)
+    with hr.Session(graph=g, engine=engine) as session:
+        for _ in range(3):
+            assert session.run(y, {x: [1.0, 2.0]}).tolist() == [6.0, 12.0]
+    assert len(pruned) == 1
+
+
+def test_a_callable_is_pruned_once(pruned: list[int]) -> None:
+    g, x, y = chain(5)
+    with hr.Session(graph=g, engine="auto") as session:
+        f = session.make_callable(y, [x])
+        assert f([1.0, 2.0]).tolist() == [6.0, 12.0]
+    assert len(pruned) == 1
+
+
+def test_a_step_that_waits_is_pruned_once_though_the_compiler_looked_at_it(pruned: list[int]) -> None:
+    with hr.Graph() as g:
+        queue = hr.FIFOQueue(3, hr.float32, ())
+        fill, item = queue.enqueue(2.0), queue.dequeue() * 3.0
+    with hr.Session(graph=g, engine="auto") as session:
+        session.run(fill)
+        del pruned[:]
+        assert session.run(item) == 6.0
+    assert len(pruned) == 1
+
+
+def test_a_loop_whose_shape_is_fed_is_compiled_for_each_shape(pruned: list[int]) -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, [None])
+        _, y = hr.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2.0), [0, x])
+    with hr.Session(graph=g, engine="auto") as session:
+        assert session.run(y, {x: [1.0]}).tolist() == [8.0]
+        assert len(pruned) == 1
+        assert session.run(y, {x: [1.0, 1.0]}).tolist() == [8.0, 8.0]
+    assert len(pruned) == 2
+
+
+@pytest.mark.parametrize("engine", ["compiled", "interpret"])
+def test_the_walks_of_a_first_run_grow_with_the_graph(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
+    """A graph of four times as many operations: as many walks, each over four times as many."""
+    visited: list[int] = []
+    toposort = walk.toposort
+
+    def counted(ops: Any) -> Any:
+        visited.append(len(ops))
+        return toposort(ops)
+
+    monkeypatch.setattr(walk, "toposort", counted)
+    totals = []
+    for n in (50, 200):
+        g, x, y = chain(n)
+        del visited[:]
+        with hr.Session(graph=g, engine=engine) as session:
+            session.run(y, {x: [1.0, 2.0]})
+        totals.append((len(visited), sum(visited) / n))
+    assert totals[0][0] == totals[1][0]
+    assert totals[1][1] <= totals[0][1] * 1.01
+
+
+def test_the_feeds_that_fetches_need_are_found_for_partial_runs() -> None:
+    with hr.Graph() as g:
+        a, b = hr.placeholder(hr.float32, ()), hr.placeholder(hr.float32, ())
+        first, both = a + 1.0, a + b
+    step = step_of(hr.Session(graph=g), [first, both], [a, b])
+    assert step.pruned.depends_on() == (frozenset({0}), frozenset({0, 1}))
+
+
+def test_gradients_of_more_uses_than_one_operation_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sums, "MOST_TENSORS", 4)
+    g, x, y = chain(10)
+    with g:
+        (grad,) = hr.gradients([y], [x])
+    assert max(len(op.inputs) for op in g.operations) == 4
+    with hr.Session(graph=g) as session:
+        assert session.run(grad, {x: [1.0, 1.0]}).tolist() == [11.0, 11.0]
+
+
+# *** the collector ***
+
+
+def test_the_collector_is_off_while_a_step_is_made_and_on_again_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    prune = pipeline.prune
+    monkeypatch.setattr(pipeline, "prune", lambda *ends: (seen.append(gc.isenabled()), prune(*ends))[1])
+    g, x, y = chain(2)
+    with hr.Session(graph=g) as session:
+        session.run(y, {x: [1.0, 2.0]})
+    assert seen
+    assert not any(seen)
+    assert gc.isenabled()
+
+
+def test_a_collector_that_the_program_switched_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_an_error_in_a_pause_ends_it() -> None:
+    with pytest.raises(ValueError, match="inside"), paused():
+        raise ValueError("inside")
+    assert gc.isenabled()
+
+
+@pytest.mark.system
+def test_pauses_of_several_threads_end_with_the_last() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with paused():
+            inside.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    with paused():
+        thread.start()
+        assert inside.wait(10)
+    assert not gc.isenabled()
+    leave.set()
+    thread.join(10)
+    assert gc.isenabled()

@@ -1,0 +1,116 @@
+"""The steps that a session keeps: those of the graph as it is, and a bounded number of them."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+import headrace as hr
+from headrace import fetches
+from tests.inside import step_of, steps_of
+
+
+def test_steps_of_an_older_graph_go_when_it_has_grown() -> None:
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, ())
+        session = hr.Session()
+
+        def grow() -> None:
+            for i in range(30):
+                assert session.run(x * float(i), {x: 2.0}) == 2.0 * i
+
+        with pytest.warns(hr.errors.HeadraceWarning, match="the graph grows between runs"):
+            grow()
+    told = session.statistics()
+    assert (told.steps, told.made) == (1, 30)
+
+
+def test_a_dropped_step_is_freed() -> None:
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, ())
+        y = x + 1.0
+        session = hr.Session()
+        session.run(y, {x: 1.0})
+        old = weakref.ref(step_of(session, y, [x]))
+        session.run(y * 2.0, {x: 1.0})
+    gc.collect()
+    assert old() is None
+
+
+def test_steps_of_one_graph_stay_while_others_are_added() -> None:
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, ())
+        ys = [x + float(i) for i in range(20)]
+    session = hr.Session(graph=x.graph)
+    for _ in range(3):
+        for y in ys:
+            session.run(y, {x: 1.0})
+    told = session.statistics()
+    assert (told.steps, told.made) == (20, 20)
+
+
+def test_the_least_recently_used_step_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetches, "MOST_CALLS", 3)
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, ())
+        ys = [x + float(i) for i in range(5)]
+    session = hr.Session(graph=x.graph)
+    first, second = (step_of(session, y, [x]) for y in ys[:2])
+    for y in ys[2:]:
+        assert step_of(session, ys[0], [x]) is first  # used again and again
+        session.run(y, {x: 1.0})
+    assert session.statistics().steps == 3
+    assert first in steps_of(session)
+    assert second not in steps_of(session)
+    assert session.run(ys[1], {x: 1.0}) == 2.0  # made anew
+    assert session.statistics().made == 6
+
+
+def test_a_callable_keeps_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetches, "MOST_CALLS", 1)
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, ())
+        y, z = x + 1.0, x * 3.0
+    session = hr.Session(graph=x.graph)
+    f, g = session.make_callable(y, [x]), session.make_callable(z, [x])
+    for i in range(3):
+        assert (f(float(i)), g(float(i))) == (i + 1, i * 3)
+    told = session.statistics()
+    assert (told.steps, told.made) == (1, 2)
+
+
+def test_a_callable_follows_a_graph_that_grows() -> None:
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, ())
+        y = x + 1.0
+        session = hr.Session()
+        f = session.make_callable(y, [x])
+        _ = y * 2.0
+        assert f(1.0) == 2.0
+    assert session.statistics().steps == 1
+
+
+@pytest.mark.system
+def test_threads_that_ask_for_the_same_step_make_it_once() -> None:
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, ())
+        y = x + 1.0
+    session = hr.Session(graph=x.graph)
+    barrier = threading.Barrier(8)
+    got = []
+
+    def ask() -> None:
+        barrier.wait(10)
+        got.append(step_of(session, y, [x]))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(10)
+    assert len(got) == 8
+    assert len(set(map(id, got))) == 1
+    assert session.statistics().made == 1
