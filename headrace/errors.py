@@ -189,6 +189,13 @@ class TextError(GraphError):
     """A graph in text form cannot be parsed; the message has the line and a caret."""
 
 
+class ConversionError(HeadraceError, ValueError, TypeError):
+    """A value cannot be made a tensor, or not one of the dtype that is wanted.
+
+    TensorFlow raises `ValueError` for some of these and `TypeError` for others; this is both.
+    """
+
+
 class FeedError(HeadraceError, ValueError, TypeError):
     """A fed value does not fit its tensor: wrong shape, wrong dtype, or not an array at all.
 

@@ -466,10 +466,15 @@ class Session:
 
         Returns:
           A handle for `partial_run`.
+
+        Raises:
+          InvalidArgumentError: `fetches` is empty.
         """
         if self._closed:
             raise RuntimeError(self._closed)
         call = self._call(fetches, tuple(feeds))
+        if not call.fetch_names and not Fetches(self.graph, fetches).targets:
+            raise InvalidArgumentError("Must specify at least one target to fetch or execute.")
         executor = Executor(call.step.plan, self._step(_NO_OPTIONS, None), self._get_pool, blas_threads=self._intra)
         handle = f"partial_run_{executor.step.id}"
         names = [t.name for f in feeds for t in feed_tensors(self.graph, f)]

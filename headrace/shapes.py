@@ -7,6 +7,7 @@ it into `ShapeError`.
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headrace.errors import SignatureError
@@ -30,7 +31,11 @@ def show(shape: Shape) -> str:
 
 
 def as_shape(value: object) -> Shape:
-    """A shape from None, an int, or a sequence of ints and Nones (negative: unknown)."""
+    """A shape from None, an int, a sequence of ints and Nones, or a `TensorShape`.
+
+    Raises:
+      SignatureError: it is none of these, or a size is negative.
+    """
     if value is None:
         return None
     if is_number(value):
@@ -42,11 +47,13 @@ def as_shape(value: object) -> Shape:
     try:
         for d in cast("Iterable[Any]", dims):
             d = getattr(d, "value", d)
-            out.append(None if d is None or int(d) < 0 else int(d))
+            out.append(None if d is None else operator.index(d))
     except (TypeError, ValueError) as e:
         raise SignatureError(
             f"{value!r} is no shape: give a tuple of sizes, None for one that is not known, as in (None, 3)"
         ) from e
+    if any(d is not None and d < 0 for d in out):
+        raise SignatureError(f"{value!r} is no shape: a Dimension must be >= 0; None stands for one that is not known")
     return tuple(out)
 
 

@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, shapes
 from headrace.build import scopes
 from headrace.build.sparse_tensor import SparseTensor
 from headrace.build.tensors import is_tensor, pair
-from headrace.errors import SignatureError
+from headrace.errors import ShapeError, SignatureError
 from headrace.ir.slices import IndexedSlices
 
 Unary: TypeAlias = Callable[..., Any]
@@ -522,6 +522,9 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     Returns:
       A tensor, or an `IndexedSlices` if `t` is one.
 
+    Raises:
+      ShapeError (a ValueError): the bounds make it larger.
+
     Source: TensorFlow's `tf.clip_by_value`.
 
     Example:
@@ -535,7 +538,21 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
         b = scopes.builder(t, clip_value_min, clip_value_max)
         t = b.tensor(t, None, "t")
         clipped = b.make("Minimum", (t, clip_value_max), {})
-        return b.make("Maximum", (clipped, clip_value_min), {}, scope)
+        return same_shape(t, b.make("Maximum", (clipped, clip_value_min), {}, scope))
+
+
+def same_shape(t: Any, clipped: Any) -> Any:
+    """`clipped`, of which the static shape must fit that of `t`.
+
+    Raises:
+      ShapeError (a ValueError): the bounds make it larger.
+    """
+    if not shapes.compatible(t.shape, clipped.shape):
+        raise ShapeError(
+            f"Shapes {shapes.show(t.shape)} and {shapes.show(clipped.shape)} are incompatible: the bounds of a clip "
+            f"must not make {t!r} larger"
+        )
+    return clipped
 
 
 def add_n(inputs: Any, name: str | None = None) -> Any:
@@ -566,8 +583,29 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
 
 
 def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Any:
-    """`add_n`; `shape` and `tensor_dtype` say what the inputs have, for TensorFlow's sake.
+    """`add_n`, of a list of tensors.
+
+    Args:
+      inputs: the list.
+      shape: the static shape that they have.
+      tensor_dtype: the dtype that they have.
+      name: see `add_n`.
+
+    Raises:
+      ShapeError (a ValueError): they are not of this shape.
+      SignatureError (a ValueError and a TypeError): they are no list, or not of this dtype.
 
     Source: TensorFlow's `tf.math.accumulate_n`.
     """
-    return add_n(inputs, name)
+    if not isinstance(inputs, (list, tuple)):
+        raise SignatureError(f"'inputs' must be a list of at least one tensor of one shape and dtype, got {inputs!r}")
+    total = add_n(inputs, name)
+    if tensor_dtype is not None and dtypes.as_dtype(tensor_dtype).base is not total.dtype.base:
+        raise SignatureError(
+            f"The `tensor_dtype` argument is {dtypes.as_dtype(tensor_dtype).name}, but `inputs` are of type "
+            f"{total.dtype.base.name}. These must be equal; cast the inputs, or leave `tensor_dtype` out"
+        )
+    known = shapes.as_shape(shape)
+    if not shapes.compatible(total.shape, known):
+        raise ShapeError(f"Shapes {shapes.show(known)} and {shapes.show(total.shape)} are not compatible")
+    return total

@@ -16,7 +16,7 @@ from headrace import dtypes, shapes
 from headrace.build import grouping, operators, scopes
 from headrace.build.cond import cond
 from headrace.build.initial_value import guarded
-from headrace.errors import GraphError, ShapeError
+from headrace.errors import ConversionError, GraphError, ShapeError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.symbolic import seen
@@ -89,7 +89,7 @@ class Variable:
         constraint: Callable[[Any], Any] | None = None,
     ) -> None:
         if initial_value is None:
-            raise TypeError(
+            raise ConversionError(
                 "initial_value must be specified: what the variable starts with, or a function that gives it"
             )
         self.trainable = trainable

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.errors import GraphError, NotFoundError, ShapeError, SignatureError
+from headrace.errors import ConversionError, GraphError, NotFoundError, ShapeError, SignatureError
 from headrace.ir import source
 from headrace.ir.failure import is_loop_variable, quoted
 from headrace.ir.graph import Operation, Tensor
@@ -259,7 +259,7 @@ class Builder(OpCalls):
         """`x` as a tensor of this graph: itself, a constant, or (a list with tensors in it) a Pack of its items.
 
         Raises:
-          TypeError: it cannot be one, or not one of `dtype`.
+          ConversionError (a TypeError and a ValueError): it cannot be one, or not one of `dtype`.
         """
         if isinstance(x, (list, tuple)):
             if _has_tensors(x):
@@ -275,7 +275,7 @@ class Builder(OpCalls):
         if not isinstance(x, Tensor):
             return self.const(x, dtype, name)
         if dtype is not None and x.dtype.base is not dtype.base:
-            raise TypeError(
+            raise ConversionError(
                 f"Tensor conversion requested dtype {dtype.base.name} for Tensor with dtype {x.dtype.base.name}: {x!r}"
                 f"{f' (made at {x.op.source})' if x.op.source is not None else ''}; cast it (hr.cast)"
             )
@@ -371,8 +371,8 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
     """`value` as a read-only array of `dtype` (Python floats: float32, ints: int32 or int64 if too large, text: bytes).
 
     Raises:
-      TypeError: it cannot be an array of that dtype without losing what it is (a float as an int, text as a number), or
-        no array at all.
+      ConversionError (a TypeError and a ValueError): it cannot be an array of that dtype without losing what it is (a
+        float as an int, text as a number), or no array at all.
       ValueError: its rows differ in length, or a number is too large for the dtype.
     """
     if (dtype is not None and dtype.base is dtypes.string) or (dtype is None and _is_text(value)):
@@ -389,11 +389,13 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
     if array.dtype == object:
         if dtype is not None and dtype in dtypes.OBJECT:
             return frozen(array)
-        raise TypeError(
+        raise ConversionError(
             f"{_short(value)} ({type(value).__name__}) {_NO_TENSOR}: give a number, a bool, text, an array, or "
             "lists of these"
         )
     if dtype is None:
+        if array.dtype.kind in "SU":
+            raise ConversionError(f"{_short(value)} {_NO_TENSOR}: it mixes text with numbers")
         if array.dtype == np.float64 and not _has_dtype(value):
             array = array.astype(np.float32)
         elif array.dtype == np.int64 and not _has_dtype(value):
@@ -404,7 +406,7 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
     if array.dtype != want:
         if array.size and _RANK_OF_KIND.get(array.dtype.kind, 2) > _RANK_OF_KIND.get(want.kind, 2):
             kind = "text" if array.dtype.kind in "SU" else f"of dtype {array.dtype}"
-            raise TypeError(f"expected {dtype.base.name}, got {_short(value)}, which is {kind}")
+            raise ConversionError(f"expected {dtype.base.name}, got {_short(value)}, which is {kind}")
         if array.size and want.kind in "iu" and array.dtype.kind in "iu" and not _has_dtype(value):
             least, most = np.iinfo(want).min, np.iinfo(want).max
             if array.min() < least or array.max() > most:
@@ -465,6 +467,6 @@ def _string_array(value: Any) -> np.ndarray:
         if isinstance(x, str):
             x = x.encode()
         if not isinstance(x, bytes):
-            raise TypeError(f"expected string, got {x!r} of type {type(x).__name__}")
+            raise ConversionError(f"expected string, got {x!r} of type {type(x).__name__}")
         out[i] = x
     return out

@@ -16,7 +16,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
-from headrace.errors import GraphError
+from headrace.errors import GraphError, SignatureError
 from headrace.registry import Registry
 
 if TYPE_CHECKING:
@@ -427,7 +427,7 @@ class OpDef:
                 raise GraphError(
                     f"Input {i} of {self.type} must be a reference ({w}, a variable), got {g}, which is a value"
                 )
-            raise GraphError(f"Input {i} of {self.type} was passed {g}, incompatible with expected {w}")
+            raise SignatureError(f"Input {i} of {self.type} was passed {g}, incompatible with expected {w}")
 
 
 def _describe(spec: AttrSpec) -> str:

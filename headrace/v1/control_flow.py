@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.build import cond as conditionals
 from headrace.build import functional, nest
 from headrace.build import while_loop as loops
+from headrace.errors import SignatureError
 from headrace.v1.graph import in_default_graph
 
 Branch = Callable[[], Any]
@@ -45,6 +46,8 @@ def cond(
 
     Raises:
       TypeError: `pred` is a Python bool; or a function is missing, or given twice.
+      SignatureError (a ValueError and a TypeError): `pred` is None, or a function returns None, nothing, or a structure
+        with None in it.
 
     Source: TensorFlow's `tf.cond`.
 
@@ -59,7 +62,37 @@ def cond(
     true_fn, false_fn = _renamed("cond", true_fn=(true_fn, fn1), false_fn=(false_fn, fn2))
     if isinstance(pred, bool):
         raise TypeError(f"pred must not be a Python bool, got {pred}: write a Python `if`, or tf.constant({pred})")
-    return _single(conditionals.cond(pred, true_fn, false_fn, name=name), strict)
+    if pred is None:
+        raise SignatureError("pred must be a boolean scalar tensor, got None")
+    branches = [_with_results(f, which) for f, which in ((true_fn, "true_fn"), (false_fn, "false_fn"))]
+    return _single(conditionals.cond(pred, *branches, name=name), strict)
+
+
+def _with_results(fn: Branch, which: str) -> Branch:
+    """`fn`, which has to return something: TensorFlow 1's conditionals refuse None, alone or in a structure."""
+    if not callable(fn):
+        return fn  # `cond` says so
+
+    @functools.wraps(fn)
+    def branch() -> Any:
+        out = fn()
+        if out is None:
+            raise SignatureError(f"'{which}' must have a return value.")
+        if isinstance(out, (list, tuple)) and not out:
+            raise SignatureError(f"'{which}' must return at least one result.")
+        if _holds_none(out):
+            raise SignatureError(
+                f"None values not supported: '{which}' returned {out!r}; leave None out of the results"
+            )
+        return out
+
+    return branch
+
+
+def _holds_none(x: Any) -> bool:
+    if isinstance(x, Mapping):
+        x = list(x.values())
+    return x is None or (isinstance(x, (list, tuple)) and any(map(_holds_none, x)))
 
 
 def _renamed(who: str, **both: tuple[Any, Any]) -> list[Any]:

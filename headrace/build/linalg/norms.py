@@ -166,6 +166,9 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
     Of an `IndexedSlices` the rows are clipped. A negative `clip_norm` counts as 0.
 
+    Raises:
+      ShapeError (a ValueError): `clip_norm` makes it larger.
+
     Source: TensorFlow's `tf.clip_by_norm`.
 
     Example:
@@ -189,7 +192,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         size = b.make("SelectV2", (is_some, b.make("Sqrt", (safe,), {}), squares), {})
         scaled = b.make("Mul", (values, clip_norm), {}, "mul")
         clipped = b.make("RealDiv", (scaled, b.make("Maximum", (size, clip_norm), {})), {}, "truediv")
-        return b.make("Identity", (clipped,), {}, scope)
+        return math.same_shape(values, b.make("Identity", (clipped,), {}, scope))
 
 
 def clip_by_global_norm(

@@ -17,7 +17,7 @@ from headrace.build.random import seeds
 from headrace.errors import ShapeError, SignatureError
 from headrace.ir.graph import Operation
 from headrace.ir.symbolic import seen
-from headrace.shapes import Shape
+from headrace.shapes import Dim, Shape
 
 
 class QueueBase:
@@ -134,7 +134,11 @@ class QueueBase:
         return self._put("QueueEnqueueV2", "enqueue", vals, name)
 
     def enqueue_many(self, vals: Any, name: str | None = None) -> Any:
-        """Puts the rows of the components in, an element each; waits while the queue is full. See `enqueue`."""
+        """Puts the rows of the components in, an element each; waits while the queue is full. See `enqueue`.
+
+        Raises:
+          ShapeError (a ValueError): a component is a scalar, or their numbers of rows differ.
+        """
         return self._put("QueueEnqueueManyV2", "EnqueueMany", vals, name)
 
     def _put(self, type: str, default: str, vals: Any, name: str | None) -> Any:
@@ -144,8 +148,13 @@ class QueueBase:
             tensors = [
                 b.tensor(x, d, f"component_{i}") for i, (x, d) in enumerate(zip(parts, self._dtypes, strict=True))
             ]
+        rows: Dim = None  # of all components
         for i, (t, wanted) in enumerate(zip(tensors, self.shapes, strict=True)):
-            shape = shapes.concatenate((None,), wanted) if type == "QueueEnqueueManyV2" else wanted
+            shape = wanted
+            if type == "QueueEnqueueManyV2":
+                one = (t.shape or ())[1:] if wanted is None else wanted
+                shape = (rows, *one)
+                rows = t.shape[0] if t.shape and rows is None else rows
             if not shapes.compatible(t.shape, shape):
                 raise ShapeError(
                     f"component {i} of what is put into {self!r} must have the shape {shapes.show(shape)}, got "
