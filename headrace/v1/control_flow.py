@@ -64,8 +64,8 @@ def cond(
         raise TypeError(f"pred must not be a Python bool, got {pred}: write a Python `if`, or tf.constant({pred})")
     if pred is None:
         raise SignatureError("pred must be a boolean scalar tensor, got None")
-    branches = [_with_results(f, which) for f, which in ((true_fn, "true_fn"), (false_fn, "false_fn"))]
-    return _single(conditionals.cond(pred, *branches, name=name), strict)
+    true_fn, false_fn = _with_results(true_fn, "true_fn"), _with_results(false_fn, "false_fn")
+    return _single(conditionals.cond(pred, true_fn, false_fn, name=name), strict)
 
 
 def _with_results(fn: Branch, which: str) -> Branch:
