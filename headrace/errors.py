@@ -190,9 +190,9 @@ class TextError(GraphError):
 
 
 class ConversionError(HeadraceError, ValueError, TypeError):
-    """A value cannot be made a tensor, or not one of the dtype that is wanted.
+    """A tensor is not of the dtype that is wanted, or None stands where a tensor is.
 
-    TensorFlow raises `ValueError` for some of these and `TypeError` for others; this is both.
+    TensorFlow raises `ValueError` for these and `TypeError` for other values that cannot be a tensor; this is both.
     """
 
 

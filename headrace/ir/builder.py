@@ -259,7 +259,8 @@ class Builder(OpCalls):
         """`x` as a tensor of this graph: itself, a constant, or (a list with tensors in it) a Pack of its items.
 
         Raises:
-          ConversionError (a TypeError and a ValueError): it cannot be one, or not one of `dtype`.
+          TypeError: it cannot be one, or not one of `dtype`.
+          ConversionError (a TypeError and a ValueError): it is None, or a tensor of another dtype.
         """
         if isinstance(x, (list, tuple)):
             if _has_tensors(x):
@@ -371,8 +372,8 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
     """`value` as a read-only array of `dtype` (Python floats: float32, ints: int32 or int64 if too large, text: bytes).
 
     Raises:
-      ConversionError (a TypeError and a ValueError): it cannot be an array of that dtype without losing what it is (a
-        float as an int, text as a number), or no array at all.
+      TypeError: it cannot be an array of that dtype without losing what it is (a float as an int, text as a number), or
+        no array at all. (ConversionError, which is a ValueError too, for None and arrays of text.)
       ValueError: its rows differ in length, or a number is too large for the dtype.
     """
     if (dtype is not None and dtype.base is dtypes.string) or (dtype is None and _is_text(value)):
@@ -389,13 +390,13 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
     if array.dtype == object:
         if dtype is not None and dtype in dtypes.OBJECT:
             return frozen(array)
-        raise ConversionError(
+        raise (ConversionError if value is None else TypeError)(
             f"{_short(value)} ({type(value).__name__}) {_NO_TENSOR}: give a number, a bool, text, an array, or "
             "lists of these"
         )
     if dtype is None:
         if array.dtype.kind in "SU":
-            raise ConversionError(f"{_short(value)} {_NO_TENSOR}: it mixes text with numbers")
+            raise TypeError(f"{_short(value)} {_NO_TENSOR}: it mixes text with numbers")
         if array.dtype == np.float64 and not _has_dtype(value):
             array = array.astype(np.float32)
         elif array.dtype == np.int64 and not _has_dtype(value):
@@ -406,7 +407,8 @@ def as_array(value: Any, dtype: DType | None = None) -> np.ndarray:
     if array.dtype != want:
         if array.size and _RANK_OF_KIND.get(array.dtype.kind, 2) > _RANK_OF_KIND.get(want.kind, 2):
             kind = "text" if array.dtype.kind in "SU" else f"of dtype {array.dtype}"
-            raise ConversionError(f"expected {dtype.base.name}, got {_short(value)}, which is {kind}")
+            error = ConversionError if kind == "text" and _has_dtype(value) else TypeError
+            raise error(f"expected {dtype.base.name}, got {_short(value)}, which is {kind}")
         if array.size and want.kind in "iu" and array.dtype.kind in "iu" and not _has_dtype(value):
             least, most = np.iinfo(want).min, np.iinfo(want).max
             if array.min() < least or array.max() > most:
@@ -467,6 +469,6 @@ def _string_array(value: Any) -> np.ndarray:
         if isinstance(x, str):
             x = x.encode()
         if not isinstance(x, bytes):
-            raise ConversionError(f"expected string, got {x!r} of type {type(x).__name__}")
+            raise TypeError(f"expected string, got {x!r} of type {type(x).__name__}")
         out[i] = x
     return out

@@ -106,8 +106,11 @@ def test_headrace_refuses_them_too() -> None:
         ):
             with pytest.raises(ValueError, match="shape"):
                 make()
-        with pytest.raises(ConversionError, match="expected int32"):
+        with pytest.raises(ConversionError, match="requested dtype int32"):
+            hr.convert_to_tensor(x, hr.int32)
+        with pytest.raises(TypeError, match="expected int32") as e:
             hr.convert_to_tensor(1.5, hr.int32)
+        assert e.type is TypeError
 
 
 def test_a_partial_run_of_nothing_is_refused() -> None:
