@@ -71,8 +71,8 @@ class FuncGraph(Graph, Owned):
         self.level: int = 1 + outer.level if isinstance(outer, FuncGraph) else 0
         if self.level >= nesting.MOST:
             raise GraphError(
-                f"{name[:40]!r}...: conditionals, loops and functions may be nested {nesting.MOST} deep, not deeper. Put some "
-                "of them one after the other, or into functions (hr.Function) that are called"
+                f"{name[:40]!r}...: conditionals, loops and functions may be nested {nesting.MOST} deep, not deeper. "
+                "Put some of them one after the other, or into functions (hr.Function) that are called"
             )
         self.params: list[Tensor] = []
         self.results: list[Tensor] = []
