@@ -36,7 +36,7 @@ class PartialRun:
       executor: of the step, not begun.
       step: the step.
       feeders: of each feed, what makes of the user's value what flows.
-      feed_names, fetch_names: of all that will be fed and fetched.
+      feed_names, fetch_names, target_names: of all that will be fed, fetched and run.
 
     Attributes:
       executor: as given.
@@ -51,6 +51,7 @@ class PartialRun:
         feeders: Sequence[Callable[[Any], Any]],
         feed_names: Sequence[str],
         fetch_names: Sequence[str],
+        target_names: Sequence[str] = (),
     ) -> None:
         self.executor = executor
         self.failed = False
@@ -60,7 +61,7 @@ class PartialRun:
         self._fed: set[int] = set()
         self._fetches = {n: i for i, n in enumerate(fetch_names)}
         self._fetched: set[int] = set()
-        self._targets = {op.name for op in step.pruned.graph.operations}
+        self._targets = {*target_names, *(op.name for op in step.pruned.graph.operations)}
         self._depends_on = step.pruned.depends_on()
         self._lock = threading.Lock()
 

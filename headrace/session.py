@@ -478,7 +478,10 @@ class Session:
         executor = Executor(call.step.plan, self._step(_NO_OPTIONS, None), self._get_pool, blas_threads=self._intra)
         handle = f"partial_run_{executor.step.id}"
         names = [t.name for f in feeds for t in feed_tensors(self.graph, f)]
-        self._partial[handle] = PartialRun(self.graph, executor, call.step, call.feeders, names, call.fetch_names)
+        targets = [op.name for op in Fetches(self.graph, fetches).targets]
+        self._partial[handle] = PartialRun(
+            self.graph, executor, call.step, call.feeders, names, call.fetch_names, targets
+        )
         self._active.add(executor.step)
         return handle
 

@@ -114,14 +114,14 @@ class GradGraph(FuncGraph):
     def fetch(self, t: Tensor) -> Tensor:
         """`t`, a tensor of the forward graph, by the first way that serves; see the module's text."""
         op = t.op
-        if op.type == "Const":
+        if _is_constant(op):
             return self.redone(t)
         k = self.position.get(t)
         if k is not None:
             given = self.given(k)
             return self.kept(t) if given is None else given
-        if op.opdef.facts.forwards is not None:
-            return self.capture(op.inputs[op.opdef.facts.forwards])
+        if _forwards(op):
+            return self.capture(op.inputs[op.opdef.facts.forwards or 0])
         if self.is_redone(t):
             return self.redone(t)
         return self.kept(t)
@@ -145,10 +145,10 @@ class GradGraph(FuncGraph):
     def made_of(self, t: Tensor) -> Sequence[Tensor]:
         """The tensors of the forward graph that `fetch(t)` captures."""
         op = t.op
-        if op.type == "Const" or t in self.position:
+        if _is_constant(op) or t in self.position:
             return ()
-        if op.opdef.facts.forwards is not None:
-            return (op.inputs[op.opdef.facts.forwards],)
+        if _forwards(op):
+            return (op.inputs[op.opdef.facts.forwards or 0],)
         return op.inputs if self.is_redone(t) else ()
 
     def redone(self, t: Tensor) -> Tensor:
@@ -174,7 +174,7 @@ class GradGraph(FuncGraph):
         got = seen.get(t)
         if got is None:
             k = self.position.get(t)
-            if t in self.have or t.op.type == "Const":
+            if t in self.have or _is_constant(t.op):
                 got = True
             elif k is not None:
                 got = self.is_given(k)
@@ -237,8 +237,22 @@ def _is_stateful(op: Operation) -> bool:
     return bool(op.opdef.structured) and is_stateful(op)
 
 
+# An operation with control inputs says when its value is there, and that others run: a gradient that needs the value
+# takes the operation's own.
+
+
+def _is_constant(op: Operation) -> bool:
+    return op.type == "Const" and not op.control_inputs
+
+
+def _forwards(op: Operation) -> bool:
+    return op.opdef.facts.forwards is not None and not op.control_inputs
+
+
 def _is_cheap(op: Operation) -> bool:
     """Whether to compute `op` again costs hardly more than to keep what it gave. For single numbers most things do."""
+    if op.control_inputs:
+        return False
     record = op.opdef
     if record.is_cheap:
         return True

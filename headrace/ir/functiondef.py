@@ -237,12 +237,18 @@ def encode(
                 return f"{op.name}:{argument}:{t.index - span.start}"
         raise GraphError(f"{t!r} is no output of its operation")
 
-    arguments = {f"^{op.name}" for op in params}
+    waited = dict.fromkeys(c for op in ops for c in op.control_inputs if c in params)
+    there: dict[str, str] = {}
+    for c in waited:  # an argument is no node that another one could name, so an Identity of it stands for it
+        (t,) = c.outputs
+        node = out.node_def.add(name=_unique(f"{names[c]}_there", taken), op="Identity", input=[names[c]])
+        node.attr["T"].CopyFrom(wire.encode_attr(t.dtype.base))
+        there[f"^{c.name}"] = f"^{node.name}"
     for op in ops:
         node = out.node_def.add()
         write_node(node, op, show, name_of, add_shapes)
-        if any(c in params for c in op.control_inputs):  # they are there from the beginning
-            node.input[:] = [text for text in node.input if text not in arguments]
+        if not waited.keys().isdisjoint(op.control_inputs):
+            node.input[:] = [there.get(text, text) for text in node.input]
     _add_results(out, graph, show)
     for key, value in graph.attrs.items():
         out.attr[key].CopyFrom(wire.encode_attr(value))

@@ -97,7 +97,7 @@ def inline(
 
     def ends() -> list[Operation]:
         waits = done.of_all([*(r.op for r in graph.results), *graph.control_results])
-        return waits or ([entry] if entry is not None else [])
+        return waits if entry is None else [*waits, entry]
 
     return results, ends
 

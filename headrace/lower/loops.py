@@ -127,14 +127,14 @@ class _While:
         outputs = [
             self.exit(self.rounds[k], t.shape) if k in self.rounds else self.inputs[k] for k, t in enumerate(op.outputs)
         ]
-        waits = [t.op for t in outputs if t.dtype is not dtypes.resource]
-        return outputs, lambda: waits + [self.exit(r, ()).op for r in ordering]
+        ends = [t.op for t in outputs if t.dtype is not dtypes.resource]
+        return outputs, lambda: ends + [self.exit(r, ()).op for r in ordering]
 
     def iterates(self, k: int) -> bool:
         """Whether variable `k` needs a Merge and an Exit. A handle that never changes stays what it is: it has to be
         where the resource is, and nothing is to be known of it but that."""
         if is_constant(self.body, k):
-            return self.low.shared.is_read(self.op.outputs[k]) and self.inputs[k].dtype is not dtypes.resource
+            return self.low.is_read(self.op.outputs[k]) and self.inputs[k].dtype is not dtypes.resource
         return True
 
     def find_tokens(self) -> list[_Token]:

@@ -318,6 +318,10 @@ class Lowering:
 
     # *** single operations ***
 
+    def is_read(self, t: Tensor) -> bool:
+        """Whether `t`, a result of a structured operation, is read; else nothing need be made for it."""
+        return self.shared.is_read(t)
+
     def structure(self, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
         """Puts what a structured operation means into `place`."""
         rule = self.shared.rules.get(op.opdef.structured)

@@ -4,8 +4,8 @@ What a step is lowered to is run and forgotten. A file is read by people and pro
 fetch by name. So here
 
 * every operation keeps its name, whether anything needs it or not, and constants stay where and as many as they are;
-* the results of conditionals and loops are "cond/Merge:0" and "while/Exit_1:0". A loop variable that never changes has
-  no Exit; where the graph's own tensors are called so (`Graph.shows_primitives`), an Identity has that name;
+* the results of conditionals and loops are "cond/Merge:0" and "while/Exit_1:0". What a loop only captured has no Exit;
+  where the graph's own tensors are called so (`Graph.shows_primitives`), an Identity has that name;
 * where they are called "cond:0", as in graphs that do not show primitives, an Identity of that name is put behind each
   structured operation, and waits for all that it does. Whoever runs it runs all that, as where `cond` was one operation
   (in a graph that shows primitives it is there where the operation does anything besides giving results);
@@ -51,6 +51,12 @@ class Whole(Lowering):
 
     def name_of(self, op: Operation, place: Place) -> str:
         return op.name if op.graph is self.given else super().name_of(op, place)
+
+    def is_read(self, t: Tensor) -> bool:
+        # a reader of the file may fetch each loop variable; what the loop captured is none
+        body = t.op.attrs.get("body")
+        is_captured = isinstance(body, FuncGraph) and body.params[t.index] in body.captures.values()
+        return not is_captured or super().is_read(t)
 
     def frame_name(self, name: str) -> str:
         return super().frame_name(f"{name}/while_context")

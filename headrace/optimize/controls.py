@@ -18,7 +18,7 @@ A call that computes again what its gradient needs keeps its edges: they say not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir.function import FuncGraph
@@ -153,17 +153,16 @@ class _Cleaning:
 
     def implied(self, op: Operation, wanted: dict[Operation, None]) -> set[Operation]:
         """What `op` comes after anyway, as far as one of `wanted` may be found there."""
-        found: set[Operation] = set()
         first = min(self.at[c] for c in wanted)
-        before = _firmly_before if _is_stateful(op) else _before
-        makers = [t.op for t in op.inputs]
-        found.update(c for c in wanted if c in makers and not c.opdef.structured)
-        todo = list(dict.fromkeys([*(p for p in makers if before is _before or _is_stateful(p)), *wanted]))
+        firmly = _is_stateful(op)
+        makers = _makers(op, firmly)
+        found = {c for c in wanted if makers.get(c)}
+        todo = list(dict.fromkeys([*makers, *wanted]))
         seen = set(todo)
         for looked_at, each in enumerate(todo):
             if looked_at == _SEARCH:
                 break
-            for p, is_all in before(each):
+            for p, is_all in {**_makers(each, firmly), **dict.fromkeys(each.control_inputs, True)}.items():
                 if is_all:
                     found.add(p)
                 if p not in seen and self.at[p] >= first:
@@ -176,18 +175,13 @@ def _is_stateful(op: Operation) -> bool:
     return not op.opdef.is_pure
 
 
-def _before(op: Operation) -> Iterator[tuple[Operation, bool]]:
-    """The operations that `op` waits for, and whether it waits for all that each does."""
-    for t in () if op.opdef.structured else op.inputs:
-        yield t.op, not t.op.opdef.structured
-    for c in op.control_inputs:
-        yield c, True
+def _makers(op: Operation, firmly: bool) -> dict[Operation, bool]:
+    """The operations that make inputs of `op`, and whether an input says that all that they do is done.
 
-
-def _firmly_before(op: Operation) -> Iterator[tuple[Operation, bool]]:
-    """The same by edges that stay: other passes may take away data edges, but for those between stateful operations."""
-    for t in op.inputs if _is_stateful(op) and not op.opdef.structured else ():
-        if _is_stateful(t.op):
-            yield t.op, not t.op.opdef.structured
-    for c in op.control_inputs:
-        yield c, True
+    Args:
+      op: an operation.
+      firmly: whether only edges count that no pass takes away: between two stateful operations that own no graphs.
+    """
+    if op.opdef.structured or (firmly and not _is_stateful(op)):
+        return {}
+    return {t.op: not t.op.opdef.structured for t in op.inputs if not firmly or _is_stateful(t.op)}

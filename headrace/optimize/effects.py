@@ -107,7 +107,9 @@ class _Ordering:
             for t in op.inputs:
                 maker = t.op
                 reached |= before[maker] | self._bit(maker)
-                if maker in self._acting:  # it stays whatever passes do, and so does this edge
+                if (
+                    maker in self._acting and not op.opdef.structured
+                ):  # both stay whatever passes do, and so does the edge
                     said |= explicit[maker] | self._bit(maker)
             for c in op.control_inputs:
                 reached |= before[c] | self._bit(c)
@@ -115,7 +117,7 @@ class _Ordering:
                     said |= explicit[c] | self._bit(c)
             is_acting = op in self._acting
             touched = effects(op) if op.opdef.structured or op.opdef.facts.effect else _references(op)
-            if is_acting or any(key[0] != "random" for key in touched):
+            if is_acting or not all(map(_is_draw, touched)):
                 wanted = reached & acts
                 if is_acting:
                     wanted |= self._conflicting(reached & reads, touched)
@@ -184,6 +186,10 @@ def _references(op: Operation) -> dict[Key, bool]:
     """What an operation without an effect reads through references (TensorFlow 1's first variables)."""
     keys = [key_of(t) for t in op.inputs if t.dtype.is_ref]
     return {key: False for key in keys if key is not None}
+
+
+def _is_draw(key: Key) -> bool:
+    return isinstance(key, tuple) and key[0] == "random"
 
 
 def _may_be_same(a: Key, b: Key) -> bool:

@@ -122,7 +122,8 @@ class Rewriter:
           must: those that have to run whenever it would have.
         """
         if isinstance(self.graph, FuncGraph):
-            mine = ends if op in self.graph.control_results else must
+            # to run it meant all its results, unless it is said by now what has to happen
+            mine = ends if op in self.graph.control_results and not self.context.explicit else must
             known = dict.fromkeys(c for c in self.graph.control_results if c is not op)
             self.graph.control_results = [*known, *(m for m in mine if m not in known)]
         else:

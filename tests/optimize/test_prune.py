@@ -99,19 +99,21 @@ CALL = """
     """
 
 
-def test_calls_too():
-    after, _ = apply(Prune(), CALL)
-    same(
-        after,
-        """
+def test_a_call_loses_results_and_where_effects_are_explicit_arguments():
+    text = """
     x = _Arg[T=float32, index=0, shape=[2]]
-    c = PartitionedCall[f=@"f", Tin=(float32), Tout=(float32)](x)
-    graph "f" of c, f (b: float32[2]) -> (s) {
+    c = PartitionedCall[f=@"f", Tin=(float32, float32), Tout=(float32)](x, x)
+    graph "f" of c, f (a: float32[2], b: float32[2]) -> (s) {
       s = Tanh(b)
     }
     y = _Retval[index=0](c)
-        """,
+    """
+    after, _ = apply(Prune(), CALL)
+    same(after, text)
+    one = (
+        text.replace("Tin=(float32, float32)", "Tin=(float32)").replace("(x, x)", "(x)").replace("a: float32[2], ", "")
     )
+    same(explicit(CALL), one)
 
 
 def test_what_names_a_function_of_the_library_stays():
