@@ -132,3 +132,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.fixturenames.append("engine_of_steps")
         engines = [pytest.param("", id=pytest.HIDDEN_PARAM), pytest.param("interpret", marks=pytest.mark.matrix)]
         metafunc.parametrize("engine_of_steps", engines, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def registered_gradients() -> Iterator[None]:
+    """Forgets gradients that the test registers, so that its copy on the other engine can register them again."""
+    registry = sys.modules.get("headrace.grad.registered")
+    if registry is None:
+        yield
+        return
+    known = set(registry.gradient_registry._items)
+    yield
+    for name in registry.gradient_registry._items.keys() - known:
+        del registry.gradient_registry._items[name]

@@ -52,8 +52,9 @@ class _Outside:
     _op_seeds: random.Random
 
     def set_seed(self, seed: int | None) -> None:
-        """Sets `seed`, from which the seeds of the ops follow that are given none."""
+        """Sets `seed`, from which the seeds of the ops follow that are given none, and rewinds all streams."""
         self.seed = seed
+        self.builder.rewind()
         self._op_seeds = random.Random(seed)
 
     def take_op_seed(self) -> int:

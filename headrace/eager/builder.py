@@ -255,6 +255,12 @@ class EagerBuilder(OpCalls):
             return EagerTensor(out, made[0])
         return tuple(map(EagerTensor, out, made)) if made else None
 
+    def rewind(self) -> None:
+        """Lets every random op begin its stream anew, as TensorFlow does when a seed is set."""
+        from headrace.ops.random.drawing import rewind
+
+        rewind(self.session)
+
     def _run(self, op: EagerOp, prepared: _Prepared, key: Any, values: list[Any]) -> Any:
         """Runs a kernel that touches something besides its inputs, or may have to wait."""
         session = self.session

@@ -47,6 +47,17 @@ def test_a_seed_outside_of_graphs() -> None:
         hr.random.set_seed(None)
 
 
+def test_setting_a_seed_rewinds_the_streams_outside_of_graphs() -> None:
+    drawn = []
+    try:
+        for _ in range(2):
+            hr.random.set_seed(3)
+            drawn.append([hr.random.normal([2]).numpy(), hr.random.normal([2], seed=5).numpy()])
+    finally:
+        hr.random.set_seed(None)
+    np.testing.assert_array_equal(*drawn)
+
+
 def test_stateless_numbers_follow_from_the_seed_alone() -> None:
     a, b = hr.random.stateless_normal((3,), (1, 2)), hr.random.stateless_normal((3,), (1, 2))
     np.testing.assert_array_equal(a.numpy(), b.numpy())

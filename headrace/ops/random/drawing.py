@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.infer import Inference
     from headrace.ir.kernel import KernelContext
+    from headrace.resources.manager import ResourceManager
     from headrace.shapes import Shape
 
 SEEDS: Final = {"seed": 0, "seed2": 0}
@@ -29,6 +30,11 @@ PHILOX: Final = 1
 AUTO_SELECT: Final = 3
 
 _CONTAINER: Final = "_random"  # of its own: clearing a container of variables does not rewind random streams
+
+
+def rewind(resources: ResourceManager) -> None:
+    """Forgets the random states in `resources`: the next draw of each op with seeds is its first."""
+    resources.clear_container(_CONTAINER)
 
 
 def state_of(ctx: KernelContext, attrs: Mapping[str, Any]) -> Philox:
