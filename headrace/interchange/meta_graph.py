@@ -22,7 +22,6 @@ from headrace.build.scopes import Graph, current_graph
 from headrace.build.variable import Variable
 from headrace.errors import GraphError, UnimplementedError
 from headrace.interchange import files
-from headrace.ir import source
 from headrace.ir.attrs import decode_dtype, encode_shape
 from headrace.ir.graph import Operation, Tensor
 
@@ -305,8 +304,8 @@ def decode(
 ) -> Found:
     """Adds the operations of a `MetaGraphDef` to `graph`, and finds what the `wanted` ones of its collections name."""
     from headrace import pb
+    from headrace.build.importing import import_graph_def
     from headrace.interchange.collection import VARIABLES, decode_collection
-    from headrace.ir import graphdef
 
     graph_def = message.graph_def
     if clear_devices:
@@ -317,13 +316,16 @@ def decode(
     names = [node.name for node in graph_def.node]
     about = message.meta_info_def
     known = about.stripped_op_list if about.HasField("stripped_op_list") else None
-    made = graphdef.import_graph_def(graph_def, graph, scope, input_map, names, source.here(), known)
+    made = import_graph_def(graph_def, scope, input_map, names, graph=graph, producer_op_list=known)
     find = _finder(dict(zip(names, made or (), strict=True)))
     collections = {}
     for name, given in sorted(message.collection_def.items()):
         if not wanted(name) or (name in CONTEXTS and scope):  # these have names of the file in them
             continue
         collections[name] = decode_collection(name, given, codecs, find)
+    if scope:
+        for items in collections.values():
+            items[:] = [_scoped(x, scope.rstrip("/")) if isinstance(x, bytes) else x for x in items]
     variables = [v for name in VARIABLES for v in collections.get(name, ()) if isinstance(v, Variable)]
     # a variable among tensors is written as its handle
     held: dict[Any, Any] = {v.handle: v for v in variables}
@@ -335,6 +337,14 @@ def decode(
         for v in variables:
             v.trainable = id(v) in trainable
     return Found(find, collections, list(held.values()), _decode_saver(message, find))
+
+
+def _scoped(text: bytes, scope: str) -> str | bytes:
+    """A text of a collection below a scope: many are names. Bytes that are no text stay."""
+    try:
+        return f"{scope}/{text.decode()}"
+    except UnicodeDecodeError:
+        return text
 
 
 def _finder(made: Mapping[str, Any]) -> Callable[[str], Tensor | Operation]:

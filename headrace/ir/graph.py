@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from headrace import forking
 from headrace.errors import GraphError, NotFoundError
 from headrace.ir import opdef as opdefs
+from headrace.ir.primitive_names import result_index, visible_name
 from headrace.ir.source import Source
 from headrace.ir.symbolic import Symbolic
 
@@ -166,18 +167,6 @@ class Operation:
         raise TypeError("an Operation belongs to its graph and cannot be copied; use graph.as_graph_def()")
 
 
-# What a result of a conditional or loop is called where primitives are shown.
-_RESULTS = {"If": "Merge", "Case": "Merge", "While": "Exit", "For": "Exit"}
-
-
-def visible_name(op: Operation, index: int) -> str:
-    """The name, in the primitive form, of the operation that output `index` of a structured one comes out of."""
-    what = _RESULTS.get(op.opdef.structured)
-    if what is None:
-        return f"{op.name}:{index}" if index else op.name
-    return f"{op.name}/{what}_{index}" if index else f"{op.name}/{what}"
-
-
 class Graph:
     """A growing set of operations with unique names.
 
@@ -192,6 +181,7 @@ class Graph:
       gradient_functions: for a function the name of the one that computes its gradient, where a file says so.
       versions: (producer, min_consumer) of the `GraphDef` it came from.
       order: keeps stateful operations in the order of their making (`ir.order`); None: they are not kept in order.
+      separates_imports: variables imported below a scope are others than those of the same name elsewhere.
       shows_primitives: the results of conditionals and loops are called by TensorFlow 1's names ("cond/Merge:0").
       replaced: result of primitives (an Exit, a Merge) → what the loop or conditional that was recovered gives for it.
     """
@@ -208,7 +198,7 @@ class Graph:
         self.gradient_functions: dict[str, str] = {}
         self.versions: tuple[int, int] = (0, 0)
         self.order: Order | None = None
-        self.shows_primitives = False
+        self.shows_primitives = self.separates_imports = False
         self.replaced: dict[Tensor, Tensor] = {}
         self._operations: list[Operation] = []
         self._by_name: dict[str, Operation] = {}
@@ -242,11 +232,17 @@ class Graph:
         return self._by_name.get(name)
 
     def get_operation_by_name(self, name: str) -> Operation:
-        """The operation of that name; `KeyError` with near names if there is none."""
+        """The operation of that name; `KeyError` with near names if there is none.
+
+        The primitive form's "cond/Merge" and "while/Exit_1" name the conditional and the loop.
+        """
         op = self._by_name.get(name)
-        if op is None:
+        if op is not None:
+            return op
+        found = self.find_visible(name)
+        if found is None:
             raise KeyError(f"The name {name!r} refers to an Operation not in the graph{self._near(name)}")
-        return op
+        return found.op
 
     def get_tensor_by_name(self, name: str) -> Tensor:
         """The tensor `"op:index"`; `KeyError` or `ValueError` that says which part is wrong."""
@@ -255,7 +251,7 @@ class Graph:
             raise ValueError(f"{name!r} is no tensor name; a tensor is named '<operation>:<output index>'")
         op = self._by_name.get(op_name)
         if op is None and index == "0":
-            found = self._find_visible(op_name)
+            found = self.find_visible(op_name)
             if found is not None:
                 return found
         if op is None:
@@ -306,15 +302,12 @@ class Graph:
         assert isinstance(found, Tensor)
         return found
 
-    def _find_visible(self, name: str) -> Tensor | None:
-        """The result of a structured operation that is called `name` in the primitive form."""
-        owner = name.rpartition("/")[0]
+    def find_visible(self, name: str) -> Tensor | None:
+        """The result of a structured operation that is output 0 of the operation `name` in the primitive form."""
+        owner, _, end = name.rpartition("/")
         op = self._by_name.get(owner)
-        if op is not None and op.opdef.structured:
-            for t in op.outputs:
-                if visible_name(op, t.index) == name:
-                    return t
-        return None
+        index = None if op is None else result_index(op.opdef, end)
+        return None if op is None or index is None or index >= len(op.outputs) else op.outputs[index]
 
     def function(self, name: str, caller: Operation | None = None) -> FuncGraph:
         """The function that operations of this graph, or of one it owns, call by `name`; decoded when first asked for.

@@ -38,6 +38,7 @@ from headrace.ir.nodedefs import (
     write_node,
 )
 from headrace.ir.opdef import op_registry
+from headrace.ir.primitive_names import result_index
 from headrace.ir.producer import without_new_defaults
 
 if TYPE_CHECKING:
@@ -159,11 +160,26 @@ class _GraphImport(NodeImport):
         self.message = message
 
     def run(self, return_elements: Sequence[str] | None) -> list[Tensor | Operation] | None:
+        self.translate_input_map()
         made = self.make_all()
         self.check_input_map()
         infer_all(made)
         self.keep_library()
         return None if return_elements is None else [self.find(e) for e in return_elements]
+
+    def translate_input_map(self) -> None:
+        """Takes keys that name results of structured nodes as in the primitive form ("cond/Merge:0") for those."""
+        types = {node.name: node.op for node in self.protos}
+        mapped = dict(self.mapped)
+        for key, value in self.mapped.items():
+            owner, _, end = key[0].rpartition("/")
+            type = types.get(owner, "")
+            is_named = key[0] not in types and key[1] == 0 and type in op_registry
+            output = result_index(op_registry.get(type), end) if is_named else None
+            if output is not None:
+                del mapped[key]
+                mapped.setdefault((owner, output), value)
+        self.mapped = mapped
 
     def check_input_map(self) -> None:
         """Every key of the input map must be a name in the file, though not one that something reads."""
@@ -209,7 +225,9 @@ class _GraphImport(NodeImport):
             mapped = self.mapped.get((name, index))
             if isinstance(mapped, Tensor):
                 return mapped
-        if node is None or node.op is None:
+        if node is None:
+            return self.find_visible(element, name, index if is_tensor else 0)
+        if node.op is None:
             raise GraphError(f"Requested return {'tensor' if is_tensor else 'node'} '{element}' not found in graph def")
         if not is_tensor:
             return node.op
@@ -218,6 +236,19 @@ class _GraphImport(NodeImport):
                 f"Invalid return output {index} of node '{name}', which has {len(node.op.outputs)} output(s)"
             )
         return node.op.outputs[index]
+
+    def find_visible(self, element: str, name: str, index: int) -> Tensor | Operation:
+        """The result of a conditional or loop of the file that has the name `element` in the primitive form."""
+        owner, _, end = name.rpartition("/")
+        node = self.nodes.get(owner)
+        output = None if node is None or node.op is None or index else result_index(node.op.opdef, end)
+        if node is None or node.op is None or output is None or output >= len(node.op.outputs):
+            what = "tensor" if ":" in element else "node"
+            raise GraphError(f"Requested return {what} '{element}' not found in graph def")
+        if ":" not in element:
+            return node.op
+        mapped = self.mapped.get((owner, output))
+        return mapped if isinstance(mapped, Tensor) else node.op.outputs[output]
 
 
 def _read_input_map(input_map: Mapping[str, Tensor | Operation], graph: Graph) -> dict[Input, Tensor | Operation]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.ir.function import FuncGraph, bodies, functions_of
-from headrace.ir.graph import visible_name
+from headrace.ir.primitive_names import visible_name
 from headrace.lower.lowering import Lowering, Made, Place, Shared
 
 if TYPE_CHECKING:

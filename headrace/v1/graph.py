@@ -83,6 +83,7 @@ class Graph(scopes.Graph):
     def __init__(self) -> None:
         super().__init__(ordered=False)
         self.shows_primitives = True
+        self.separates_imports = True  # as reference variables are, TensorFlow 1's usual ones
         self._op_seeds = 0
         self.current_container = ""
         self._collections: dict[Any, list[Any]] = {}

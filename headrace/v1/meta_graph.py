@@ -108,7 +108,8 @@ def import_meta_graph(
     Args:
       meta_graph_or_file: a file's path (binary or text), a message, headrace's or TensorFlow's, or its bytes.
       clear_devices: whether to forget the devices that operations ask for.
-      import_scope: prefix for the operations' names.
+      import_scope: prefix for the operations' names, below the current name scope; None: that of the current one. Texts
+        in collections get it, too, as names of operations are often kept so.
       graph: None: the default graph.
       input_map: name of a tensor in it → tensor that takes its place.
       restore_collections_predicate: which collections are wanted, by their names.
@@ -124,7 +125,9 @@ def import_meta_graph(
     """
     message = meta_graph.read(meta_graph_or_file)
     into = get_default_graph() if graph is None else graph
-    with into.as_default(), into.all_or_nothing(), scopes.name_scope(import_scope or "") as prefix:
+    around = into.get_name_scope() if graph is None or graph is get_default_graph() else ""
+    chosen = import_scope or (f"{around}/" if around else "")
+    with into.as_default(), into.all_or_nothing(), scopes.name_scope(chosen) as prefix:
         found = meta_graph.decode(
             message, into, _codecs(), prefix, input_map, clear_devices, restore_collections_predicate
         )

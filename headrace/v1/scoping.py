@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.build import importing, scopes
+from headrace.ir.graph import Operation, Tensor
 from headrace.v1.graph import get_default_graph, in_default_graph, scope_in_default_graph
 
 
@@ -98,16 +99,26 @@ def import_graph_def(
 
     Args:
       graph_def: a `GraphDef` message, headrace's or TensorFlow's, or its bytes or text.
-      input_map: name of a tensor in it → tensor that takes its place.
+      input_map: name of a tensor in it → what takes its place: a tensor, a variable, or a value.
       return_elements: names of the tensors and operations to return.
       name: prefix of the nodes' names, made unique; "import" if None, and none if "".
       op_dict: not used.
       producer_op_list: the op definitions of what wrote it (an `OpList`): new attributes that have their default value
         there are left out.
 
+    Raises:
+      ValueError: `input_map` has values that are no tensors, and there is no name; or see `headrace.import_graph_def`.
+
     Source: TensorFlow's `tf.import_graph_def`.
     """
+    if input_map is not None and not isinstance(input_map, Mapping):
+        raise TypeError(f"Argument `input_map` must be a dictionary. Obtained {type(input_map).__name__}")
     if name == "":
+        if any(not isinstance(v, (Tensor, Operation)) for v in (input_map or {}).values()):
+            raise ValueError(
+                "tf.import_graph_def() requires a non-empty `name` if `input_map` contains non-Tensor values. Try "
+                "calling tf.convert_to_tensor() on `input_map` values before calling tf.import_graph_def()."
+            )
         return importing.import_graph_def(graph_def, "", input_map, return_elements, producer_op_list=producer_op_list)
     with scopes.name_scope(name, "import") as prefix:
         return importing.import_graph_def(
