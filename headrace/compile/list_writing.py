@@ -184,7 +184,8 @@ class ListWriter(Names):
             self.values[op.outputs[0]] = Value(this)
             return
         rows = this if kind == LIST else f"list({this})"
-        self.assign(op, self._joined(op, running.stacked, running.stacked_alike, rows, str(n)), (this,))
+        text = self._joined(op, running.stacked, running.stacked_alike, rows, str(n))
+        self.assign(op, text, (this, self.plain(op.inputs[1], op)))
 
     def _gather(self, op: Operation, item: Item, kind: str) -> None:
         this, indices = self.values[op.inputs[0]].text, self.plain(op.inputs[1], op)

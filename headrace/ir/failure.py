@@ -157,4 +157,4 @@ def brief(value: Any) -> str:
         if value.size <= 4:
             text += f" = {value.tolist()!r}"[:80]
         return text
-    return type(value).__name__
+    return "TensorList" if isinstance(value, list) else type(value).__name__  # compiled code has lists of Python

@@ -247,9 +247,9 @@ ROWS = [
         r"Shape of a new variable \(v\) must be fully defined, but instead was \(\?, 2\)",
     ),
     (
-        lambda: tf.get_variable("v", [2], tf.string),
+        lambda: tf.get_variable("v", [2], tf.complex64),
         ValueError,
-        "An initializer for variable v of string is required",
+        "An initializer for variable v of complex64 is required",
     ),
     (lambda: tf.assign_add(3, 1), TypeError, r"assign_add takes a variable, got 3 \(int\)"),
     (lambda: tf.count_up_to(3, 1), TypeError, r"count_up_to takes a variable, got 3 \(int\)"),

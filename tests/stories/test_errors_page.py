@@ -45,6 +45,6 @@ def test_every_class_is_on_the_page() -> None:
     public = [n for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, (Exception, Warning))]
     assert not [n for n in public if f"`{n}`" not in text and not re.search(rf"^### .*\b{n}\b", text, flags=re.M)]
     with_examples = {h for h, _, _ in programs()}
-    rare = {"DataLossError", "HeadraceInternalError", "PermissionDeniedError", "UnauthenticatedError"}
+    rare = {"CompileWarning", "DataLossError", "HeadraceInternalError", "PermissionDeniedError", "UnauthenticatedError"}
     bases = {"HeadraceError", "OpError", "HeadraceWarning"}
     assert set(public) - with_examples <= rare | bases | {"UnavailableError"}
