@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.build import scopes
+from headrace.build.clipping import not_larger
 from headrace.build.sparse_tensor import SparseTensor
 from headrace.build.tensors import is_tensor, pair
 from headrace.errors import ShapeError, SignatureError
@@ -538,21 +539,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
         b = scopes.builder(t, clip_value_min, clip_value_max)
         t = b.tensor(t, None, "t")
         clipped = b.make("Minimum", (t, clip_value_max), {})
-        return same_shape(t, b.make("Maximum", (clipped, clip_value_min), {}, scope))
-
-
-def same_shape(t: Any, clipped: Any) -> Any:
-    """`clipped`, of which the static shape must fit that of `t`.
-
-    Raises:
-      ShapeError (a ValueError): the bounds make it larger.
-    """
-    if not shapes.compatible(t.shape, clipped.shape):
-        raise ShapeError(
-            f"Shapes {shapes.show(t.shape)} and {shapes.show(clipped.shape)} are incompatible: the bounds of a clip "
-            f"must not make {t!r} larger"
-        )
-    return clipped
+        return not_larger(t, b.make("Maximum", (clipped, clip_value_min), {}, scope))
 
 
 def add_n(inputs: Any, name: str | None = None) -> Any:

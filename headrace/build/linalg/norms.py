@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from headrace.build import arrays, gathering, math, reductions, scopes
+from headrace.build.clipping import not_larger
 from headrace.ir.slices import IndexedSlices
 
 
@@ -192,7 +193,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         size = b.make("SelectV2", (is_some, b.make("Sqrt", (safe,), {}), squares), {})
         scaled = b.make("Mul", (values, clip_norm), {}, "mul")
         clipped = b.make("RealDiv", (scaled, b.make("Maximum", (size, clip_norm), {})), {}, "truediv")
-        return math.same_shape(values, b.make("Identity", (clipped,), {}, scope))
+        return not_larger(values, b.make("Identity", (clipped,), {}, scope))
 
 
 def clip_by_global_norm(
