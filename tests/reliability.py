@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +35,8 @@ class Count:
     Attributes:
       cases: programs, graphs or processes.
       runs: executions that were compared.
-      failures: cases that failed: their numbers.
+      failures: cases that fail: their numbers.
+      mended: cases that failed in this run and have passed since (`--again`).
       seconds: of CPU time of this process and those it started.
     """
 
@@ -43,6 +44,7 @@ class Count:
     runs: int = 0
     failures: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
+    mended: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +102,12 @@ def control_edges(cases: int) -> Count:
             for text in failures:
                 print(text, file=sys.stderr, flush=True)
     return out
+
+
+def _control_edge(n: int) -> int:
+    _, runs, _, failures = _sweep(n, n + 1)
+    assert not failures, failures
+    return runs
 
 
 def _structured(stateful: bool) -> Callable[[int], int]:
@@ -263,7 +271,9 @@ def table(counts: dict[str, Count]) -> str:
         if c is None:
             rows.append(f"| {name} | {family.what} | not run | | | | `{family.again}` |")
             continue
-        failures = f"{len(c.failures)}" + (f" ({', '.join(c.failures[:10])})" if c.failures else "")
+        failures = f"{len(c.failures)}" + (f": {', '.join(c.failures[:10])}" if c.failures else "")
+        if c.mended:
+            failures += f" (mended since: {len(c.mended)})"
         rows.append(
             f"| {name} | {family.what} | {c.cases:,} | {c.runs:,} | {failures} | {c.seconds / 60:.1f} | "
             f"`{family.again}` |"
@@ -286,21 +296,45 @@ def load() -> dict[str, Count]:
     return {name: Count(**c) for name, c in json.loads(RESULTS.read_text(encoding="utf-8")).items()}
 
 
+def again(one: Mapping[str, Callable[[int], int]]) -> int:
+    """Runs the failing cases that are kept; those that pass count as mended. Returns how many still fail."""
+    counts = load()
+    for name, c in counts.items():
+        for n in list(c.failures):
+            try:
+                one[name](int(n))
+            except Exception as e:
+                print(f"{name} {n}: {type(e).__name__}: {str(e)[:300]}", file=sys.stderr)
+            else:
+                c.failures.remove(n)
+                c.mended.append(n)
+    save(counts)
+    return sum(len(c.failures) for c in counts.values())
+
+
+def save(counts: Mapping[str, Count]) -> None:
+    """Keeps the counts."""
+    RESULTS.write_text(json.dumps({n: dataclasses.asdict(x) for n, x in counts.items()}, indent=1) + "\n")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command; returns its exit status, 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.reliability", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", action="append", choices=FAMILIES, help="a family; may be given again")
     parser.add_argument("--cases", type=int, help="how many cases of each family")
     parser.add_argument("--docs", type=Path, help="the page whose table is written")
+    parser.add_argument("--again", action="store_true", help="run the cases again that failed")
     parser.add_argument("--case", nargs=2, metavar=("FAMILY", "N"), help="run one case, and let its error through")
     options = parser.parse_args(arguments)
+    one = {
+        "control edges": _control_edge, "values": _structured(False), "state": _structured(True), "passes": _passes,
+        "gradients": _gradients, "placements": _placements, "primitives": _primitives,
+    }  # fmt: skip
     if options.case:
-        check = {
-            "values": _structured(False), "state": _structured(True), "passes": _passes, "gradients": _gradients,
-            "placements": _placements, "primitives": _primitives,
-        }[options.case[0]]  # fmt: skip
-        print(check(int(options.case[1])), "executions")
+        print(one[options.case[0]](int(options.case[1])), "executions")
         return 0
+    if options.again:
+        return again(one)
     counts = load()
     chosen = options.only or list(FAMILIES)
     for name in chosen:
@@ -311,7 +345,7 @@ def main(arguments: list[str] | None = None) -> int:
             f"{time.perf_counter() - started:.0f} s",
             flush=True,
         )
-        RESULTS.write_text(json.dumps({n: dataclasses.asdict(x) for n, x in counts.items()}, indent=1) + "\n")
+        save(counts)
     if options.docs:
         write_page(options.docs, counts)
     return 1 if any(counts[name].failures for name in chosen) else 0

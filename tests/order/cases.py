@@ -250,6 +250,10 @@ CASES: dict[str, Case] = {
     "a gradient is waited for": Case(
         TRAIN + "g = tf.gradients(out * x, x)[0]\ntargets = [after([g], tf.no_op)]", [5]
     ),
+    "a gradient needs what a branch adds": Case(
+        "y = tf.cond(x > 0.0, lambda: added(x) * x, lambda: zero)\n"
+        "targets = [tf.group(tf.gradients(y, x)[0])]\n" + _V, [2.0]
+    ),
     "a gradient needs what a body adds": Case(
         "y = tf.while_loop(lambda i, y: i < 3.0, lambda i, y: (i + 1.0, y * added(x)), [zero, x])[1]\n"
         "targets = [tf.group(tf.gradients(y, x)[0])]\n" + _V, [4.0]

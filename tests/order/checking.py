@@ -85,10 +85,16 @@ def imports() -> list[Route]:
 
 def routes_of(kind: str, seed: int, many: bool = False) -> list[Route]:
     """Those on which a program is checked; without `many` all engines and one each of the others, in turn."""
+    files = imports() if kind == "v1" else []
     if many:
-        return [*basic(kind), *passes(kind), *devices(kind), *(imports() if kind == "v1" else [])]
+        return [*basic(kind), *passes(kind), *devices(kind), *files]
     more = passes(kind)
-    return [*basic(kind), more[seed % len(more)], devices(kind)[seed % 2]]
+    return [
+        *basic(kind),
+        more[seed % len(more)],
+        devices(kind)[seed % 2],
+        *(files[k] for k in [seed % 4] if files),
+    ]
 
 
 def expected(p: Program, kind: str, lenient: bool = False, whole: bool = True) -> list[Expected]:
