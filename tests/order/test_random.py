@@ -94,6 +94,8 @@ def test_a_lost_control_edge_is_found_and_the_program_reduced(monkeypatch: pytes
     monkeypatch.setattr(running, "in_v1", lambda p: make(dataclasses.replace(p, block=without_edges(p.block))))
     tally = checking.sweep(0, 8, routes=[checking.Route("v1", "interpret")])
     assert tally.failures
-    smallest = checking.reduced(tally.failures[0]).program
-    assert len(programs.source(smallest).splitlines()) <= 10
-    assert "control_dependencies" in programs.source(smallest)
+    first = tally.failures[0]
+    smallest = checking.reduced(first)
+    assert smallest.wrong
+    assert len(programs.source(smallest.program)) < len(programs.source(first.program)) / 2
+    assert "control_dependencies" in programs.source(smallest.program)
