@@ -1,4 +1,4 @@
-"""What nobody needs goes."""
+"""Dead code goes: operations, and inputs, results and variables of structured operations."""
 
 import pytest
 
@@ -46,7 +46,7 @@ IF = """
     """
 
 
-def test_a_result_nobody_reads_and_the_inputs_it_was_made_of():
+def test_an_unread_result_goes_with_its_inputs():
     after, context = apply(Prune(), IF.replace(":K", ":1"))
     same(
         after,
@@ -154,7 +154,7 @@ LOOP = """
         (5, "](i, n, x)"),
     ],
 )
-def test_loop_variables_that_nobody_needs(read, left):
+def test_dead_loop_variables_go(read, left):
     after, context = apply(Prune(), LOOP.replace(":R", f":{read}"))
     assert left in after
     assert "that nothing needs" in context.notes[0].text
