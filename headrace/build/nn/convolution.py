@@ -343,7 +343,7 @@ def _transposed(
 ) -> Any:
     with scopes.name_scope(name, default, [input, filters, output_shape]) as scope:
         b = scopes.builder(input, filters, output_shape)
-        sizes = b.tensor(output_shape, None, "output_shape")
+        sizes = b.tensor(output_shape, None, "input_sizes")
         return b.make(type, (sizes, filters, input), attrs, scope)
 
 
