@@ -32,6 +32,7 @@ EXERCISED: dict[str, Sequence[str]] = {
     "extending": ("extend", "plugins"),
     "optimize": ("prune",),
     "test_layers.py": tuple(MAY_IMPORT),
+    "test_reliability.py": ("session",),
 }
 #: Files on which every test depends.
 EVERYTHING = {"pyproject.toml", "tests/conftest.py", "tests/tiers.py"}
