@@ -389,7 +389,7 @@ def as_own(values: list[Any]) -> list[Any]:
     for i in range(len(values)):
         if not isinstance(values[i], np.generic):
             one = [values[i]]
-            values[i] = None  # an array that nobody else has can be seen to be the user's alone
+            values[i] = None  # without this reference the array is recognized as the caller's own
             values[i] = result(one)
     return values
 

@@ -18,8 +18,8 @@ from headrace import forking
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Structures nested in one another. What walks over them passes through C (`map`, generators) a few times at each level,
-# for which a thread's stack (8 MiB) has to suffice: 1,000 levels take less than 3 MiB of it.
+# Nested structures. A walk over them passes through C (`map`, generators) a few times at each level, for
+# which a thread's stack (8 MiB) has to suffice: 1,000 levels take less than 3 MiB of it.
 MOST: Final = 1_000
 FRAMES: Final = 40  # calls of Python functions at each level, at most: lowering has 25, gradients 30
 

@@ -53,7 +53,7 @@ def unary(
       name: name of the operation; "{scope or default}" if None.
 
     Returns:
-      A tensor of the shape of `x` and {of}{"; a `SparseTensor` with other values of such a one" if sparse else ""}.
+      A tensor of the shape of `x` and {of}{"; a `SparseTensor` if `x` is one" if sparse else ""}.
 
     Raises:
       GraphError (a ValueError): `x` is of another dtype.

@@ -10,7 +10,7 @@ from headrace.errors import CompileWarning, HeadraceError, HeadraceInternalError
 
 
 class Failure:
-    """What went wrong, where.
+    """Failure of one stage of compiling a step.
 
     Attributes:
       stage: of compiling a step.

@@ -120,7 +120,7 @@ def distinct(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 def entry_of(name: str, prefix: str, entries: Mapping[str, Entry], strange: Mapping[str, int]) -> Entry:
-    """What one of TensorFlow's checkpoints says of a tensor.
+    """The entry of a tensor in a TensorFlow checkpoint.
 
     Args:
       strange: the tensors whose values cannot be read, and TensorFlow's numbers of their dtypes.

@@ -34,7 +34,7 @@ _CALLS: Final = ("Call", "RemoteCall", "SymbolicGradient")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Extent:
-    """What is in a graph, with all that its operations own or call in their place.
+    """Size and depth of a graph, including the graphs that its operations own or call.
 
     A function that calls itself counts once, as what it comes to do is not known.
 

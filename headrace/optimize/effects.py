@@ -1,4 +1,4 @@
-"""Effects become explicit: after this pass no data edge says that, or when, something with an effect happens.
+"""Makes effects explicit: after this pass no data edge says that, or when, an effect happens.
 
 An operation waits for the makers of its inputs and for its control inputs. What it reaches that way happens, and
 happens before it, be the way as long as it may:

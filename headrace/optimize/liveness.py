@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Reached:
-    """What the ends of a graph reach, in it and in the graphs that its operations own.
+    """Operations, inputs and results that the ends of a graph reach, also in the graphs that its operations own.
 
     Args:
       graph: the graph of a step.

@@ -1,4 +1,4 @@
-"""What one resource holds of a device's memory: the elements of a queue, the entries of a staging area.
+"""Memory account of one resource on a device: elements of a queue, entries of a staging area.
 
 A resource without an account is not counted; one gets it when it is made on a device with a memory limit.
 """

@@ -1,8 +1,8 @@
 """TensorFlow 1's tensors: their static shape is a `TensorShape`.
 
 `headrace` itself reads `shape` as a plain tuple, also of the tensors of a `headrace.v1` graph: functions of both build
-on the same modules. So the property looks at who asks: a module of the package is given the tuple, every other module
-a `TensorShape`. What runs a step works on a copy of the graph, of which tensors are plain ones.
+on the same modules. So the property depends on the calling module: a module of the package gets the tuple, every other
+module a `TensorShape`. A step runs on a copy of the graph, whose tensors are plain ones.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class VariableAggregation(enum.Enum):
 def synchronized(
     synchronization: Any, aggregation: Any, trainable: bool | None, name: str | None
 ) -> tuple[VariableSynchronization, VariableAggregation, bool]:
-    """What a variable's arguments mean: None is AUTO or NONE; `trainable=None`: unless it is synchronized ON_READ.
+    """Resolves arguments of a variable: None is AUTO or NONE; `trainable=None` is False for ON_READ.
 
     Raises:
       ValueError: there is no such synchronization or aggregation.
