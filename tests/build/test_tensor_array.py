@@ -1,5 +1,7 @@
 """`build.tensor_array`: reading, writing, stacking, and what is known of shapes before anything runs."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -129,3 +131,46 @@ def test_the_rest():
     assert [c.name for c in held.flow.op.control_inputs] == ["first"]
     assert (a.dtype, a.dynamic_size, a.handle) == (hr.int32, False, None)
     assert repr(a) == "<TensorArray dtype=int32 element_shape=[]>"
+
+
+def rows(x: Any) -> hr.TensorArray:
+    return hr.TensorArray(hr.float32, 0, dynamic_size=True).unstack(x)
+
+
+# programs of x, three rows, and w, a row: an array that grows beyond the rows of x; and which of its rows w is
+GROWING: dict[str, tuple[Any, list[int]]] = {
+    "next": (lambda x, w: rows(x).write(3, w), [3]),
+    "at its size": (lambda x, w: rows(x).write(hr.shape(x)[0], w), [3]),
+    "beyond a gap": (lambda x, w: rows(x).write(5, w), [5]),
+    "twice": (lambda x, w: rows(x).write(3, w).write(4, w), [3, 4]),
+    "in a loop": (
+        lambda x, w: hr.while_loop(lambda i, _: i < 6, lambda i, t: (i + 1, t.write(i, w)), [3, rows(x)])[1], [3, 4, 5]
+    ),
+    "in a branch": (
+        lambda x, w: hr.cond(hr.reduce_sum(x) > 0.0, lambda: rows(x).write(3, w), lambda: rows(x)), [3]
+    ),
+    "scattered": (
+        lambda x, w: hr.TensorArray(hr.float32, 0, dynamic_size=True).scatter([0, 1, 2], x).write(3, w), [3]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("static", [(3, 2), (None, 2), None])
+@pytest.mark.parametrize("program", GROWING)
+def test_rows_of_an_array_that_grows_have_their_gradients(program: str, static: Any) -> None:
+    build, places = GROWING[program]
+    X, W = np.arange(1.0, 7.0, dtype=np.float32).reshape(3, 2), np.array([7.0, 8.0], np.float32)
+    with hr.Graph() as g:
+        x, w = hr.placeholder(hr.float32, static), hr.placeholder(hr.float32, (2,))
+        y = build(x, w).stack()
+        factors = hr.reshape(hr.range(1.0, 1.0 + hr.cast(hr.size(y), hr.float32)), hr.shape(y))
+        dx, dw = hr.gradients(hr.reduce_sum(y * y * factors), [x, w])
+        ddx, ddw = hr.gradients(hr.reduce_sum(dx * dx) + hr.reduce_sum(dw), [x, w])
+    with hr.Session(graph=g) as s:
+        got = s.run([y, dx, dw, ddx, ddw], {x: X, w: W})
+    want = np.zeros((max(places) + 1, 2), np.float32)
+    want[:3], want[places] = X, W
+    c = np.arange(1.0, 1.0 + want.size, dtype=np.float32).reshape(want.shape)
+    of_w = c[places].sum(0)
+    for a, b in zip(got, [want, 2 * c[:3] * X, 2 * of_w * W, 8 * c[:3] ** 2 * X, 2 * of_w], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
