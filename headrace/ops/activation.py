@@ -141,7 +141,8 @@ def _elu_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _selu_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    return lambda g, y: xp.where(y < 0, g * (y + _SCALE_ALPHA), g * _SCALE)
+    scale_alpha = float(attrs["T"].numpy.type(_SCALE_ALPHA))  # as in `outputs`: the gradient ends at 0
+    return lambda g, y: xp.where(y < 0, g * (y + scale_alpha), g * _SCALE)
 
 
 def _softplus_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:

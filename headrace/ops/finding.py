@@ -238,6 +238,8 @@ def _bound_kernel(side: Any) -> Any:
                     "sorted_inputs and values must be matrices. Leading dim_size of both tensors must match: got "
                     f"{shapes.show(rows.shape)} and {shapes.show(values.shape)}"
                 )
+            if rows.dtype.kind == "V":  # bfloat16, of which numpy does not know that NaN is last
+                rows, values = rows.astype(np.float32), values.astype(np.float32)
             found = [np.searchsorted(r, v, side) for r, v in zip(rows, values)]
             if side == "left":  # nothing is less than NaN; numpy sorts it last instead
                 found = [np.where(v == v, f, 0) for f, v in zip(found, values)]

@@ -1,6 +1,7 @@
 """Ops by rank: TopK*, ApproxTopK, NthElement, InTopK*, and those that TensorFlow has for TPUs.
 
-Source: TensorFlow's ops of the same names. Of equal elements the first one ranks first.
+Source: TensorFlow's ops of the same names. Of equal elements the first one ranks first. NaN ranks where TensorFlow's
+comparisons, which are false for it, leave it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, REAL, DType, bfloat16, float16, float32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.arrays import axis_in, values_only
+from headrace.ir.cpp_sorting import largest
 from headrace.ir.elementwise import widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, int_attr, op, type_attr
@@ -31,6 +33,9 @@ def _top(x: Any, k: int, index: np.dtype) -> tuple[Any, Any]:
         raise InvalidArgumentError(f"input must have at least k columns. Had {n}, needed {k} (k must not be negative)")
     # sorting backwards and turning the result round puts the first of equal elements first
     order = n - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
+    if x.dtype.kind in "fV":
+        for at in map(tuple, np.argwhere(np.isnan(x).any(-1))):
+            order[at] = largest(x[at].tolist(), k)
     return np.take_along_axis(x, order, -1), order.astype(index)
 
 

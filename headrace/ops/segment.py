@@ -29,7 +29,23 @@ def _reduce_runs(f: Any, rows: np.ndarray, ids: np.ndarray, out: np.ndarray) -> 
     """Sets `out[i]` to the reduction by the ufunc `f` of the rows whose (sorted) id is `i`, where there are any."""
     if ids.size:
         starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))
-        out[ids[starts]] = f.reduceat(rows.astype(out.dtype), starts, axis=0, dtype=out.dtype)
+        wide = rows.astype(out.dtype)
+        if f in _BEFORE and wide.dtype.kind == "f" and np.isnan(wide).any():
+            out[ids[starts]] = _extremes(_BEFORE[f], wide, starts)
+        else:
+            out[ids[starts]] = f.reduceat(wide, starts, axis=0, dtype=out.dtype)
+    return out
+
+
+_BEFORE: dict[Any, Any] = {np.maximum: np.greater, np.minimum: np.less}
+
+
+def _extremes(before: Any, rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The extremes of runs of rows with NaN: as in TensorFlow a row counts unless what is kept comes `before` it."""
+    out = rows[starts]
+    for i, (start, stop) in enumerate(zip(starts, [*starts[1:], len(rows)], strict=True)):
+        for row in rows[start + 1 : stop]:
+            out[i] = np.where(before(out[i], row), out[i], row)
     return out
 
 
