@@ -211,6 +211,7 @@ RULES_COMPARED_IN = """
     ops/test_ctc_ops.py::test_gradient
     ops/test_gradient_rules.py
     ops/test_optional_ops.py::test_derivatives_to_order_three
+    ops/test_py_function.py::test_gradients_in_straight_graphs_loops_and_branches
     ops/test_quantized_ops.py::test_gradients_are_tensorflows_ops
     ops/test_sparse_ops.py::test_matrices
     ops/test_state_nd_ops.py::test_the_gradient_of_gathering
