@@ -90,6 +90,30 @@ def folder_of(path: str) -> str:
     return os.path.dirname(path) or os.curdir
 
 
+def ready(prefix: str, makes: bool = True) -> str:
+    """The folder that the files of a checkpoint go into, made if all around it is there, as TensorFlow does.
+
+    Args:
+      prefix: the checkpoint's.
+      makes: whether to make the folder.
+
+    Raises:
+      ValueError: the prefix is empty, or its folder is not there, cannot be made or is a file.
+    """
+    if not prefix:
+        raise ValueError("no path specified: the prefix of a checkpoint is empty; give a path, as 'folder/model'")
+    folder = os.path.dirname(prefix) or os.curdir
+    try:
+        if makes:
+            with suppress(FileExistsError):
+                os.mkdir(folder)
+    except OSError as e:
+        raise ValueError(f"Parent directory of {prefix} doesn't exist, can't save: {e.strerror}") from e
+    if not os.path.isdir(folder):
+        raise ValueError(f"Parent directory of {prefix} doesn't exist, can't save: {folder!r} is no folder")
+    return folder
+
+
 def sweep(folder: str, name: str | None = None) -> list[str]:
     """Deletes the temporary files that writers left who were killed.
 

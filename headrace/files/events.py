@@ -119,8 +119,7 @@ def _created(folder: str, begin: str, end: str) -> tuple[str, IO[bytes]]:
 
     It has no buffer: a process that is forked off while there is something in it would write that again.
     """
-    with local.as_ours(folder):
-        os.makedirs(folder, exist_ok=True)
+    local.made_folder(folder)
     for n in range(_MOST_NAMES):
         path = os.path.join(folder, f"{begin}.{n:04d}{end}")
         with local.as_ours(path), contextlib.suppress(FileExistsError):

@@ -89,6 +89,21 @@ def taken(file: IO[bytes], n: int) -> bytes:
     return b"".join(pieces)
 
 
+def made_folder(path: Path) -> str:
+    """Makes a folder, and those that it lies in, if they are not there; its path as text.
+
+    Raises:
+      FailedPreconditionError: a file is in its place. PermissionDeniedError, UnknownError: it cannot be made.
+    """
+    name = text_of(path)
+    with as_ours(path):
+        try:
+            os.makedirs(name, exist_ok=True)
+        except FileExistsError as e:
+            raise FailedPreconditionError(f"{name} is not a directory") from e
+    return name
+
+
 def written(path: Path, content: bytes) -> None:
     """Makes a file of these bytes, and the folders that it lies in; what was there is replaced.
 
@@ -96,10 +111,8 @@ def written(path: Path, content: bytes) -> None:
       FailedPreconditionError, PermissionDeniedError, UnknownError: it cannot be written.
     """
     name = text_of(path)
-    with as_ours(path):
-        folder = os.path.dirname(name)
-        if folder:
-            os.makedirs(folder, exist_ok=True)
+    if folder := os.path.dirname(name):
+        made_folder(folder)
     with opened(path, "wb") as file, as_ours(path):
         file.write(content)
 

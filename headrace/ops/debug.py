@@ -18,6 +18,7 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
+from headrace.files.regular import named
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, list_attr, op, string_attr, type_attr
 from headrace.ir.rules import nothing, same_as, scalars
@@ -195,7 +196,8 @@ def _print_v2_kernel(ctx: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(f"Input is expected to be scalar, but got {shapes.show(x.shape)}")
         text = x[()].decode("utf-8", "surrogateescape")
         if target.startswith("file://"):
-            with open(target.removeprefix("file://"), "ab") as file:
+            path = target.removeprefix("file://")
+            with named(path), open(path, "ab") as file:
                 file.write(_utf8(text + end))
         elif target.startswith("log("):
             _to_log(target[4:-1], text)

@@ -9,7 +9,9 @@ from typing import Any
 from headrace import shapes
 from headrace.build import scopes
 from headrace.build.partitioned import parts_of
+from headrace.errors import NotFoundError
 from headrace.files.slices import parse_spec
+from headrace.train.saving import restoring
 from headrace.train.saving.latest import checkpoint_exists as checkpoint_exists
 from headrace.train.saving.latest import get_checkpoint_mtimes as get_checkpoint_mtimes
 from headrace.train.saving.latest import get_checkpoint_state as get_checkpoint_state
@@ -17,9 +19,6 @@ from headrace.train.saving.latest import latest_checkpoint as latest_checkpoint
 from headrace.train.saving.latest import remove_checkpoint as remove_checkpoint
 from headrace.train.saving.latest import update_checkpoint_state as update_checkpoint_state
 from headrace.train.saving.restoring import CheckpointReader
-from headrace.train.saving.restoring import list_variables as list_variables
-from headrace.train.saving.restoring import load_checkpoint as load_checkpoint
-from headrace.train.saving.restoring import load_variable as load_variable
 from headrace.train.saving.saveables import key_of, slice_spec
 from headrace.v1.graph import get_default_graph, in_default_graph
 
@@ -35,6 +34,40 @@ def NewCheckpointReader(filepattern: str) -> CheckpointReader:
     return CheckpointReader(filepattern)
 
 
+def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
+    """What is in a checkpoint. See `headrace.train.load_checkpoint`.
+
+    Args:
+      ckpt_dir_or_file: its prefix, or a folder, whose newest one is taken.
+
+    Raises:
+      ValueError: the folder has no checkpoint. NotFoundError: there are no files of that prefix.
+
+    Source: TensorFlow's `tf.train.load_checkpoint`.
+    """
+    try:
+        prefix = restoring.prefix_of(ckpt_dir_or_file)
+    except NotFoundError as e:
+        raise ValueError(str(e)) from e
+    return restoring.load_checkpoint(prefix)
+
+
+def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
+    """The names and shapes of what is in a checkpoint, sorted by name. For arguments and errors see `load_checkpoint`.
+
+    Source: TensorFlow's `tf.train.list_variables`.
+    """
+    return sorted(load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map().items())
+
+
+def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> Any:
+    """One tensor of a checkpoint, an array. For arguments and errors see `load_checkpoint`.
+
+    Source: TensorFlow's `tf.train.load_variable`.
+    """
+    return load_checkpoint(ckpt_dir_or_file).get_tensor(name.removesuffix(":0"))
+
+
 @in_default_graph
 def init_from_checkpoint(ckpt_dir_or_file: str | os.PathLike[str], assignment_map: Mapping[str, Any]) -> None:
     """Lets variables begin with values of a checkpoint: their initializers read it from now on.
@@ -46,7 +79,8 @@ def init_from_checkpoint(ckpt_dir_or_file: str | os.PathLike[str], assignment_ma
         variables in it.
 
     Raises:
-      ValueError: the checkpoint has no such tensor, or one of another shape; a scope is mapped to no scope.
+      ValueError: the checkpoint has no such tensor, or one of another shape; a scope is mapped to no scope; a folder
+        has no checkpoint.
       NotFoundError: there is no checkpoint.
 
     Source: TensorFlow's `tf.train.init_from_checkpoint`.

@@ -75,8 +75,7 @@ def MakeDirs(dirname: Path) -> None:
 
     Source: TensorFlow's `tf.gfile.MakeDirs`.
     """
-    with local.as_ours(dirname):
-        os.makedirs(local.text_of(dirname), exist_ok=True)
+    local.made_folder(dirname)
 
 
 def MkDir(dirname: Path) -> None:

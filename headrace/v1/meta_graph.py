@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import notices
 from headrace.build import scopes
 from headrace.errors import GraphError
+from headrace.files import local
 from headrace.interchange import files, meta_graph
 from headrace.v1.graph import Graph, GraphKeys, get_default_graph, in_default_graph
 from headrace.v1.saver import Saver
@@ -54,6 +55,9 @@ def export_meta_graph(
       clear_devices: whether to leave out the devices that operations ask for.
       strip_default_attrs: whether to leave out attributes that have their default value.
 
+    Raises:
+      FailedPreconditionError, PermissionDeniedError, ...: the file cannot be written.
+
     Source: TensorFlow's `tf.train.export_meta_graph`.
     """
     from headrace.interchange.collection import encode_collection
@@ -89,8 +93,31 @@ def export_meta_graph(
     if meta_info_def is not None:
         message.meta_info_def.MergeFromString(meta_info_def.SerializeToString())
     if filename is not None:
-        files.write_message(message, filename, as_text)
+        folder, name = os.path.split(os.fspath(filename))
+        with local.as_ours(filename):
+            files.write_message(message, os.path.join(local.made_folder(folder or os.curdir), name), as_text)
     return message
+
+
+def write_graph(graph_or_graph_def: Any, logdir: str | os.PathLike[str], name: str, as_text: bool = True) -> str:
+    """Writes a graph to the file `name` in the folder `logdir`, which is made if it is not there.
+
+    Args:
+      graph_or_graph_def: a graph, or a `GraphDef` message, headrace's or TensorFlow's.
+      logdir, name: where to.
+      as_text: whether to write protobuf's text form, else the binary one.
+
+    Returns:
+      The file's path.
+
+    Raises:
+      NotFoundError, FailedPreconditionError, PermissionDeniedError, ...: the file cannot be written.
+
+    Source: TensorFlow's `tf.train.write_graph`.
+    """
+    folder = local.made_folder(logdir)
+    with local.as_ours(os.path.join(folder, name)):
+        return files.write_graph(graph_or_graph_def, folder, name, as_text)
 
 
 @in_default_graph

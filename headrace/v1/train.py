@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.errors import GraphError, OpError, exception_type_from_error_code
-from headrace.interchange.files import read_message, write_graph
+from headrace.interchange.files import read_message
 from headrace.train import coordinator, queue_runner
 from headrace.train.hooks import (
     CheckpointSaverHook,
@@ -79,7 +79,7 @@ from headrace.v1.learning_rates import (
     piecewise_constant_decay,
     polynomial_decay,
 )
-from headrace.v1.meta_graph import export_meta_graph, import_meta_graph
+from headrace.v1.meta_graph import export_meta_graph, import_meta_graph, write_graph
 from headrace.v1.monitored import (
     ChiefSessionCreator,
     MonitoredSession,

@@ -276,7 +276,7 @@ class Saver:
 
         Args:
           sess: the session with the values.
-          save_path: the prefix of its files: a path. Its folder is made if it is not there.
+          save_path: the prefix of its files: a path. Its folder is made if that alone is missing.
           global_step: a number (or a variable or tensor with it) that is put behind the prefix: "model-1000".
           latest_filename: the name of the folder's state file; "checkpoint" if None.
           meta_graph_suffix: the ending of the file with the graph.
@@ -289,7 +289,8 @@ class Saver:
           The prefix with the step; None if there is nothing to save.
 
         Raises:
-          TypeError: `sess` is no session. ValueError: it is one of another graph, or the path cannot be one.
+          TypeError: `sess` is no session. ValueError: it is one of another graph, or the path cannot be one, or it is
+            in a folder whose own folder does not exist.
           RuntimeError: `build` was not called yet.
           GraphError (a ValueError): the graph cannot be written; `write_meta_graph=False` does without.
           OpError: what the run fails with: `FailedPreconditionError` for a variable without a value,
@@ -351,14 +352,9 @@ class Saver:
 
     def _prepare(self, folder: str, prefix: str) -> None:
         folder = folder or os.curdir
-        if folder in self._swept and os.path.isdir(folder):
+        commit.ready(prefix, self._settings["format"] != "tensorflow-v1")  # TensorFlow's V1 writer makes no folder
+        if folder in self._swept:
             return
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise ValueError(
-                f"Parent directory of {prefix} doesn't exist, can't save: {folder!r} is no folder"
-            ) from None
         commit.sweep(folder)
         self._swept.add(folder)
 

@@ -19,7 +19,7 @@ import numpy as np
 from headrace.build import nest, scopes
 from headrace.build.variable import Variable
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError
-from headrace.files import checkpoints
+from headrace.files import checkpoints, commit
 from headrace.ir.builder import Builder
 from headrace.train.saving.nodes import FORMATS
 from headrace.train.saving.restoring import prefix_of
@@ -46,6 +46,7 @@ def save(path: str | os.PathLike[str] | Any, values: Any, *, format: str = "nati
     Raises:
       InvalidArgumentError: two leaves come to have one name, or there is nothing to save.
       TypeError: something is no value that can be saved.
+      ValueError: the path is in a folder whose own folder does not exist. (A folder that alone is missing is made.)
       PermissionDeniedError, ResourceExhaustedError, ...: it cannot be written; what was there stands.
 
     Example:
@@ -74,7 +75,7 @@ def save(path: str | os.PathLike[str] | Any, values: Any, *, format: str = "nati
         prefix = path if hasattr(path, "dtype") or hasattr(type(path), "as_tensor") else os.fspath(path)
         return b.make(FORMATS[format], (prefix, names, [""] * len(names), list(named.values())), {}, "save")
     prefix = os.fspath(path)
-    os.makedirs(os.path.dirname(prefix) or os.curdir, exist_ok=True)
+    commit.ready(prefix)
     checkpoints.write(prefix, named, format=format)
     return prefix
 
