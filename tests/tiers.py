@@ -45,8 +45,6 @@ def parse_tiers(text: str) -> frozenset[str]:
 
 def tier_of(item: pytest.Item) -> str:
     """Tier of a collected test."""
-    if item.get_closest_marker("slow") is not None:
-        return "nightly"
     marked = (t for t in reversed(TIERS) if item.get_closest_marker(t) is not None)
     return next(marked, FOLDERS.get(item.path.parent.name, "unit"))
 
