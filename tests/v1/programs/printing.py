@@ -31,7 +31,7 @@ SHOWN = [
     [sparse],
     ["sparse:", [sparse, {"x": sparse}]],
     [slices, [slices]],
-    [collections.OrderedDict([("a", one), ("z", vector)]), collections.defaultdict(list, {"z": one, "a": 2})],
+    [collections.defaultdict(list, {"z": one, "a": 2})],
     [{f"key number {i}": vector + i for i in range(6)}],
     [[one] * 30],
     [["word " * 30, one], "word " * 30],
