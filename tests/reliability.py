@@ -30,7 +30,7 @@ BEGIN, END = "<!-- table: python -m tests.reliability -->", "<!-- end of table -
 
 @dataclasses.dataclass
 class Count:
-    """What was tried of a family.
+    """Counts of one family of random tests.
 
     Attributes:
       cases: programs, graphs or processes.

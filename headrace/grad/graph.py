@@ -120,8 +120,9 @@ class GradGraph(FuncGraph):
         if k is not None:
             given = self.given(k)
             return self.kept(t) if given is None else given
-        if _forwards(op):
-            return self.capture(op.inputs[op.opdef.facts.forwards or 0])
+        same = _forwarded(op)
+        if same is not None:
+            return self.capture(same)
         if self.is_redone(t):
             return self.redone(t)
         return self.kept(t)
@@ -147,8 +148,9 @@ class GradGraph(FuncGraph):
         op = t.op
         if _is_constant(op) or t in self.position:
             return ()
-        if _forwards(op):
-            return (op.inputs[op.opdef.facts.forwards or 0],)
+        same = _forwarded(op)
+        if same is not None:
+            return (same,)
         return op.inputs if self.is_redone(t) else ()
 
     def redone(self, t: Tensor) -> Tensor:
@@ -245,8 +247,10 @@ def _is_constant(op: Operation) -> bool:
     return op.type == "Const" and not op.control_inputs
 
 
-def _forwards(op: Operation) -> bool:
-    return op.opdef.facts.forwards is not None and not op.control_inputs
+def _forwarded(op: Operation) -> Tensor | None:
+    """The input that `op` hands on as it is, whenever it is there."""
+    k = op.opdef.facts.forwards
+    return None if k is None or op.control_inputs else op.inputs[k]
 
 
 def _is_cheap(op: Operation) -> bool:

@@ -50,7 +50,7 @@ class Reached:
         self.inputs: dict[Operation, set[int]] = {}
         self.outputs: dict[Operation, set[int]] = {}
         self._literal = literal
-        self._owners: dict[Graph, Operation] = {}
+        self._owners: dict[Graph, tuple[Operation, int]] = {}  # and the input that is parameter 0
         self._waited: set[Operation] = set()
         self._values: list[Tensor] = []
         self._whole: list[Operation] = []
@@ -86,10 +86,9 @@ class Reached:
         self.ops.add(op)
         self._values += op.inputs
         self._whole += op.control_inputs
-        if op.type == "_Arg":
-            owner = self._owners.get(op.graph)
-            if owner is not None:
-                self._reach_input(owner, op.attrs["index"] + len(owner.inputs) - len(op.graph.params))  # type: ignore[attr-defined]
+        if op.type == "_Arg" and op.graph in self._owners:
+            owner, offset = self._owners[op.graph]
+            self._reach_input(owner, op.attrs["index"] + offset)
 
     def _begins(self, op: Operation) -> bool:
         """Reaches what any result of `op` does; False if `op` owns no graphs, or they do not fit it."""
@@ -109,7 +108,7 @@ class Reached:
         for i in range(len(op.inputs) if is_strict else offset):
             self._reach_input(op, i)
         for g in graphs:
-            self._owners[g] = op
+            self._owners[g] = op, offset
             self._whole += g.control_results
         if op.opdef.structured == "While":
             self._values.append(op.attrs["cond"].results[0])

@@ -24,7 +24,7 @@ from headrace.v1.graph import get_default_graph, in_default_graph
 
 
 def NewCheckpointReader(filepattern: str) -> CheckpointReader:
-    """What is in a checkpoint. See `headrace.train.CheckpointReader`.
+    """Contents of a checkpoint. See `headrace.train.CheckpointReader`.
 
     Args:
       filepattern: its prefix.

@@ -1,4 +1,4 @@
-"""What programs of `tests.order.programs` are written with, making the primitive graph of TensorFlow 1.
+"""Functions for programs of `tests.order.programs` that make the primitive graph of TensorFlow 1.
 
 A value is a pair: a number, and its derivative by `x0`. A vector is a tuple of pairs.
 """

@@ -186,7 +186,7 @@ def check_all(p: Program, seed: int, on: Iterable[Route]) -> tuple[int, list[Fai
 
 @dataclasses.dataclass
 class Tally:
-    """What has been tried.
+    """Counts of programs and executions.
 
     Attributes:
       programs, steps: how many; `left_out` programs leave open what runs.

@@ -54,7 +54,7 @@ class Event:
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What a step must do; None for a value that is not determined.
+    """Expected effects and values of a step; None for a value that is not determined.
 
     Attributes:
       fetches: the values fetched.
