@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -390,7 +391,7 @@ def test_a_signal_saves_and_ends_well(tmp_path: Path, number: int) -> None:
     assert "Traceback" not in err
 
 
-def test_handlers_are_what_they_were(counter: Any) -> None:
+def test_handlers_are_what_they_were(counter: Any, caplog: pytest.LogCaptureFixture) -> None:
     g, count = counter
     before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
     hook = StopOnSignalHook()
@@ -405,6 +406,11 @@ def test_handlers_are_what_they_were(counter: Any) -> None:
             os.kill(os.getpid(), signal.SIGINT)
             session.run(count)
     assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
+    limit = time.monotonic() + 20
+    while not caplog.messages:  # a thread logs it: one that comes late would log into the next test
+        assert time.monotonic() < limit
+        time.sleep(0.001)
+    assert caplog.messages == ["SIGINT: the training stops after this step (again: at once)"]
 
 
 @pytest.mark.system
