@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 Pack: TypeAlias = Callable[[Sequence[Any]], Any]
 
 
+_ELEMENTS: Final = (Tensor, Operation, str)
+
+
 def key_of(fetches: Any) -> Hashable:
     """A hashable stand-in for a fetch structure: equal for structures that mean the same.
 
@@ -31,32 +34,28 @@ def key_of(fetches: Any) -> Hashable:
       TypeError: it is no fetch structure. ValueError: it is nested too deeply.
     """
     try:
-        return _key_of(fetches)
+        if isinstance(fetches, _ELEMENTS):
+            return fetches  # type: ignore[no-any-return]
+        if isinstance(fetches, (list, tuple)):
+            return (type(fetches), *[f if isinstance(f, _ELEMENTS) else key_of(f) for f in fetches])
+        if hasattr(type(fetches), "graph_element"):
+            return fetches.graph_element  # type: ignore[no-any-return]
+        if hasattr(type(fetches), "fetched_as"):
+            return (type(fetches), *fetches._flatten())
+        if isinstance(fetches, Mapping):
+            return (type(fetches), *[(k, key_of(v)) for k, v in fetches.items()])
+        if dataclasses.is_dataclass(fetches) and not isinstance(fetches, type):
+            return (type(fetches), *[key_of(getattr(fetches, f.name)) for f in dataclasses.fields(fetches)])
     except RecursionError:
         raise _too_deep() from None
-
-
-def _too_deep() -> ValueError:
-    return ValueError("the fetches are nested too deeply, or contain themselves; fetch a flat list")
-
-
-def _key_of(fetches: Any) -> Hashable:
-    if isinstance(fetches, (str, Tensor, Operation)):
-        return fetches
-    if isinstance(fetches, (list, tuple)):
-        return (type(fetches), *[f if isinstance(f, (str, Tensor, Operation)) else _key_of(f) for f in fetches])
-    if hasattr(type(fetches), "graph_element"):
-        return fetches.graph_element  # type: ignore[no-any-return]
-    if hasattr(type(fetches), "fetched_as"):
-        return (type(fetches), *fetches._flatten())
-    if isinstance(fetches, Mapping):
-        return (type(fetches), *[(k, _key_of(v)) for k, v in fetches.items()])
-    if dataclasses.is_dataclass(fetches) and not isinstance(fetches, type):
-        return (type(fetches), *[_key_of(getattr(fetches, f.name)) for f in dataclasses.fields(fetches)])
     raise TypeError(
         f"cannot fetch {fetches!r} ({type(fetches).__name__}): a fetch is a tensor, an operation, the name of one, "
         "or a list, tuple, dict or dataclass of fetches"
     )
+
+
+def _too_deep() -> ValueError:
+    return ValueError("the fetches are nested too deeply, or contain themselves; fetch a flat list")
 
 
 class Fetches:
@@ -76,12 +75,12 @@ class Fetches:
             self.pack = self._resolve(graph, fetches)
         except RecursionError:
             raise _too_deep() from None
-        is_flat = type(fetches) is list and all(isinstance(f, (str, Tensor, Operation)) for f in fetches)
+        is_flat = type(fetches) is list and all(isinstance(f, _ELEMENTS) for f in fetches)
         if is_flat and len(fetches) == len(self.tensors):  # each of them is a tensor, and none is there twice
             self.pack = list  # the values as they come
 
     def _resolve(self, graph: Graph, f: Any) -> Pack:
-        if isinstance(f, (str, Tensor, Operation)) or hasattr(type(f), "graph_element"):
+        if isinstance(f, _ELEMENTS) or hasattr(type(f), "graph_element"):
             element = _element(graph, f)
             if isinstance(element, Operation):
                 self.targets.append(element)
@@ -109,7 +108,7 @@ class Fetches:
             if isinstance(f, tuple):
                 return lambda values: tuple([p(values) for p in parts])
             return lambda values: [p(values) for p in parts]
-        _key_of(f)  # raises
+        key_of(f)  # raises
         raise AssertionError
 
 

@@ -40,12 +40,14 @@ class Compiled:
       uses_blas: whether it may call the BLAS library.
       blocks: whether it has kernels that may block their thread (`execute.blocking`).
       flushes: whether it takes denormal numbers for 0.
-      is_plain: it has no kernels that are made for each run, no loops and no recursion: it needs no `Step`.
+      is_plain: it has no kernels that are made for each run, no loops, no recursion and no BLAS calls: it needs no
+        `Step` and no mode of the thread.
     """
 
     __slots__ = (
         "_calls_itself",
         "_function",
+        "_has_loops",
         "_marks",
         "_stateful",
         "blocks",
@@ -63,9 +65,9 @@ class Compiled:
         self.blocks = any(op.opdef.facts.blocking for op, _ in emitter.stateful)
         self._calls_itself = emitter.calls_itself
         self.uses_blas = emitter.uses_blas
-        has_loops = emitter.calls_itself or code.has_loops
-        self.flushes = has_loops or self.uses_blas
-        self.is_plain = not (emitter.stateful or has_loops)
+        self._has_loops = emitter.calls_itself or code.has_loops
+        self.flushes = self._has_loops or self.uses_blas
+        self.is_plain = not (emitter.stateful or self.flushes)
 
     def run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
         """Runs it on the values of the feeds; returns those of the fetches.
@@ -73,18 +75,18 @@ class Compiled:
         Raises:
           Whatever a kernel raises, with the operation, loop and iteration in its notes.
         """
-        if self.flushes:
-            with flushed():
-                return self._run(step, values)
-        return self._run(step, values)
-
-    def _run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
         if self.is_plain:
             try:
                 return quietly(self._function, None, *values)
             except Exception as e:
                 raise_blamed(e, FILE, self._marks)
                 raise
+        if self.flushes:
+            with flushed():
+                return self._run(step, values)
+        return self._run(step, values)
+
+    def _run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
         if self._calls_itself:
             with room_for(4 * flags.CALL_DEPTH.value):  # what is outlined is a call too
                 return self._run_all(step, values)
@@ -93,7 +95,7 @@ class Compiled:
     def _run_all(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
         try:
             if not self._stateful:
-                return quietly(self._function, Run(step, ()), *values)
+                return quietly(self._function, Run(step, ()) if self._has_loops else None, *values)
             assert step is not None
             step.locate = lambda: tag(FILE, self._marks)
             kernels = [k.factory(KernelContext(step, op), op.attrs) for op, k in self._stateful]
