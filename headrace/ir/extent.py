@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from headrace import nesting
@@ -58,21 +58,22 @@ def extent(ops: Iterable[Operation], reads: bool = False) -> Extent:
       ops: the operations.
       reads: whether functions of a file that nothing has asked for yet are read and counted; else they count as empty.
     """
-    known: dict[FuncGraph, Extent | None] = {}  # None: it is being counted
+    needed: dict[FuncGraph, set[Operation]] = {}
+    known: dict[FuncGraph, Extent] = {}  # a graph that is in `needed` only is being counted
     top = list(ops)
     graphs = functools.partial(_graphs, reads=reads)
-    todo = [g for op in top for g in graphs(op)]
+    todo = [g for op in _structured(top) for g in graphs(op)]
     while todo:
         graph = todo[-1]
-        if graph not in known:
-            known[graph] = None
-            todo += [g for op in _needed(graph) for g in graphs(op) if g not in known]
+        if graph not in needed:
+            needed[graph] = walk.reachable([*(t.op for t in graph.results), *graph.control_results])
+            todo += [g for op in _structured(needed[graph]) for g in graphs(op) if g not in needed]
         else:
             todo.pop()
-            if known[graph] is None:
-                known[graph] = _sum(_needed(graph), graphs, known)
+            if graph not in known:
+                known[graph] = _sum(needed[graph], graphs, known)
     out = _sum(top, graphs, known)
-    return dataclasses.replace(out, repeated=out.size - len(top) - sum(len(_needed(g)) for g in known))
+    return dataclasses.replace(out, repeated=out.size - len(top) - sum(map(len, needed.values())))
 
 
 def check_expansion(ops: Sequence[Operation]) -> None:
@@ -97,14 +98,13 @@ def check_expansion(ops: Sequence[Operation]) -> None:
 
 
 def _sum(
-    ops: Iterable[Operation],
+    ops: Collection[Operation],
     graphs: Callable[[Operation], list[FuncGraph]],
-    known: dict[FuncGraph, Extent | None],
+    known: dict[FuncGraph, Extent],
 ) -> Extent:
-    levels = size = surely = 0
-    for op in ops:
-        size += 1
-        surely += 1
+    levels = 0
+    size = surely = len(ops)
+    for op in _structured(ops):
         for graph in graphs(op):
             inner = known.get(graph) or Extent()
             levels = max(levels, inner.levels + 1)
@@ -113,14 +113,12 @@ def _sum(
     return Extent(levels, size, surely)
 
 
-def _needed(graph: FuncGraph) -> set[Operation]:
-    return walk.reachable([*(t.op for t in graph.results), *graph.control_results])
+def _structured(ops: Iterable[Operation]) -> list[Operation]:
+    return [op for op in ops if op.opdef.structured]
 
 
 def _graphs(op: Operation, reads: bool) -> list[FuncGraph]:
-    """The graphs that `op` owns or calls, as far as they are there."""
-    if not op.opdef.structured:
-        return []
+    """The graphs that `op`, a structured one, owns or calls, as far as they are there."""
     if reads:
         try:
             return [g for _, g in bodies(op)]

@@ -38,8 +38,8 @@ def reachable(roots: Iterable[Operation], stop: frozenset[Tensor] | set[Tensor] 
         if op in seen:
             continue
         seen.add(op)
-        todo.extend(t.op for t in op.inputs if t not in stop)
-        todo.extend(op.control_inputs)
+        todo += [t.op for t in op.inputs if t not in stop]
+        todo += op.control_inputs
     return seen
 
 
