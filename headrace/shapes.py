@@ -85,15 +85,14 @@ def size(shape: Shape) -> Dim:
 
 def compatible(a: Shape, b: Shape) -> bool:
     """Whether some concrete shape fits both."""
-    if a is None or b is None:
+    if a is None or b is None or a == b:
         return True
     return len(a) == len(b) and all(x is None or y is None or x == y for x, y in zip(a, b, strict=True))
 
 
 def fits(actual: Sequence[int], wanted: Shape) -> bool:
     """Whether the concrete shape `actual` is one of those `wanted` describes."""
-    shape = tuple(actual)
-    return shape == wanted or compatible(shape, wanted)  # most often equal, and that is soon seen
+    return compatible(tuple(actual), wanted)
 
 
 def merge_dim(a: Dim, b: Dim) -> Dim:
@@ -109,7 +108,7 @@ def merge(a: Shape, b: Shape) -> Shape:
     """What is known when both describe the same tensor; `ValueError` if they contradict."""
     if a is None:
         return b
-    if b is None:
+    if b is None or a == b:
         return a
     if len(a) != len(b):
         raise ValueError(f"Shapes must be equal rank, but are {len(a)} and {len(b)}: {show(a)} and {show(b)}")
@@ -123,6 +122,8 @@ def join(a: Shape, b: Shape) -> Shape:
     """What is known when the tensor has either shape (the most specific shape that covers both)."""
     if a is None or b is None or len(a) != len(b):
         return None
+    if a == b:
+        return a
     return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
 
 
@@ -163,6 +164,8 @@ def broadcast(a: Shape, b: Shape) -> Shape:
     """The shape of an elementwise operation on both, by numpy's rule."""
     if a is None or b is None:
         return None
+    if a == b:
+        return a
     if len(a) < len(b):
         a = (1,) * (len(b) - len(a)) + a
     elif len(b) < len(a):

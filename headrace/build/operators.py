@@ -37,10 +37,10 @@ def install(cls: type, compares: bool = False) -> None:
 
 def _is_operand(x: Any) -> bool:
     """Whether `x` may be the other side of an operator; else its own class is asked."""
-    return isinstance(x, _PLAIN) or is_tensor(x)
+    return isinstance(x, _OPERANDS) or is_tensor(x)
 
 
-_PLAIN = (bool, int, float, complex, str, bytes, list, tuple, np.ndarray, np.generic, type(None))
+_OPERANDS = (Tensor, bool, int, float, complex, str, bytes, list, tuple, np.ndarray, np.generic, type(None))
 
 
 def _binary(type: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:

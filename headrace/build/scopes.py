@@ -81,7 +81,6 @@ class Graph(ir_graph.Graph):
       kept: what its ops mean by a name or token, and which lives as long as the graph does.
       saver_def: what an imported MetaGraph said of the operations that save and restore its variables, a
         `headrace.pb.SaverDef`; None if there was none.
-      finalized: whether nothing can be added any more.
 
     >>> with Graph() as g:
     ...     current_graph() is g
@@ -95,26 +94,11 @@ class Graph(ir_graph.Graph):
         self.seed: int | None = None
         self.kept: list[Any] = []
         self.saver_def: Any = None
-        self.finalized = False
 
     def finalize(self) -> None:
         """From now on adding to the graph is a RuntimeError. (A loop of training steps that adds to it each time would
         get slower and slower, since each run would see a new graph.)"""
         self.finalized = True
-
-    def _check_open(self) -> None:
-        if self.finalized:
-            raise RuntimeError("Graph is finalized and cannot be modified.")
-
-    def add_checked(self, *args: Any, **kwargs: Any) -> ir_graph.Operation:
-        """See `ir.graph.Graph.add_checked`."""
-        self._check_open()
-        return super().add_checked(*args, **kwargs)
-
-    def copy_op(self, *args: Any, **kwargs: Any) -> ir_graph.Operation:
-        """See `ir.graph.Graph.copy_op`."""
-        self._check_open()
-        return super().copy_op(*args, **kwargs)
 
     def __enter__(self) -> Graph:
         stack = _stack.get()

@@ -140,13 +140,14 @@ def _fitting(b: Builder, op: Operation, x: Tensor, g: Gradient) -> Gradient:
     if isinstance(g, IndexedSlices):
         return IndexedSlices(*map(b.tensor, _ends(g)))
     g = b.tensor(g)
+    got = g.static_shape
     want, static = gradient_dtype(x), gradient_shape(x)
-    if g.dtype.base is not want or not shapes.compatible(g.shape, static):
+    if g.dtype.base is not want or not shapes.compatible(got, static):
         made = f" ({op.source})" if op.source is not None else ""
         raise GraphError(
             f"the gradient of '{op.name}' ({op.type}){made} with respect to its input '{x.name}', which is "
-            f"{want.name}{shapes.show(static)}, is {g.dtype.base.name}{shapes.show(g.shape)}; a gradient has the dtype "
-            "and shape of what it is the gradient of"
+            f"{want.name}{shapes.show(static)}, is {g.dtype.base.name}{shapes.show(got)}; a gradient has the dtype and "
+            "shape of what it is the gradient of"
         )
-    g.shape = shapes.merge(g.shape, static)
+    g.static_shape = shapes.merge(got, static)
     return g

@@ -260,7 +260,7 @@ class GradBody(GradGraph):
         cond = FuncGraph(self.name.replace("body", "cond"), b.graph, shares_names=True)
         cond.role, cond.source, cond.is_ordered = f"the condition of {self.title}", self.source, self.is_ordered
         for p in self.params:
-            twin = cond.add_param(p.dtype, p.shape, p.op.name.removeprefix("arg."), p.op.attrs["of"])
+            twin = cond.add_param(p.dtype, p.static_shape, p.op.name.removeprefix("arg."), p.op.attrs["of"])
             twin.handle = p.handle
         at = {p: k for k, p in enumerate(self.params)}
         inner = Builder(cond, self.builder.scope, source=self.source)

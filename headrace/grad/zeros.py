@@ -25,7 +25,7 @@ def gradient_shape(x: Tensor) -> Shape:
     """What is known of the shape of gradients with respect to `x`."""
     if x.dtype.base is dtypes.resource:
         return x.handle[1] if x.handle is not None else None
-    return x.shape
+    return x.static_shape
 
 
 def shape_of_gradient(b: Builder, x: Tensor) -> Tensor:

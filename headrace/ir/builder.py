@@ -76,16 +76,22 @@ class Builder(OpCalls):
     is_ordered: bool = True
 
     def within(self, name: str, source: Source | None = None, device: str = "") -> Builder:
-        """A builder in the fresh name scope `name` below this one's; of `source` and on `device`, if these are given.
+        """A builder in the fresh name scope `name` below this one's; of `source` and on `device`, if they are given."""
+        scope = self.graph.unique_name(self.scope + name) + "/"
+        return self._in(scope, device or self.device, self.control_inputs, source or self.source)
 
-        Each operation of a gradient has its own, so it is made directly: `dataclasses.replace` takes twice as long.
+    def _in(self, scope: str, device: str, control_inputs: tuple[Operation, ...], source: Source | None) -> Builder:
+        """This builder with other values of four fields.
+
+        Each operation of a gradient, and each that converts an argument, has its own builder: `dataclasses.replace`
+        takes twice as long.
         """
         return type(self)(
             self.graph,
-            self.graph.unique_name(self.scope + name) + "/",
-            device or self.device,
-            self.control_inputs,
-            source or self.source,
+            scope,
+            device,
+            control_inputs,
+            source,
             self.colocate,
             self.gradients,
             self.device_function,
@@ -202,7 +208,7 @@ class Builder(OpCalls):
         full = ""
         if not is_ready:
             full = self._reserve(name)
-            below = dataclasses.replace(self, scope=full + "/", control_inputs=(), source=where)
+            below = self._in(full + "/", self.device, (), where)
             for spec, group in zip(specs, groups, strict=True):
                 attr = spec.type_attr or ""
                 for i, x in enumerate(group):

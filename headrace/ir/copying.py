@@ -65,7 +65,7 @@ def copied(f: FuncGraph, outer: Graph | None, moved: dict[Tensor, Tensor] | None
     out.is_ordered, out.source, out.role, out.attrs = f.is_ordered, f.source, f.role, dict(f.attrs)
     for p in f.params:
         a = p.op.attrs
-        new = out.add_param(p.dtype, p.shape, p.op.name.removeprefix("arg.") if out.shares_names else p.op.name)
+        new = out.add_param(p.dtype, p.static_shape, p.op.name.removeprefix("arg.") if out.shares_names else p.op.name)
         new.op.attrs["of"], new.op.source, new.handle = a.get("of", ""), p.op.source, p.handle
         moved[p] = new
     params = {p.op for p in f.params}

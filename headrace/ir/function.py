@@ -112,7 +112,7 @@ class FuncGraph(Graph, Owned):
             full = self.unique_name(name)
         op = self.add_op("_Arg", full, attrs=attrs, source=source)
         t = op.outputs[0]
-        t.shape = shape
+        t.static_shape = shape
         self.params.append(t)
         return t
 
@@ -120,7 +120,7 @@ class FuncGraph(Graph, Owned):
         """The parameter that stands for `t`, a tensor of `outer`."""
         got = self.captures.get(t)
         if got is None:
-            got = self.captures[t] = self.add_param(t.dtype, t.shape, t.op.name, t.name, t.op.source)
+            got = self.captures[t] = self.add_param(t.dtype, t.static_shape, t.op.name, t.name, t.op.source)
             got.handle = t.handle
         return got
 

@@ -44,16 +44,17 @@ class Tensor(Symbolic):
       index: which of its outputs it is.
       dtype: its element type (a reference dtype if it carries a variable).
       shape: what is known of its shape: a tuple of ints and Nones, or None for an unknown rank.
+      static_shape: the same, a tuple in all subclasses too (see `ir.symbolic`).
       handle: for resource and variant tensors, (dtype, shape) of what they hold, where known.
     """
 
-    __slots__ = ("_constant", "dtype", "handle", "index", "op", "shape")
+    __slots__ = ("_constant", "dtype", "handle", "index", "op")
 
     def __init__(self, op: Operation, index: int, dtype: DType, shape: Shape = None) -> None:
         self.op = op
         self.index = index
         self.dtype = dtype
-        self.shape = shape
+        self.static_shape = shape
         self.handle: tuple[DType, Shape] | None = None
         self._constant: Any = _unset  # memo of ir.infer.constant_value
 
@@ -79,7 +80,7 @@ class Tensor(Symbolic):
     def __repr__(self) -> str:
         from headrace.shapes import show
 
-        return f"<Tensor {self.name!r} shape={show(self.shape)} dtype={self.dtype.name}>"
+        return f"<Tensor {self.name!r} shape={show(self.static_shape)} dtype={self.dtype.name}>"
 
     def __copy__(self) -> NoReturn:
         raise TypeError("a Tensor belongs to its graph and cannot be copied; use graph.as_graph_def()")
@@ -183,6 +184,7 @@ class Graph:
       order: keeps stateful operations in the order of their making (`ir.order`); None: they are not kept in order.
       separates_imports: variables imported below a scope are others than those of the same name elsewhere.
       shows_primitives: the results of conditionals and loops are called by TensorFlow 1's names ("cond/Merge:0").
+      finalized: whether adding an operation is an error.
       replaced: result of primitives (an Exit, a Merge) → what the loop or conditional that was recovered gives for it.
     """
 
@@ -198,7 +200,7 @@ class Graph:
         self.gradient_functions: dict[str, str] = {}
         self.versions: tuple[int, int] = (0, 0)
         self.order: Order | None = None
-        self.shows_primitives = self.separates_imports = False
+        self.shows_primitives = self.separates_imports = self.finalized = False
         self.replaced: dict[Tensor, Tensor] = {}
         self._operations: list[Operation] = []
         self._by_name: dict[str, Operation] = {}
@@ -427,6 +429,7 @@ class Graph:
         control_inputs: Iterable[Operation],
     ) -> Operation:
         """`add_op` for who has made sure that inputs, control inputs and attributes fit (the `Builder`)."""
+        self._check_open()
         if not _NAME.match(name):
             raise GraphError(
                 f"{name!r} is not a valid operation name: Node name contains invalid characters "
@@ -456,13 +459,14 @@ class Graph:
 
         A None among `inputs` is a Merge's back edge, which `set_back_edge` supplies later.
         """
+        self._check_open()
         reads: list[Tensor] = list(inputs)  # type: ignore[arg-type]  # back edges follow
         made = [t.dtype for t in op.outputs]
         copy = Operation(
             self, name or op.name, op.opdef, reads, list(control_inputs), op.attrs, op.device, op.source, made
         )
         for old, new in zip(op.outputs, copy.outputs):
-            new.shape, new.handle = old.shape, old.handle
+            new.static_shape, new.handle = old.static_shape, old.handle
         with self._lock:
             if copy.name in self._by_name:
                 raise GraphError(f"Node {copy.name!r} is not unique: the graph has an operation of that name already")
@@ -550,6 +554,10 @@ class Graph:
     def title(self) -> str:
         """What this graph is, in messages."""
         return "the graph"
+
+    def _check_open(self) -> None:
+        if self.finalized:
+            raise RuntimeError("Graph is finalized and cannot be modified.")
 
     def _grew(self) -> None:
         graph: Graph | None = self

@@ -47,7 +47,7 @@ class Inference:
         self._depth = depth
         self._memo = {} if memo is None else memo  # of shape_value, for the length of one question
         self.attrs: Mapping[str, Any] = op.attrs
-        self.shapes: list[Shape] = [t.shape for t in op.inputs]
+        self.shapes: list[Shape] = [t.static_shape for t in op.inputs]
         self.dtypes: list[DType] = [t.dtype for t in op.inputs]
         self.handles: dict[int, tuple[DType, Shape]] = {}
 
@@ -100,13 +100,13 @@ def infer_shapes(op: Operation) -> None:
     except GraphError:
         raise
     except (ValueError, IndexError, TypeError, OverflowError, OpError) as e:
-        ins = ", ".join(f"{known_as(t)}: {t.dtype.name}{shapes.show(t.shape)}" for t in op.inputs)
+        ins = ", ".join(f"{known_as(t)}: {t.dtype.name}{shapes.show(t.static_shape)}" for t in op.inputs)
         where = f", made at {op.source}" if op.source else ""
         raise ShapeError(f"{e} for '{op.name}' (op: '{op.type}') with inputs {ins or 'none'}{where}") from e
     if len(out) != len(op.outputs):
         raise ShapeError(f"the shape rule of {op.type} gave {len(out)} shapes for {len(op.outputs)} outputs")
     for t, s in zip(op.outputs, out, strict=True):
-        t.shape = s
+        t.static_shape = s
     for i, h in c.handles.items():
         op.outputs[i].handle = h
 
@@ -116,14 +116,14 @@ def infer_more(op: Operation) -> None:
 
     Where the two contradict, or inputs cannot go together, nothing changes: it will say so itself when it runs.
     """
-    before: list[Known] = [(t.shape, t.handle) for t in op.outputs]
+    before: list[Known] = [(t.static_shape, t.handle) for t in op.outputs]
     try:
         infer_shapes(op)
-        after = [merged(known, (t.shape, t.handle)) for known, t in zip(before, op.outputs, strict=True)]
+        after = [merged(known, (t.static_shape, t.handle)) for known, t in zip(before, op.outputs, strict=True)]
     except (ShapeError, ValueError):
         after = before
     for t, (shape, handle) in zip(op.outputs, after, strict=True):
-        t.shape, t.handle = shape, handle
+        t.static_shape, t.handle = shape, handle
 
 
 def merged(a: Known, b: Known) -> Known:
@@ -170,16 +170,16 @@ def _fold(t: Tensor, depth: int) -> np.ndarray | None:
         return v if isinstance(v, np.ndarray) else None
     if record.kernel is None or record.facts.effect or record.facts.no_fold or t.dtype.base in dtypes.OBJECT:
         return None
-    n = shapes.size(t.shape)
+    n = shapes.size(t.static_shape)
     if n is None or n > FOLD_ELEMENTS:
         return None
     args: list[Any] = []
     for x in op.inputs:
         if record.facts.shape_only:
-            if not shapes.is_full(x.shape):
+            if not shapes.is_full(x.static_shape):
                 return None
             try:
-                args.append(np.broadcast_to(np.zeros((), x.dtype.numpy), x.shape))  # type: ignore[arg-type]
+                args.append(np.broadcast_to(np.zeros((), x.dtype.numpy), x.static_shape))  # type: ignore[arg-type]
             except ValueError:  # numpy has no array of that size or rank
                 return None
             continue
@@ -202,8 +202,8 @@ def _fold(t: Tensor, depth: int) -> np.ndarray | None:
 
 def _from_shapes(t: Tensor, depth: int) -> np.ndarray | None:
     """The value of an integer scalar or vector whose entries its `shape_value` rule knows one by one."""
-    rule = t.op.opdef.shape_value
-    if rule is None or t.dtype.base not in (dtypes.int32, dtypes.int64) or t.shape is None or len(t.shape) > 1:
+    rule, shape = t.op.opdef.shape_value, t.static_shape
+    if rule is None or t.dtype.base not in (dtypes.int32, dtypes.int64) or shape is None or len(shape) > 1:
         return None
     try:
         known = rule(Inference(t.op, depth, None, t.index))
@@ -211,7 +211,7 @@ def _from_shapes(t: Tensor, depth: int) -> np.ndarray | None:
         return None
     if known is None or None in known:
         return None
-    result = np.array(known, t.dtype.numpy).reshape([] if t.shape == () else [-1])
+    result = np.array(known, t.dtype.numpy).reshape([] if shape == () else [-1])
     result.flags.writeable = False
     return result
 
@@ -226,8 +226,9 @@ def shape_value(t: Tensor, depth: int = 0, memo: dict[Tensor, Shape] | None = No
     rule = t.op.opdef.shape_value
     if rule is not None and depth < _FOLD_DEPTH:
         return rule(Inference(t.op, depth, memo, t.index))
-    if t.shape is not None and len(t.shape) == 1 and t.shape[0] is not None and t.shape[0] <= FOLD_ELEMENTS:
-        return (None,) * t.shape[0]
-    if t.shape == ():
+    shape = t.static_shape
+    if shape is not None and len(shape) == 1 and shape[0] is not None and shape[0] <= FOLD_ELEMENTS:
+        return (None,) * shape[0]
+    if shape == ():
         return (None,)
     return None

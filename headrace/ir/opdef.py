@@ -441,7 +441,7 @@ def _describe(spec: AttrSpec) -> str:
     return text
 
 
-_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {  # the first is what most values are
     "type": (DType,),
     "int": (int, np.integer),
     "float": (float, int, np.floating),
@@ -454,41 +454,41 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 def check_attr(op_type: str, name: str, spec: AttrSpec, value: Any) -> Any:
     """`value`, made canonical (a tuple for lists, a DType for types), or a `GraphError`."""
-
-    def wrong(got: object) -> GraphError:
-        return GraphError(f"attribute {name!r} of {op_type} must be {_describe(spec)}, got {got!r}")
-
     if spec.is_list:
         if not isinstance(value, (list, tuple)):
-            raise wrong(value)
-        items = tuple(_check_one(spec, v, wrong) for v in value)
-        if spec.minimum is not None and len(items) < spec.minimum:
-            raise wrong(value)
-        return items
-    value = _check_one(spec, value, wrong)
-    if spec.minimum is not None and value < spec.minimum:
-        raise wrong(value)
-    return value
+            raise _wrong(op_type, name, spec, value)
+        made: Any = tuple([_check_one(op_type, name, spec, v) for v in value])
+        least = len(made)
+    else:
+        made = least = _check_one(op_type, name, spec, value)
+    if spec.minimum is not None and least < spec.minimum:
+        raise _wrong(op_type, name, spec, value)
+    return made
 
 
-def _check_one(spec: AttrSpec, value: Any, wrong: Callable[[object], GraphError]) -> Any:
-    if spec.kind == "type":
-        try:
-            value = dtypes.as_dtype(value)
-        except TypeError as e:
-            raise wrong(value) from e
-    elif spec.kind == "shape" and (isinstance(value, list) or hasattr(value, "dims")):
-        value = tuple(value) if isinstance(value, list) else shapes.as_shape(value)
-    elif spec.kind == "int" and not isinstance(value, (bool, np.bool_)) and shapes.is_number(value):
-        value = int(value)
-    elif spec.kind == "string" and isinstance(value, bytes):
-        value = value.decode("utf-8", "surrogateescape")
-    is_bool = spec.kind == "int" and isinstance(value, (bool, np.bool_))
-    if is_bool or not isinstance(value, _PYTHON_TYPES.get(spec.kind, object)):
-        raise wrong(value)
+def _check_one(op_type: str, name: str, spec: AttrSpec, value: Any) -> Any:
+    kinds = _PYTHON_TYPES.get(spec.kind, (object,))
+    if type(value) is not kinds[0]:
+        if spec.kind == "type":
+            try:
+                value = dtypes.as_dtype(value)
+            except TypeError as e:
+                raise _wrong(op_type, name, spec, value) from e
+        elif spec.kind == "shape" and (isinstance(value, list) or hasattr(value, "dims")):
+            value = tuple(value) if isinstance(value, list) else shapes.as_shape(value)
+        elif spec.kind == "int" and not isinstance(value, (bool, np.bool_)) and shapes.is_number(value):
+            value = int(value)
+        elif spec.kind == "string" and isinstance(value, bytes):
+            value = value.decode("utf-8", "surrogateescape")
+        if (spec.kind == "int" and isinstance(value, (bool, np.bool_))) or not isinstance(value, kinds):
+            raise _wrong(op_type, name, spec, value)
     if spec.allowed is not None and value not in spec.allowed:
-        raise wrong(value)
+        raise _wrong(op_type, name, spec, value)
     return value
+
+
+def _wrong(op_type: str, name: str, spec: AttrSpec, got: object) -> GraphError:
+    return GraphError(f"attribute {name!r} of {op_type} must be {_describe(spec)}, got {got!r}")
 
 
 op_registry: Final[Registry[OpDef]] = Registry("op type")

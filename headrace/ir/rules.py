@@ -62,10 +62,10 @@ def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor 
 
     `gx` and `gy` have the shape of the op's output; either may be None (no gradient).
     """
-    if x.shape is not None and x.shape == y.shape and shapes.is_full(x.shape):
+    if x.static_shape is not None and x.static_shape == y.static_shape and shapes.is_full(x.static_shape):
         return [gx, gy]
-    if shapes.is_full(x.shape) and shapes.is_full(y.shape):
-        whole = shapes.broadcast(x.shape, y.shape)
+    if shapes.is_full(x.static_shape) and shapes.is_full(y.static_shape):
+        whole = shapes.broadcast(x.static_shape, y.static_shape)
         return [_sum_over(b, gx, x, whole), _sum_over(b, gy, y, whole)]
     rx, ry = b.BroadcastGradientArgs(b.Shape(x), b.Shape(y))
     return [_sum_to(b, gx, x, rx), _sum_to(b, gy, y, ry)]
@@ -73,7 +73,7 @@ def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: Tensor | None, gy: Tensor 
 
 def _sum_over(b: Builder, g: Tensor | None, x: Tensor, whole: Shape) -> Tensor | None:
     """`g`, of the static shape `whole`, summed over the dimensions in which `x` was stretched to that."""
-    mine = x.shape
+    mine = x.static_shape
     if g is None or mine == whole:
         return g
     assert mine is not None

@@ -36,15 +36,28 @@ _OF_ARRAYS: Final = {
 
 
 class Symbolic:
-    """What raises; a base of `ir.graph.Tensor`."""
+    """What raises, and the static shape; a base of `ir.graph.Tensor`.
 
-    __slots__ = ()
+    Attributes:
+      static_shape: what is known of the shape. Each operation that is made reads it of its inputs.
+      shape: the same; a subclass may give its users an object of another class.
+    """
+
+    __slots__ = ("static_shape",)
+
+    static_shape: Shape
 
     if TYPE_CHECKING:
         op: Operation
 
         @property
         def name(self) -> str: ...
+
+        @property
+        def shape(self) -> Shape: ...
+
+        @shape.setter
+        def shape(self, shape: Shape) -> None: ...
 
     @staticmethod
     def as_seen(shape: Shape) -> Any:
@@ -113,6 +126,9 @@ class Symbolic:
         if name in _OF_ARRAYS:
             text += f": it is the symbolic tensor {self.name!r}{self._made()}, no array; {_OF_ARRAYS[name]}"
         raise AttributeError(text, name=name, obj=self)
+
+
+Symbolic.shape = vars(Symbolic)["static_shape"]  # type: ignore[method-assign]  # the slot by another name
 
 
 def seen(shape: Shape, of: object) -> Any:

@@ -63,9 +63,9 @@ def _joined(c: Inference, fs: Sequence[Any], loop: bool = False) -> Sequence[Sha
     out: list[Shape] = []
     for i in range(n):
         ends = [g.results[i] for g in known] + ([g.params[i] for g in known] if loop else [])
-        shape = ends[0].shape
+        shape = ends[0].static_shape
         for t in ends[1:]:
-            shape = shapes.join(shape, t.shape)
+            shape = shapes.join(shape, t.static_shape)
         out.append(shape)
         handles = {t.handle for t in ends}
         if len(handles) == 1 and ends[0].handle is not None:

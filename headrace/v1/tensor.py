@@ -15,8 +15,6 @@ from headrace.ir.source import is_ours
 from headrace.shapes import Shape
 from headrace.v1.tensor_shape import TensorShape
 
-_shape: Any = vars(ir_graph.Tensor)["shape"]  # the slot
-
 
 class Tensor(ir_graph.Tensor):
     """One output of an operation of a `headrace.v1` graph. See `headrace.Tensor`.
@@ -27,14 +25,14 @@ class Tensor(ir_graph.Tensor):
     __slots__ = ()
 
     @property
-    def shape(self) -> Any:  # type: ignore[override]  # a property in place of the slot
+    def shape(self) -> Any:
         """What is known of its shape: a `TensorShape`."""
-        shape: Shape = _shape.__get__(self)
+        shape = self.static_shape
         return shape if is_ours(sys._getframe(1).f_code.co_filename) else TensorShape(shape)
 
     @shape.setter
     def shape(self, shape: Shape) -> None:
-        _shape.__set__(self, shape)
+        self.static_shape = shape
 
     @staticmethod
     def as_seen(shape: Shape) -> Any:

@@ -166,6 +166,16 @@ def _taken(shape: Any, size: Any) -> list[Any]:
     ]
 
 
+def test_the_static_shape_of_a_v1_tensor_is_the_tuple_of_its_shape() -> None:
+    x = tf.placeholder(tf.float32, [None, 3])
+    assert type(x.static_shape) is tuple
+    assert x.static_shape == (None, 3) == tuple(x.shape.as_list())
+    x.shape = (2, 3)
+    assert (x.static_shape, x.shape.as_list()) == ((2, 3), [2, 3])
+    x.static_shape = None
+    assert x.shape.rank is None
+
+
 def test_a_tensor_shape_and_a_dimension_are_taken_where_shapes_and_sizes_are() -> None:
     x = tf.placeholder(tf.float32, [2, 3])
     with tf.get_default_graph().as_default():
