@@ -90,7 +90,8 @@ class TensorArray:
             if not self._dynamic_size:
                 self._size = _known(size)
             shape = self._shape_tensor(b)
-            self._flow = b.TensorListReserve(shape, size, element_dtype=self._dtype, name="TensorListReserve")
+            flow = b.TensorListReserve(shape, size, element_dtype=self._dtype, name="TensorListReserve")
+            self._flow = self._made(b, flow, clear_after_read, tensor_array_name)
 
     # *** as a structure: what loops and branches carry ***
 
@@ -167,9 +168,9 @@ class TensorArray:
         """
         with scopes.name_scope(name, "TensorArrayV2Read", [self._flow, index]):
             b = scopes.builder(self._flow, index)
-            return b.TensorListGetItem(
-                self._flow, self._index(b, index), self._shape_tensor(b), element_dtype=self._dtype
-            )
+            index, shape = self._index(b, index), self._shape_tensor(b)
+            b = self._reading(b, index)
+            return b.TensorListGetItem(self._flow, index, shape, element_dtype=self._dtype)
 
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
         """The array with `value` at `index`. This one stays as it is: use the one returned.
@@ -182,9 +183,9 @@ class TensorArray:
             b = scopes.builder(self._flow, index, value)
             value = self._element(b, value)
             element_shape = self._checked(value.shape, "write", value)
-            flow = b.TensorListSetItem(
-                self._flow, self._index(b, index), value, resize_if_index_out_of_bounds=self._dynamic_size
-            )
+            index = self._index(b, index)
+            b = self._writing(b, index)
+            flow = b.TensorListSetItem(self._flow, index, value, resize_if_index_out_of_bounds=self._dynamic_size)
             return self._with(flow, element_shape)
 
     # *** all elements ***
@@ -194,21 +195,26 @@ class TensorArray:
         with scopes.name_scope(name, "TensorArrayV2Stack", [self._flow]):
             b = scopes.builder(self._flow)
             n = -1 if self._size is None or self._dynamic_size else self._size  # a write may have made it longer
-            return b.TensorListStack(self._flow, self._shape_tensor(b), element_dtype=self._dtype, num_elements=n)
+            shape = self._shape_tensor(b)
+            b = self._reading(b)
+            return b.TensorListStack(self._flow, shape, element_dtype=self._dtype, num_elements=n)
 
     def gather(self, indices: Any, name: str | None = None) -> Any:
         """The elements at `indices`, an int32 vector, as the rows of one tensor."""
         with scopes.name_scope(name, "TensorArrayV2Gather", [self._flow, indices]):
             b = scopes.builder(self._flow, indices)
-            return b.TensorListGather(self._flow, indices, self._shape_tensor(b), element_dtype=self._dtype)
+            indices, shape = b.tensor(indices, dtypes.int32, name="indices"), self._shape_tensor(b)
+            b = self._reading(b, indices)
+            return b.TensorListGather(self._flow, indices, shape, element_dtype=self._dtype)
 
     def concat(self, name: str | None = None) -> Any:
         """All elements one after the other along their first dimension, in which alone they may differ."""
         with scopes.name_scope(name, "TensorArrayV2Concat", [self._flow]):
             b = scopes.builder(self._flow)
             shape = None if self._element_shape is None else (None, *self._element_shape[1:])
-            leading = b.const(np.zeros(0, np.int64))
-            out, _ = b.TensorListConcatV2(self._flow, _shape_tensor(b, shape), leading, element_dtype=self._dtype)
+            shape, leading = _shape_tensor(b, shape), b.const(np.zeros(0, np.int64))
+            b = self._reading(b)
+            out, _ = b.TensorListConcatV2(self._flow, shape, leading, element_dtype=self._dtype)
             return out
 
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
@@ -219,7 +225,7 @@ class TensorArray:
             shape = None if value.shape is None else tuple(value.shape[1:])
             element_shape = self._checked(shape, "unstack", value)
             flow = b.TensorListFromTensor(value, _shape_tensor(b, shape), element_dtype=self._dtype)
-            out = self._with(flow, element_shape)
+            out = self._with(self._refilled(b, flow), element_shape)
             rows = None if value.shape is None else value.shape[0]
             out._size = self._size if rows is None else rows
             return out
@@ -231,6 +237,8 @@ class TensorArray:
             value = self._element(b, value)
             shape = None if value.shape is None else tuple(value.shape[1:])
             element_shape = self._checked(shape, "scatter", value)
+            indices = b.tensor(indices, dtypes.int32, name="indices")
+            b = self._writing(b, indices)
             flow = b.TensorListScatterIntoExistingList(self._flow, value, indices, element_dtype=self._dtype)
             out = self._with(flow, element_shape)
             out._size = None
@@ -249,7 +257,7 @@ class TensorArray:
                 shape = (int(known.flat[0]) if same and known is not None else None, *value.shape[1:])
             element_shape = self._checked(shape, "split", value)
             flow = b.TensorListSplit(value, _shape_tensor(b, shape and (None, *shape[1:])), lengths)
-            out = self._with(flow, element_shape)
+            out = self._with(self._refilled(b, flow), element_shape)
             out._size = None if known is None else known.size
             return out
 
@@ -270,6 +278,24 @@ class TensorArray:
     def close(self, name: str | None = None) -> Operation | None:
         """Does nothing: an array's storage is freed when nobody holds it any more."""
         return no_op(name)
+
+    # *** what an array of `headrace.v1` does besides: it is one thing, of which the lists are versions ***
+
+    def _made(self, b: Any, flow: Any, clear_after_read: bool | None, name: str | None) -> Any:
+        """The list of a new array, which is `flow`."""
+        return flow
+
+    def _refilled(self, b: Any, flow: Any) -> Any:
+        """The list that this array is from now on: `flow`, which is new."""
+        return flow
+
+    def _reading(self, b: Any, indices: Any = None) -> Any:
+        """A builder for an operation that reads the elements at `indices`; None: all."""
+        return b
+
+    def _writing(self, b: Any, indices: Any) -> Any:
+        """A builder for an operation that writes the elements at `indices`."""
+        return b
 
     # *** within ***
 

@@ -7,6 +7,8 @@ TensorFlow's own (`tests/conformance/test_op_records.py`). A few are not; they h
   many outputs. (On one device nothing is lost by that. Which device each participant is on is not written.)
 * `_SaveNative`, which writes a checkpoint in our format, becomes SaveV2. The states of random ops, which a saver may
   write beside variables, are none in TensorFlow's: `_RandomStates` becomes empty lists, `_SetRandomStates` nothing.
+* The checks of arrays of `headrace.v1` go: `_TensorArrayTrack` and `_TensorArrayRefill` hand on their list, and what
+  waits for a `_TensorArrayMarkRead` waits for nothing.
 * `_TensorListUnset` takes an element out of the gradient of a list, when that element has been read. Zeros of the same
   shape are put in its place, as TensorFlow does.
 
@@ -286,6 +288,17 @@ def _unset(nodes: _Nodes, node: pb.NodeDef) -> None:
     raise _Refused("takes elements out of a list whose shapes are not known, for which TensorFlow has no operation")
 
 
+def _hand_on(nodes: _Nodes, node: pb.NodeDef) -> None:
+    first, *rest = _data(node)
+    inputs = [first, *(c for r in rest for c in nodes.beside(r) if c not in node.input)]
+    nodes.replace(node, "Identity", inputs, {"T": pb.AttrValue(type=pb.DT_VARIANT)})
+
+
+def _nothing(nodes: _Nodes, node: pb.NodeDef) -> None:
+    inputs = dict.fromkeys(c for r in _data(node) for c in nodes.beside(r))
+    nodes.replace(node, "NoOp", [c for c in inputs if c not in node.input], {})
+
+
 def _save(nodes: _Nodes, node: pb.NodeDef) -> None:
     nodes.replace(node, "SaveV2", _data(node), {"dtypes": node.attr["dtypes"]})
 
@@ -303,18 +316,17 @@ def _random_states(nodes: _Nodes, node: pb.NodeDef) -> None:
     nodes.replace(node, "IdentityN", parts, {"T": pb.AttrValue(list=pb.AttrValue.ListValue(type=types))})
 
 
-def _set_random_states(nodes: _Nodes, node: pb.NodeDef) -> None:
-    inputs = dict.fromkeys(f"^{r.partition(':')[0]}" for r in _data(node))
-    nodes.replace(node, "NoOp", [r for r in inputs if r not in node.input], {})
-
-
 _REWRITES: Final[Mapping[str, _Rewrite]] = {
     "_SaveNative": _save,
     "_RandomStates": _random_states,
-    "_SetRandomStates": _set_random_states,
+    "_SetRandomStates": _nothing,
     "_AllReduce": _all_reduce,
     "_Broadcast": _broadcast,
     "_AllGather": _all_gather,
     "_ReduceScatter": _reduce_scatter,
+    "_TensorArrayTrack": _hand_on,
+    "_TensorArrayRefill": _hand_on,
+    "_TensorArrayMarkRead": _nothing,
+    "_TensorArrayMarkWritten": _nothing,
     "_TensorListUnset": _unset,
 }

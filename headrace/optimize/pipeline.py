@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.ir.extent import with_room
 from headrace.ir.function import FuncGraph
+from headrace.optimize.array_marks import DropMarks
 from headrace.optimize.base import Context, Options, Pass, Repeat, graphs_of, run
 from headrace.optimize.branches import Branches
 from headrace.optimize.controls import Controls
@@ -31,6 +32,7 @@ _CLEAN_UP: Final = Repeat((PushConstants(), Fold(), Identities(), MergeCommon(),
 
 PASSES: Final[tuple[Pass | Repeat, ...]] = (
     _PRUNE,
+    DropMarks(),  # each would be an effect
     _EFFECTS,  # an argument of a call may be what has one behind it
     Repeat((Inline(),)),  # calls in calls
     _EFFECTS,  # of functions that the library had

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from headrace.dtypes import DType
+    from headrace.resources.array_accesses import Accesses
     from headrace.resources.values import Value
     from headrace.shapes import Shape
 
@@ -47,16 +48,12 @@ class TensorList:
       element_shape: a shape all its elements fit.
       max_num_elements: how many `push` may make it hold; None for any number.
       nbytes: the bytes of its elements, if all were added by `push_counted`; else 0.
+      accesses: to the TensorFlow 1 array of which this is a version; None: it may be written and read at will.
     """
 
     __slots__ = (
-        "_initialized",
-        "_items",
-        "_pattern",
-        "element_dtype",
-        "element_shape",
-        "max_num_elements",
-        "nbytes",
+        *("_initialized", "_items", "_pattern", "accesses"),
+        *("element_dtype", "element_shape", "max_num_elements", "nbytes"),
     )
 
     def __init__(
@@ -77,6 +74,7 @@ class TensorList:
         self._initialized = len(self._items) if initialized is None else initialized
         self._pattern = pattern
         self.nbytes = 0
+        self.accesses: Accesses | None = None
 
     # *** making one ***
 
@@ -477,6 +475,13 @@ class TensorList:
         out._initialized = initialized
         out._pattern = self._pattern
         out.nbytes = 0
+        out.accesses = self.accesses
+        return out
+
+    def tracked(self, accesses: Accesses | None) -> TensorList:
+        """The list as a version of the array with these `accesses`."""
+        out = self._with(self._items, self._initialized)
+        out.accesses = accesses
         return out
 
     def _with_each(self, changes: Iterable[tuple[int, Value]]) -> TensorList:

@@ -223,6 +223,7 @@ RULES_COMPARED_IN = """
     ops/test_tensor_array_ops.py::test_versions_before_v3_go_by_name
     ops/test_tensor_list_ops.py::test_tensor_list_gradients_match_differences
     ops/test_volume_ops.py::test_gradients_of_fractional_pooling
+    v1/test_tensor_array.py::test_derivatives_of_order_three
 """.split()
 STEP, TOLERANCE = 1e-6, 2e-5
 # Where an output is float32 whatever the input: the step is a power of two so that it is added exactly.

@@ -38,7 +38,7 @@ AREAS = (
 DIFFERS = {
     "DeviceSpec": "made by `from_string`",
     "Variable": "always a resource variable: a read is the value at that time, never one that changes under it",
-    "TensorArray": "an element can be written again, and read any number of times: `clear_after_read` has no effect",
+    "TensorArray": "an element that was never written reads as zeros where a write elsewhere tells the shape",
     "Graph": "tensors and operations cannot be kept from being fed or fetched; no `as_graph_def(from_version)`",
     "GraphDef": "the message of `headrace.pb`: the same fields and wire format, another Python class",
     "NodeDef": "the message of `headrace.pb`: the same fields and wire format, another Python class",

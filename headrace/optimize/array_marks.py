@@ -1,0 +1,438 @@
+"""The checks of a TensorFlow 1 array go where its indices show that none of them can fail.
+
+    array = _TensorArrayTrack(TensorListReserve(...))
+    While(i = 0, array)         body: array = TensorListSetItem(array, i, x) ^_TensorArrayMarkWritten(array, i)
+    TensorListStack(array) ^_TensorArrayMarkRead(array)
+
+Each iteration writes an index of its own, and all is read once, at the end. So nothing is written twice, written after
+it was read, or read twice, and what is left is a tensor list as `hr.TensorArray` makes it, which the passes on loops
+and the compiler know. `ops.array_accesses` has the rules; `docs/loops.md` what becomes of such loops.
+
+The pass finds all that is made of the list of one array, through loops and conditionals (`_History`), and says for each
+mark what it touches (`_Places`): numbers that are known, all elements, or a number that each iteration of one loop
+changes by as much. Then every two marks that could be in each other's way must be shown not to be. If that fails for
+one, the checks of that array stay, all of them.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.ir.editing import Editor
+from headrace.ir.function import FuncGraph, owned, with_owned
+from headrace.ir.infer import constant_value
+from headrace.ir.order import is_constant
+from headrace.optimize.base import Context, Pass, graphs_of
+from headrace.optimize.list_flow import NO_ARGUMENTS
+from headrace.optimize.reading import owns_graphs, primitives
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+_TRACK: Final = "_TensorArrayTrack"
+_REFILL: Final = "_TensorArrayRefill"
+_MARK_READ: Final = "_TensorArrayMarkRead"
+_MARK_WRITTEN: Final = "_TensorArrayMarkWritten"
+_MARKS: Final = (_MARK_READ, _MARK_WRITTEN)
+
+
+class DropMarks(Pass):
+    """See the module's text."""
+
+    name = "array_marks"
+    whole = True
+
+    def requires(self, graph: Graph) -> str:
+        return primitives(graph)
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        if not any(op.type == _TRACK for op in with_owned(graph.operations)):
+            return False
+        flow = _Flow(graph)
+        histories = {t: flow.history(t) for t in flow.tracked}
+        seen = {op for h in histories.values() if h is not None for op in (*h.reads, *h.writes)}
+        if not seen.issuperset(flow.marks):
+            why = "a list whose way is not understood is marked, too"
+            for t in flow.tracked:
+                context.refused(self.name, t.op, why)
+            return False
+        changed = False
+        for t, history in histories.items():
+            why = "its list goes somewhere that is not understood"
+            if history is not None:
+                why = _conflict(history, flow) or _lost(history, flow, context)
+            if history is None or why:
+                context.refused(self.name, t.op, why)
+                continue
+            n = len(history.reads) + len(history.writes)
+            context.fired(self.name, t.op, f"no element is written or read twice: {n} checks go")
+            flow.drop(history, context)
+            changed = True
+        return changed
+
+
+@dataclasses.dataclass(slots=True)
+class _History:
+    """What is made of the list of one array, and done with it.
+
+    Attributes:
+      track: the operation that makes it an array.
+      reads, writes: the marks; a `_TensorArrayRefill` is one of the writes.
+      next: for each version of the list those that it becomes next.
+    """
+
+    track: Operation
+    reads: list[Operation] = dataclasses.field(default_factory=list)
+    writes: list[Operation] = dataclasses.field(default_factory=list)
+    next: dict[Tensor, list[Tensor]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Places:
+    """The elements that one mark touches, each of them once.
+
+    Attributes:
+      numbers: which, if that is known.
+      loop: otherwise the loop in which the mark is, with one element for each iteration. None: it is in none, and which
+        elements it touches is not known.
+      counter: the position of the loop's variable that `scale` and `offset` are of.
+      scale, offset: the number is `scale * counter + offset`, the offset None if it is not known.
+      first: the number of the first iteration, if that is known.
+      step: by how much it changes from one iteration to the next; not 0.
+    """
+
+    numbers: frozenset[int] | None = None
+    loop: Operation | None = None
+    counter: int = 0
+    scale: int = 0
+    offset: int | None = None
+    first: int | None = None
+    step: int = 0
+
+
+class _Flow:
+    """Where lists go in a graph and those in it; see `list_flow` for lists that are no arrays.
+
+    Args:
+      graph: of a step.
+
+    Attributes:
+      tracked: the lists that begin an array.
+      marks: all operations that mark.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.tracked: list[Tensor] = []
+        self.marks: list[Operation] = []
+        self._owner: dict[Graph, Operation] = {}
+        self._readers: dict[Tensor, list[tuple[Operation, int]]] = {}
+        self._waits: dict[Operation, list[Operation]] = {}  # for marks
+        self._results: dict[Tensor, list[tuple[Graph, int]]] = {}
+        for g in graphs_of(graph):
+            for op in g.operations:
+                self._owner.update((f, op) for f in owned(op))
+                if op.type == _TRACK:
+                    self.tracked.append(op.outputs[0])
+                elif op.type in _MARKS:
+                    self.marks.append(op)
+                for i, t in enumerate(op.inputs):
+                    if t.dtype.base is dtypes.variant:
+                        self._readers.setdefault(t, []).append((op, i))
+                for c in op.control_inputs:
+                    if c.type in _MARKS:
+                        self._waits.setdefault(c, []).append(op)
+            for k, t in enumerate(g.results if isinstance(g, FuncGraph) else ()):
+                if t.dtype.base is dtypes.variant:
+                    self._results.setdefault(t, []).append((g, k))
+
+    def history(self, tracked: Tensor) -> _History | None:
+        """What becomes of the array that begins as `tracked`; None if it goes out of sight."""
+        history = _History(tracked.op)
+        todo, seen = [tracked], {tracked}
+        while todo:
+            t = todo.pop()
+            for op, i in self._readers.get(t, ()):
+                if (op.type in _MARKS and i == 0) or (op.type == _REFILL and i == 1):
+                    (history.reads if op.type == _MARK_READ else history.writes).append(op)
+            goes = self._next(t, tracked.op.graph)
+            if goes is None:
+                return None
+            history.next[t] = goes
+            todo += [x for x in goes if x not in seen]
+            seen.update(goes)
+        return history
+
+    def _next(self, t: Tensor, within: Graph) -> list[Tensor] | None:
+        """The lists that `t` becomes next; None if it goes out of `within`, or into graphs that are not owned."""
+        goes: list[Tensor] = []
+        for op, i in self._readers.get(t, ()):
+            if owns_graphs(op):
+                goes += [g.params[i - NO_ARGUMENTS[op.opdef.structured]] for g in owned(op)]
+            elif op.opdef.structured:
+                return None
+            elif op.type != "ZerosLike":  # a list of its own
+                goes += [out for out in op.outputs if out.dtype.base is dtypes.variant]
+        for g, k in self._results.get(t, ()):
+            if g is within:
+                return None
+            owner = self._owner[g]
+            goes.append(owner.outputs[k])
+            if owner.opdef.structured == "While":
+                goes += [f.params[k] for f in owned(owner)]
+        return list(dict.fromkeys(goes))
+
+    def way(self, op: Operation, track: Operation) -> list[tuple[Operation, Graph]]:
+        """The conditionals, loops and calls between `op` and the graph of `track`, from the inside, each with the graph
+        of it that `op` is in."""
+        out, graph = [], op.graph
+        while graph is not track.graph:
+            owner = self._owner[graph]
+            out.append((owner, graph))
+            graph = owner.graph
+        return out
+
+    def owner(self, graph: Graph) -> Operation:
+        return self._owner[graph]
+
+    def waiting(self, mark: Operation) -> Sequence[Operation]:
+        """The operations that wait for a mark."""
+        return self._waits.get(mark, ())
+
+    def drop(self, history: _History, context: Context) -> None:
+        """Takes the marks of an array away, and what makes its list an array."""
+        of: dict[Graph, list[Operation]] = {}
+        for op in (history.track, *history.reads, *history.writes):
+            of.setdefault(op.graph, []).append(op)
+        for graph, ops in of.items():
+            edit = Editor(graph, context.kept_of(graph))
+            for op in ops:
+                if op.type in _MARKS:
+                    for reader in list(edit.waits.get(op, ())):
+                        rest = [c for c in reader.control_inputs if c is not op]
+                        edit.set_controls(reader, [*rest, *op.control_inputs])
+                else:
+                    maker = op.inputs[0].op
+                    if op.type == _REFILL:  # what made the array before must happen still
+                        edit.set_controls(maker, [*maker.control_inputs, op.inputs[1].op])
+                    edit.replace(op.outputs[0], op.inputs[0])
+                    for waiting in list(edit.waits.get(op, ())):
+                        edit.set_controls(waiting, [maker if c is op else c for c in waiting.control_inputs])
+            edit.remove(ops)
+
+
+def _lost(history: _History, flow: _Flow, context: Context) -> str:
+    """What nothing would reach any more without the operations of an array; "" if there is no such thing."""
+    for op in (history.track, *history.reads, *history.writes):
+        must = op.graph.control_results if isinstance(op.graph, FuncGraph) else context.kept
+        if op in must:
+            return f"'{op.name}' must run"
+        if op.type in _MARKS:
+            wanted = {t for t in op.inputs if t.op.type != "Const"}
+            more = [reader for reader in flow.waiting(op) if not wanted.issubset(reader.inputs)]
+            if more:
+                return f"'{more[0].name}' waits for '{op.name}'"
+        elif not set(op.control_inputs).issubset(op.inputs[0].op.control_inputs):
+            return f"'{op.name}' waits for more than its list does"
+    return ""
+
+
+# *** What is touched when ***
+
+
+def _conflict(history: _History, flow: _Flow) -> str:
+    """Why two accesses to one element cannot be ruled out; "" if they can."""
+    accesses = {}
+    for op in (*history.reads, *history.writes):
+        way = flow.way(op, history.track)
+        places = _touched(op, way, flow)
+        if places is None:
+            return f"'{op.name}' may touch an element twice"
+        accesses[op] = _Access(op, way, places)
+    writes = [accesses[op] for op in history.writes]
+    reads = [accesses[op] for op in history.reads]
+    return (
+        _shared(writes)
+        or (_shared(reads) if history.track.attrs["clear_after_read"] else "")
+        or _late(reads, writes, _written(history, flow))
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Access:
+    """A mark, the way to it (`_Flow.way`), and what it touches."""
+
+    op: Operation
+    way: Sequence[tuple[Operation, Graph]]
+    places: _Places
+
+    @property
+    def loops(self) -> list[Operation]:
+        return [owner for owner, _ in self.way if owner.opdef.structured == "While"]
+
+
+def _shared(accesses: Sequence[_Access]) -> str:
+    """Which two of `accesses`, all reads or all writes, may touch the same element; "" if no two do."""
+    single: dict[int, list[_Access]] = {}
+    others: list[_Access] = []
+    for a in accesses:
+        if a.places.numbers is None:
+            others.append(a)
+        for n in a.places.numbers or ():
+            single.setdefault(n, []).append(a)
+    same = (pair for found in single.values() for pair in itertools.combinations(found, 2))
+    unlike = ((a, found[0]) for a in others for n, found in single.items() if not _is_apart(a.places, n))
+    for a, b in itertools.chain(same, itertools.combinations(others, 2), unlike):
+        if not _is_either(a, b):
+            return f"'{a.op.name}' and '{b.op.name}' may touch the same element"
+    return ""
+
+
+def _late(reads: Sequence[_Access], writes: Sequence[_Access], written: Mapping[Tensor, int]) -> str:
+    """Which of `writes` may write what one of `reads` has read; "" if none does."""
+    at: dict[int, list[int]] = {}
+    others: list[int] = []
+    for k, write in enumerate(writes):
+        if write.places.numbers is None:
+            others.append(k)
+        for n in write.places.numbers or ():
+            at.setdefault(n, []).append(k)
+    for read in reads:
+        numbers = read.places.numbers
+        near = range(len(writes)) if numbers is None else [*others, *(k for n in numbers for k in at.get(n, ()))]
+        for k in near:
+            write = writes[k]
+            in_one_loop = not set(read.loops).isdisjoint(write.loops)
+            is_after = written[read.op.inputs[0]] >> k & 1 and not in_one_loop
+            if not is_after and not _is_before(read.places, write.places):
+                return f"'{write.op.name}' may write what '{read.op.name}' has read"
+    return ""
+
+
+def _written(history: _History, flow: _Flow) -> dict[Tensor, int]:
+    """For each version of the list the writes that have happened to it, a bit for each."""
+    out = dict.fromkeys(history.next, 0)
+    for k, write in enumerate(history.writes):
+        for op in [write] if write.type == _REFILL else flow.waiting(write):
+            for t in op.outputs:
+                if t in out:
+                    out[t] |= 1 << k
+    todo = collections.deque(out)
+    while todo:
+        t = todo.popleft()
+        for after in history.next[t]:
+            both = out[after] | out[t]
+            if both != out[after]:
+                out[after] = both
+                todo.append(after)
+    return out
+
+
+def _touched(op: Operation, way: Sequence[tuple[Operation, Graph]], flow: _Flow) -> _Places | None:
+    """What a mark touches while the array is there; None if it may be one element twice."""
+    loops = [owner for owner, _ in way if owner.opdef.structured == "While"]
+    if op.type == _REFILL or op.attrs["all"]:
+        return None if loops else _Places()
+    index = op.inputs[1]
+    if loops:
+        return _changing(index, loops[0], flow) if len(loops) == 1 and index.shape == () else None
+    value = constant_value(index)
+    if value is None:
+        return _Places() if index.shape == () else None
+    numbers = frozenset(np.ravel(value).tolist())
+    return _Places(numbers) if len(numbers) == value.size else None
+
+
+def _changing(t: Tensor, loop: Operation, flow: _Flow) -> _Places | None:
+    """The values of `t`, a number in a loop, if no two iterations have the same."""
+    known: dict[Tensor, _Linear | None] = {}
+    found = _linear(t, loop, flow, known)
+    if found is None or found.counter is None:
+        return None
+    k = found.counter
+    by = _linear(loop.attrs["body"].results[k], loop, flow, known)
+    if by is None or (by.counter, by.scale) != (k, 1) or not by.offset or not found.scale:
+        return None
+    start = constant_value(loop.inputs[k])
+    first = None if start is None or found.offset is None else found.scale * int(start) + found.offset
+    return _Places(None, loop, k, found.scale, found.offset, first, found.scale * by.offset)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Linear:
+    """`scale * counter + offset`; without a counter, a number that is the same in all iterations. An offset of None is
+    not known."""
+
+    counter: int | None = None
+    scale: int = 0
+    offset: int | None = None
+
+
+def _linear(t: Tensor, loop: Operation, flow: _Flow, known: dict[Tensor, _Linear | None]) -> _Linear | None:
+    """How a number in a loop depends on one variable of the loop; None if it is not known that it does so linearly."""
+    if t not in known:
+        known[t] = _find_linear(t, loop, flow, known) if len(known) < _MOST_SEEN else None
+    return known[t]
+
+
+def _find_linear(t: Tensor, loop: Operation, flow: _Flow, known: dict[Tensor, _Linear | None]) -> _Linear | None:
+    value = constant_value(t)
+    if value is not None:
+        return _Linear(offset=int(value)) if value.shape == () else None
+    op = t.op
+    if op.type == "_Arg":
+        owner, k = flow.owner(op.graph), op.attrs["index"]
+        if owner is loop:
+            return _Linear() if is_constant(loop.attrs["body"], k) else _Linear(k, 1, 0)
+        return _linear(owner.inputs[k + NO_ARGUMENTS[owner.opdef.structured]], loop, flow, known)
+    forwards = 0 if op.type == "Cast" and op.inputs[0].dtype.base in _INTEGERS else op.opdef.facts.forwards
+    if forwards is not None:
+        return _linear(op.inputs[forwards], loop, flow, known)
+    sign = {"AddV2": 1, "Add": 1, "Sub": -1}.get(op.type)
+    if sign is None:
+        return None
+    x, y = (_linear(i, loop, flow, known) for i in op.inputs)
+    if x is None or y is None or len({x.counter, y.counter} - {None}) > 1:
+        return None
+    counter = y.counter if x.counter is None else x.counter
+    offset = None if x.offset is None or y.offset is None else x.offset + sign * y.offset
+    return _Linear(counter, x.scale + sign * y.scale, offset)
+
+
+_INTEGERS: Final = (dtypes.int32, dtypes.int64)
+_MOST_SEEN: Final = 100  # tensors looked at to understand one index
+
+
+def _is_apart(a: _Places, n: int) -> bool:
+    """Whether a mark in a loop never touches element `n`."""
+    if a.first is None:
+        return False
+    return n < a.first if a.step > 0 else n > a.first
+
+
+def _is_either(a: _Access, b: _Access) -> bool:
+    """Whether of two marks only one happens: they are in different branches of a conditional; in a loop, if both would
+    touch the same element."""
+    branches = dict(a.way)
+    return any(branches.get(owner, g) is not g for owner, g in b.way) and (
+        not (a.loops or b.loops) or (a.places == b.places and a.places.offset is not None)
+    )
+
+
+def _is_before(read: _Places, write: _Places) -> bool:
+    """Whether what a mark reads is not what another one writes, to a later version of the list."""
+    if read.numbers is not None:
+        return all(_is_apart(write, n) for n in read.numbers) if write.numbers is None else False
+    if write.numbers is not None:
+        return all(_is_apart(read, n) for n in write.numbers)
+    if (read.loop, read.counter, read.scale) != (write.loop, write.counter, write.scale):
+        return False
+    if read.offset is None or write.offset is None:
+        return False
+    return read.offset < write.offset if read.step > 0 else read.offset > write.offset
