@@ -41,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "building": building.building,
     "writes": growth.writes,
     "first_results": growth.first_results,
+    "nested_gradients": growth.nested_gradients,
     "cached_steps": growth.cached_steps,
     "gradients": gradients.gradients,
     "answers": gradients.answers,

@@ -1,6 +1,7 @@
-"""Costs that must stay linear: a write to a tensor array in a loop, and the first result of a long straight graph.
+"""Costs that must stay linear: a write to a tensor array in a loop, the first result of a long straight graph, and
+building the gradient of what is nested.
 
-    python -m benchmarks --only writes --only first_results --only cached_steps
+    python -m benchmarks --only writes --only first_results --only nested_gradients --only cached_steps
 
 Each family has several spellings; each spelling is a row. The garbage collector is on where graphs are made, as it is
 in a program: its passes over a growing graph are a part of the cost. Seconds are CPU seconds of the process (one
@@ -205,11 +206,69 @@ def _first(engine: str) -> Callable[[Callable[[int], Any], int], float]:
     return measure
 
 
+def nested_gradients(n: int = 200, repeats: int = 3) -> list[Result]:
+    """Milliseconds an operation to build the gradient of a loop, conditional or function of so many; of a chain of
+    functions, a function.
+
+    Args:
+      n: operations, about; the growth is told of twice and four times as many.
+    """
+    out = []
+    for name, program in NESTED.items():
+        mine = [[_gradient(program, n * m) for m in (1, 2, 4)] for _ in range(repeats)]
+        one, two, four = (float(np.median([each[i] for each in mine])) for i in range(3))
+        facts = f"about {n} operations; 2 and 4 times as many: x{two / one:.2f} and x{four / one:.2f} each"
+        out.append(Result(f"building a gradient, {name}", "ms", [each[0] for each in mine], facts))
+    return out
+
+
+def _nested(place: str, layer: Callable[[Any, Any], Any], per_layer: int) -> Callable[[int], Any]:
+    def program(n: int) -> Any:
+        x: Any = hr.placeholder(hr.float32, None)
+
+        def layers(y: Any) -> Any:
+            for _ in range(n // per_layer):
+                y = layer(y, x)
+            return y
+
+        if place == "loop":
+            y = hr.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, layers(y)), [0, x])[1]
+        elif place == "conditional":
+            y = hr.cond(hr.reduce_sum(x) > 0, lambda: layers(x), lambda: x)
+        else:
+            y = hr.Function(layers)(x)
+        return y, {x: np.ones(3, np.float32)}
+
+    return program
+
+
+def _functions(n: int) -> tuple[Any, dict[Any, Any]]:
+    f = hr.Function(hr.tanh)
+    for _ in range(n - 1):
+        f = hr.Function(lambda a, f=f: hr.sin(f(a)))
+    x = hr.placeholder(hr.float32, [3])
+    return f(x), {x: np.ones(3, np.float32)}
+
+
+NESTED: Final[Mapping[str, Callable[[int], Any]]] = {
+    **{
+        f"{what}, {place}": _nested(place, layer, per_layer)
+        for place in ("loop", "conditional", "function")
+        for what, layer, per_layer in (
+            ("scaled", lambda y, x: y * 1.01, 2),
+            ("values to keep", lambda y, x: hr.tanh(y + x), 2),
+            ("reshaped", lambda y, x: hr.reshape(hr.reshape(y, [-1]) * 1.5, hr.shape(y)), 6),
+        )
+    },
+    "a chain of functions": _functions,
+}
+
+
 def _gradient(program: Callable[[int], Any], n: int) -> float:
     with hr.Graph() as g:
         y, feeds = program(n)
         y, size = hr.reduce_sum(y), len(g)
-        return 1e3 * _once(lambda: hr.gradients([y], list(feeds))) / size
+        return 1e3 * _once(lambda: hr.gradients([y], list(feeds))) / (n if size < n else size)
 
 
 STRAIGHT: Final[Mapping[str, Callable[[int], Any]]] = {

@@ -44,6 +44,7 @@ pytestmark = pytest.mark.system
         lambda: building.building(ops=40, repeats=2),
         lambda: growth.writes(n=20, repeats=1),
         lambda: growth.first_results(n=40, repeats=1),
+        lambda: growth.nested_gradients(n=12, repeats=1),
         lambda: growth.cached_steps(runs=3),
         lambda: gradient_size.gradient_size(orders=2, trips=2),
         lambda: gradient_size.third_derivative(repeats=1),

@@ -13,6 +13,7 @@ Source: reverse-mode differentiation as in TensorFlow's `gradients_impl`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -53,6 +54,7 @@ def backward(
     dys: Sequence[Gradient | None],
     xs: Sequence[Tensor],
     stop: Collection[Tensor] = (),
+    flow: Flow | None = None,
 ) -> list[Gradient | None]:
     """The gradients of `ys`, whose own are `dys`, with respect to `xs`; None where nothing leads from one to the other.
 
@@ -61,11 +63,13 @@ def backward(
       ys, dys: what is differentiated, and the gradient of each (None: none).
       xs: what it is differentiated by. The gradient of one that lies on the way from another goes on to that.
       stop: tensors beyond which nothing is differentiated.
+      flow: what the walk that this one is a part of has found out about functions.
 
     Raises:
       LookupError: an operation on the way has no gradient; the text says why, and what to do.
       GraphError: a rule gave what does not fit.
     """
+    start = len(b.graph)
     parts: dict[Tensor, list[Gradient]] = {}
     for y, dy in zip(ys, dys, strict=True):
         if dy is not None:
@@ -73,7 +77,9 @@ def backward(
     fixed, sources = frozenset(stop), frozenset(xs)
     order = walk.in_order(_needed(parts, fixed))
     reached = {x: 1 for x in xs if carries(x.dtype)}
-    Flow().from_sources((op for op in order if not fixed.issuperset(op.outputs) or not op.outputs), reached)
+    flow = flow or Flow()
+    flow.from_sources((op for op in order if not fixed.issuperset(op.outputs) or not op.outputs), reached)
+    inside = functools.partial(backward, flow=flow)
     for op in reversed(order):
         wanted = [t in reached and (t not in fixed or t in sources) and carries(t.dtype) for t in op.inputs]
         if not any(wanted) or not any(t in parts and t not in fixed for t in op.outputs):
@@ -83,14 +89,17 @@ def backward(
         at = b.within(f"{op.name}_grad", op.source, op.device)
         since = len(b.graph)
         found = []
-        for t, g, want in zip(op.inputs, _of_operation(at, op, grads, wanted), wanted, strict=True):
+        for t, g, want in zip(op.inputs, _of_operation(at, op, grads, wanted, inside), wanted, strict=True):
             if g is not None and want:
                 found.append((t, _fitting(at, op, t, g)))
         if isinstance(b.graph, GradGraph):
-            b.graph.forget(since, [end for _, g in found for end in _ends(g)])
+            b.graph.settle(since, [end for _, g in found for end in _ends(g)])
         for t, g in found:
             parts.setdefault(t, []).append(g)
-    return [total(b, parts.get(x, [])) for x in xs]
+    results = [total(b, parts.get(x, [])) for x in xs]
+    if isinstance(b.graph, GradGraph):
+        b.graph.remove_dead(start, [end for g in results if g is not None for end in _ends(g)])
+    return results
 
 
 def _ends(g: Gradient) -> list[Tensor]:
@@ -112,12 +121,12 @@ def _needed(parts: Collection[Tensor], stop: frozenset[Tensor]) -> set[Operation
 
 
 def _of_operation(
-    b: Builder, op: Operation, grads: list[Gradient | None], wanted: Sequence[bool]
+    b: Builder, op: Operation, grads: list[Gradient | None], wanted: Sequence[bool], inside: conditionals.Backward
 ) -> Sequence[Gradient | None]:
-    """The gradient of each input of `op`, those of its outputs being `grads`."""
+    """The gradient of each input of `op`, those of its outputs being `grads`; `inside` walks the graphs it owns."""
     structured = _STRUCTURED.get(op.opdef.structured)
     if structured is not None:
-        return structured(b, op, grads, wanted, backward)
+        return structured(b, op, grads, wanted, inside)
     rule = registered.lookup(op)
     sparse = rule is handed_on
     full = [

@@ -44,6 +44,9 @@ from headrace.ir.opdef import Func
 # Operations that the graphs of a call may come to because it calls functions more than once: the gradients of as many
 # take about a second.
 MOST_REPEATED: Final = 2_000
+# Functions that call each other in a chain, so long. What the innermost keeps is a result of each graph around it: the
+# work is quadratic in the levels (0.4 s for 100), while that of a function for each is linear.
+MOST_LEVELS: Final = 100
 
 if TYPE_CHECKING:
     from headrace.grad.conditionals import Backward
@@ -81,8 +84,9 @@ def grad_call(
 
 def is_by_name(op: Operation) -> bool:
     """Whether the derivative of the call `op` of a function of the library is one, too, instead of a graph of its own:
-    the function calls itself, or a graph for each call would come to very much."""
-    return op.attrs["f"].name in recursive_functions([op]) or extent([op], reads=True).repeated > MOST_REPEATED
+    the function calls itself, or a graph for each call would come to very much, or be nested very deeply."""
+    size = extent([op], reads=True)
+    return size.repeated > MOST_REPEATED or size.levels > MOST_LEVELS or op.attrs["f"].name in recursive_functions([op])
 
 
 class _GradCall(GradGraph):

@@ -37,7 +37,7 @@ from headrace.ir.slices import IndexedSlices
 
 if TYPE_CHECKING:
     from headrace.grad.sums import Gradient
-    from headrace.ir.graph import Operation
+    from headrace.ir.graph import Graph, Operation
 
 # The reverse walk: backward(b, ys, dys, xs) -> the gradient of each x.
 Backward: TypeAlias = "Callable[..., list[Gradient | None]]"
@@ -46,12 +46,19 @@ Backward: TypeAlias = "Callable[..., list[Gradient | None]]"
 class GradBranch(GradGraph):
     """The gradient of a branch, or of a called function."""
 
+    def __init__(self, name: str, outer: Graph, op: Operation, forward: FuncGraph) -> None:
+        super().__init__(name, outer, op, forward)
+        self._returned: dict[Tensor, Tensor] = {}  # a result of the branch -> what the operation has for it
+        self._read = 0  # so many results are in it
+
     def kept(self, t: Tensor) -> Tensor:
         op = self.op
         graphs = growing.own(op)
-        for k, r in enumerate(self.forward.results[: len(op.outputs)]):
-            if r is t:
-                return self.capture_outer(op.outputs[k])
+        for k in range(self._read, len(op.outputs)):
+            self._returned.setdefault(self.forward.results[k], op.outputs[k])
+        self._read = len(op.outputs)
+        if t in self._returned:
+            return self.capture_outer(self._returned[t])
         ends = [t if g is self.forward else _nothing(g, t) for g in graphs]
         return self.capture_outer(growing.add_result(op, ends))
 
@@ -106,8 +113,8 @@ def grad_branches(
         widths.append(len(parts[0]))
     for back, results in zip(backs, ends, strict=True):
         tracing.finish(back, results)
-    if isinstance(b.graph, GradGraph):  # before the predicate is asked for, which may be had by way of what is dead
-        b.graph.forget(since, [*given, *(t for back in backs for t, _ in back.captured)])
+    if isinstance(b.graph, GradGraph):  # before the predicate is asked for: it must not be computed from what is dead
+        b.graph.settle(since, [*given, *(t for back in backs for t, _ in back.captured)])
     grads: list[Gradient | None] = [None] * len(op.inputs)
     outputs = list(_owner(b, op, backs, given).outputs) if ends[0] else []
     for k, width in zip(ins, widths, strict=True):

@@ -72,6 +72,7 @@ class GradGraph(FuncGraph):
         self.position = {p: k for k, p in enumerate(forward.params)}
         self.offset = len(op.inputs) - len(forward.params)
         self.have: dict[Tensor, Tensor] = {}
+        self._dormant: set[Operation] = set()
         self.measured: dict[tuple[Any, ...], Tensor] = {}
 
     # *** what a kind of operation decides ***
@@ -176,7 +177,8 @@ class GradGraph(FuncGraph):
         got = seen.get(t)
         if got is None:
             k = self.position.get(t)
-            if t in self.have or _is_constant(t.op):
+            mine = self.have.get(t)
+            if (mine is not None and mine.op not in self._dormant) or _is_constant(t.op):
                 got = True
             elif k is not None:
                 got = self.is_given(k)
@@ -185,29 +187,47 @@ class GradGraph(FuncGraph):
             seen[t] = got
         return got
 
-    def forget(self, since: int, ends: Iterable[Tensor]) -> None:
-        """Takes out again what of the operations made last no result needs, and what was had only for it.
+    def settle(self, since: int, ends: Iterable[Tensor]) -> None:
+        """Counts of the operations made last as available only what the results need.
 
         A rule gives the gradients of all inputs of an operation, though perhaps one is wanted. What it names for the
-        others would be kept for nothing, and count as had for what comes later.
+        others would be kept for nothing, and count as available for what comes later: it becomes *dormant*. `capture`
+        still finds it, so that a chain of operations that many rules name in vain is copied once.
 
         Args:
           since: how many operations there were before.
           ends: the results that are wanted.
         """
+        needed = self._needed(since, ends)
+        self._dormant.update(op for op in self._operations[since:] if op not in needed)
+        self._dormant -= needed
+
+    def remove_dead(self, since: int, ends: Iterable[Tensor]) -> None:
+        """Takes out of the operations made last those that no result needs, and what is known of them.
+
+        Args:
+          since: how many operations there were before.
+          ends: the results of the walk.
+        """
+        needed = self._needed(since, ends)
+        dead = {op for op in self._operations[since:] if op not in needed}
+        if dead:
+            self._dormant -= dead
+            self.drop(dead)
+            self.take_back(dead)
+
+    def _needed(self, since: int, ends: Iterable[Tensor]) -> set[Operation]:
+        """The operations, of those made last and those dormant, that `ends` need or that change something."""
         new = self._operations[since:]
         needed = {op for op in new if op.opdef.facts.effect or op.opdef.async_ is not None or _is_stateful(op)}
         todo = [*needed, *(t.op for t in ends)]
         while todo:
             op = todo.pop()
-            if op.id >= since and op.graph is self:
+            if op.graph is self and (op.id >= since or op in self._dormant):
                 needed.add(op)
                 more = [t.op for t in (*op.inputs, *self.needed_with(op))] + op.control_inputs
                 todo += [o for o in more if o not in needed]
-        dead = {op for op in new if op not in needed}
-        if dead:
-            self.drop(dead)
-            self.take_back(dead)
+        return needed
 
     def needed_with(self, op: Operation) -> Sequence[Tensor]:
         """What is needed where `op`, a parameter, is."""

@@ -77,6 +77,36 @@ class _Variable:
     next: Tensor
 
 
+class _Returned:
+    """Which variable of a loop has a tensor of the body, in each way in which a gradient can use it.
+
+    Attributes:
+      carried: a tensor → the variable that it is the next value of.
+      held: a loop-invariant tensor → the variable whose last value it is.
+      pushed: a tensor → the list to which each iteration pushes it.
+    """
+
+    def __init__(self, op: Operation, body: FuncGraph) -> None:
+        self._op, self._body = op, body
+        self._read = 0
+        self.carried: dict[Tensor, int] = {}
+        self.held: dict[Tensor, int] = {}
+        self.pushed: dict[Tensor, int] = {}
+
+    def read(self) -> None:
+        """Takes in the variables that the loop has gained."""
+        for k in range(self._read, len(self._body.results)):
+            result, param, first = self._body.results[k], self._body.params[k], self._op.inputs[k].op
+            if result is not param:
+                self.carried.setdefault(result, k)
+            if first.type == "FakeParam":
+                self.held.setdefault(result, k)
+            push = result.op
+            if push.type == "TensorListPushBack" and push.inputs[0] is param and first.type == "EmptyTensorList":
+                self.pushed.setdefault(push.inputs[1], k)
+        self._read = len(self._body.results)
+
+
 class GradBody(GradGraph):
     """The body of a backward loop: the gradient of the body of `op`.
 
@@ -89,12 +119,13 @@ class GradBody(GradGraph):
     def __init__(self, name: str, outer: Graph, op: Operation, forward: FuncGraph, scope: str, last: Tensor) -> None:
         super().__init__(name, outer, op, forward)
         self.last = last
-        self.variables: list[_Variable] = []
+        self.variables: dict[Operation, _Variable] = {}  # by the operation of the parameter
         self.builder = GradBuilder(self, scope, source=op.source)
         zero = Builder(outer, scope, source=op.source).const(0, last.dtype.base, "count")
         self.count = self.add_variable(zero, f"{base_name(op.outputs[0])}_count", ())
         self.count.next = self.builder.AddV2(self.count.param, 1, name="count")
         self._index: Tensor | None = None
+        self._returned = _Returned(op, forward)
         self._invariant: dict[Tensor, bool] = {}
         self._reads: bool | None = None
 
@@ -111,15 +142,16 @@ class GradBody(GradGraph):
         param = self.add_param(init.dtype, shape, name, init.name, init.op.source)
         param.handle = handle
         v = _Variable(init, param, param)
-        self.variables.append(v)
+        self.variables[param.op] = v
         return v
 
     def needed_with(self, op: Operation) -> Sequence[Tensor]:
-        return [v.next for v in self.variables if v.param.op is op]
+        v = self.variables.get(op)
+        return () if v is None else (v.next,)
 
     def drop(self, dead: set[Operation]) -> None:
         super().drop(dead)
-        self.variables = [v for v in self.variables if v.param.op not in dead]
+        self.variables = {op: v for op, v in self.variables.items() if op not in dead}
         if self._index is not None and self._index.op in dead:
             self._index = None
 
@@ -200,27 +232,33 @@ class GradBody(GradGraph):
         return r if fixed and by.shape == () else None
 
     def kept(self, t: Tensor) -> Tensor:
+        self._returned.read()
         if self.is_invariant(t):
-            return self.capture_outer(held(self.op, t))
-        for k, r in enumerate(self.forward.results):
-            if r is t and not is_constant(self.forward, k):
-                return self._carried(t, k)
-        return self._accumulated(t)
+            k = self._returned.held.get(t)
+            return self.capture_outer(held(self.op, t) if k is None else self.op.outputs[k])
+        k = self._returned.carried.get(t)
+        return self._accumulated(t) if k is None else self._carried(t, k)
 
     def is_invariant(self, t: Tensor) -> bool:
         """Whether `t`, of the forward body, has the same value in all iterations: it is computed from loop constants,
         and from variables that the loop only reads."""
-        got = self._invariant.get(t)
-        if got is None:
-            op, k = t.op, self.position.get(t)
-            if k is not None:
-                got = self.passes(k)
-            elif op.opdef.is_pure or op.opdef.facts.effect == "resource":
-                got = (op.opdef.is_pure or self._only_reads()) and all(map(self.is_invariant, op.inputs))
+        known, todo = self._invariant, [t]
+        while todo:  # chains of operations may be longer than Python's stack
+            top = todo[-1]
+            op, k = top.op, self.position.get(top)
+            if top in known:
+                todo.pop()
+            elif k is not None:
+                known[top] = self.passes(k)
+            elif not (op.opdef.is_pure or (op.opdef.facts.effect == "resource" and self._only_reads())):
+                known[top] = False
             else:
-                got = False
-            self._invariant[t] = got
-        return got
+                unknown = [i for i in op.inputs if i not in known]
+                if unknown and all(known.get(i, True) for i in op.inputs):
+                    todo += unknown
+                else:
+                    known[top] = not unknown and all(known[i] for i in op.inputs)
+        return known[t]
 
     def _only_reads(self) -> bool:
         """Whether the loop changes nothing outside."""
@@ -238,7 +276,8 @@ class GradBody(GradGraph):
         return v.param
 
     def _accumulated(self, t: Tensor) -> Tensor:
-        out = accumulator(self.op, t)
+        k = self._returned.pushed.get(t)
+        out = accumulator(self.op, t) if k is None else self.op.outputs[k]
         v = self.add_variable(self.outer.capture(out), f"{t.op.name}_acc", (), out.handle)
         rest, value = self.builder.make(
             "TensorListPopBack",
@@ -253,7 +292,7 @@ class GradBody(GradGraph):
 
     def finish(self, b: Builder) -> Operation:
         """The loop, which goes round as often as the forward one."""
-        of = {v.param: v for v in self.variables}
+        of = {v.param: v for v in self.variables.values()}
         outside = {p: t for t, p in self.captured}
         most = self.capture(self.last)
         outside.setdefault(most, self.last)
@@ -294,15 +333,8 @@ def _is_number(t: Tensor, n: int) -> bool:
 
 
 def accumulator(op: Operation, t: Tensor) -> Tensor:
-    """The list of the values that `t`, a tensor of the body of the loop `op`, had in all iterations: an output of the
-    loop, the one there is or a new one."""
+    """A new list of the values that `t`, a tensor of the body of the loop `op`, has in all iterations: an output."""
     graph: FuncGraph = op.attrs["body"]
-    for k, r in enumerate(graph.results):
-        push = r.op
-        if push.type == "TensorListPushBack" and push.inputs[1] is t and push.inputs[0] is graph.params[k]:
-            first = op.inputs[k].op
-            if first.type == "EmptyTensorList":
-                return op.outputs[k]
     dtype = t.dtype.base
     b = Builder(op.graph, source=t.op.source, device=t.op.device)  # what is kept stays where it is made
     first = b.EmptyTensorList(_vector(t.shape), -1, element_dtype=dtype, name=f"{op.name}/{base_name(t)}_acc")
@@ -323,12 +355,9 @@ def _vector(shape: Shape) -> np.ndarray:
 
 
 def held(op: Operation, t: Tensor) -> Tensor:
-    """The value that `t`, a tensor of the body of the loop `op`, has in all iterations alike: an output of the loop,
-    the one there is or a new one. If the loop does not go round it is nothing, and nobody asks for it."""
+    """The value that `t`, a tensor of the body of the loop `op`, has in all iterations alike: a new output of the loop.
+    If the loop does not go round it is nothing, and nobody asks for it."""
     graph: FuncGraph = op.attrs["body"]
-    for k, r in enumerate(graph.results):
-        if r is t and op.inputs[k].op.type == "FakeParam":
-            return op.outputs[k]
     nothing = Builder(op.graph, source=t.op.source).FakeParam(dtype=t.dtype.base, shape=t.shape, name=f"{op.name}/none")
     _, out = growing.add_variable(op, nothing, f"{base_name(t)}_held")
     growing.set_result(op, len(graph.params) - 1, t)

@@ -87,6 +87,7 @@ class FuncGraph(Graph, Owned):
         self.keeping = self.gradient = self.tangent = ""
         self.originals: dict[Tensor, Tensor] = {}
         self.captures_from_outer = captures_from_outer
+        self._suffixes: dict[str, int] = {}  # of parameters: name -> the last number behind it
         self.shares_names = shares_names
         if outer is not None:
             self.tensor_type = outer.tensor_type
@@ -104,9 +105,8 @@ class FuncGraph(Graph, Owned):
         attrs = {"T": dtype.base, "index": len(self.params), "shape": shape, "of": of}
         if self.shares_names:
             base = full = f"arg.{name.rpartition('/')[2].removeprefix('arg.')}"
-            i = 0
             while full in self:
-                i += 1
+                i = self._suffixes[base] = self._suffixes.get(base, 0) + 1
                 full = f"{base}_{i}"
         else:
             full = self.unique_name(name)

@@ -512,14 +512,15 @@ class Graph:
         """
         if not op.opdef.structured or op.graph is not self:
             raise GraphError(f"{op!r} cannot be extended; only a structured operation of this graph can")
-        complete = op.opdef.complete_attrs({**op.attrs, **(attrs or {})})
-        more = [*op.inputs, *(self.capture(t) for t in inputs)]
-        op.opdef.check_inputs(complete, [t.dtype for t in more])
+        complete = op.opdef.extend_attrs(op.attrs, attrs or {})
+        further = [self.capture(t) for t in inputs]
+        op.opdef.check_inputs(complete, [t.dtype for t in further], len(op.inputs))
         made = op.opdef.output_dtypes(complete)
-        if [t.dtype for t in op.outputs] != made[: len(op.outputs)]:
-            raise GraphError(f"the outputs that {op!r} has must keep their places and dtypes")
+        reads, had = op.opdef.input_dtypes(complete), op.opdef.output_dtypes(op.attrs)
+        if op.opdef.input_dtypes(op.attrs) != reads[: len(op.inputs)] or had != made[: len(op.outputs)]:
+            raise GraphError(f"the inputs and outputs that {op!r} has must keep their places and dtypes")
         with self._lock:
-            op.inputs, op.attrs = more, complete
+            op.inputs, op.attrs = [*op.inputs, *further], complete
             op.outputs += tuple(self.tensor_type(op, i, made[i]) for i in range(len(op.outputs), len(made)))
             self._grew()
 

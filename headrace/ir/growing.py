@@ -31,7 +31,10 @@ def own(op: Operation) -> list[FuncGraph]:
     Raises:
       NotFoundError: a function that it names is not in the library.
     """
-    for name, value in op.attrs.items():
+    for name, spec in op.opdef.attrs.items():
+        if spec.kind != "func":
+            continue
+        value = op.attrs[name]
         many = value if isinstance(value, tuple) else (value,)
         if any(isinstance(f, Func) for f in many):
             mine = []

@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.errors import GraphError, SignatureError
+from headrace.ir.attr_values import Func as Func
+from headrace.ir.attr_values import Owned as Owned
+from headrace.ir.attr_values import check_attr as check_attr
+from headrace.ir.attr_values import describe_attr
 from headrace.registry import Registry
 
 if TYPE_CHECKING:
@@ -109,23 +113,6 @@ def _attr_spec(value: Any) -> AttrSpec:
         if isinstance(value, t):
             return make(value)
     raise TypeError(f"{value!r} describes no attribute")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Func:
-    """The value of a `func` attribute that names a function of the graph's library, and its own attributes.
-
-    The other value such an attribute can have is a graph that the operation owns (`ir.function.FuncGraph`).
-    """
-
-    name: str
-    attrs: tuple[tuple[str, Any], ...] = ()
-
-
-class Owned:
-    """The base of `ir.function.FuncGraph`, for which this module, being below it, has only this name."""
-
-    __slots__ = ()
 
 
 MOST_TENSORS: Final = 2**16  # in one argument: a graph from elsewhere may ask for any number
@@ -364,11 +351,11 @@ class OpDef:
 
     def output_dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
         """The dtypes of the flat outputs under complete attributes."""
-        return [d for a in self.outs for d in a.dtypes(attrs)]
+        return _flat_dtypes(self.outs, attrs)
 
     def input_dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
         """The dtypes of the flat inputs under complete attributes."""
-        return [d for a in self.ins for d in a.dtypes(attrs)]
+        return _flat_dtypes(self.ins, attrs)
 
     def spans(self, attrs: Mapping[str, Any], outputs: bool = False) -> dict[str, slice]:
         """Where each named argument lies in the flat inputs (or outputs)."""
@@ -390,9 +377,29 @@ class OpDef:
             value = out.get(name, _absent)
             if value is _absent:
                 if spec.default is REQUIRED:
-                    raise GraphError(f"{self.type} needs the attribute {name!r} ({_describe(spec)}), which is missing")
+                    raise GraphError(
+                        f"{self.type} needs the attribute {name!r} ({describe_attr(spec)}), which is missing"
+                    )
                 out[name] = spec.default
             elif type(value) is not DType or spec.allowed is None or value not in spec.allowed:
+                out[name] = check_attr(self.type, name, spec, value)
+        return out
+
+    def extend_attrs(self, old: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Complete attributes `old` with those `given` in their place; of a list that grew only the new end is checked.
+
+        Raises:
+          GraphError: a value is of the wrong kind or not among the allowed ones.
+        """
+        out = {**old, **given}
+        for name, value in given.items():
+            spec, had = self.attrs.get(name), old.get(name)
+            if spec is None:
+                continue
+            if spec.is_list and isinstance(had, tuple) and isinstance(value, tuple) and value[: len(had)] == had:
+                end = check_attr(self.type, name, dataclasses.replace(spec, minimum=None), value[len(had) :])
+                out[name] = had + end
+            else:
                 out[name] = check_attr(self.type, name, spec, value)
         return out
 
@@ -415,12 +422,13 @@ class OpDef:
             out.update(given)
         return self.complete_attrs(out)
 
-    def check_inputs(self, attrs: Mapping[str, Any], got: Sequence[DType]) -> None:
-        """Raises `GraphError` unless `got` are dtypes that the op takes under `attrs`."""
-        want = self.input_dtypes(attrs)
+    def check_inputs(self, attrs: Mapping[str, Any], got: Sequence[DType], first: int = 0) -> None:
+        """Raises `GraphError` unless `got` are dtypes that the op takes under `attrs`, from its input `first` on."""
+        want = self.input_dtypes(attrs)[first:]
         if len(want) != len(got):
-            raise GraphError(f"{self.type} takes {len(want)} inputs under its attributes, got {len(got)}")
-        for i, (w, g) in enumerate(zip(want, got, strict=True)):
+            n, m = first + len(want), first + len(got)
+            raise GraphError(f"{self.type} takes {n} inputs under its attributes, got {m}")
+        for i, (w, g) in enumerate(zip(want, got, strict=True), first):
             if w == g or (not w.is_ref and w == g.base):
                 continue
             if w.is_ref and w.base == g.base:
@@ -430,65 +438,11 @@ class OpDef:
             raise SignatureError(f"Input {i} of {self.type} was passed {g}, incompatible with expected {w}")
 
 
-def _describe(spec: AttrSpec) -> str:
-    text = f"list({spec.kind})" if spec.is_list else spec.kind
-    if spec.allowed is not None:
-        text += " in {" + ", ".join(sorted(map(str, spec.allowed))) + "}"
-    if spec.minimum is not None and not spec.is_list:
-        text += f" >= {spec.minimum}"
-    elif spec.minimum:
-        text += f" of at least {spec.minimum}"
-    return text
-
-
-_PYTHON_TYPES: dict[str, tuple[type, ...]] = {  # the first is what most values are
-    "type": (DType,),
-    "int": (int, np.integer),
-    "float": (float, int, np.floating),
-    "bool": (bool, np.bool_),
-    "string": (str,),
-    "shape": (tuple, type(None)),
-    "func": (Func, Owned),
-}
-
-
-def check_attr(op_type: str, name: str, spec: AttrSpec, value: Any) -> Any:
-    """`value`, made canonical (a tuple for lists, a DType for types), or a `GraphError`."""
-    if spec.is_list:
-        if not isinstance(value, (list, tuple)):
-            raise _wrong(op_type, name, spec, value)
-        made: Any = tuple([_check_one(op_type, name, spec, v) for v in value])
-        least = len(made)
-    else:
-        made = least = _check_one(op_type, name, spec, value)
-    if spec.minimum is not None and least < spec.minimum:
-        raise _wrong(op_type, name, spec, value)
-    return made
-
-
-def _check_one(op_type: str, name: str, spec: AttrSpec, value: Any) -> Any:
-    kinds = _PYTHON_TYPES.get(spec.kind, (object,))
-    if type(value) is not kinds[0]:
-        if spec.kind == "type":
-            try:
-                value = dtypes.as_dtype(value)
-            except TypeError as e:
-                raise _wrong(op_type, name, spec, value) from e
-        elif spec.kind == "shape" and (isinstance(value, list) or hasattr(value, "dims")):
-            value = tuple(value) if isinstance(value, list) else shapes.as_shape(value)
-        elif spec.kind == "int" and not isinstance(value, (bool, np.bool_)) and shapes.is_number(value):
-            value = int(value)
-        elif spec.kind == "string" and isinstance(value, bytes):
-            value = value.decode("utf-8", "surrogateescape")
-        if (spec.kind == "int" and isinstance(value, (bool, np.bool_))) or not isinstance(value, kinds):
-            raise _wrong(op_type, name, spec, value)
-    if spec.allowed is not None and value not in spec.allowed:
-        raise _wrong(op_type, name, spec, value)
-    return value
-
-
-def _wrong(op_type: str, name: str, spec: AttrSpec, got: object) -> GraphError:
-    return GraphError(f"attribute {name!r} of {op_type} must be {_describe(spec)}, got {got!r}")
+def _flat_dtypes(args: Iterable[ArgSpec], attrs: Mapping[str, Any]) -> list[DType]:
+    out: list[DType] = []
+    for a in args:
+        out += a.dtypes(attrs)
+    return out
 
 
 op_registry: Final[Registry[OpDef]] = Registry("op type")
