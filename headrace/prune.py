@@ -14,8 +14,12 @@ loop's body, say, or feeds a constant that the body has a copy of. So a step tha
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError
@@ -43,11 +47,33 @@ class Pruned:
     retvals: tuple[Operation, ...]
 
     def depends_on(self) -> tuple[frozenset[int], ...]:
-        """For each fetch the positions of the feeds it needs: what a partial run has to wait for."""
-        args = {a: i for i, a in enumerate(self.args)}
-        if not args:
+        """For each fetch the positions of the feeds it needs: what a partial run has to wait for.
+
+        A set of feeds is the bits of an int: each operation has those of the operations that it waits for, so that one
+        walk serves all fetches. Another follows as long as a loop hands on more from one iteration to the next.
+        """
+        if not self.args:
             return tuple(frozenset() for _ in self.retvals)
-        return tuple(frozenset(args[op] for op in walk.reachable([r]) if op in args) for r in self.retvals)
+        bits = {a: 1 << i for i, a in enumerate(self.args)}
+        order = walk.in_order(walk.reachable(self.retvals))
+        has_loops = any(op.opdef.primitive == "NextIteration" for op in order)
+        is_new = True
+        while is_new:
+            is_new = False
+            for op in order:
+                old = bits.get(op, 0)
+                new = functools.reduce(operator.or_, [bits.get(p, 0) for p in walk.predecessors(op)], old)
+                if new != old:
+                    bits[op], is_new = new, has_loops
+        needed = [bits.get(r, 0) for r in self.retvals]
+        sets = {n: _positions(n) for n in set(needed)}
+        return tuple(sets[n] for n in needed)
+
+
+def _positions(bits: int) -> frozenset[int]:
+    """The positions of the ones in `bits`."""
+    octets = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
+    return frozenset(np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist())
 
 
 def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]) -> Pruned:

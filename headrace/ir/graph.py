@@ -515,13 +515,12 @@ class Graph:
         complete = op.opdef.extend_attrs(op.attrs, attrs or {})
         further = [self.capture(t) for t in inputs]
         op.opdef.check_inputs(complete, [t.dtype for t in further], len(op.inputs))
-        made = op.opdef.output_dtypes(complete)
-        reads, had = op.opdef.input_dtypes(complete), op.opdef.output_dtypes(op.attrs)
+        reads, made, had = op.opdef.input_dtypes(complete), *map(op.opdef.output_dtypes, (complete, op.attrs))
         if op.opdef.input_dtypes(op.attrs) != reads[: len(op.inputs)] or had != made[: len(op.outputs)]:
             raise GraphError(f"the inputs and outputs that {op!r} has must keep their places and dtypes")
         with self._lock:
             op.inputs, op.attrs = [*op.inputs, *further], complete
-            op.outputs += tuple(self.tensor_type(op, i, made[i]) for i in range(len(op.outputs), len(made)))
+            op.outputs += tuple(self.tensor_type(op, i, made[i]) for i in range(len(had), len(made)))
             self._grew()
 
     def take_back(self, ops: set[Operation]) -> None:

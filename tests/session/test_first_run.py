@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from typing import Any
 
@@ -13,6 +14,7 @@ from headrace import pipeline
 from headrace.collection import paused
 from headrace.grad import sums
 from headrace.ir import walk
+from headrace.prune import prune
 from tests.inside import step_of
 
 
@@ -107,6 +109,51 @@ def test_the_feeds_that_fetches_need_are_found_for_partial_runs() -> None:
         first, both = a + 1.0, a + b
     step = step_of(hr.Session(graph=g), [first, both], [a, b])
     assert step.pruned.depends_on() == (frozenset({0}), frozenset({0, 1}))
+
+
+def test_the_feeds_that_fetches_need_are_found_across_iterations_of_primitive_loops() -> None:
+    """In the loop x goes to y and y to z: z needs x after two iterations, which the first walk does not see."""
+    with hr.Graph() as g:
+        feeds = [hr.placeholder(hr.float32, (), name) for name in "xyzu"]
+        x, y, z, u = feeds
+
+        def body(i: Any, x: Any, y: Any, z: Any) -> tuple[Any, Any, Any, Any]:
+            return i + 1, hr.identity(x), hr.identity(x), hr.identity(y)
+
+        last = hr.while_loop(lambda i, *_: i < 3, body, [0, x, y, z])[3]
+        names = [t.name for t in (*feeds, last, u * 2.0)]
+        written = g.as_graph_def(form="primitive")
+    with hr.Graph() as g:
+        elements: Any = hr.import_graph_def(written, return_elements=names, name="")
+        g.replaced.clear()  # the primitive form
+        pruned = prune(elements[:4], elements[4:], [])
+    assert any(op.type == "NextIteration" for op in pruned.graph.operations)
+    assert pruned.depends_on() == (frozenset({0, 1, 2}), frozenset({3}))
+
+
+def test_the_feeds_that_fetches_need_are_found_by_one_walk() -> None:
+    def calls(n: int) -> int:
+        with hr.Graph():
+            xs = [hr.placeholder(hr.float32, ()) for _ in range(n)]
+            shared = hr.constant(1.0)
+            for _ in range(n):
+                shared = hr.sin(shared)
+            made = prune(xs, [x + shared for x in xs], [])
+        count = 0
+
+        def profile(frame: Any, event: str, arg: Any) -> None:
+            nonlocal count
+            count += event == "call" or event == "c_call"
+
+        sys.setprofile(profile)
+        try:
+            needs = made.depends_on()
+        finally:
+            sys.setprofile(None)
+        assert needs == tuple(frozenset([i]) for i in range(n))
+        return count
+
+    assert calls(40) <= 2.05 * calls(20)
 
 
 def test_gradients_of_more_uses_than_one_operation_adds(monkeypatch: pytest.MonkeyPatch) -> None:
