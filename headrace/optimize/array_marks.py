@@ -53,7 +53,8 @@ class DropMarks(Pass):
         return primitives(graph)
 
     def call(self, graph: Graph, context: Context) -> bool:
-        if not any(op.type == _TRACK for op in with_owned(graph.operations)):
+        # To look further would find nothing.
+        if not any(op.type == _TRACK for op in with_owned(graph.operations)):  # mutate: no
             return False
         flow = _Flow(graph)
         histories = {t: flow.history(t) for t in flow.tracked}
@@ -65,10 +66,11 @@ class DropMarks(Pass):
             return False
         changed = False
         for t, history in histories.items():
-            why = "its list goes somewhere that is not understood"
-            if history is not None:
-                why = _conflict(history, flow) or _lost(history, flow, context)
-            if history is None or why:
+            if history is None:
+                context.refused(self.name, t.op, "its list goes somewhere that is not understood")
+                continue
+            why = _conflict(history, flow) or _lost(history, flow, context)
+            if why:
                 context.refused(self.name, t.op, why)
                 continue
             n = len(history.reads) + len(history.writes)
@@ -158,8 +160,8 @@ class _Flow:
         todo, seen = [tracked], {tracked}
         while todo:
             t = todo.pop()
-            for op, i in self._readers.get(t, ()):
-                if (op.type in _MARKS and i == 0) or (op.type == _REFILL and i == 1):
+            for op, _ in self._readers.get(t, ()):
+                if op.type in (*_MARKS, _REFILL):
                     (history.reads if op.type == _MARK_READ else history.writes).append(op)
             goes = self._next(t, tracked.op.graph)
             if goes is None:
@@ -417,18 +419,20 @@ def _is_apart(a: _Places, n: int) -> bool:
 
 
 def _is_either(a: _Access, b: _Access) -> bool:
-    """Whether of two marks only one happens: they are in different branches of a conditional; in a loop, if both would
-    touch the same element."""
+    """Whether of two marks only one happens: they are in different branches of a conditional; if that is in a loop,
+    both would touch the same element."""
     branches = dict(a.way)
-    return any(branches.get(owner, g) is not g for owner, g in b.way) and (
-        not (a.loops or b.loops) or (a.places == b.places and a.places.offset is not None)
-    )
+    for i, (owner, graph) in enumerate(b.way):
+        if owner.opdef.structured != "While" and branches.get(owner, graph) is not graph:
+            is_repeated = any(around.opdef.structured == "While" for around, _ in b.way[i + 1 :])
+            return not is_repeated or (a.places == b.places and a.places.offset is not None)
+    return False
 
 
 def _is_before(read: _Places, write: _Places) -> bool:
     """Whether what a mark reads is not what another one writes, to a later version of the list."""
     if read.numbers is not None:
-        return all(_is_apart(write, n) for n in read.numbers) if write.numbers is None else False
+        return all(_is_apart(write, n) for n in read.numbers)
     if write.numbers is not None:
         return all(_is_apart(read, n) for n in write.numbers)
     if (read.loop, read.counter, read.scale) != (write.loop, write.counter, write.scale):

@@ -103,8 +103,9 @@ def test_numbers_that_do_not_differ(make: Callable[[], Any], why: str) -> None:
 def test_reads_of_one_element() -> None:
     a = rows()
     check(a.read(0) + a.read(0), "may touch the same element")
-    a = rows()
-    check(a.read(0) + tf.reduce_sum(a.stack()), "may touch the same element")
+    for k in (0, 1):
+        a = rows()
+        check(a.read(k) + tf.reduce_sum(a.stack()), "may touch the same element")
     a = rows(clear=False)
     check(a.read(0) + tf.reduce_sum(a.stack()))
     a = rows()
@@ -154,11 +155,75 @@ def test_a_number_of_its_own_for_each_iteration(index: Callable[[Any], Any]) -> 
         lambda i: 2,
         lambda i: tf.cast(tf.cast(i, tf.float32), tf.int32),
         lambda i: tf.minimum(i, 2),
+        lambda i: i // 2 + 1,
+        lambda i: 1 + i // 2,
     ],
 )
 def test_a_number_that_iterations_may_share(index: Callable[[Any], Any]) -> None:
     check(filled(index).stack(), "may touch an element twice")
     check(total(index, rows()), "may touch an element twice")
+
+
+@pytest.mark.parametrize(
+    ("after", "index"),
+    [
+        (lambda i, j: (i * 2, j), lambda i, j: i),
+        (lambda i, j: (j, i), lambda i, j: i),
+        (lambda i, j: (i + j, j + 1), lambda i, j: i),
+        (lambda i, j: (i + i, j), lambda i, j: i),
+        (lambda i, j: (i + 1, j + 1), lambda i, j: i + j),
+        (lambda i, j: (i + 1, j + 1), lambda i, j: i - j),
+    ],
+)
+def test_numbers_that_depend_on_more_than_one_variable(after: Callable[..., Any], index: Callable[..., Any]) -> None:
+    a = rows()
+
+    def body(n: Any, i: Any, j: Any, t: Any) -> Any:
+        return n + 1, *after(i, j), t + a.read(index(i, j))
+
+    loop = tf.while_loop(lambda n, *_: n < 2, body, (0, 1, 1, 0.0))
+    check(loop[3], "may touch an element twice")
+
+
+@pytest.mark.parametrize("start", [3, 0])
+def test_numbers_from_one_that_is_not_known(start: int) -> None:
+    """Whether element `start` is among those of the loop is not known."""
+    by = tf.placeholder_with_default(1, [])
+    for index in (lambda i: i + by, lambda i: by + i):
+        check(filled(index, array().write(start, 1.0)).stack(), "may touch the same element")
+
+
+def test_reads_at_a_distance_that_is_not_known() -> None:
+    by = tf.placeholder_with_default(1, [])
+    for read, write in ((lambda i: i - by, lambda i: i), (lambda i: i - 1, lambda i: i + by)):
+
+        def body(i: Any, a: Any, read: Any = read, write: Any = write) -> Any:
+            return i + 1, a.write(write(i), a.read(read(i)))
+
+        check(tf.while_loop(lambda i, _: i < N, body, (2, array(clear=False)))[1].stack(), "has read")
+
+
+def test_several_numbers_in_each_iteration() -> None:
+    a, at = rows(), tf.placeholder_with_default([0, 1], [2])
+
+    def body(i: Any, t: Any) -> Any:
+        return i + 1, t + tf.reduce_sum(a.gather(at + i))
+
+    check(tf.while_loop(lambda i, _: i < N, body, (0, 0.0))[1], "may touch an element twice")
+
+
+def test_arrays_that_change_places() -> None:
+    def body(i: Any, a: Any, b: Any, t: Any) -> Any:
+        return i + 1, b, a, t + a.read(0)
+
+    check(tf.while_loop(lambda i, *_: i < 2, body, (0, rows(), rows(), 0.0))[3], "may touch an element twice")
+
+
+def test_a_read_before_the_numbers_of_a_loop() -> None:
+    for k, why in ((1, ""), (2, "has read")):
+        a = array(clear=False)
+        x = a.read(k)
+        check(x + filled(lambda i: i, a, start=2).read(0), why)
 
 
 def test_numbers_before_those_of_a_loop() -> None:
@@ -226,6 +291,31 @@ def test_branches_that_write_the_same_element() -> None:
     check(tf.cond(p, lambda: b.write(0, 1.0), lambda: b).stack(), "may touch the same element")
 
 
+def test_a_branch_with_a_loop() -> None:
+    p = tf.placeholder_with_default(True, [])
+    for swap in (False, True):
+        a = array()
+        branches = [lambda a=a: filled(lambda i: i, a), lambda a=a: a.write(2, 1.0)]
+        check(tf.cond(p, *(reversed(branches) if swap else branches)).stack())
+
+
+def test_branches_in_a_loop_at_a_distance_that_is_not_known() -> None:
+    by, to = tf.placeholder_with_default(1, []), tf.placeholder_with_default(2, [])
+
+    def body(i: Any, a: Any) -> Any:
+        return i + 1, tf.cond(i > 1, lambda: a.write(i + by, 1.0), lambda: a.write(i + to, 2.0))
+
+    check(tf.while_loop(lambda i, _: i < N, body, (0, array()))[1].stack(), "may touch the same element")
+
+
+def test_a_condition_and_a_body_that_read() -> None:
+    a = rows()
+    loop = tf.while_loop(lambda i, t: a.read(i) < 3.0, lambda i, t: (i + 1, t + a.read(i)), (0, 0.0))
+    check(loop[1], "may touch the same element")
+    b = rows()
+    check(tf.while_loop(lambda i, t: b.read(i) < 3.0, lambda i, t: (i + 1, t), (0, 0.0))[1])
+
+
 @pytest.mark.parametrize(("other", "why"), [(lambda i: i, ""), (lambda i: N - 1 - i, "may touch the same element")])
 def test_branches_in_a_loop(other: Callable[[Any], Any], why: str) -> None:
     def body(i: Any, a: Any) -> Any:
@@ -260,6 +350,14 @@ def test_a_mark_that_is_a_target_stays(graph: Any) -> None:
     after_, context = after(x, targets=[mark])
     assert "must run" in context.notes[0].text
     assert left(after_) > 0
+
+
+def test_a_mark_that_something_else_waits_for_stays(graph: Any) -> None:
+    x = rows().read(0)
+    (mark,) = [op for op in graph.get_operations() if op.type == "_TensorArrayMarkRead"]
+    with tf.control_dependencies([mark]):
+        y = tf.constant(1.0) + 1.0
+    check(x + y, "waits for")
 
 
 def test_what_the_array_waits_for_runs_still() -> None:
