@@ -1,4 +1,4 @@
-"""Memory account of one resource on a device: elements of a queue, entries of a staging area.
+"""Memory account of one resource on a device: elements of a queue, keys and values of a table.
 
 A resource without an account is not counted; one gets it when it is made on a device with a memory limit.
 """
@@ -56,15 +56,23 @@ class Account:
             self._memory.change(self._what, self._bytes, self._bytes + n)
             self._bytes += n
 
+    def set(self, n: int) -> None:
+        """`n` bytes in all are about to be held.
+
+        Raises:
+          ResourceExhaustedError: that would be more than the limit.
+        """
+        with self._lock:
+            self._memory.change(self._what, self._bytes, n)
+            self._bytes = n
+
     def remove(self, n: int) -> None:
         """`n` bytes are no longer held."""
         self.add(-n)
 
     def clear(self) -> None:
         """Nothing is held any more."""
-        with self._lock:
-            self._memory.change(self._what, self._bytes, 0)
-            self._bytes = 0
+        self.set(0)
 
 
 def size(values: Iterable[Value]) -> int:

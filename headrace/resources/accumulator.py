@@ -13,11 +13,13 @@ import numpy as np
 
 from headrace import shapes
 from headrace.errors import InvalidArgumentError
+from headrace.resources.account import size
 from headrace.resources.values import numpy_dtype_of, shape_of
 from headrace.resources.waiting import NOT_YET, Cancel, Done, Waiting
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
+    from headrace.resources.account import Account
     from headrace.resources.values import Value
     from headrace.shapes import Shape
 
@@ -29,6 +31,8 @@ class Accumulator(Waiting):
       name: for messages.
       dtype: of the gradients.
       shape: what is known of their shape.
+      account: counts what the sum holds of a device's memory; None: it is not counted. A gradient for which there is no
+        room is not added, with an error.
     """
 
     def __init__(self, name: str, dtype: DType, shape: Shape, is_mean: bool) -> None:
@@ -38,6 +42,7 @@ class Accumulator(Waiting):
         self._is_mean = is_mean
         self._count = 0
         self._step = 0
+        self.account: Account | None = None
 
     def count(self) -> int:
         """How many gradients have been added since the last take."""
@@ -63,6 +68,7 @@ class Accumulator(Waiting):
             result = self._result()
             self._count = 0
             self._step += 1
+            self._hold(0)
             return result
 
         return self._ask(attempt, done, "TakeGradient")
@@ -82,6 +88,16 @@ class Accumulator(Waiting):
                 raise InvalidArgumentError(
                     f"Shared conditional accumulator '{self.name}' has {what} {mine} but requested {what} was {wanted}"
                 )
+
+    def release(self) -> None:
+        """Cancels everything that waits, and drops what is held."""
+        super().release()
+        self._hold(0)
+
+    def _hold(self, n: int) -> None:
+        """`n` bytes are about to be held; `ResourceExhaustedError` if the device has no room for them."""
+        if self.account is not None:
+            self.account.set(n)
 
     @abc.abstractmethod
     def _result(self) -> Any:
@@ -121,6 +137,7 @@ class DenseAccumulator(Accumulator):
                 raise InvalidArgumentError(
                     f"Shape mismatch: expected {shapes.show(wanted)}, got {shapes.show(shape)} for {self.describe()}"
                 )
+            self._hold(size([gradient]))
             self._sum = np.add(self._sum, gradient) if self._count else gradient
             self._count += 1
         self._serve()
@@ -167,6 +184,7 @@ class SparseAccumulator(Accumulator):
             if self._count:
                 self._merge(indices.tolist(), rows)
             else:
+                self._hold_rows(len(rows), rows)
                 self._indices, self._rows = indices.tolist(), rows
                 self._counts = np.ones(len(rows), np.int64)
             self._count += 1
@@ -216,6 +234,7 @@ class SparseAccumulator(Accumulator):
                 to_new.append(len(merged) - 1)
             i += here
             j += there
+        self._hold_rows(len(merged), rows)
         total = np.zeros((len(merged), *rows.shape[1:]), self.dtype.numpy)
         counts = np.zeros(len(merged), np.int64)
         total[to_old] = self._rows
@@ -223,6 +242,10 @@ class SparseAccumulator(Accumulator):
         counts[to_old] = self._counts
         counts[to_new] += 1
         self._indices, self._rows, self._counts = merged, total, counts
+
+    def _hold_rows(self, n: int, rows: np.ndarray) -> None:
+        """`n` rows like those of `rows`, with an index and a count each, are about to be held."""
+        self._hold(n * (16 + size([rows]) // max(len(rows), 1)))
 
     def _result(self) -> Any:
         rows = self._rows

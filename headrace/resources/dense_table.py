@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import shapes
+from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError
 from headrace.resources import values
 from headrace.resources.hash_order import MASK, hash_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.dtypes import DType
+    from headrace.resources.account import Account
 
     Key = tuple[int | bytes, ...]
 
@@ -40,11 +41,12 @@ class DenseTable(Table):
         deleted_key: Any,
         buckets: int,
         max_load_factor: float,
+        account: Account | None = None,
     ) -> None:
         """An empty table.
 
         Args:
-          name, key_dtype, value_dtype, value_shape: see `Table`.
+          name, key_dtype, value_dtype, value_shape, account: see `Table`. Buckets count, used or not.
           empty_key, deleted_key: two keys that are never used.
           buckets: how many there are at first, a power of 2.
           max_load_factor: how much of the buckets may be used.
@@ -52,7 +54,7 @@ class DenseTable(Table):
         Raises:
           InvalidArgumentError: one of these is not as it has to be.
         """
-        super().__init__(name, key_dtype, value_dtype, value_shape)
+        super().__init__(name, key_dtype, value_dtype, value_shape, account)
         if not 0 < max_load_factor < 1:
             raise InvalidArgumentError(f"max_load_factor must be between 0 and 1, got: {max_load_factor:g}")
         if len(value_shape) > 1:
@@ -76,6 +78,8 @@ class DenseTable(Table):
             raise InvalidArgumentError(f"Number of buckets must be at least 4 and a power of 2, got: {buckets}")
         self._load = max_load_factor
         self._width = 1 if value_shape == () else value_shape[0]
+        if account is not None:
+            account.set(buckets * self._bucket_size())
         self._allocate(buckets)
 
     def _allocate(self, n: int) -> None:
@@ -111,6 +115,9 @@ class DenseTable(Table):
             buckets = len(self._keys)
             while self._size + n > buckets * self._load:
                 buckets *= 2
+            if self.account is not None:
+                more = (buckets - len(self._keys)) * self._bucket_size()
+                self.account.add(more + sum(map(_text, self._missing(keys))))
             if buckets > len(self._keys):
                 old_keys, old_values = self._keys, self._values
                 self._allocate(buckets)
@@ -127,6 +134,8 @@ class DenseTable(Table):
             for k in _keys(keys.reshape(n, len(self._empty))):
                 at = self._seek(k)
                 if at >= 0:
+                    if self.account is not None:
+                        self.account.remove(_text(k))
                     self._keys[at] = self._deleted
                     self._size -= 1
 
@@ -141,6 +150,9 @@ class DenseTable(Table):
         """Takes over buckets as `export` gives them."""
         held = list(_keys(keys))
         with self._lock:
+            if self.account is not None:
+                unused = (self._empty, self._deleted)
+                self.account.set(len(held) * self._bucket_size() + sum(_text(k) for k in held if k not in unused))
             self._keys = held
             self._values = new.copy()
             self._size = sum(k not in (self._empty, self._deleted) for k in held)
@@ -169,6 +181,17 @@ class DenseTable(Table):
                 f"Expected key shape {shapes.show((n, *self.key_shape))} got {shapes.show(shape)}"
             )
         return n
+
+    def _bucket_size(self) -> int:
+        """The bytes of a bucket, but for the strings of its key."""
+        return 8 * len(self._empty) + self._width * self.value_dtype.numpy.itemsize
+
+    def _missing(self, keys: np.ndarray) -> set[Key]:
+        """Those of `keys` that are strings and not there yet."""
+        if self.key_dtype is not dtypes.string:
+            return set()
+        wanted = set(_keys(keys.reshape(-1, len(self._empty)))) - {self._empty, self._deleted}
+        return {k for k in wanted if self._seek(k) < 0}
 
     def _path(self, key: Key) -> Iterator[int]:
         """The buckets where `key` may be, in turn: each once."""
@@ -207,6 +230,11 @@ class DenseTable(Table):
 def _keys(rows: np.ndarray) -> Iterator[Key]:
     """The rows of a matrix as tuples."""
     return map(tuple, rows.tolist())
+
+
+def _text(key: Key) -> int:
+    """The bytes of the strings in a key."""
+    return sum(len(part) for part in key if isinstance(part, bytes))
 
 
 def _hash(key: Key) -> int:

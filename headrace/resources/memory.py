@@ -1,9 +1,9 @@
 """What a device holds, in bytes, and what happens when that is to be more than it may be.
 
-A `Memory` counts what lasts: the values that loops keep for their gradients, variables, and what is in queues, barriers
-and staging areas (`account`). (A temporary value is not counted.) A holder reserves memory before it allocates: the
-reservation fits, or it fails with an error that says what is held and what can be done. So a step fails, and the
-process does not run out of memory.
+A `Memory` counts what lasts: the values that loops keep for their gradients, variables, and what is in queues,
+barriers, staging areas, tables and conditional accumulators (`account`). (A temporary value is not counted.) A holder
+reserves memory before it allocates: the reservation fits, or it fails with an error that says what is held and what can
+be done. So a step fails, and the process does not run out of memory.
 
 **Swapping.** The values that a loop keeps are pushed by its forward loop and popped by its backward loop, the last one
 first. So what was kept first is needed last. Where a loop may swap, its oldest values go to a spill file (`spill`) as

@@ -17,10 +17,12 @@ import numpy as np
 from headrace import dtypes, forking, shapes
 from headrace.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, UnimplementedError
 from headrace.resources import hash_order, values
+from headrace.resources.account import size
 from headrace.resources.values import numpy_dtype_of, shape_of
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
+    from headrace.resources.account import Account
 
 
 class Table(abc.ABC):
@@ -30,21 +32,36 @@ class Table(abc.ABC):
       name: for messages.
       key_dtype, value_dtype: of keys and values.
       key_shape, value_shape: the shape of one key and of one value.
+      account: counts what keys and values hold of a device's memory; None: they are not counted. An insertion for which
+        there is no room is an error, and changes nothing.
     """
 
     key_shape: tuple[int, ...] = ()
 
-    def __init__(self, name: str, key_dtype: DType, value_dtype: DType, value_shape: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        key_dtype: DType,
+        value_dtype: DType,
+        value_shape: tuple[int, ...] = (),
+        account: Account | None = None,
+    ) -> None:
         self.name = name
         self.key_dtype = key_dtype
         self.value_dtype = value_dtype
         self.value_shape = value_shape
+        self.account = account
         self._lock = threading.Lock()
         forking.follow(self)
 
     def _forked(self) -> None:
         """See `forking`."""
         self._lock = threading.Lock()
+
+    def release(self) -> None:
+        """Tells the account that the table is dropped."""
+        if self.account is not None:
+            self.account.clear()
 
     @abc.abstractmethod
     def size(self) -> int:
@@ -154,6 +171,18 @@ class _Rows:
         out[gone] = default.reshape(len(at), *self._shape)[gone] if each else default
         return out.reshape((*keys.shape, *self._shape))
 
+    def growth(self, keys: np.ndarray, new: np.ndarray) -> int:
+        """The bytes that `put` would add."""
+        last = {k: i for i, k in enumerate(keys.reshape(-1).tolist())}
+        rows = new.reshape(keys.size, *self._shape)[list(last.values())]
+        old = self._rows[[self._row[k] for k in last if k in self._row]]
+        return size([rows]) - size([old]) + sum(_key_size(k) for k in last if k not in self._row)
+
+    def share(self, keys: np.ndarray) -> int:
+        """The bytes of those of `keys` that are there, and of their values."""
+        there = [k for k in dict.fromkeys(keys.reshape(-1).tolist()) if k in self._row]
+        return size([self._rows[[self._row[k] for k in there]]]) + sum(map(_key_size, there))
+
     def put(self, keys: np.ndarray, new: np.ndarray) -> None:
         """Sets the values of `keys`; of several for one key, the last."""
         wanted = keys.reshape(-1).tolist()
@@ -189,6 +218,11 @@ class _Rows:
             self._rows = rows
 
 
+def _key_size(key: int | bytes) -> int:
+    """The bytes that a key counts for."""
+    return 8 + (len(key) if isinstance(key, bytes) else 0)
+
+
 def _key_array(keys: Sequence[int | bytes], dtype: DType) -> np.ndarray:
     out: np.ndarray = values.zeros(dtype, (len(keys),))
     out[:] = keys
@@ -198,8 +232,8 @@ def _key_array(keys: Sequence[int | bytes], dtype: DType) -> np.ndarray:
 class HashTable(Table):
     """A table that is filled once. Serves HashTableV2 and AnonymousHashTable."""
 
-    def __init__(self, name: str, key_dtype: DType, value_dtype: DType) -> None:
-        super().__init__(name, key_dtype, value_dtype)
+    def __init__(self, name: str, key_dtype: DType, value_dtype: DType, account: Account | None = None) -> None:
+        super().__init__(name, key_dtype, value_dtype, account=account)
         self._held: _Rows | None = None
 
     @property
@@ -225,11 +259,14 @@ class HashTable(Table):
             if not keys.size:
                 raise InvalidArgumentError("keys and values cannot be empty tensors.")
             held = _Rows(self.value_dtype, ())
+            if self.account is not None:
+                self.account.set(held.growth(keys, new))
             held.put(keys, new)
             flat = new.reshape(-1)
             got = held.find(keys.reshape(-1), flat, each=True)
             wrong = np.flatnonzero((got != flat) & ~((got != got) & (flat != flat)))
             if wrong.size:
+                self.release()
                 key, last = keys.reshape(-1)[wrong[0]], got[wrong[0]]
                 raise FailedPreconditionError(
                     f"HashTable has different value for same key. Key {_show(key)} has {_show(flat[wrong[0]])} and "
@@ -282,8 +319,15 @@ class HashTable(Table):
 class MutableHashTable(Table):
     """A table that changes, of values of one shape. Serves MutableHashTableV2 and MutableHashTableOfTensorsV2."""
 
-    def __init__(self, name: str, key_dtype: DType, value_dtype: DType, value_shape: tuple[int, ...] = ()) -> None:
-        super().__init__(name, key_dtype, value_dtype, value_shape)
+    def __init__(
+        self,
+        name: str,
+        key_dtype: DType,
+        value_dtype: DType,
+        value_shape: tuple[int, ...] = (),
+        account: Account | None = None,
+    ) -> None:
+        super().__init__(name, key_dtype, value_dtype, value_shape, account)
         self._held = _Rows(value_dtype, value_shape)
 
     def size(self) -> int:
@@ -300,11 +344,15 @@ class MutableHashTable(Table):
     def insert(self, keys: np.ndarray, new: np.ndarray) -> None:
         """Sets the values of keys, there already or not; of several for one key, the last counts."""
         with self._lock:
+            if self.account is not None:
+                self.account.add(self._held.growth(keys, new))
             self._held.put(keys, new)
 
     def remove(self, keys: np.ndarray) -> None:
         """Takes keys out."""
         with self._lock:
+            if self.account is not None:
+                self.account.remove(self._held.share(keys))
             self._held.drop(keys)
 
     def export(self) -> tuple[np.ndarray, np.ndarray]:
@@ -317,8 +365,10 @@ class MutableHashTable(Table):
     def restore(self, keys: np.ndarray, new: np.ndarray) -> None:
         """Makes `keys` and their values all that there is."""
         held = _Rows(self.value_dtype, self.value_shape)
-        held.put(keys, new)
         with self._lock:
+            if self.account is not None:
+                self.account.set(held.growth(keys, new))
+            held.put(keys, new)
             self._held = held
 
 

@@ -1,4 +1,4 @@
-"""What queues, barriers and staging areas hold counts for the memory limit of their device, until it is taken out."""
+"""What queues, barriers, staging areas, tables and accumulators hold counts for the memory limit of their device."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import headrace as hr
 import headrace.v1 as tf
 from headrace.errors import ResourceExhaustedError
+from headrace.ir.builder import Builder
 
 ROW = np.zeros(1000, np.float32)  # 4,000 bytes
 LIMIT = 10_000
@@ -157,4 +158,106 @@ def test_what_a_closed_queue_still_holds_counts_until_it_is_taken() -> None:
         session.run(close)
         assert held(session) == 4000
         session.run(take)
+        assert held(session) == 0
+
+
+def changing(values: Any, ends: Any = None) -> tuple[Any, Any, Any, Any]:
+    """Of a table of strings: the operations that insert, remove and count, with the placeholder of the keys."""
+    b = Builder(tf.get_default_graph())
+    types = {"key_dtype": tf.string, "value_dtype": tf.float32, "shared_name": "t", **(ends or {})}
+    table = getattr(b, values)(**types) if ends is None else getattr(b, values)(b"", b"-", **types)
+    keys = tf.placeholder(tf.string, [None])
+    new = hr.ones([hr.size(keys)])
+    return b.LookupTableInsertV2(table, keys, new), b.LookupTableRemoveV2(table, keys), b.LookupTableSizeV2(table), keys
+
+
+def test_a_table_counts_its_keys_and_values() -> None:
+    """A key of 1,000 letters counts 1,008 bytes, and a float 4."""
+    with tf.Graph().as_default() as g:
+        insert, remove, size, keys = changing("MutableHashTableV2")
+    names = [bytes([65 + i]) * 1000 for i in range(10)]
+    with hr.Session(graph=g, memory_limit=5000) as session:
+        session.run(insert, {keys: names[:2]})
+        session.run(insert, {keys: names[:3]})  # one of them is new
+        assert held(session) == 3 * 1012
+        with pytest.raises(ResourceExhaustedError, match=r"MutableHashTableV2 't' asks for 2,024 bytes"):
+            session.run(insert, {keys: names[3:5]})
+        assert (session.run(size), held(session)) == (3, 3 * 1012)
+        session.run(remove, {keys: [names[0], names[0], names[9]]})
+        assert held(session) == 2 * 1012
+        session.run(insert, {keys: names[3:5]})
+        assert held(session) == 4 * 1012
+        session._resources.clear_container("")
+        assert held(session) == 0
+
+
+def test_a_table_that_is_filled_once_counts_what_it_is_filled_with() -> None:
+    with tf.Graph().as_default() as g:
+        b = Builder(g)
+        table = b.HashTableV2(key_dtype=tf.int64, value_dtype=tf.int64, shared_name="t")
+        keys = tf.placeholder(tf.int64, [None])
+        fill = b.LookupTableImportV2(table, keys, keys)
+        other = b.LookupTableImportV2(table, keys, 0 * hr.cast(hr.range(hr.size(keys)), tf.int64))
+    with hr.Session(graph=g, memory_limit=1000) as session:
+        with pytest.raises(ResourceExhaustedError, match=r"HashTableV2 't' asks for 1,600 bytes"):
+            session.run(fill, {keys: range(100)})
+        assert held(session) == 0
+        session.run(fill, {keys: range(50)})
+        session.run(other, {keys: range(50)})
+        assert held(session) == 800
+
+
+def test_a_dense_table_counts_its_buckets() -> None:
+    """A bucket of a string and a float counts 12 bytes, and its string as many as it has."""
+    with tf.Graph().as_default() as g:
+        insert, remove, size, keys = changing("MutableDenseHashTableV2", {"initial_num_buckets": 4})
+    with hr.Session(graph=g, memory_limit=150) as session:
+        session.run(insert, {keys: [b"abc", b"de", b"abc"]})
+        assert held(session) == 4 * 12 + 5
+        session.run(remove, {keys: [b"abc"]})
+        assert held(session) == 4 * 12 + 2
+        with pytest.raises(ResourceExhaustedError, match=r"MutableDenseHashTableV2 't' asks for "):
+            session.run(insert, {keys: [bytes([65 + i]) for i in range(20)]})
+        assert (session.run(size), held(session)) == (1, 4 * 12 + 2)
+    with tf.Graph().as_default() as g:
+        _, _, size, _ = changing("MutableDenseHashTableV2", {"initial_num_buckets": 2**40})
+    with hr.Session(graph=g, memory_limit=150) as session, pytest.raises(ResourceExhaustedError):
+        session.run(size)
+
+
+def test_an_accumulator_counts_its_sum() -> None:
+    with tf.Graph().as_default() as g:
+        rows = [tf.ConditionalAccumulator(tf.float32, shared_name=name) for name in ("a", "b", "c")]
+        adds = [a.apply_grad(ROW) for a in rows]
+        take = rows[0].take_grad(1)
+    with hr.Session(graph=g, memory_limit=LIMIT) as session:
+        for _ in range(2):
+            session.run(adds[:2])
+        assert held(session) == 8000
+        with pytest.raises(ResourceExhaustedError, match=r"'c'.* asks for 4,000 bytes"):
+            session.run(adds[2])
+        assert session.run(rows[2].num_accumulated()) == 0
+        session.run(take)
+        assert held(session) == 4000
+        session.run(adds[2])
+        assert held(session) == 8000
+        session._resources.clear_container("")
+        assert held(session) == 0
+
+
+def test_an_accumulator_of_rows_counts_them() -> None:
+    """A row of 100 floats counts 400 bytes, its index 8 and the number of gradients that have it 8."""
+    with tf.Graph().as_default() as g:
+        rows = tf.SparseConditionalAccumulator(tf.float32, shared_name="s")
+        at = tf.placeholder(tf.int64, [None])
+        add = rows.apply_grad(at, hr.ones([hr.size(at), 100]))
+        take, count = rows.take_grad(1), rows.num_accumulated()
+    with hr.Session(graph=g, memory_limit=2000) as session:
+        session.run(add, {at: [1, 2]})
+        session.run(add, {at: [2, 3]})
+        assert held(session) == 3 * 416
+        with pytest.raises(ResourceExhaustedError):
+            session.run(add, {at: [4, 5, 6]})
+        assert (session.run(count), held(session)) == (2, 3 * 416)
+        session.run([t for t in take if t is not None])
         assert held(session) == 0

@@ -17,6 +17,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, op, shape_attr, string_attr, type_attr
 from headrace.ir.rules import scalars
+from headrace.resources.account import Account
 from headrace.resources.accumulator import Accumulator, DenseAccumulator, SparseAccumulator
 from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of
 from headrace.resources.names import name_ref, named
@@ -62,6 +63,8 @@ def _shared(ctx: KernelContext, attrs: Mapping[str, Any], kind: type[Any]) -> Ac
             f"{', '.join(d.name for d in _KINDS)}"
         )
     declared: Accumulator = kind(name, dtype, attrs["shape"], attrs["reduction_type"] == "MEAN")
+    if ctx.step.memory is not None:
+        declared.account = Account(ctx.step.memory.memory, declared.describe())
     found: Accumulator = ctx.step.session.lookup_or_create(
         attrs["container"],
         Accumulator,

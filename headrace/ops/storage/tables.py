@@ -19,6 +19,7 @@ from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, int_attr, op, shape_attr, type_attr
 from headrace.ir.rules import nothing, scalars, unknown
+from headrace.resources.account import Account
 from headrace.resources.dense_table import DenseTable
 from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of
 from headrace.resources.names import name_ref, named
@@ -63,22 +64,22 @@ _DENSE = {
 }
 
 
-def _fixed(name: str, attrs: Attrs) -> Table:
-    return HashTable(name, attrs["key_dtype"], attrs["value_dtype"])
+def _fixed(name: str, attrs: Attrs, account: Account | None) -> Table:
+    return HashTable(name, attrs["key_dtype"], attrs["value_dtype"], account)
 
 
-def _changing(name: str, attrs: Attrs) -> Table:
-    return MutableHashTable(name, attrs["key_dtype"], attrs["value_dtype"])
+def _changing(name: str, attrs: Attrs, account: Account | None) -> Table:
+    return MutableHashTable(name, attrs["key_dtype"], attrs["value_dtype"], (), account)
 
 
-def _of_tensors(name: str, attrs: Attrs) -> Table:
+def _of_tensors(name: str, attrs: Attrs, account: Account | None) -> Table:
     shape = _value_shape(attrs)
     if len(shape) != 1:
         raise InvalidArgumentError(f"Default value must be a vector, got shape {shapes.show(shape)}")
-    return MutableHashTable(name, attrs["key_dtype"], attrs["value_dtype"], shape)
+    return MutableHashTable(name, attrs["key_dtype"], attrs["value_dtype"], shape, account)
 
 
-def _dense(name: str, attrs: Attrs, empty_key: Any, deleted_key: Any) -> Table:
+def _dense(name: str, attrs: Attrs, account: Account | None, empty_key: Any, deleted_key: Any) -> Table:
     shape, buckets = _value_shape(attrs), attrs["initial_num_buckets"]
     check_size((max(buckets, 0), *shape), dtypes.int64)
     return DenseTable(
@@ -90,6 +91,7 @@ def _dense(name: str, attrs: Attrs, empty_key: Any, deleted_key: Any) -> Table:
         deleted_key,
         buckets,
         attrs["max_load_factor"],
+        account,
     )
 
 
@@ -123,6 +125,11 @@ def _shared(ctx: KernelContext, attrs: Attrs, make: Callable[[str], Table]) -> T
     return table
 
 
+def _account(ctx: KernelContext, type: str, name: str) -> Account | None:
+    """What counts the bytes of a table of the session, where memory is limited."""
+    return None if ctx.step.memory is None else Account(ctx.step.memory.memory, f"{type} '{name}'")
+
+
 def _make(way: str, type: str, pairs: Mapping[DType, frozenset[DType]], kind: Callable[..., Table]) -> Any:
     """A kernel factory; `way` says how the table is handed on: by "handle", by "name", or as a "new" one."""
 
@@ -130,9 +137,9 @@ def _make(way: str, type: str, pairs: Mapping[DType, frozenset[DType]], kind: Ca
         def kernel(*args: Any) -> Any:
             _check_pair(type, pairs, attrs)
             if way == "new":
-                table = kind(ctx.node, attrs, *args)
+                table = kind(ctx.node, attrs, None, *args)
                 return Handle(DEFAULT_CONTAINER, table.name, table, table.value_dtype, table.value_shape)
-            table = _shared(ctx, attrs, lambda name: kind(name, attrs, *args))
+            table = _shared(ctx, attrs, lambda name: kind(name, attrs, _account(ctx, type, name), *args))
             if way == "name":
                 return name_ref(attrs["container"] or DEFAULT_CONTAINER, table.name)
             return Handle(attrs["container"], table.name, table, table.value_dtype, table.value_shape)
