@@ -122,7 +122,7 @@ class CompiledStep:
         self._is_apart = may_be_heavy
         self._outcome: Outcome | None = None
         self._variants: Variants[Outcome] | None = None
-        self._fixed: Compiled | None = None  # what runs whatever is fed
+        self._fixed: Outcome | None = None  # the one whatever is fed
         self._placed: tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]] | None = None
         self._is_divided: bool | None = None
         self._divided: dict[bool, Divided] = {}
@@ -236,12 +236,12 @@ class CompiledStep:
     def compiled_for(self, fed: Sequence[Any]) -> Compiled | None:
         """The step as one Python function for what is fed; None: the token machine runs it."""
         if self._fixed is not None:  # asked at every run
-            return self._fixed
+            return self._fixed.compiled
         variants = self._variants or self._find_variants()
         outcome = variants.find(fed) if variants.open else None
         if outcome is not None:
             return outcome.compiled
-        self._fixed = None if variants.open else self.compiled
+        self._fixed = None if variants.open else self.outcome
         return self.compiled
 
     @property

@@ -330,7 +330,7 @@ class Session:
             try:
                 compiled = call.step.compiled_for(fed)
                 if compiled is not None:
-                    if compiled.is_plain:  # nothing can wait, nothing is made for the run
+                    if compiled.is_direct:  # nothing can wait, nothing is made for the run
                         return call.pack(as_own(list(compiled.run(None, fed))))
                     return call.pack(as_own(list(self._run_compiled(compiled, fed, options, timeout_ms))))
             except BaseException as e:

@@ -40,8 +40,8 @@ class Compiled:
       uses_blas: whether it may call the BLAS library.
       blocks: whether it has kernels that may block their thread (`execute.blocking`).
       flushes: whether it takes denormal numbers for 0.
-      is_plain: it has no kernels that are made for each run, no loops, no recursion and no BLAS calls: it needs no
-        `Step` and no mode of the thread.
+      is_plain: it has no kernels that are made for each run, no loops and no recursion: it needs no `Step`.
+      is_direct: it is plain and calls no BLAS library: it needs no mode of the thread either.
     """
 
     __slots__ = (
@@ -52,6 +52,7 @@ class Compiled:
         "_stateful",
         "blocks",
         "flushes",
+        "is_direct",
         "is_plain",
         "source",
         "uses_blas",
@@ -67,7 +68,8 @@ class Compiled:
         self.uses_blas = emitter.uses_blas
         self._has_loops = emitter.calls_itself or code.has_loops
         self.flushes = self._has_loops or self.uses_blas
-        self.is_plain = not (emitter.stateful or self.flushes)
+        self.is_plain = not (emitter.stateful or self._has_loops)
+        self.is_direct = self.is_plain and not self.uses_blas
 
     def run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
         """Runs it on the values of the feeds; returns those of the fetches.
@@ -75,24 +77,21 @@ class Compiled:
         Raises:
           Whatever a kernel raises, with the operation, loop and iteration in its notes.
         """
-        if self.is_plain:
+        if self.is_direct:
             try:
                 return quietly(self._function, None, *values)
             except Exception as e:
                 raise_blamed(e, FILE, self._marks)
                 raise
-        if self.flushes:
-            with flushed():
+        if not self.flushes:
+            return self._run(step, values)
+        with flushed():
+            if not self._calls_itself:
                 return self._run(step, values)
-        return self._run(step, values)
+            with room_for(4 * flags.CALL_DEPTH.value):  # what is outlined is a call too
+                return self._run(step, values)
 
     def _run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
-        if self._calls_itself:
-            with room_for(4 * flags.CALL_DEPTH.value):  # what is outlined is a call too
-                return self._run_all(step, values)
-        return self._run_all(step, values)
-
-    def _run_all(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
         try:
             if not self._stateful:
                 return quietly(self._function, Run(step, ()) if self._has_loops else None, *values)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace import forking
+from headrace import forking, shapes
 from headrace.errors import GraphError, NotFoundError
 from headrace.ir import opdef as opdefs
 from headrace.ir.primitive_names import result_index, visible_name
@@ -78,9 +78,7 @@ class Tensor(Symbolic):
         return self.op.device
 
     def __repr__(self) -> str:
-        from headrace.shapes import show
-
-        return f"<Tensor {self.name!r} shape={show(self.static_shape)} dtype={self.dtype.name}>"
+        return f"<Tensor {self.name!r} shape={shapes.show(self.static_shape)} dtype={self.dtype.name}>"
 
     def __copy__(self) -> NoReturn:
         raise TypeError("a Tensor belongs to its graph and cannot be copied; use graph.as_graph_def()")
