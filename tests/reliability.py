@@ -146,6 +146,14 @@ def _placements(n: int) -> int:
     return (1, 1, 2)[kind]
 
 
+def _arrays(n: int) -> int:
+    from tests.v1 import test_random_arrays as t
+
+    wrong = t.differences(10_000 + n)
+    assert not wrong, wrong
+    return len(t.ROUTES)
+
+
 def _primitives(n: int) -> int:
     from tests.execute import test_random_graphs as t
 
@@ -222,6 +230,13 @@ FAMILIES: dict[str, Family] = {
         900,
         _each(_placements),
         "python -m tests.reliability --case 'placements' N",
+    ),
+    "arrays": Family(
+        "reads and writes of one `headrace.v1.TensorArray`, some of them refused: interpreted, compiled, without one "
+        "pass or all, with gradients; against the rules of TensorFlow 1 in plain Python",
+        2_000,
+        _each(_arrays),
+        "python -m tests.reliability --case 'arrays' N",
     ),
     "primitives": Family(
         "graphs of Switch, Merge and control edges at random; against an oracle of deadness",
@@ -328,7 +343,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     one = {
         "control edges": _control_edge, "values": _structured(False), "state": _structured(True), "passes": _passes,
-        "gradients": _gradients, "placements": _placements, "primitives": _primitives,
+        "gradients": _gradients, "placements": _placements, "arrays": _arrays, "primitives": _primitives,
     }  # fmt: skip
     if options.case:
         print(one[options.case[0]](int(options.case[1])), "executions")
