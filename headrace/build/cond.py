@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
 
 Branch = Callable[[], Any]
+
+# Pairs of a `case` that become nested conditionals. Each level hands the predicates to the next, so the graph grows
+# with the square of the pairs; and structures nest 1,000 deep at most.
+MOST_NESTED: Final = 100
 
 
 def cond(pred: Any, true_fn: Branch, false_fn: Branch, name: str | None = None) -> Any:
@@ -288,7 +292,8 @@ def case(
       name: name of the scope.
 
     Returns:
-      A structure like that of the functions.
+      A structure like that of the functions. Up to `MOST_NESTED` pairs are nested conditionals, as in TensorFlow; more
+      are one `switch_case`.
 
     Raises:
       TypeError: `pred_fn_pairs` are no pairs, or a function cannot be called.
@@ -324,9 +329,29 @@ def case(
             _, last = steps.pop()
             default = _guarded(last, preds, at_least_one=True)
         choose: Branch = default
-        for pred, fn in reversed(steps):
-            choose = functools.partial(cond, pred, fn, choose)
+        if len(steps) > MOST_NESTED:
+            choose = functools.partial(_first, steps, default)
+        else:
+            for pred, fn in reversed(steps):
+                choose = functools.partial(cond, pred, fn, choose)
         return (_guarded(choose, preds, at_least_one=False) if exclusive else choose)()
+
+
+def _first(steps: Sequence[tuple[Any, Branch]], default: Branch) -> Any:
+    """What the function of the first predicate that holds returns, by one choice among all functions."""
+    left = []
+    for pred, fn in steps:  # what Python knows need not be traced
+        if not isinstance(pred, (bool, np.bool_)):
+            left.append((pred, fn))
+        elif pred:
+            default = fn
+            break
+    if not left:
+        return default()
+    b = scopes.builder()
+    holds = b.Cast(b.Pack([*(pred for pred, _ in left), True], name="preds_c"), DstT=dtypes.int32)
+    index = b.ArgMax(holds, 0, output_type=dtypes.int32, name="first")
+    return switch_case(index, [fn for _, fn in left], default)
 
 
 def _pairs(pairs: Any) -> list[tuple[Any, Branch]]:

@@ -303,6 +303,51 @@ def test_case_checks_when_it_runs(g):
         run(one, {a: True, b: True})
 
 
+@pytest.fixture
+def flat(monkeypatch):
+    """A case of two pairs or more is one choice, as one of many pairs is."""
+    monkeypatch.setattr("headrace.build.cond.MOST_NESTED", 0)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_case_of_many_pairs_is_one_operation(g, exclusive):
+    i = B().Placeholder(dtype=hr.int32, shape=())
+    y = case([(B().Equal(i, k), lambda k=k: k * 10) for k in range(150)], default=lambda: -1, exclusive=exclusive)
+    assert sum(op.opdef.structured in ("If", "Case") for op in g.operations) == 1
+    assert [run(y, {i: k}) for k in (0, 1, 149, 150)] == [0, 10, 1490, -1]
+
+
+def test_case_of_many_pairs_takes_the_first_that_holds(g, flat):
+    test_case_takes_the_first_that_holds(g)
+
+
+def test_case_of_many_pairs_checks_when_it_runs(g, flat):
+    test_case_checks_when_it_runs(g)
+
+
+def test_case_of_many_pairs_with_predicates_of_python(g, flat):
+    """A function whose predicate is False is not called, nor one behind a True."""
+    a = B().Placeholder(dtype=hr.bool, shape=())
+    y = case([(False, lambda: 1 / 0), (a, lambda: 2), (True, lambda: 3), (a, lambda: 1 / 0)], default=lambda: 1 / 0)
+    assert (run(y, {a: True}), run(y, {a: False})) == (2, 3)
+    assert case([(False, lambda: 1 / 0), (True, lambda: 3), (a, lambda: 1 / 0)], default=lambda: 4) == 3
+
+
+def test_case_of_many_pairs_has_a_gradient(g, flat):
+    x = B().Placeholder(dtype=hr.float32, shape=())
+    y = case([(x < 0.0, lambda: x * x), (x < 1.0, lambda: 3.0 * x)], default=lambda: hr.sin(x))
+    (dy,) = hr.gradients([y], [x])
+    assert [run(dy, {x: v}) for v in (-2.0, 0.5)] == [-4.0, 3.0]
+    np.testing.assert_allclose(run(dy, {x: 2.0}), np.cos(np.float32(2.0)))
+
+
+@pytest.mark.matrix
+def test_case_of_more_pairs_than_structures_nest(g):
+    i = B().Placeholder(dtype=hr.int32, shape=())
+    y = case([(B().Equal(i, k), lambda k=k: k * 10) for k in range(1200)], default=lambda: -1)
+    assert [run(y, {i: k}) for k in (0, 1199, 1200)] == [0, 11990, -1]
+
+
 def test_case_of_one_pair(g):
     a = B().Placeholder(dtype=hr.bool, shape=())
     y = case([(a, lambda: 5)])
