@@ -21,7 +21,7 @@ from headrace.compile.clusters import apart, contract, show, waits
 from headrace.compile.failing import Failure
 from headrace.compile.nested import leaving
 from headrace.compile.variants import Variants
-from headrace.errors import GraphError, InvalidArgumentError, NotFoundError, OpError
+from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.execute.plan import Plan, is_heavy, make_plan, may_be_heavy
 from headrace.grad.differentiate import differentiate
 from headrace.ir.device import DeviceSpec
@@ -337,15 +337,12 @@ class CompiledStep:
         graph, kept = mine.graph, _kept(mine, self._ends[2])
         if _make_structured(mine, kept) or any(map(_is_control, graph.operations)):
             return None
-        try:
-            check_fits(graph.operations)
-            own_bodies(graph)
-            # what nobody needs is not computed when it is lowered, so it must not be there where it is not
-            kept = list(optimize(graph, kept, Options(off=frozenset(names()) - {"prune"})).kept)
-            name_as_lowered(graph)
-            lowered = leaving(lambda stays: lower(graph, kept, differentiate, stays), may_be_heavy, waits)
-        except (GraphError, NotFoundError):  # what is wrong with it, the other way tells
-            return None
+        check_fits(graph.operations)
+        own_bodies(graph)
+        # what nobody needs is not computed when it is lowered, so it must not be there where it is not
+        kept = list(optimize(graph, kept, Options(off=frozenset(names()) - {"prune"})).kept)
+        name_as_lowered(graph)
+        lowered = leaving(lambda stays: lower(graph, kept, differentiate, stays), may_be_heavy, waits)
         if lowered is None:
             return None
         self._count([*lowered.ops, *itertools.chain(*lowered.functions.values())])

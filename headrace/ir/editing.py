@@ -132,14 +132,6 @@ class Editor:
         op.inputs[i] = t
         self.uses.setdefault(t, []).append((op, i))
 
-    def set_inputs(self, op: Operation, inputs: Sequence[Tensor]) -> None:
-        """Exchanges all inputs of `op`; that they fit its attributes is the caller's business."""
-        for i in range(len(op.inputs)):
-            self._forget(op, i)
-        op.inputs = list(inputs)
-        for i, t in enumerate(op.inputs):
-            self.uses.setdefault(t, []).append((op, i))
-
     def set_controls(self, op: Operation, before: Iterable[Operation]) -> None:
         """Exchanges what `op` waits for by control edges."""
         for c in op.control_inputs:
@@ -147,22 +139,6 @@ class Editor:
         op.control_inputs = list(dict.fromkeys(before))
         for c in op.control_inputs:
             self.waits.setdefault(c, []).append(op)
-
-    def substitute(self, old: Operation, new: Operation) -> None:
-        """Puts `new`, which has as many outputs, in the place of `old`: for its readers, and for what waits for it."""
-        for a, b in zip(old.outputs, new.outputs, strict=True):
-            self.replace(a, b)
-        for op in list(self.waits.get(old, ())):
-            self.set_controls(op, [new if c is old else c for c in op.control_inputs])
-        if isinstance(self.graph, FuncGraph) and old in self.graph.control_results:
-            self.graph.control_results = [new if c is old else c for c in self.graph.control_results]
-
-    def bypass(self, op: Operation) -> None:
-        """What waits for `op` waits for what it waits for: for operations that need not be done themselves."""
-        before = [*dict.fromkeys(walk.predecessors(op))]
-        for after in list(self.waits.get(op, ())):
-            others = [c for c in after.control_inputs if c is not op]
-            self.set_controls(after, [*others, *before])
 
     def remove(self, ops: Collection[Operation]) -> None:
         """Takes out operations that nothing else reads or waits for.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,12 +15,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace import flags, trace
+from headrace import flags, pipeline, trace
 from headrace.build import scopes
 from headrace.compile.nested import is_left
 from headrace.denormals import flushed
-from headrace.errors import CancelledError, DeadlineExceededError, InvalidArgumentError
+from headrace.errors import (
+    CancelledError,
+    CompileWarning,
+    DeadlineExceededError,
+    GraphError,
+    InvalidArgumentError,
+    NotFoundError,
+)
+from headrace.ir.builder import Builder
+from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Tensor
+from headrace.ir.opdef import Func
 from headrace.lower import lower_whole
 from tests.build.programs import initial
 from tests.build.test_random_programs import _check, _program
@@ -45,6 +56,37 @@ def going(n: Any, body: Callable[..., Any], first: Any, name: str = "loop") -> T
 
 
 # *** which ***
+
+
+@pytest.mark.parametrize("error", [GraphError, NotFoundError])
+def test_an_error_in_the_structured_form_is_reported(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any) -> Any:
+        raise error("a defect of the compiler")
+
+    monkeypatch.setattr(pipeline, "name_as_lowered", fails)
+    with hr.Graph() as g:
+        q, fill = queue("q", [0.5])
+        y = going(3, lambda i, v: hr.sin(v), q.dequeue())
+    with hr.Session(graph=g, engine="auto") as session:
+        session.run(fill)
+        with pytest.warns(CompileWarning, match="a defect of the compiler"):
+            value = session.run(y)
+    np.testing.assert_allclose(value, np.sin(np.sin(np.sin(np.float32(0.5)))), rtol=1e-6)
+
+
+def test_an_error_of_the_program_is_not_reported_as_one_of_the_compiler() -> None:
+    """The library of the graph does not have the function that a branch calls."""
+    with hr.Graph() as g:
+        q, _ = queue("q", [0.5])
+        g.functions["missing"] = f = FuncGraph("missing", g, captures_from_outer=False)
+        f.results = [f.add_param(hr.float32, (), "x")]
+        called = Builder(g).StatefulPartitionedCall([q.dequeue()], f=Func("missing"), Tout=(hr.float32,))
+        y = going(3, lambda i, v: hr.sin(v), called)
+        del g.functions["missing"]
+    with hr.Session(graph=g, engine="auto") as session, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NotFoundError, match="'missing', which is not in the library"):
+            session.run(y)
 
 
 def test_a_loop_is_a_cluster_with_what_is_around_it() -> None:
