@@ -285,6 +285,14 @@ def _unset(nodes: _Nodes, node: pb.NodeDef) -> None:
             attrs = {"element_dtype": other.attr["element_dtype"]}
             nodes.replace(node, "TensorListSetItem", [*where, zeros], attrs)
             return
+    if "_element_dtype" in node.attr:
+        dtype = node.attr["_element_dtype"]
+        dims = node.attr["_element_shape"].list.i
+        shape = pb.TensorShapeProto(dim=[pb.TensorShapeProto.Dim(size=n) for n in dims])
+        value = pb.AttrValue(tensor=pb.TensorProto(dtype=dtype.type, tensor_shape=shape))  # without values: zeros
+        zeros = nodes.add(node, "Const", nodes.beside(where[0]), {"value": value, "dtype": dtype}, "zeros")
+        nodes.replace(node, "TensorListSetItem", [*where, zeros], {"element_dtype": dtype})
+        return
     raise _Refused("takes elements out of a list whose shapes are not known, for which TensorFlow has no operation")
 
 

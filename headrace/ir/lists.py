@@ -4,7 +4,7 @@ speak of them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX
@@ -100,8 +100,15 @@ def without(b: Builder, n: GradNode, dlist: Tensor, indices: Tensor) -> Tensor:
         zeros = b.BroadcastTo(b.const(0, known[0]), b.const(known[1], dtypes.int32))
         out = b.TensorListSetItem(dlist, indices, zeros)
     else:
-        out = b.make("_TensorListUnset", (dlist, indices), {})
+        item = n.item if indices.shape == () else None
+        attrs = {} if item is None or not shapes.is_full(item.static_shape) else _portable(item)
+        out = b.make("_TensorListUnset", (dlist, indices), attrs)
     return out
+
+
+def _portable(item: Tensor) -> dict[str, Any]:
+    """What a file for TensorFlow needs of the element that is taken out (`interchange.portable`)."""
+    return {"_element_dtype": item.dtype.base, "_element_shape": item.static_shape}
 
 
 def of_element(b: Builder, x: Tensor, got: Tensor) -> Tensor:

@@ -322,6 +322,22 @@ def test_collectives_are_tensorflows_operations(form: str, n: int) -> None:
     assert any(map(is_own, types(case.graph.as_graph_def(form, portable=False))))
 
 
+def test_an_element_whose_gradient_nothing_needs_is_written_as_zeros() -> None:
+    """The list has elements of unknown shape, and no operation reads the element that is taken out."""
+    with hr.Graph() as g:
+        x = hr.constant([1.0, 2.0])
+        a = hr.TensorArray(hr.float32, size=3, infer_shape=False).write(0, x * x)
+        _, a = hr.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a.write(i, [5.0, 5.0])), (1, a))
+        dx = hr.gradients(hr.reduce_sum(a.read(0)), x)[0]
+    written = g.as_graph_def()
+    for message, is_there in ((g.as_graph_def(portable=False), True), (written, False)):
+        used = types(message) | {node.op for f in message.library.function for node in f.node_def}
+        assert ("_TensorListUnset" in used) is is_there
+    with hr.Graph() as again:
+        (got,) = hr.import_graph_def(written, return_elements=[dx.name], name="")
+    assert hr.Session(graph=again).run(got).tolist() == hr.Session(graph=g).run(dx).tolist() == [2, 4]
+
+
 def test_what_tensorflow_has_nothing_for_is_refused() -> None:
     with hr.Graph() as g:
         lists = hr.raw_ops.TensorListFromTensor(tensor=[1.0, 2.0], element_shape=hr.constant([], i32))
