@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.measure import Result, alternating
-from headrace.build import math, operators, tensors  # noqa: F401 - `operators` gives tensors theirs
-from headrace.build.scopes import Graph
+from headrace.api import math, operators, tensors  # noqa: F401 - `operators` gives tensors theirs
+from headrace.api.scopes import Graph
 
 
 def building(ops: int = 1000, repeats: int = 15) -> list[Result]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.build.scopes import Graph
+from headrace.api.scopes import Graph
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 

@@ -19,43 +19,43 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 import headrace.ops
 from headrace import dtypes, errors, flags, interchange, trace
-from headrace.build import linalg, math, nn, operators, random, raw_ops, scopes, sparse, special
-from headrace.build.storage.accumulators import (
+from headrace.api import linalg, math, nn, operators, random, raw_ops, scopes, sparse, special
+from headrace.api.storage.accumulators import (
     ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator
 )
-from headrace.build.arrays import (
+from headrace.api.arrays import (
     bitcast, broadcast_dynamic_shape, broadcast_static_shape, broadcast_to, concat, expand_dims, fill, meshgrid,
     newaxis, one_hot, ones, ones_like, pad, parallel_stack, rank, reshape, reverse, reverse_sequence, roll, shape,
     shape_n, size, split, squeeze, stack, tile, transpose, unstack, zeros, zeros_like
 )
-from headrace.build.collectives import (
+from headrace.api.collectives import (
     all_gather, all_max, all_min, all_prod, all_sum, broadcast, reduce_scatter
 )
-from headrace.build.cond import case, cond, switch_case
-from headrace.build.counting import (
+from headrace.api.cond import case, cond, switch_case
+from headrace.api.counting import (
     bincount, bucketize, confusion_matrix, histogram_fixed_width, histogram_fixed_width_bins, nth_element,
     unravel_index
 )
-from headrace.build.debugging import (
+from headrace.api.debugging import (
     Assert, Print, assert_all_finite, assert_equal, assert_greater, assert_greater_equal, assert_less,
     assert_less_equal, assert_near, assert_negative, assert_non_negative, assert_non_positive, assert_none_equal,
     assert_positive, assert_rank, assert_rank_at_least, check_numerics, print
 )
-from headrace.build.function import Function, TensorSpec
-from headrace.build.functional import foldl, foldr, map_fn, scan
-from headrace.build.gathering import (
+from headrace.api.function import Function, TensorSpec
+from headrace.api.functional import foldl, foldr, map_fn, scan
+from headrace.api.gathering import (
     dynamic_partition, dynamic_stitch, gather, gather_nd, repeat, scatter_nd, sequence_mask, setdiff1d, slice,
     strided_slice, tensor_scatter_nd_add, tensor_scatter_nd_max, tensor_scatter_nd_min, tensor_scatter_nd_sub,
     tensor_scatter_nd_update, unique, unique_with_counts, where
 )
-from headrace.build.grouping import group, no_op, tuple
-from headrace.build.importing import import_graph_def
-from headrace.build.indexing import boolean_mask
-from headrace.build.linalg import (
+from headrace.api.grouping import group, no_op, tuple
+from headrace.api.importing import import_graph_def
+from headrace.api.indexing import boolean_mask
+from headrace.api.linalg import (
     adjoint, band_part, clip_by_global_norm, clip_by_norm, cross, diag, diag_part, einsum, eye, global_norm,
     l2_normalize, matmul, matrix_transpose, matvec, norm, set_diag, tensor_diag, tensor_diag_part, tensordot
 )
-from headrace.build.math import (
+from headrace.api.math import (
     abs, accumulate_n, acos, acosh, add, add_n, angle, asin, asinh, atan, atan2, atanh, betainc, bitwise_and,
     bitwise_or, bitwise_xor, cast, ceil, clip_by_value, complex, conj, cos, cosh, digamma, divide, divide_no_nan,
     equal, erf, erfc, erfcinv, erfinv, exp, expm1, floor, floordiv, floormod, greater, greater_equal, igamma,
@@ -65,29 +65,29 @@ from headrace.build.math import (
     right_shift, rint, round, rsqrt, saturate_cast, sigmoid, sign, sin, sinh, sqrt, square, squared_difference,
     subtract, tan, tanh, truediv, truncatediv, truncatemod, xdivy, xlog1py, xlogy, zeta
 )
-from headrace.build.py_func import numpy_function, py_func, py_function
-from headrace.build.storage.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
-from headrace.build.reductions import (
+from headrace.api.py_func import numpy_function, py_func, py_function
+from headrace.api.storage.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
+from headrace.api.reductions import (
     argmax, argmin, count_nonzero, cumprod, cumsum, cumulative_logsumexp, invert_permutation, linspace, range,
     reduce_all, reduce_any, reduce_euclidean_norm, reduce_logsumexp, reduce_max, reduce_mean, reduce_min,
     reduce_prod, reduce_std, reduce_sum, reduce_variance, searchsorted, segment_max, segment_mean, segment_min,
     segment_prod, segment_sum, top_k, unsorted_segment_max, unsorted_segment_mean, unsorted_segment_min,
     unsorted_segment_prod, unsorted_segment_sqrt_n, unsorted_segment_sum
 )
-from headrace.build.saving import recompute, recompute_grad
-from headrace.build.scopes import Graph, colocate_with, control_dependencies, device, name_scope
-from headrace.build.sparse_tensor import (
+from headrace.api.rematerialization import recompute, recompute_grad
+from headrace.api.scopes import Graph, colocate_with, control_dependencies, device, name_scope
+from headrace.api.sparse_tensor import (
     SparseTensor, SparseTensorSpec, SparseTensorValue, convert_to_tensor_or_sparse_tensor, sparse_placeholder
 )
-from headrace.build.storage.staging import Barrier, MapStagingArea, StagingArea
-from headrace.build.sorting import argsort, sort
-from headrace.build.tensor_array import TensorArray
-from headrace.build.tensors import (
+from headrace.api.storage.staging import Barrier, MapStagingArea, StagingArea
+from headrace.api.sorting import argsort, sort
+from headrace.api.tensor_array import TensorArray
+from headrace.api.tensors import (
     constant, constant_value, convert_to_tensor, ensure_shape, identity, identity_n, is_tensor, placeholder,
     placeholder_with_default, prevent_gradient, stop_gradient
 )
-from headrace.build.variable import Variable, variables_initializer
-from headrace.build.while_loop import while_loop
+from headrace.api.variable import Variable, variables_initializer
+from headrace.api.while_loop import while_loop
 from headrace.dtypes import (
     DType, as_dtype, bfloat16, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, qint8,
     qint16, qint32, quint8, quint16, resource, string, uint8, uint16, uint32, uint64, variant
@@ -101,7 +101,7 @@ from headrace.grad.jacobians import hessian, jacobian
 from headrace.grad.registered import RegisterGradient
 from headrace.grad.transforms import grad, jvp, value_and_grad, vjp
 from headrace.ir.graph import Operation, Tensor
-from headrace.ir.slices import IndexedSlices, IndexedSlicesValue
+from headrace.ir.indexed_slices import IndexedSlices, IndexedSlicesValue
 from headrace.explain import explain
 from headrace.extend import load_plugins, register_device, register_kernel, register_op
 from headrace.interchange.files import read_graph, write_graph
@@ -138,24 +138,24 @@ scopes.outside.html = _html
 
 # What few programs have, or only those that train, is imported when it is first used.
 _LATER = {
-    "image": "headrace.build.image",
-    "initializers": "headrace.build.initializers",
-    "io": "headrace.build.io",
-    "layers": "headrace.build.layers",
-    "lookup": "headrace.build.storage.lookup",
-    "quantization": "headrace.build.quantization",
-    "sets": "headrace.build.sparse.sets",
-    "signal": "headrace.build.signal",
-    "strings": "headrace.build.strings",
-    "summary": "headrace.build.summary",
+    "image": "headrace.api.image",
+    "initializers": "headrace.api.initializers",
+    "io": "headrace.api.io",
+    "layers": "headrace.api.layers",
+    "lookup": "headrace.api.storage.lookup",
+    "quantization": "headrace.api.quantization",
+    "sets": "headrace.api.sparse.sets",
+    "signal": "headrace.api.signal",
+    "strings": "headrace.api.strings",
+    "summary": "headrace.api.summary",
     "train": "headrace.train",
 }
 
 if _TYPE_CHECKING:
     from headrace import train
-    from headrace.build import image, initializers, io, layers, quantization, signal, strings, summary
-    from headrace.build.sparse import sets
-    from headrace.build.storage import lookup
+    from headrace.api import image, initializers, io, layers, quantization, signal, strings, summary
+    from headrace.api.sparse import sets
+    from headrace.api.storage import lookup
 else:
 
     def __getattr__(name: str) -> _Any:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import dtypes
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import GraphError, InvalidArgumentError, NotFoundError
 from headrace.execute.devices import LocalDevice, check_type, register_device
 from headrace.ir import kernel as kernels
@@ -55,8 +55,8 @@ from headrace.ir.opdef import (
     tensor_attr,
     type_attr,
 )
-from headrace.ir.rules import broadcast, fixed, nothing, same_as, scalars, unbroadcast, unknown
-from headrace.ir.tangents import linear, multilinear, passed
+from headrace.opkit.jvp_rules import linear, multilinear, passed
+from headrace.opkit.shape_rules import broadcast, fixed, nothing, same_as, scalars, unbroadcast, unknown
 from headrace.plugins import PluginError, load_plugins
 from headrace.registry import DuplicateError
 

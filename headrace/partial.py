@@ -14,7 +14,7 @@ from headrace.fetches import Fetches, feed_tensors, result, spread
 if TYPE_CHECKING:
     from headrace.execute.executor import Executor
     from headrace.execute.parts import Parts
-    from headrace.execute.sequence import Sequential
+    from headrace.execute.static_schedule import Sequential
     from headrace.ir.graph import Graph, Tensor
     from headrace.pipeline import CompiledStep
 

@@ -12,34 +12,34 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import flags, forking, notices
-from headrace.collection import paused
 from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers, too_large
-from headrace.compile.cluster_code import Prepare
-from headrace.compile.clusters import Cluster as Clustered
-from headrace.compile.clusters import apart, contract, show, waits
-from headrace.compile.failing import Failure
-from headrace.compile.nested import leaving
+from headrace.compile.fallback import Failure
+from headrace.compile.fused_kernels import Prepare
+from headrace.compile.fused_regions import Cluster as Clustered
+from headrace.compile.fused_regions import apart, contract, show, waits
+from headrace.compile.outlining import leaving
 from headrace.compile.variants import Variants
+from headrace.compile_result import Outcome, not_compiled
 from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.execute.plan import Plan, is_heavy, make_plan, may_be_heavy
+from headrace.gc_pause import paused
 from headrace.grad.differentiate import differentiate
+from headrace.ir.analysis.graph_size import check_expansion
+from headrace.ir.analysis.signature_check import check_fits
 from headrace.ir.device import DeviceSpec
-from headrace.ir.dumps import Dumps
-from headrace.ir.editing import Editor, own_bodies
-from headrace.ir.ends import check_fits
-from headrace.ir.extent import check_expansion
+from headrace.ir.edit.editor import Editor, own_bodies
+from headrace.ir.edit.lowered_names import name_as_lowered
 from headrace.ir.function import with_owned
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import CPU
-from headrace.ir.naming import name_as_lowered
+from headrace.ir.text.dumps import Dumps
 from headrace.lower import Lowered, is_structured, lower
 from headrace.lower.calls import called_by
 from headrace.lower.collectives import expand_collectives
 from headrace.optimize.base import Context, Options
 from headrace.optimize.pipeline import names, optimize, options_from
 from headrace.optimize.specialize import specialize
-from headrace.outcome import Outcome, not_compiled
 from headrace.partition import partition
 from headrace.place import Cluster, Costs, Placement, place
 from headrace.place.requests import check_devices, inherit_devices, owns_state

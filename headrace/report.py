@@ -31,7 +31,7 @@ _GUESTS: Final = ("tensorflow", "jax", "jaxlib")  # told if they are in this pro
 
 # Which stage of a program's way a part of headrace belongs to. The outermost one of a traceback tells where an error
 # arose: a pass may make operations, and running may call what the user wrote.
-_BUILDING: Final = frozenset({"build", "grad", "autograph", "v1"})
+_BUILDING: Final = frozenset({"api", "grad", "autograph", "v1"})
 _STAGES: Final = {
     **dict.fromkeys(("interchange", "inspect"), "import and export"),
     "fetches": "feed and fetch",

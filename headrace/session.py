@@ -16,20 +16,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace import flags, forking, notices, trace
-from headrace.build.scopes import current_graph
+from headrace.api.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute import blas
 from headrace.execute.blocking import is_observed, watched
 from headrace.execute.devices import DeviceAttributes, make_devices
 from headrace.execute.executor import Executor
 from headrace.execute.parts import Parts
-from headrace.execute.sequence import Sequential, sequence_of
+from headrace.execute.static_schedule import Sequential, sequence_of
 from headrace.execute.step import Step
 from headrace.execute.threads import MOST_THREADS, Pool
 from headrace.explain import Explanation, explanation
 from headrace.fetches import Call, Calls, Convert, Fetches, as_own, feed_tensors, feeder, key_of, strict
-from headrace.ir.failure import retell
 from headrace.ir.function import find_anywhere
+from headrace.ir.kernel_errors import retell
 from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
 from headrace.metadata.counters import measuring
 from headrace.partial import PartialRun, take

@@ -102,7 +102,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 # Folders and files whose tests run steps. tests/compile and tests/optimize compare the engines themselves.
 STEPS = (
-    *("behaviour", "build", "corpus", "execute", "grad", "lower", "multi", "ops", "recover", "session", "train", "v1"),
+    *("api", "behaviour", "corpus", "execute", "grad", "lower", "multi", "ops", "recover", "session", "train", "v1"),
     "test_examples.py",
 )
 

@@ -112,8 +112,8 @@ def _control_edge(n: int) -> int:
 
 def _structured(stateful: bool) -> Callable[[int], int]:
     def check(n: int) -> int:
-        from tests.build import programs
-        from tests.build import test_random_programs as t
+        from tests.api import programs
+        from tests.api import test_random_programs as t
 
         rng = random.Random(f"reliability {n}")
         block = t._program(rng, stateful)
@@ -124,7 +124,7 @@ def _structured(stateful: bool) -> Callable[[int], int]:
 
 
 def _passes(n: int) -> int:
-    from tests.build import test_random_programs as t
+    from tests.api import test_random_programs as t
     from tests.optimize import test_random_passes
 
     test_random_passes._check_stateful(random.Random(f"reliability {n}"), bool(n % 2))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.system
         ("headrace/cli.py", {"test_cli.py", "test_layers.py"}, {"session", "corpus", "v1"}),
         ("headrace/session.py", {"session", "corpus", "train", "v1"}, {"grad", "ir", "files"}),
         ("headrace/grad/loops.py", {"grad", "train", "v1"}, {"files", "resources"}),
-        ("headrace/ir/graph.py", {"ir", "ops", "build", "grad", "corpus"}, {"files"}),
+        ("headrace/ir/graph.py", {"ir", "ops", "api", "grad", "corpus"}, {"files"}),
         ("headrace/prune.py", {"optimize", "session", "corpus"}, {"files"}),
         ("docs/errors.md", {"stories/test_errors_page.py"}, {"session"}),
         ("examples/demo.py", {"test_examples.py"}, {"train"}),

@@ -18,7 +18,7 @@ import pytest
 
 import headrace as hr
 from headrace import cli, dtypes
-from headrace.ir.graphdef import export_graph_def
+from headrace.ir.serial.graphdef import export_graph_def
 from headrace.ir.text import from_text
 from headrace.metadata import RunOptions
 from headrace.progress import Progress, describe

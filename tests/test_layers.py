@@ -20,14 +20,14 @@ PACKAGE = ROOT / "headrace"
 MAX_LINES = 620
 
 BASE = {"errors", "flags", "trace", "metadata", "dtypes", "shapes", "registry", "plugins"}
-BASE |= {"collection", "denormals", "forking", "nesting", "notices", "deprecation"}
-GRAPH = BASE | {"ir"}
+BASE |= {"gc_pause", "denormals", "forking", "recursion", "notices", "deprecation"}
+GRAPH = BASE | {"ir", "opkit"}
 OPS = GRAPH | {"files", "ops", "resources"}
-FRONT = {"build", "recover", "grad", "eager", "autograph"}
+FRONT = {"api", "recover", "grad", "eager", "autograph"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
-TOP |= {"outcome"}
+TOP |= {"compile_result"}
 COMMAND = {"cli", "inspect", "progress"}
 ALL = TOP | COMMAND | {"dist", "train", "v1", "__main__", "pb", ""}
 
@@ -38,19 +38,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(BASE, BASE),
     "pb": set(),
     "ir": BASE | {"pb"},
+    "opkit": BASE | {"ir", "pb"},
     "files": BASE | {"pb"},
     "resources": BASE | {"files"},
     "ops": GRAPH | {"files", "resources"},
-    "build": OPS | {"pb"},
+    "api": OPS | {"pb"},
     "recover": GRAPH,
-    "grad": OPS | {"build", "recover"},
-    "eager": OPS | {"build", "grad"},
-    "autograph": OPS | {"build", "grad"},
+    "grad": OPS | {"api", "recover"},
+    "eager": OPS | {"api", "grad"},
+    "autograph": OPS | {"api", "grad"},
     **dict.fromkeys(PASSES, GRAPH),
     "execute": GRAPH,
-    "pipeline": ENGINE | {"outcome"},
+    "pipeline": ENGINE | {"compile_result"},
     "fetches": ENGINE,
-    "outcome": ENGINE,
+    "compile_result": ENGINE,
     "explain": ENGINE | {"pipeline"},
     "simulate": ENGINE | {"explain", "fetches", "pipeline"},
     "extend": ENGINE,
@@ -69,8 +70,17 @@ MAY_IMPORT: dict[str, set[str]] = {
 # An import for type checkers alone may also go to another part of the same layer.
 LAYER = (
     dict.fromkeys(BASE | {"pb"}, "0")
-    | {"ir": "1", "files": "1", "ops": "2", "resources": "2", "build": "3a", "recover": "3a", "execute": "3 run"}
-    | dict.fromkeys(FRONT - {"build", "recover"}, "3b")
+    | {
+        "ir": "1",
+        "opkit": "1",
+        "files": "1",
+        "ops": "2",
+        "resources": "2",
+        "api": "3a",
+        "recover": "3a",
+        "execute": "3 run",
+    }
+    | dict.fromkeys(FRONT - {"api", "recover"}, "3b")
     | dict.fromkeys(PASSES, "3 passes")
     | dict.fromkeys(
         (
@@ -83,7 +93,7 @@ LAYER = (
             "report",
             "session",
             "simulate",
-            "outcome",
+            "compile_result",
         ),
         "4",
     )
@@ -99,6 +109,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     **dict.fromkeys(MAY_IMPORT, ARRAYS),
     "pb": {"google"},
     "ir": ARRAYS | {"google"},
+    "opkit": ARRAYS | {"google"},
     "interchange": ARRAYS | {"google"},
     "report": ARRAYS | {"threadpoolctl"},
     "files": ARRAYS | {"google", "google_crc32c", "safetensors"},
@@ -259,7 +270,7 @@ def test_every_part_has_a_layer() -> None:
         ("dtypes.py", "import jax"),
         ("ir/graph.py", "from headrace.ops import math"),
         ("ir/graph.py", "from ..ops import math"),
-        ("ir/graph.py", "def f():\n  from headrace.build import cond"),
+        ("ir/graph.py", "def f():\n  from headrace.api import cond"),
         ("ir/graph.py", "import headrace as hr"),
         ("ir/graph.py", "from headrace import Graph"),
         ("ir/graph.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n  from headrace.ops import math"),
@@ -269,7 +280,7 @@ def test_every_part_has_a_layer() -> None:
         ("ops/math.py", "from . import array"),
         ("ops/math.py", "from headrace import pb"),
         ("resources/queue.py", "from headrace.ir.graph import Graph"),
-        ("optimize/fold.py", "from headrace.lower import loops"),
+        ("optimize/constant_folding.py", "from headrace.lower import loops"),
         ("prune.py", "from headrace.ops import math"),
         ("execute/executor.py", "from headrace.ops import math"),
         ("execute/frames.py", "import threading"),
@@ -293,8 +304,8 @@ def test_the_check_refuses(path: str, source: str) -> None:
         ("ops/__init__.py", "from headrace.ops import math, array"),
         ("ops/math.py", "from headrace.ir.opdef import op\nfrom headrace.resources import queue"),
         ("ops/math.py", "import typing as t\nif t.TYPE_CHECKING:\n  from headrace.ops import array"),
-        ("optimize/fold.py", "from headrace.optimize import base"),
-        ("optimize/fold.py", "if TYPE_CHECKING:\n  from headrace.place import reasons"),
+        ("optimize/constant_folding.py", "from headrace.optimize import base"),
+        ("optimize/constant_folding.py", "if TYPE_CHECKING:\n  from headrace.place import reasons"),
         ("session.py", "from headrace import pipeline, prune\nfrom headrace.execute.plan import Plan"),
         ("cli.py", "from headrace.session import Session"),
         ("__init__.py", "from headrace import cli\nfrom headrace.session import Session"),

@@ -3,9 +3,9 @@
     compiled = compile_graph(graph, args, retvals)
     values = compiled.run(step, fed)
 
-`blockers` tells what cannot be compiled. `blocks` finds what has to be done and in which order, `lists` which tensor
-lists can be Python's, `formulas` what kernels are made of; `emit` and `kernels` write it down, and `running` is what
-the code has at hand while it runs. Whatever they do, the results are those of the token machine.
+`blockers` tells what cannot be compiled. `regions` finds what has to be done and in which order, `lists` which tensor
+lists can be Python's, `scalar_expressions` what kernels are made of; `emit` and `kernels` write it down, and `runtime`
+is what the code has at hand while it runs. Whatever they do, the results are those of the token machine.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 
 from headrace import flags
 from headrace.compile.blame import raise_blamed, tag
-from headrace.compile.blocks import Blocks
 from headrace.compile.emit import Emitter
-from headrace.compile.running import Run, quietly
+from headrace.compile.regions import Blocks
+from headrace.compile.runtime import Run, quietly
 from headrace.compile.source import FILE
 from headrace.denormals import flushed
-from headrace.ir.extent import with_room
+from headrace.ir.analysis.graph_size import with_room
 from headrace.ir.kernel import KernelContext
-from headrace.nesting import room_for
+from headrace.recursion import room_for
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
-from headrace.ir.failure import blamed, endless
+from headrace.ir.kernel_errors import blamed, endless
 
 if TYPE_CHECKING:
     from types import FrameType

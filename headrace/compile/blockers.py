@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace import nesting
+from headrace import recursion
 from headrace.errors import NotFoundError
-from headrace.ir.extent import extent
-from headrace.ir.failure import place
+from headrace.ir.analysis.concurrency import concurrent
+from headrace.ir.analysis.graph_size import extent
 from headrace.ir.function import FuncGraph, bodies, functions_of, recursive_functions, with_owned
-from headrace.ir.in_flight import concurrent
 from headrace.ir.kernel import find_kernel
+from headrace.ir.kernel_errors import place
 from headrace.ir.opdef import Func
 
 if TYPE_CHECKING:
@@ -65,8 +65,10 @@ def too_large(ops: Iterable[Operation]) -> list[str]:
     if recursive:
         return recursive
     found = extent(ops, reads=True)
-    if found.levels > nesting.MOST:
-        return [f"its structures and calls are nested {found.levels:,} deep, and at most {nesting.MOST:,} are compiled"]
+    if found.levels > recursion.MOST:
+        return [
+            f"its structures and calls are nested {found.levels:,} deep, and at most {recursion.MOST:,} are compiled"
+        ]
     if found.repeated > MOST_REPEATED:
         return [
             f"its functions come to {found.size:,} operations where they are called; code has at most "

@@ -2,7 +2,7 @@
 
 What is left of the token machine is the order of the lines. A value is a local variable; what a branch or a body takes
 from outside is that same variable, so a loop constant costs nothing; a value goes (`del`) when nobody reads it any
-more. Loops go round over an iterator that looks now and then whether to stop (`running`). A loop that only counts is a
+more. Loops go round over an iterator that looks now and then whether to stop (`runtime`). A loop that only counts is a
 `for` over a range, and its counter a Python int as long as it is used as an index; whatever else it is used for gets an
 int32 or int64 made of it.
 
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace import dtypes, flags
-from headrace.compile import groups, running
-from headrace.compile.blocks import Block, Blocks, Item
-from headrace.compile.groups import Group, Unit
+from headrace.compile import runtime, tiling
 from headrace.compile.kernels import Writer
 from headrace.compile.lists import LIST, ROWS
 from headrace.compile.names import INT, Value
+from headrace.compile.regions import Block, Blocks, Item
 from headrace.compile.source import Loop
+from headrace.compile.tiling import Group, Unit
 from headrace.ir.function import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.opdef import op_registry
@@ -87,7 +87,7 @@ class Emitter(Writer):
 
     def block(self, block: Block) -> None:
         """Writes the items of a block. Its results stay; all else that it makes goes when nobody reads it any more."""
-        found = block.items if self._checks else groups.units(block.items, self.formula_of)
+        found = block.items if self._checks else tiling.units(block.items, self.formula_of)
         if any(isinstance(unit, Group) for unit in found):  # items have moved
             for t in block.results:
                 self.wanted.pop(t, None)
@@ -111,7 +111,7 @@ class Emitter(Writer):
             if isinstance(unit, Group):
                 wanted = [t for t in unit.made if last.get(t, -1) > i or t in kept]
                 given = self._given(unit, wanted, reusable)
-                if groups.fits(unit, wanted, dying, list(given.values())):
+                if tiling.fits(unit, wanted, dying, list(given.values())):
                     self._group(unit, wanted, given, retained)
                     mine.update(wanted)
                 else:
@@ -267,7 +267,7 @@ class Emitter(Writer):
         else:
             which = out.new("w")
             chosen = self.plain(op.inputs[0], op)
-            out.line(f"{which} = {out.bind(running.branch, 'f')}({chosen}, {len(item.blocks)})", op, (selector.text,))
+            out.line(f"{which} = {out.bind(runtime.branch, 'f')}({chosen}, {len(item.blocks)})", op, (selector.text,))
             self._case(item, which, range(len(item.blocks)), write)
         for t, name, value in zip(outputs, names, kinds, strict=True):
             kind = value.kind if value.kind in (LIST, ROWS) else ""
@@ -367,7 +367,7 @@ class Emitter(Writer):
         op, out = item.op, self.out
         test = item.blocks[0]
         number = out.new("n")
-        out.line(f"for {number} in {out.bind(running.chain, 'f')}({out.bind(running.START, 'c')}, run):", op)
+        out.line(f"for {number} in {out.bind(runtime.chain, 'f')}({out.bind(runtime.START, 'c')}, run):", op)
         out.enter_loop(Loop(op, number))
         self.block(test)
         t = test.results[0]
@@ -394,7 +394,7 @@ class Emitter(Writer):
         if stop not in stops:
             out.line(f"{stop} = {'min(' + ', '.join(stops) + ')' if len(stops) > 1 else stops[0]}", op)
         number = out.new("i")
-        is_short = stop.isdecimal() and first.isdecimal() and int(stop) - int(first) <= running.FIRST
+        is_short = stop.isdecimal() and first.isdecimal() and int(stop) - int(first) <= runtime.FIRST
         out.line(f"for {number} in {'range' if is_short else 'run.span'}({first}, {stop}):", op)
         out.enter_loop(Loop(op, number, first, trips.most))
         loop = item.blocks[1].graph
@@ -460,7 +460,7 @@ class Emitter(Writer):
         depth = "depth + 1" if self._in_function else "1"
         limit = flags.CALL_DEPTH.value
         if self._in_function:
-            deep = out.bind(running.too_deep, "f")
+            deep = out.bind(runtime.too_deep, "f")
             out.line(f"if depth >= {limit}: raise {deep}({out.bind(op, 'o')}, {limit}, {name!r})", op)
         outputs = []
         for k, t in enumerate(op.outputs):

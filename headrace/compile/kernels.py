@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import flags
-from headrace.compile import moves
-from headrace.compile.formulas import Apply, Input, formula
+from headrace.compile import views
 from headrace.compile.list_writing import ListWriter
 from headrace.compile.names import Value
-from headrace.compile.running import blocking
-from headrace.ir import checking
-from headrace.ir.elementwise import HALF
+from headrace.compile.runtime import blocking
+from headrace.compile.scalar_expressions import Apply, Input, formula
+from headrace.ir import output_check
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import Kernel, find_kernel, made_for
+from headrace.opkit.elementwise import HALF
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from headrace.compile.blocks import Blocks, Item
+    from headrace.compile.regions import Blocks, Item
     from headrace.ir.graph import Operation, Tensor
 
 # operators that give on numpy scalars what the ufunc gives, for dtypes of these kinds
@@ -71,11 +71,11 @@ class Writer(ListWriter):
     """Writes operations that have kernels; `emit.Emitter` writes what is around them.
 
     Attributes:
-      stateful: operations whose kernels are made for each run, in the order of `running.Run.kernels`.
+      stateful: operations whose kernels are made for each run, in the order of `runtime.Run.kernels`.
       uses_blas: whether any kernel may call the BLAS library.
       targets: results of formulas that are written into arrays which are there already, and the names of these.
       next: the operation that comes next, if it alone reads what is written now.
-      whole: where arrays are done in slices (`groups`), how many of their last axes are not cut.
+      whole: where arrays are done in slices (`tiling`), how many of their last axes are not cut.
     """
 
     def __init__(self, blocks: Blocks) -> None:
@@ -137,12 +137,12 @@ class Writer(ListWriter):
     def _only_copies(self, op: Operation) -> bool:
         if op.opdef.facts.fresh and len(op.outputs) == 1:
             return True
-        return moves.keeps_nothing(op) and self._moved(op, ["x"] * len(op.inputs)) is not None
+        return views.keeps_nothing(op) and self._moved(op, ["x"] * len(op.inputs)) is not None
 
     def _moved(self, op: Operation, inputs: list[str]) -> list[str] | None:
         if op.opdef.kernel is None or self.kernel_of(op).factory is not op.opdef.kernel:
             return None
-        return moves.moved(op, inputs, self.out)
+        return views.moved(op, inputs, self.out)
 
     # *** writing ***
 
@@ -184,7 +184,7 @@ class Writer(ListWriter):
     def _check(self, t: Tensor) -> None:
         value = self.values[t]
         if value.kind == "" and not value.is_global:
-            check = self.out.bind(checking.check_value, "f")
+            check = self.out.bind(output_check.check_value, "f")
             self.out.line(f"{check}({self.out.bind(t, 'o')}, {value.text})", t.op)
 
     def _any(self, op: Operation, item: Item) -> None:
@@ -227,7 +227,7 @@ class Writer(ListWriter):
         texts = [self.plain(t, op) for t in op.inputs]
         made = self._moved(op, texts)
         assert made is not None
-        is_fresh = moves.keeps_nothing(op)
+        is_fresh = views.keeps_nothing(op)
         for i in item.live:
             name = self.name_for(op.outputs[i])
             self.out.line(f"{name} = {made[i]}", op, tuple(texts))

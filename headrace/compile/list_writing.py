@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import flags, shapes
-from headrace.compile import running
+from headrace.compile import runtime
 from headrace.compile.lists import LIST, ROWS, known_shape
 from headrace.compile.names import INT, Names, Value
 
 if TYPE_CHECKING:
-    from headrace.compile.blocks import Item
+    from headrace.compile.regions import Item
     from headrace.ir.graph import Operation, Tensor
 
 
@@ -47,7 +47,7 @@ class ListWriter(Names):
 
     def _reserve(self, op: Operation, item: Item, kind: str) -> None:
         n = self.plain(op.inputs[1], op)
-        self._make(op, f"{self.out.bind(running.blanks, 'f')}({n})", kind)
+        self._make(op, f"{self.out.bind(runtime.blanks, 'f')}({n})", kind)
 
     def _from_tensor(self, op: Operation, item: Item, kind: str) -> None:
         rows = self.plain(op.inputs[0], op)
@@ -79,13 +79,13 @@ class ListWriter(Names):
         if what is None:
             return
         if self.lists.kind(t) == LIST:
-            nested, limit = self.out.bind(running.nested_within, "f"), flags.accumulator_limit()
+            nested, limit = self.out.bind(runtime.nested_within, "f"), flags.accumulator_limit()
             self.out.line(f"{nested}(run, {this}, {limit}, {self.out.bind(what, 'o')})", op, (this, value))
             return
         if t.shape == () and not flags.ACCUMULATOR_LIMIT.value:
             return
         limit = flags.accumulator_limit()
-        within = self.out.bind(running.within, "f")
+        within = self.out.bind(runtime.within, "f")
         size: int | None = t.dtype.base.size
         for d in t.shape or (None,):
             size = size * d if size is not None and d is not None else None
@@ -110,7 +110,7 @@ class ListWriter(Names):
         name = self.name_for(op.outputs[1])
         pop = f"{MEMORY}.pop({this})" if self.lists.is_counted(op.inputs[0]) else f"{this}.pop()"
         if self.lists.has_blanks(op.inputs[0]):
-            pop = f"{self.out.bind(running.element, 'f')}([{pop}], 0, {self._blank(op)})"
+            pop = f"{self.out.bind(runtime.element, 'f')}([{pop}], 0, {self._blank(op)})"
         self.out.line(f"{name} = {pop}", op, (this,))
         inner = self.lists.kind(op.outputs[1])
         self.own(op.outputs[1], Value(name, inner))
@@ -132,10 +132,10 @@ class ListWriter(Names):
             return
         if not self.lists.has_blanks(op.inputs[0]) or shapes.is_full(op.outputs[0].shape):
             blank = self._blank(op) if self.lists.has_blanks(op.inputs[0]) else "None"
-            element = f"{self.out.bind(running.element, 'f')}({this}, {text}, {blank})"
+            element = f"{self.out.bind(runtime.element, 'f')}({this}, {text}, {blank})"
         else:
             shape = self.plain(op.inputs[2], op)
-            element = f"{self.out.bind(running.element_alike, 'f')}({this}, {text}, {shape}, {self._by_kernel(op)})"
+            element = f"{self.out.bind(runtime.element_alike, 'f')}({this}, {text}, {shape}, {self._by_kernel(op)})"
         if self.lists.is_counted(op.inputs[0]):
             element = f"{MEMORY}.get({element})"
         self.assign(op, element, (this, text))
@@ -143,27 +143,27 @@ class ListWriter(Names):
     def _by_kernel(self, op: Operation) -> str:
         """The kernel of `op` for lists of Python."""
         assert op.inputs[0].handle is not None
-        return self.out.bind(running.ByKernel(op, *op.inputs[0].handle), "f")
+        return self.out.bind(runtime.ByKernel(op, *op.inputs[0].handle), "f")
 
     def _set(self, op: Operation, item: Item, kind: str) -> None:
         this, index = self.values[op.inputs[0]].text, self.values[op.inputs[1]]
         text = index.text if index.kind == INT else self.plain(op.inputs[1], op)
         value = self.plain(op.inputs[2], op)
         if op.attrs["resize_if_index_out_of_bounds"]:
-            call = f"{self.out.bind(running.place_growing, 'f')}({this}, {text}, {value}, {self._by_kernel(op)})"
+            call = f"{self.out.bind(runtime.place_growing, 'f')}({this}, {text}, {value}, {self._by_kernel(op)})"
             self.out.line(call, op, (this, text, value))
         elif index.is_natural:
             self.out.line(f"{this}[{text}] = {value}", op, (this, text, value))
         else:
-            self.out.line(f"{self.out.bind(running.place, 'f')}({this}, {text}, {value})", op, (this, text, value))
+            self.out.line(f"{self.out.bind(runtime.place, 'f')}({this}, {text}, {value})", op, (this, text, value))
         if item.live:
             self.share(op.outputs[0], op.inputs[0], op)
 
     def _resize(self, op: Operation, item: Item, kind: str) -> None:
-        self._change(op, item, running.resize)
+        self._change(op, item, runtime.resize)
 
     def _unset(self, op: Operation, item: Item, kind: str) -> None:
-        self._change(op, item, running.unset)
+        self._change(op, item, runtime.unset)
 
     def _change(self, op: Operation, item: Item, change: Callable[..., None]) -> None:
         """Writes what changes a list as input 1 says."""
@@ -184,12 +184,12 @@ class ListWriter(Names):
             self.values[op.outputs[0]] = Value(this)
             return
         rows = this if kind == LIST else f"list({this})"
-        text = self._joined(op, running.stacked, running.stacked_alike, rows, str(n))
+        text = self._joined(op, runtime.stacked, runtime.stacked_alike, rows, str(n))
         self.assign(op, text, (this, self.plain(op.inputs[1], op)))
 
     def _gather(self, op: Operation, item: Item, kind: str) -> None:
         this, indices = self.values[op.inputs[0]].text, self.plain(op.inputs[1], op)
-        self.assign(op, self._joined(op, running.gathered, running.gathered_alike, this, indices), (this, indices))
+        self.assign(op, self._joined(op, runtime.gathered, runtime.gathered_alike, this, indices), (this, indices))
 
     def _joined(self, op: Operation, known: Any, alike: Any, rows: str, which: str) -> str:
         """A call of `known` or `alike`: whether or not the list says which shape its elements have."""
@@ -214,7 +214,7 @@ class ListWriter(Names):
         if (stated is None or stated[:1] == (None,)) and op.inputs[2].shape == (0,):
             known = op.outputs[0].shape
             pattern = None if known is None else known[1:]
-            joined = self.out.bind(running.concatenated, "f")
+            joined = self.out.bind(runtime.concatenated, "f")
             call = f"{joined}({this}, {pattern}, {shape}, {dims}, {self._by_kernel(op)})"
         else:
             call = f"{self._by_kernel(op)}({this}, {shape}, {dims})"

@@ -15,7 +15,7 @@ A list made of the rows of a tensor that is only looked at is no list at all: it
 
 The shape of the elements need not be known. What is read must fit the shape that the reader states, which is decided
 here from the static shapes of all that is put into the class. The zeros that a missing element stands for may have a
-shape that only other elements tell; such rare cases are left to the kernel (`running.ByKernel`).
+shape that only other elements tell; such rare cases are left to the kernel (`runtime.ByKernel`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headrace.ir.function import FuncGraph
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
-    from headrace.compile.blocks import Block, Blocks, Item
+    from headrace.compile.regions import Block, Blocks, Item
     from headrace.ir.graph import Operation, Tensor
     from headrace.shapes import Shape
 

@@ -13,7 +13,7 @@ from headrace.compile.source import Source
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
-    from headrace.compile.blocks import Blocks
+    from headrace.compile.regions import Blocks
     from headrace.ir.graph import Operation, Tensor
 
 INT: Final = "int"  # a Python int that stands for an int32 or int64 scalar

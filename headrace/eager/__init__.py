@@ -1,7 +1,7 @@
 """Ops that run at once: what happens outside every graph.
 
 `EagerBuilder` has the calls of `ir.builder.Builder`, but runs an op instead of adding it to a graph, and gives
-`EagerTensor`s, which have values. `headrace/__init__.py` makes one what `build.scopes.builder()` gives outside graphs,
+`EagerTensor`s, which have values. `headrace/__init__.py` makes one what `api.scopes.builder()` gives outside graphs,
 so that the functions of `build` serve both.
 """
 

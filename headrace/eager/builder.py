@@ -18,9 +18,9 @@ from headrace.eager.tensor import EagerTensor
 from headrace.errors import DeadlineExceededError, GraphError, NotFoundError, SignatureError, UnimplementedError
 from headrace.ir import source
 from headrace.ir.builder import OpCalls, as_array
-from headrace.ir.failure import brief, translated
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.kernel import Kernel, KernelContext, find_kernel, made_for
+from headrace.ir.kernel_errors import brief, translated
 from headrace.ir.opdef import OpDef, op_registry
 from headrace.resources.manager import ResourceManager
 

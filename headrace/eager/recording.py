@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import dtypes
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.eager.builder import active
 from headrace.errors import UnimplementedError
 from headrace.grad import sums
-from headrace.grad.flow import carries
+from headrace.grad.activity import carries
 from headrace.grad.gradients import gradients
 
 if TYPE_CHECKING:

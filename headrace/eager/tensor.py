@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.build import operators
+from headrace.api import operators
 from headrace.errors import GraphError
 from headrace.resources.values import shape_of
 

@@ -1,6 +1,6 @@
 """What an error of a running step says: which operation, made where, in which loop and iteration, on which inputs.
 
-A kernel's own `OpError` is kept and gains notes. What numpy raises is given TensorFlow's class (`ir.failure`).
+A kernel's own `OpError` is kept and gains notes. What numpy raises is given TensorFlow's class (`ir.kernel_errors`).
 
 The last note tells the last events of the step. Nothing is written down while a step runs for which nobody listens. But
 what the operation that failed was given had been computed before, what is in the queue of ready nodes would have been
@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import DeadlineExceededError, InvalidArgumentError, OpError
-from headrace.ir.failure import blamed, endless, known_as, place
+from headrace.ir.kernel_errors import blamed, endless, known_as, place
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -2,10 +2,10 @@
 
 A Python function of the user's may wait for anything, another one of the same step included, and may never return. So
 the token machine calls a blocking kernel (`Facts.blocking`) on a thread of its own as soon as anything else of the step
-is in flight. Compiled code calls it in place, where no other one can be in flight (`ir.in_flight`). If the step has a
-deadline or there are other threads, which may close the session, it then runs on a thread of its own as a whole, and
-the caller waits for it (`watched`). So a deadline, `Session.close` and Ctrl-C end the step at once. The function itself
-cannot be interrupted: its thread ends when it returns, and its result is dropped.
+is in flight. Compiled code calls it in place, where no other one can be in flight (`ir.analysis.concurrency`). If the
+step has a deadline or there are other threads, which may close the session, it then runs on a thread of its own as a
+whole, and the caller waits for it (`watched`). So a deadline, `Session.close` and Ctrl-C end the step at once. The
+function itself cannot be interrupted: its thread ends when it returns, and its result is dropped.
 
 A change of threads takes 20 to 40 microseconds, several times as long as a short function; hence the distinctions.
 """
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headrace.denormals import unflushed, user_mode
 from headrace.errors import DeadlineExceededError, ResourceExhaustedError
 from headrace.execute.threads import taken
-from headrace.ir.failure import place
+from headrace.ir.kernel_errors import place
 
 if TYPE_CHECKING:
     from headrace.execute.step import Step

@@ -11,7 +11,7 @@ when its work is enqueued: what follows it in the same stream finds it done.
 
 New types of devices are added with `register_device`. Such a device may have a memory that numpy does not reach: then
 its values are what its `put` makes of arrays, only its own kernels see them, and where one is sent to another device or
-fetched, `get` makes an array of it again (`execute.foreign`).
+fetched, `get` makes an array of it again (`execute.device_memory_executor`).
 """
 
 from __future__ import annotations

@@ -30,15 +30,15 @@ from headrace.denormals import flushed, unflushed, user_mode
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute import blas
 from headrace.execute import plan as plans
+from headrace.execute.acyclic_propagator import StraightPropagator
 from headrace.execute.blame import dead_fetch, raise_blamed, tell, where
 from headrace.execute.blocking import is_observed, submit
-from headrace.execute.burst import burst
+from headrace.execute.dispatch_loop import burst
 from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
-from headrace.execute.straight import StraightPropagator
 from headrace.execute.threads import taken
-from headrace.ir.failure import known_as, place
 from headrace.ir.kernel import KernelContext
+from headrace.ir.kernel_errors import known_as, place
 
 if TYPE_CHECKING:
     from headrace.execute.plan import Node, Plan

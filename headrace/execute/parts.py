@@ -33,8 +33,8 @@ from headrace import flags
 from headrace.denormals import flushed
 from headrace.errors import AbortedError, DeadlineExceededError, InternalError
 from headrace.execute import blas
-from headrace.execute.foreign import ForeignExecutor
-from headrace.execute.part import PartExecutor
+from headrace.execute.device_memory_executor import ForeignExecutor
+from headrace.execute.part_executor import PartExecutor
 from headrace.execute.rendezvous import LocalRendezvous
 from headrace.execute.threads import taken
 from headrace.ir.kernel import CPU

@@ -24,8 +24,8 @@ import numpy as np
 
 from headrace import flags
 from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedError
-from headrace.ir import checking
-from headrace.ir import frames as ir_frames
+from headrace.ir import output_check
+from headrace.ir.analysis import frames as ir_frames
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU, find_kernel, made_for, why_none
 
@@ -228,7 +228,7 @@ class FramePlan:
       exits: its Exits.
       sources: (node, x) for nodes that wait for nothing: they are ready when the frame is opened.
       params: of a function, the nodes that its arguments are supplied to.
-      shared: the frame instance that all runs share, where there is no control flow (`execute.straight`).
+      shared: the frame instance that all runs share, where there is no control flow (`execute.acyclic_propagator`).
     """
 
     __slots__ = (
@@ -268,7 +268,8 @@ class Plan:
       uses_blas: whether some node may call the BLAS library.
       has_loops: whether there are loops inside nodes.
       device: of one part of a step over several devices, which it is for; "" for a whole step.
-      sequence: the order that runs go along (`execute.sequence`); None: not looked for yet; False: there is none.
+      sequence: the order that runs go along (`execute.static_schedule`); None: not looked for yet; False: there is
+      none.
     """
 
     __slots__ = (
@@ -331,7 +332,7 @@ def make_plan(
 
     Raises:
       GraphError: a cycle that is no loop.
-      InvalidArgumentError: the frames do not fit together (`ir.frames`); a call and its function do not.
+      InvalidArgumentError: the frames do not fit together (`ir.analysis.frames`); a call and its function do not.
       NotFoundError: a function that is called is not there.
       UnimplementedError: an op has no kernel for this device.
     """
@@ -480,12 +481,12 @@ def _add_kernel(plan: Plan, node: Node) -> None:
         node.bound = len(plan.binders)
         factory = kernel.factory if kernel.form != "pure" else lambda ctx, attrs: made_for(op, kernel)
         if flags.VERIFY.value >= 2:
-            factory = checking.later(op, factory, node.kind == ASYNC, device == CPU)
+            factory = output_check.later(op, factory, node.kind == ASYNC, device == CPU)
         plan.binders.append((op, factory))
         return
     f = made_for(op, kernel)
     if flags.VERIFY.value >= 2:
-        f = checking.checked(op, f, device == CPU)
+        f = output_check.checked(op, f, device == CPU)
     if node.reads:
         f = _reading(f, node.reads)
     node.kernel = f

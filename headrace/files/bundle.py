@@ -36,7 +36,7 @@ from headrace.errors import (
 )
 from headrace.files import commit, sstable
 from headrace.files.checksum import as_bytes, crc32c, little_endian, mask
-from headrace.files.pieces import Entry, Piece, distinct, entry_of
+from headrace.files.manifest import Entry, Piece, distinct, entry_of
 from headrace.files.regular import RegularFile, check_apart, delete, named
 from headrace.files.slices import TensorSlice, assemble, is_shape
 

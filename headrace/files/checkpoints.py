@@ -1,4 +1,4 @@
-"""Checkpoints: named tensors in files, in headrace's own format (`native`) or TensorFlow's (`bundle`, `first`).
+"""Checkpoints: named tensors in files, in headrace's own format (`native`) or TensorFlow's (`bundle`, `checkpoint_v1`).
 
 A checkpoint is named by a *prefix*: the path of its files without their endings, relative ones from the working folder.
 It may be any path whose last part is a name (not empty, ".", ".."), and says all there is about which files are
@@ -19,13 +19,13 @@ from typing import Final, Protocol
 import numpy as np
 
 from headrace.errors import InvalidArgumentError, NotFoundError
-from headrace.files import bundle, commit, first, native
-from headrace.files.pieces import Entry, Piece
+from headrace.files import bundle, checkpoint_v1, commit, native
+from headrace.files.manifest import Entry, Piece
 from headrace.files.regular import check_path, delete, named
 from headrace.files.slices import TensorSlice
 
 FORMATS: Final = ("native", "tensorflow")  # those that can hold every tensor
-_WRITERS: Final = {"native": native.write, "tensorflow": bundle.write, "tensorflow-v1": first.write}
+_WRITERS: Final = {"native": native.write, "tensorflow": bundle.write, "tensorflow-v1": checkpoint_v1.write}
 
 
 class Reader(Protocol):
@@ -68,12 +68,12 @@ def exists(prefix: str) -> bool:
     """Whether there is a checkpoint, sound or not, of this prefix."""
     check_prefix(prefix)
     indexes = native.index_path(prefix), bundle.index_path(prefix)
-    return any(os.path.exists(path) for path in indexes) or bool(first.paths(prefix))
+    return any(os.path.exists(path) for path in indexes) or bool(checkpoint_v1.paths(prefix))
 
 
 def modified(prefix: str) -> float | None:
     """When the checkpoint of this prefix was written, in seconds since 1970; None if there is none."""
-    for path in (native.index_path(prefix), bundle.index_path(prefix), *first.paths(prefix)[:1]):
+    for path in (native.index_path(prefix), bundle.index_path(prefix), *checkpoint_v1.paths(prefix)[:1]):
         try:
             return os.stat(path).st_mtime
         except (FileNotFoundError, NotADirectoryError):
@@ -107,8 +107,8 @@ def open(prefix: str) -> Reader:
         return native.Native(prefix)
     if os.path.lexists(bundle.index_path(prefix)):
         return bundle.Bundle(prefix)
-    if first.paths(prefix):
-        return first.First(prefix)
+    if checkpoint_v1.paths(prefix):
+        return checkpoint_v1.First(prefix)
     raise NotFoundError(
         f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}: there is neither "
         f"{native.index_path(prefix)} (a checkpoint of headrace) nor {bundle.index_path(prefix)} (one of TensorFlow)"
@@ -164,7 +164,7 @@ def merge(
     if not sources:
         raise NotFoundError(f"none of the checkpoints to merge is there: {', '.join(prefixes) or 'no prefix is given'}")
     _make_folder(destination)
-    if any(isinstance(s, first.First) for s in sources):
+    if any(isinstance(s, checkpoint_v1.First) for s in sources):
         raise InvalidArgumentError(
             "checkpoints of TensorFlow's first version are not merged: their files, named as its sharded ones are, are "
             "one checkpoint as they stand"
@@ -203,7 +203,7 @@ def files_of(prefix: str) -> list[str]:
     """The files that belong to a prefix: the index first, then the data, that of unfinished writes too."""
     check_prefix(prefix)
     indexes = [path for path in (native.index_path(prefix), bundle.index_path(prefix)) if os.path.lexists(path)]
-    return [*indexes, *native.data_files(prefix), *bundle.data_files(prefix), *first.data_files(prefix)]
+    return [*indexes, *native.data_files(prefix), *bundle.data_files(prefix), *checkpoint_v1.data_files(prefix)]
 
 
 def remove(prefix: str) -> None:
@@ -230,7 +230,7 @@ def _keep_only(format: str, prefix: str) -> None:
         if name != format and os.path.lexists(index):
             doomed += [index, *other.data_files(prefix)]
     if format != "tensorflow-v1":
-        doomed += first.data_files(prefix)
+        doomed += checkpoint_v1.data_files(prefix)
     if doomed:
         delete(doomed)
         commit.sync_folder(commit.folder_of(prefix))

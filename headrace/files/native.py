@@ -39,7 +39,7 @@ from headrace.dtypes import DType
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
 from headrace.files import commit
 from headrace.files.checksum import as_bytes, crc32c, little_endian
-from headrace.files.pieces import Entry, Piece, distinct, missing
+from headrace.files.manifest import Entry, Piece, distinct, missing
 from headrace.files.regular import RegularFile, delete, named
 from headrace.files.slices import TensorSlice, assemble, is_shape
 

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from headrace import shapes
 from headrace.errors import GraphError
 from headrace.grad import conditionals, loops, registered
+from headrace.grad.activity import Flow, carries
 from headrace.grad.calls import grad_call, grad_for, grad_symbolic
-from headrace.grad.flow import Flow, carries
 from headrace.grad.graph import GradGraph
 from headrace.grad.sums import dense, total
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
 from headrace.ir.graph import Tensor
+from headrace.ir.indexed_slices import IndexedSlices, handed_on
 from headrace.ir.opdef import GradNode
-from headrace.ir.slices import IndexedSlices, handed_on
 
 if TYPE_CHECKING:
     from headrace.grad.sums import Gradient

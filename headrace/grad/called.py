@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from headrace.build import nest, scopes, tracing
-from headrace.build.function import is_tensor
-from headrace.build.saving import unrepeatable
+from headrace.api import nest, scopes, tracing
+from headrace.api.function import is_tensor
+from headrace.api.rematerialization import unrepeatable
 from headrace.errors import SignatureError, UnimplementedError
 from headrace.grad import sums
-from headrace.grad.flow import carries
+from headrace.grad.activity import carries
 from headrace.grad.forward import forward
 from headrace.grad.gradients import differentiate
 from headrace.grad.zeros import zeros_for
 from headrace.ir import walk
+from headrace.ir.analysis.graph_size import room_around
 from headrace.ir.builder import Builder
-from headrace.ir.copying import copy_into
-from headrace.ir.extent import room_around
+from headrace.ir.edit.copying import copy_into
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Tensor
 

@@ -24,19 +24,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes
-from headrace.build import tracing
-from headrace.build.saving import unrepeatable
+from headrace.api import tracing
+from headrace.api.rematerialization import unrepeatable
 from headrace.errors import UnimplementedError
+from headrace.grad.activity import carries
 from headrace.grad.conditionals import grad_branches
-from headrace.grad.flow import carries
 from headrace.grad.function import gradient_graph
 from headrace.grad.graph import GradBuilder, GradGraph
 from headrace.grad.sums import dense
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
+from headrace.ir.analysis.graph_size import extent
 from headrace.ir.builder import Builder
-from headrace.ir.copying import copied
-from headrace.ir.counting import counting
-from headrace.ir.extent import extent
+from headrace.ir.edit.copying import copied
+from headrace.ir.edit.for_as_while import counting
 from headrace.ir.function import FuncGraph, owned, recursive_functions
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.opdef import Func

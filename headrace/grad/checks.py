@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headrace import dtypes
-from headrace.build import nest, scopes, tracing
-from headrace.grad.flow import carries
+from headrace.api import nest, scopes, tracing
+from headrace.grad.activity import carries
 from headrace.grad.transforms import jvp, vjp
 from headrace.ir.graph import Tensor
 

@@ -24,16 +24,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace import dtypes
-from headrace.build import tracing
+from headrace.api import tracing
 from headrace.grad.graph import GradBuilder, GradGraph
 from headrace.grad.sums import dense
 from headrace.grad.zeros import no_slices, shape_of_gradient, zeros_for
-from headrace.ir import growing
 from headrace.ir.builder import Builder
-from headrace.ir.copying import copied
+from headrace.ir.edit import add_values
+from headrace.ir.edit.copying import copied
 from headrace.ir.function import FuncGraph, unify
 from headrace.ir.graph import Tensor
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:
     from headrace.grad.sums import Gradient
@@ -53,14 +53,14 @@ class GradBranch(GradGraph):
 
     def kept(self, t: Tensor) -> Tensor:
         op = self.op
-        graphs = growing.own(op)
+        graphs = add_values.own(op)
         for k in range(self._read, len(op.outputs)):
             self._returned.setdefault(self.forward.results[k], op.outputs[k])
         self._read = len(op.outputs)
         if t in self._returned:
             return self.capture_outer(self._returned[t])
         ends = [t if g is self.forward else _nothing(g, t) for g in graphs]
-        return self.capture_outer(growing.add_result(op, ends))
+        return self.capture_outer(add_values.add_result(op, ends))
 
 
 def _nothing(graph: FuncGraph, like: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ def grad_branches(
       backward: the reverse walk.
     """
     since = len(b.graph)
-    graphs = growing.own(op)
+    graphs = add_values.own(op)
     offset = len(op.inputs) - len(graphs[0].params)
     outs = [k for k, dy in enumerate(dys) if dy is not None]
     given = [dense(b, dy) for dy in dys if dy is not None]

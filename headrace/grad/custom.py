@@ -19,15 +19,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace import dtypes
-from headrace.build import nest, scopes, tracing
+from headrace.api import nest, scopes, tracing
 from headrace.errors import SignatureError
-from headrace.grad.flow import carries
+from headrace.grad.activity import carries
 from headrace.grad.registered import OVERRIDE, Custom, as_gradient, title
 from headrace.ir.builder import Builder
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.opdef import GradNode
-from headrace.ir.slices import IndexedSlices
 
 
 class custom_gradient:

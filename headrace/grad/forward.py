@@ -8,7 +8,7 @@ all ys in one direction only.
 
 An operation's rule comes from its record, in one of three ways.
 
-1. `jvp=rule`. For most operations that is the operation itself, applied to the tangents (`ir.tangents`).
+1. `jvp=rule`. For most operations that is the operation itself, applied to the tangents (`opkit.jvp_rules`).
 2. `jvp=SYMMETRIC`. Let J be the matrix of the derivatives. Reverse mode knows the product with its transpose: the rule
    `grad` makes of u the vector Jᵀu. An elementwise function has J = Jᵀ, if its arguments are first broadcast to the
    shape of the result; so its gradient rule, given the tangent for u, gives the tangent.
@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING, Any
 from headrace import shapes
 from headrace.errors import GraphError
 from headrace.grad import forward_loops, registered
+from headrace.grad.activity import carries
 from headrace.grad.backward import backward
-from headrace.grad.flow import carries
 from headrace.grad.sums import dense
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
-from headrace.ir.elementwise import alike
 from headrace.ir.opdef import SYMMETRIC, GradNode, Missing
-from headrace.ir.tangents import stretched
+from headrace.opkit.elementwise import alike
+from headrace.opkit.jvp_rules import stretched
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder

@@ -11,7 +11,7 @@ becomes
 
 So values are not computed twice, and a loop's tangent is a loop that keeps nothing: tangents are there when they are
 needed, and go with the values they belong to. Which variables of a loop have tangents is a question of flow
-(`grad.flow`): those that a tangent comes to and that lead to what is asked for. The tangent of a loop constant is a
+(`grad.activity`): those that a tangent comes to and that lead to what is asked for. The tangent of a loop constant is a
 loop constant; what has none on one way and one on the other has zeros there.
 
 An operation cannot grow by what depends on its own results (y = f(x), then the tangent of y along y), nor by what is in
@@ -26,21 +26,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from headrace.build import tracing
-from headrace.build.saving import unrepeatable
+from headrace.api import tracing
+from headrace.api.rematerialization import unrepeatable
 from headrace.errors import UnimplementedError
+from headrace.grad.activity import Flow, carries
 from headrace.grad.backward import backward
 from headrace.grad.calls import is_by_name
-from headrace.grad.flow import Flow, carries
 from headrace.grad.function import gradient_graph
 from headrace.grad.registered import title
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
-from headrace.ir import growing, walk
+from headrace.ir import walk
 from headrace.ir.builder import Builder
-from headrace.ir.copying import copied, copy_into
-from headrace.ir.counting import counting
+from headrace.ir.edit import add_values
+from headrace.ir.edit.copying import copied, copy_into
+from headrace.ir.edit.for_as_while import counting
+from headrace.ir.edit.lowered_names import base_name
 from headrace.ir.function import FuncGraph, bodies, owned
-from headrace.ir.naming import base_name
 from headrace.ir.opdef import Func
 from headrace.ir.order import is_constant
 
@@ -64,7 +65,7 @@ def of_branches(
       forward: the forward walk.
     """
     op = _able_to_grow(b, op, dxs)
-    graphs = growing.own(op)
+    graphs = add_values.own(op)
     offset = len(op.inputs) - len(graphs[0].params)
     flow = Flow()
     needs = [flow.of(g) for g in graphs]
@@ -75,7 +76,7 @@ def of_branches(
     there = [k for k, dx in enumerate(dxs) if dx is not None and k >= offset]
     outs = [j for j, want in enumerate(wanted) if want and any(leads(k, j) for k in there)]
     ins = [k for k in there if any(leads(k, j) for j in outs)]
-    twins = [growing.add_input(op, _the(dxs[k]), _named(graphs[0].params[k - offset])) for k in ins]
+    twins = [add_values.add_input(op, _the(dxs[k]), _named(graphs[0].params[k - offset])) for k in ins]
     found = []
     for i, g in enumerate(graphs):
         xs, ts = [g.params[k - offset] for k in ins], [twin[i] for twin in twins]
@@ -87,7 +88,7 @@ def of_branches(
                 zeros_for(_inside(b, g, op), g.results[j]) if p is None else p
                 for g, p in zip(graphs, parts, strict=True)
             ]
-            tangents[j] = growing.add_result(op, ends)
+            tangents[j] = add_values.add_result(op, ends)
     return tangents
 
 
@@ -96,7 +97,7 @@ def of_loop(
 ) -> list[Tensor | None]:
     """The tangents of those results of a While that are `wanted`; see `of_branches`."""
     tangents: list[Tensor | None] = [None] * len(wanted)
-    growing.own(op)
+    add_values.own(op)
     reached = [k for k, dx in enumerate(dxs) if dx is not None]
     seeded = [k for k, want in enumerate(wanted) if want]
     active = sorted(Flow().active(op.attrs["body"], reached, seeded))
@@ -112,7 +113,7 @@ def of_loop(
     inner = _inside(b, body, op)
     xs, ts = [body.params[k] for k in active], [body.params[at[k]] for k in active]
     for k, dy in zip(moving, forward(inner, xs, ts, [body.results[k] for k in moving]), strict=True):
-        growing.set_result(op, at[k], zeros_for(inner, body.results[k]) if dy is None else dy)
+        add_values.set_result(op, at[k], zeros_for(inner, body.results[k]) if dy is None else dy)
     for k in seeded:
         if k in at:
             tangents[k] = op.outputs[at[k]]
@@ -122,7 +123,7 @@ def of_loop(
 def _add_tangent(op: Operation, k: int, init: Tensor) -> int:
     """Gives a loop a variable for the tangent of its variable `k`, which varies in shape as that does; its position."""
     n = len(op.inputs)
-    growing.add_variable(op, init, _named(op.attrs["body"].params[k]))
+    add_values.add_variable(op, init, _named(op.attrs["body"].params[k]))
     for _, g in bodies(op):
         p, x = g.params[n], g.params[k]
         p.shape = p.op.attrs["shape"] = gradient_shape(x)

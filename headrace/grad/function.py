@@ -11,7 +11,7 @@ from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.grad.sums import dense
 from headrace.grad.zeros import zeros_for
 from headrace.ir.builder import Builder
-from headrace.ir.copying import copied
+from headrace.ir.edit.copying import copied
 from headrace.ir.function import FuncGraph, body
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import Func

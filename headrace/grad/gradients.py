@@ -12,21 +12,21 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes, shapes
-from headrace.build import nest, scopes
-from headrace.build.sparse_tensor import SparseTensor
-from headrace.collection import paused
+from headrace.api import nest, scopes
+from headrace.api.sparse_tensor import SparseTensor
 from headrace.errors import GraphError, SignatureError
+from headrace.gc_pause import paused
 from headrace.grad import sums
+from headrace.grad.activity import carries
 from headrace.grad.backward import backward
-from headrace.grad.flow import carries
 from headrace.grad.graph import GradGraph
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
+from headrace.ir.analysis.graph_size import room_around
 from headrace.ir.builder import Builder
-from headrace.ir.extent import room_around
 from headrace.ir.function import FuncGraph, is_cloned
 from headrace.ir.graph import Graph, Tensor, foreign
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:
     from headrace.grad.sums import Gradient

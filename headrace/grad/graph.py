@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.build.tracing import is_stateful
+from headrace.api.tracing import is_stateful
 from headrace.ir.builder import Builder
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Tensor

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace import dtypes, shapes
-from headrace.build import functional, nest, scopes, tracing
-from headrace.build.function import TensorSpec
+from headrace.api import functional, nest, scopes, tracing
+from headrace.api.function import TensorSpec
 from headrace.errors import GraphError, SignatureError
+from headrace.grad.activity import carries
 from headrace.grad.called import Call, anywhere, named, positions
-from headrace.grad.flow import carries
 from headrace.grad.transforms import grad
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor

@@ -16,7 +16,7 @@ it has one already. The backward loop counts to that, and its own counter is its
 **The variables that carry a gradient.** `dh` begins as the gradient of the loop's result, or zeros; the gradient of the
 body makes of the gradient of what the body returned that of what it was given. With no trip at all it comes out as it
 went in, which is right: then the loop returned what it was given. Which variables need one is a question of flow
-(`grad.flow`).
+(`grad.activity`).
 
 **Loop constants.** `w` is used in every iteration, so its gradient is a sum over iterations. If what the body has for
 it is sparse (`IndexedSlices`, of rows gathered), slices are collected in lists and put together after the loop.
@@ -44,19 +44,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.build import tracing
-from headrace.grad.flow import Flow
+from headrace.api import tracing
+from headrace.grad.activity import Flow
 from headrace.grad.graph import GradBuilder, GradGraph
 from headrace.grad.sums import dense
 from headrace.grad.zeros import gradient_dtype, gradient_shape, shape_of_gradient, zeros_for
-from headrace.ir import growing
 from headrace.ir.builder import Builder
+from headrace.ir.edit import add_values
+from headrace.ir.edit.lowered_names import base_name
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Tensor
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import constant_value
-from headrace.ir.naming import base_name
 from headrace.ir.order import counts, effects, is_constant
-from headrace.ir.slices import IndexedSlices
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -321,9 +321,9 @@ def trip_count(op: Operation) -> Tensor:
     for k in sorted(counters, key=lambda k: not _is_number(op.inputs[k], 0)):
         first, last = op.inputs[k], op.outputs[k]
         return last if _is_number(first, 0) else b.Sub(last, first, name=f"{op.name}/trips")
-    param, out = growing.add_variable(op, b.const(0, dtypes.int64, f"{op.name}/trips"), f"{op.name}_trips")
+    param, out = add_values.add_variable(op, b.const(0, dtypes.int64, f"{op.name}/trips"), f"{op.name}_trips")
     one_more = Builder(graph, source=op.source).AddV2(param, 1, name=f"{op.name}/trips/add")
-    growing.set_result(op, len(graph.params) - 1, one_more)
+    add_values.set_result(op, len(graph.params) - 1, one_more)
     return out
 
 
@@ -338,14 +338,14 @@ def accumulator(op: Operation, t: Tensor) -> Tensor:
     dtype = t.dtype.base
     b = Builder(op.graph, source=t.op.source, device=t.op.device)  # what is kept stays where it is made
     first = b.EmptyTensorList(_vector(t.shape), -1, element_dtype=dtype, name=f"{op.name}/{base_name(t)}_acc")
-    param, out = growing.add_variable(op, first, f"{base_name(t)}_acc")
+    param, out = add_values.add_variable(op, first, f"{base_name(t)}_acc")
     where = f" ({t.op.source})" if t.op.source is not None else ""
     attrs: dict[str, Any] = {"_accumulates": f"'{t.name}' of loop '{op.name}'{where}"}
     if op.attrs.get("_swap_memory"):
         attrs["_swap"] = True
     at = dataclasses.replace(b, graph=graph)
     pushed = at.make("TensorListPushBack", (param, t), attrs, f"{t.op.name}/push")
-    growing.set_result(op, len(graph.params) - 1, pushed)
+    add_values.set_result(op, len(graph.params) - 1, pushed)
     return out
 
 
@@ -359,8 +359,8 @@ def held(op: Operation, t: Tensor) -> Tensor:
     If the loop does not go round it is nothing, and nobody asks for it."""
     graph: FuncGraph = op.attrs["body"]
     nothing = Builder(op.graph, source=t.op.source).FakeParam(dtype=t.dtype.base, shape=t.shape, name=f"{op.name}/none")
-    _, out = growing.add_variable(op, nothing, f"{base_name(t)}_held")
-    growing.set_result(op, len(graph.params) - 1, t)
+    _, out = add_values.add_variable(op, nothing, f"{base_name(t)}_held")
+    add_values.set_result(op, len(graph.params) - 1, t)
     return out
 
 
@@ -371,7 +371,7 @@ def grad_loop(
     none: list[Gradient | None] = [None] * len(op.inputs)
     if not op.attrs.get("_back_prop", True):
         return none
-    growing.own(op)
+    add_values.own(op)
     forward: FuncGraph = op.attrs["body"]
     seeded = [k for k, dy in enumerate(dys) if dy is not None]
     reached = [k for k, want in enumerate(wanted) if want]

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace import shapes
-from headrace.build import nest, scopes
+from headrace.api import nest, scopes
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.zeros import gradient_dtype, gradient_shape
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, GradNode, GradRule, Missing, NotDifferentiable, op_registry
-from headrace.ir.slices import IndexedSlices
 from headrace.registry import DuplicateError, Registry
 
 if TYPE_CHECKING:

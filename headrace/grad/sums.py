@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from headrace import dtypes
 from headrace.ir.graph import Tensor
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.opdef import MOST_TENSORS
-from headrace.ir.slices import IndexedSlices
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from headrace import shapes
-from headrace.build import nest, scopes, tracing
+from headrace.api import nest, scopes, tracing
 from headrace.errors import GraphError, SignatureError
+from headrace.grad.activity import carries
 from headrace.grad.called import Call, Program, anywhere, is_eager, named, positions
-from headrace.grad.flow import carries
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 

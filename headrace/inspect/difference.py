@@ -15,12 +15,12 @@ import numpy as np
 from headrace.errors import GraphError, NotFoundError, OpError
 from headrace.inspect.parts import plural, visible
 from headrace.inspect.structure import brief
-from headrace.ir import attrs as wire
 from headrace.ir import walk
-from headrace.ir.extent import with_room
+from headrace.ir.analysis.graph_size import with_room
 from headrace.ir.function import FuncGraph, body
-from headrace.ir.nodedefs import show_tensor
 from headrace.ir.opdef import Func
+from headrace.ir.serial import attrs as wire
+from headrace.ir.serial.nodedefs import show_tensor
 from headrace.ir.text import show_value
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.inspect.parts import Box, Node, Structure, cut, nodes, plural, size_text, visible
 from headrace.inspect.text import box_heading, heading
-from headrace.nesting import MOST, room_for_levels
+from headrace.recursion import MOST, room_for_levels
 
 _COLORS: Final = {"while": "#dbe9f6", "for": "#dbe9f6", "loop": "#dbe9f6", "if": "#fdebd0", "case": "#fdebd0"}
 _OTHER: Final = "#e6f2e1"

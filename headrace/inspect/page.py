@@ -36,7 +36,7 @@ from headrace.inspect.rows import rows
 from headrace.inspect.structure import draw
 from headrace.inspect.text import box_heading
 from headrace.ir.function import with_owned
-from headrace.nesting import MOST, room_for_levels
+from headrace.recursion import MOST, room_for_levels
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph

@@ -1,7 +1,7 @@
 """Loops and conditionals of primitives: where each operation stands that has to do with some.
 
-`ir.frames` says which loop an operation is in, and `recover.reading` on which side of which conditional. A graph that
-is not well-structured may run all the same, so what is wrong with it is told, and as much shown as can be.
+`ir.analysis.frames` says which loop an operation is in, and `recover.reading` on which side of which conditional. A
+graph that is not well-structured may run all the same, so what is wrong with it is told, and as much shown as can be.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.errors import GraphError, InvalidArgumentError, OpError
-from headrace.ir import frames, walk
+from headrace.ir import walk
+from headrace.ir.analysis import frames
 from headrace.recover.reading import NEVER, Node, Reading
 
 if TYPE_CHECKING:
-    from headrace.ir.frames import Frame
+    from headrace.ir.analysis.frames import Frame
     from headrace.ir.graph import Graph, Operation, Tensor
 
 CONDITION: Final = 0

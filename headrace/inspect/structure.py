@@ -12,12 +12,12 @@ from headrace import dtypes, shapes
 from headrace.errors import GraphError, OpError
 from headrace.inspect import primitives
 from headrace.inspect.parts import Box, Node, Part, Passed, Reference, Structure, Value
-from headrace.ir import attrs as wire
-from headrace.ir.extent import with_room
-from headrace.ir.frames import Frame
+from headrace.ir.analysis.frames import Frame
+from headrace.ir.analysis.graph_size import with_room
 from headrace.ir.function import FuncGraph, body
-from headrace.ir.nodedefs import show_tensor
 from headrace.ir.opdef import REQUIRED, Func
+from headrace.ir.serial import attrs as wire
+from headrace.ir.serial.nodedefs import show_tensor
 from headrace.ir.text import show_value
 
 if TYPE_CHECKING:

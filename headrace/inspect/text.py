@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.inspect.describing import Description, StepDescription
 from headrace.inspect.parts import Box, Passed, Structure, Value, plural, size_text, visible
-from headrace.nesting import MOST, room_for_levels
+from headrace.recursion import MOST, room_for_levels
 
 
 @room_for_levels(MOST)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.grad.differentiate import differentiate
 from headrace.interchange.portable import make_portable
-from headrace.ir.graphdef import export_graph_def
+from headrace.ir.serial.graphdef import export_graph_def
 from headrace.lower import lower_whole
 
 if TYPE_CHECKING:

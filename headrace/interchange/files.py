@@ -7,7 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.build.scopes import Graph
+from headrace.api.scopes import Graph
 from headrace.errors import GraphError
 from headrace.ir.source import Source
 from headrace.ir.text import from_text
@@ -60,7 +60,7 @@ def write_graph(graph_or_graph_def: Any, logdir: str | os.PathLike[str], name: s
     elif isinstance(graph_or_graph_def, protobuf.Message):
         message = graph_or_graph_def
     else:
-        from headrace.ir.graphdef import read_graph_def
+        from headrace.ir.serial.graphdef import read_graph_def
 
         message = read_graph_def(graph_or_graph_def)
     os.makedirs(logdir, exist_ok=True)
@@ -111,7 +111,7 @@ def read_graph(path: str | os.PathLike[str]) -> PlainGraph:
     is_meta = isinstance(given, str) and _META_TEXT.match(given) is not None
     if isinstance(given, str) and not is_meta and not _PBTXT.match(given):
         return from_text(given, path)
-    from headrace.ir.graphdef import import_graph_def
+    from headrace.ir.serial.graphdef import import_graph_def
 
     graph = Graph()
     # the "line" that made these operations is the file they come from

@@ -18,12 +18,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.build.scopes import Graph, current_graph
-from headrace.build.variable import Variable
+from headrace.api.scopes import Graph, current_graph
+from headrace.api.variable import Variable
 from headrace.errors import GraphError, UnimplementedError
 from headrace.interchange import files
-from headrace.ir.attrs import decode_dtype, encode_shape
 from headrace.ir.graph import Operation, Tensor
+from headrace.ir.serial.attrs import decode_dtype, encode_shape
 
 if TYPE_CHECKING:
     from headrace.interchange.collection import Codec
@@ -304,7 +304,7 @@ def decode(
 ) -> Found:
     """Adds the operations of a `MetaGraphDef` to `graph`, and finds what the `wanted` ones of its collections name."""
     from headrace import pb
-    from headrace.build.importing import import_graph_def
+    from headrace.api.importing import import_graph_def
     from headrace.interchange.collection import VARIABLES, decode_collection
 
     graph_def = message.graph_def
@@ -348,7 +348,7 @@ def _scoped(text: bytes, scope: str) -> str | bytes:
 
 
 def _finder(made: Mapping[str, Any]) -> Callable[[str], Tensor | Operation]:
-    from headrace.ir.nodedefs import parse_tensor_name
+    from headrace.ir.serial.nodedefs import parse_tensor_name
 
     def find(text: str) -> Tensor | Operation:
         name, index = parse_tensor_name(text) if ":" in text else (text, None)

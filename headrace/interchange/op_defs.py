@@ -1,7 +1,7 @@
 """The records of op types as TensorFlow's `OpDef`s, for readers of another version.
 
 A file says which definitions its operations had, so that a reader that lacks a new attribute can tell whether it may be
-left out (`ir.producer`).
+left out (`ir.serial.producer`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace import pb
-from headrace.ir import attrs as wire
 from headrace.ir.opdef import REQUIRED, op_registry
+from headrace.ir.serial import attrs as wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.build.scopes import Graph
+from headrace.api.scopes import Graph
 from headrace.errors import GraphError
 from headrace.interchange import files, meta_graph
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace import pb
-from headrace.build.partitioned import SLICE
-from headrace.build.reference import ReferenceVariable
-from headrace.build.variable import Variable
+from headrace.api.partitioned import SLICE
+from headrace.api.reference import ReferenceVariable
+from headrace.api.variable import Variable
 from headrace.errors import GraphError
 from headrace.interchange.files import read_message
 from headrace.ir.graph import Operation, Tensor

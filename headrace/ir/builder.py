@@ -21,9 +21,9 @@ import numpy as np
 from headrace import dtypes
 from headrace.errors import ConversionError, GraphError, NotFoundError, ShapeError, SignatureError
 from headrace.ir import source
-from headrace.ir.failure import is_loop_variable, quoted
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.infer import infer_shapes
+from headrace.ir.kernel_errors import is_loop_variable, quoted
 from headrace.ir.opdef import OpDef, op_registry
 
 if TYPE_CHECKING:

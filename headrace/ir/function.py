@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace import nesting
+from headrace import recursion
 from headrace.errors import GraphError
 from headrace.ir.graph import Graph, Operation, Tensor, foreign
 from headrace.ir.opdef import Func, Owned
@@ -69,9 +69,9 @@ class FuncGraph(Graph, Owned):
         self.name = name
         self.outer = outer
         self.level: int = 1 + outer.level if isinstance(outer, FuncGraph) else 0
-        if self.level >= nesting.MOST:
+        if self.level >= recursion.MOST:
             raise GraphError(
-                f"{name[:40]!r}...: conditionals, loops and functions may be nested {nesting.MOST} deep, not deeper. "
+                f"{name[:40]!r}...: conditionals, loops and functions may be nested {recursion.MOST} deep, not deeper. "
                 "Put some of them one after the other, or into functions (hr.Function) that are called"
             )
         self.params: list[Tensor] = []

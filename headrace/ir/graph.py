@@ -325,7 +325,7 @@ class Graph:
             if found is not None:
                 return found
             if name in graph.library:
-                from headrace.ir import functiondef  # protobuf takes long to import
+                from headrace.ir.serial import functiondef  # protobuf takes long to import
 
                 return graph.functions.setdefault(name, functiondef.decode(graph.library[name], graph))
             if graph.outer is None:
@@ -356,7 +356,7 @@ class Graph:
         with self._lock:
             n = self._taken.get(key)
             name = base
-            if n is None and base in self._by_name:  # a copy has it that gave the name free (`ir.editing`)
+            if n is None and base in self._by_name:  # a copy has it that gave the name free (`ir.edit.editor`)
                 n = 1
             if n is not None:
                 while True:

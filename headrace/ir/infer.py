@@ -15,7 +15,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.errors import GraphError, OpError, ShapeError
 from headrace.ir import graph as graphs
-from headrace.ir.failure import known_as
+from headrace.ir.kernel_errors import known_as
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType

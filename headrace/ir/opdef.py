@@ -25,8 +25,8 @@ from headrace.registry import Registry
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Tensor
+    from headrace.ir.indexed_slices import IndexedSlices
     from headrace.ir.infer import Inference
-    from headrace.ir.slices import IndexedSlices
     from headrace.shapes import Shape
 
 REQUIRED: Final = object()  # the default of an attribute that has none
@@ -226,7 +226,7 @@ class Facts:
       cost: estimated flops of one firing from input and output shapes; None: not known (shape) or negligible (field).
       blas: it may call the BLAS library (so its thread count is worth limiting).
       total: it gives a result whatever the values of its inputs are, if their shapes fit and these arguments are
-        constants (axes, sizes), which its shape rule has looked at (`ir.total`); None: it may fail.
+        constants (axes, sizes), which its shape rule has looked at (`ir.analysis.speculatable`); None: it may fail.
       total_for: that holds only for these dtypes `T` (integers cannot be divided by zero).
       checks: it is there to fail if its input is not as it should be, so it runs though only its output's shape may be
         wanted.

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.errors import GraphError, HeadraceError, InvalidArgumentError, NotFoundError
-from headrace.ir import frames, walk
-from headrace.ir.attrs import check_const
+from headrace.ir import walk
+from headrace.ir.analysis import frames
+from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.analysis.signature_check import interface
 from headrace.ir.device import DeviceSpec
-from headrace.ir.ends import interface
-from headrace.ir.extent import with_room
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import REQUIRED, check_attr, op_registry
+from headrace.ir.serial.attrs import check_const
 from headrace.ir.text import show_op
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def verify(graph: Graph | Sequence[Operation]) -> None:
     """Checks that a graph is legal. Linear in operations and edges.
 
     Checked are: op types and attributes against the registry, input and output dtypes, names, that edges join
-    operations of the graph, that there are no cycles but loops, frames (`ir.frames`), device names; that graphs which
-    operations own fit them, and are legal themselves; that functions which they call exist.
+    operations of the graph, that there are no cycles but loops, frames (`ir.analysis.frames`), device names; that
+    graphs which operations own fit them, and are legal themselves; that functions which they call exist.
 
     Args:
       graph: a graph, or operations of one; edges from operations of the graph that are not given count as legal then.

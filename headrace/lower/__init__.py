@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import GraphError
-from headrace.ir.extent import extent, with_room
+from headrace.ir.analysis.graph_size import extent, with_room
 from headrace.ir.function import recursive_functions
 from headrace.lower.calls import lower_call, lower_remote_call, lower_symbolic_gradient
 from headrace.lower.conditionals import lower_case, lower_if
@@ -71,7 +71,7 @@ def lower(
       graph: structured, with `_Arg` and `_Retval` ends (`prune`).
       targets: operations of it that must run, though nothing may read them.
       differentiate: gives the graph of a SymbolicGradient operation.
-      stays: whether a structured operation is left as it is, for somebody else to compute (`compile.nested`).
+      stays: whether a structured operation is left as it is, for somebody else to compute (`compile.outlining`).
 
     Raises:
       GraphError, NotFoundError: a function that is called is not there or does not fit.

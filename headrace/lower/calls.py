@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from headrace import dtypes
 from headrace.errors import HeadraceInternalError, UnimplementedError
-from headrace.ir.ends import check_ends
+from headrace.ir.analysis.signature_check import check_ends
 from headrace.ir.function import body as body_of
 from headrace.ir.opdef import Func
 from headrace.ir.walk import constant_behind

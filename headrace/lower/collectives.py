@@ -48,8 +48,8 @@ from headrace import dtypes, shapes
 from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.device import DeviceSpec
-from headrace.ir.editing import Editor
-from headrace.ir.pairing import in_pairs
+from headrace.ir.edit.editor import Editor
+from headrace.opkit.tree_reduction import in_pairs
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor

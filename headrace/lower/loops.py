@@ -29,9 +29,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import dtypes
-from headrace.ir.counting import counting
+from headrace.ir.edit.for_as_while import counting
+from headrace.ir.edit.lowered_names import base_name
 from headrace.ir.function import FuncGraph
-from headrace.ir.naming import base_name
 from headrace.ir.order import ANY, EVERYTHING, Key, effects_in, is_constant, is_resource
 from headrace.lower.calls import inline
 from headrace.lower.conditionals import as_predicate

@@ -31,11 +31,12 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.errors import HeadraceInternalError
-from headrace.ir import frames, walk
-from headrace.ir.ends import check_fit
+from headrace.ir import walk
+from headrace.ir.analysis import frames
+from headrace.ir.analysis.signature_check import check_fit
+from headrace.ir.edit.lowered_names import base_name
 from headrace.ir.function import FuncGraph, body
 from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.ir.naming import base_name
 from headrace.ir.opdef import Func
 
 if TYPE_CHECKING:

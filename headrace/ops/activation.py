@@ -13,11 +13,11 @@ import numpy as np
 
 from headrace.dtypes import FLOATING, REAL, DType, float32
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import alike, composed, each, kept, require_same_shape, widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import SYMMETRIC, Facts, case, flops_per_element, flops_per_input, op, type_attr
-from headrace.ir.rules import same_as
-from headrace.ir.samples import draw, unary
+from headrace.opkit.elementwise import alike, composed, each, kept, require_same_shape, widened
+from headrace.opkit.shape_rules import same_as
+from headrace.opkit.testing.samples import draw, unary
 from headrace.shapes import Shape, with_rank_at_least
 
 # Selu's constants: with them activations keep mean 0 and variance 1 ("Self-Normalizing Neural Networks", 2017).

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.ir.lists import keeps_list
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, string_attr
-from headrace.ir.rules import nothing
-from headrace.ir.tangents import linear
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.shape_rules import nothing
+from headrace.opkit.tensor_lists import keeps_list
 from headrace.resources.array_accesses import Accesses
 from headrace.resources.tensor_list import TensorList, list_of
 

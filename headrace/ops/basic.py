@@ -12,10 +12,9 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.errors import HeadraceError, InvalidArgumentError
-from headrace.ir import arrays
-from headrace.ir.arrays import values_only
-from headrace.ir.failure import place
+from headrace.ir.indexed_slices import handed_on
 from headrace.ir.infer import Inference
+from headrace.ir.kernel_errors import place
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
     Facts,
@@ -28,10 +27,11 @@ from headrace.ir.opdef import (
     tensor_attr,
     type_attr,
 )
-from headrace.ir.rules import nothing
-from headrace.ir.samples import draw
-from headrace.ir.slices import handed_on
-from headrace.ir.tangents import passed
+from headrace.opkit import arrays
+from headrace.opkit.arrays import values_only
+from headrace.opkit.jvp_rules import passed
+from headrace.opkit.shape_rules import nothing
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
 

@@ -33,12 +33,12 @@ from headrace.dtypes import (
     uint8,
 )
 from headrace.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OpError
-from headrace.ir.elementwise import composed, conj, each, ufunc
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
-from headrace.ir.rules import broadcast, unbroadcast
-from headrace.ir.samples import PAIRS, binary, draw
-from headrace.ir.tangents import linear, multilinear, stretched
+from headrace.opkit.elementwise import composed, conj, each, ufunc
+from headrace.opkit.jvp_rules import linear, multilinear, stretched
+from headrace.opkit.shape_rules import broadcast, unbroadcast
+from headrace.opkit.testing.samples import PAIRS, binary, draw
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank, with_rank_at_least
 
 

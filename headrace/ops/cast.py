@@ -18,9 +18,9 @@ from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, QUANTI
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
-from headrace.ir.rules import same_as
-from headrace.ir.samples import SHAPES, draw, unary
-from headrace.ir.tangents import linear, passed
+from headrace.opkit.jvp_rules import linear, passed
+from headrace.opkit.shape_rules import same_as
+from headrace.opkit.testing.samples import SHAPES, draw, unary
 from headrace.shapes import Shape, show, with_rank_at_least
 
 _CASTABLE = NUMERIC | {dtypes.bool_}

@@ -41,7 +41,7 @@ def _cluster(type: str, doc: str, **how: Any) -> None:
 
 _cluster(
     "_Cluster",
-    "What the function `_compute`, made of the operations that this one stands for (`compile.clusters`), gives.",
+    "What the function `_compute`, made of the operations that this one stands for (`compile.fused_regions`), gives.",
     kernel=_kernel,
     facts=Facts(no_fold=True),
 )

@@ -28,13 +28,13 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import COMPLEX, NUMERIC, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import HANDLES, add_dims, single
-from headrace.ir.elementwise import alike, conj
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, list_attr, missing, op, shape_attr, string_attr
-from headrace.ir.pairing import in_pairs
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import HANDLES, add_dims, single
+from headrace.opkit.elementwise import alike, conj
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
+from headrace.opkit.tree_reduction import in_pairs
 from headrace.shapes import Shape, show
 
 _UFUNCS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}

@@ -14,13 +14,13 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import FLOATING, NUMERIC, REAL, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import HANDLES
-from headrace.ir.elementwise import alike, each, ufunc
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
-from headrace.ir.rules import broadcast, unbroadcast
-from headrace.ir.samples import PAIRS, binary, draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import HANDLES
+from headrace.opkit.elementwise import alike, each, ufunc
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.shape_rules import broadcast, unbroadcast
+from headrace.opkit.testing.samples import PAIRS, binary, draw
 from headrace.shapes import Shape, show
 
 _ELEMENTWISE = Facts(cost=flops_per_element(1), total=())

@@ -21,7 +21,7 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
-from headrace.ir.rules import nothing
+from headrace.opkit.shape_rules import nothing
 from headrace.shapes import Shape
 
 _STRUCTURED = missing("loops and conditionals are differentiated in their structured form")

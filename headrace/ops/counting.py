@@ -18,7 +18,6 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import INDEX, DType, float32, float64, int32, int64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -32,7 +31,8 @@ from headrace.ir.opdef import (
     op,
     type_attr,
 )
-from headrace.ir.samples import draw
+from headrace.opkit.arrays import check_size
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
 _COUNTED = INDEX | {float32, float64}

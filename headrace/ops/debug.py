@@ -21,8 +21,8 @@ from headrace.errors import InvalidArgumentError
 from headrace.files.regular import named
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, list_attr, op, string_attr, type_attr
-from headrace.ir.rules import nothing, same_as, scalars
-from headrace.ir.tangents import passed
+from headrace.opkit.jvp_rules import passed
+from headrace.opkit.shape_rules import nothing, same_as, scalars
 from headrace.resources.values import shape_of
 from headrace.shapes import Shape
 

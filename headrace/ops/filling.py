@@ -14,7 +14,9 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import (
+from headrace.ir.infer import Inference
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
+from headrace.opkit.arrays import (
     axis_in,
     boxed,
     check_size,
@@ -26,11 +28,9 @@ from headrace.ir.arrays import (
     vector_of_unknowns,
     zeros,
 )
-from headrace.ir.infer import Inference
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
-from headrace.ir.rules import same_as
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.shape_rules import same_as
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
 _FILL_EAGERLY = 4096  # elements up to which a constant array is written out; a larger one is a view of one element

@@ -13,7 +13,6 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, REAL, VALUE, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import axis_in, values_only
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -25,7 +24,8 @@ from headrace.ir.opdef import (
     op,
     type_attr,
 )
-from headrace.ir.samples import draw
+from headrace.opkit.arrays import axis_in, values_only
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
 _ARBITRARY = missing(

@@ -15,7 +15,6 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import zeros
 from headrace.ir.function import FuncGraph
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
@@ -31,6 +30,7 @@ from headrace.ir.opdef import (
     shape_attr,
     type_attr,
 )
+from headrace.opkit.arrays import zeros
 from headrace.shapes import Shape, show
 
 # the rules of these are `grad.conditionals`, `grad.loops` and `grad.calls`: they make operations that own graphs, too

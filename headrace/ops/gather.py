@@ -13,7 +13,10 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, REAL, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import (
+from headrace.ir.indexed_slices import IndexedSlices, of_gather
+from headrace.ir.infer import Inference, constant_value
+from headrace.ir.opdef import Facts, Sample, case, flops_per_element, flops_per_input, op, type_attr
+from headrace.opkit.arrays import (
     HANDLES,
     axis_in,
     boxed,
@@ -24,10 +27,8 @@ from headrace.ir.arrays import (
     vector_of_unknowns,
     zeros,
 )
-from headrace.ir.infer import Inference, constant_value
-from headrace.ir.opdef import Facts, Sample, case, flops_per_element, flops_per_input, op, type_attr
-from headrace.ir.samples import draw
-from headrace.ir.scatters import (
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.scatter import (
     POLICY,
     add_at,
     all_in,
@@ -38,8 +39,7 @@ from headrace.ir.scatters import (
     set_at,
     subtract_at,
 )
-from headrace.ir.slices import IndexedSlices, of_gather
-from headrace.ir.tangents import linear
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
 _SMALL_INDEX = INDEX | {dtypes.int16}

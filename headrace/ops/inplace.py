@@ -13,11 +13,11 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import values_only
 from headrace.ir.opdef import Facts, Sample, case, flops_per_input, missing, op, type_attr
-from headrace.ir.rules import same_as
-from headrace.ir.samples import draw
-from headrace.ir.tangents import passed
+from headrace.opkit.arrays import values_only
+from headrace.opkit.jvp_rules import passed
+from headrace.opkit.shape_rules import same_as
+from headrace.opkit.testing.samples import draw
 
 op(
     "DeepCopy",

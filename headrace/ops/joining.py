@@ -13,11 +13,11 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import add_dims, axis_in, boxed, entries, scalar, single, values_only, vector_of_unknowns
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, shape_attr, type_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import add_dims, axis_in, boxed, entries, scalar, single, values_only, vector_of_unknowns
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.resources import values as stored
 from headrace.shapes import Dim, Shape
 

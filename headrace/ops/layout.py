@@ -13,7 +13,6 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import add_dims, axis_in, boxed, check_size, dims, entries, ranked, values_only, zeros
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -25,8 +24,9 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import add_dims, axis_in, boxed, check_size, dims, entries, ranked, values_only, zeros
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
 _INDEX = type_attr(INDEX, dtypes.int32)

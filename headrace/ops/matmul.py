@@ -14,11 +14,11 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import INDEX, INEXACT, UNSIGNED, DType, int8, int16, int32, uint8
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import conj, widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
-from headrace.ir.samples import draw
-from headrace.ir.tangents import multilinear
+from headrace.opkit.elementwise import conj, widened
+from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, broadcast, merge, merge_dim, show, with_rank, with_rank_at_least
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InvalidArgumentError
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op
-from headrace.ir.rules import nothing, scalars
+from headrace.opkit.shape_rules import nothing, scalars
 from headrace.resources.manager import Handle, resource_of
 from headrace.resources.mutex import Hold, Holds, Mutex
 

@@ -15,8 +15,8 @@ from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, list_attr, op
-from headrace.ir.rules import scalars
-from headrace.ir.tangents import linear
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.shape_rules import scalars
 from headrace.resources.optional import Optional
 from headrace.shapes import Shape
 

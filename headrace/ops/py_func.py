@@ -25,7 +25,7 @@ from headrace.errors import (
     UnknownError,
 )
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, GradNode, list_attr, op, string_attr
-from headrace.ir.rules import unknown
+from headrace.opkit.shape_rules import unknown
 from headrace.resources import callback
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from headrace import shapes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, list_attr, op
-from headrace.ir.rules import nothing
+from headrace.opkit.shape_rules import nothing
 from headrace.resources.account import Account
 from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of
 from headrace.resources.names import name_ref, named

@@ -14,12 +14,12 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, REAL, DType, bfloat16, float16, float32
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import axis_in, values_only
-from headrace.ir.cpp_sorting import largest
-from headrace.ir.elementwise import widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, int_attr, op, type_attr
-from headrace.ir.samples import draw
+from headrace.opkit.arrays import axis_in, values_only
+from headrace.opkit.cpp_sorting import largest
+from headrace.opkit.elementwise import widened
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
 # *** TopK ***

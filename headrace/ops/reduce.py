@@ -16,12 +16,12 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import COMPLEX, FLOATING, INDEX, INTEGER, NUMERIC, REAL, UNSIGNED, DType, int32, int64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import HALF, composed, conj
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, op, type_attr
-from headrace.ir.rules import scalars
-from headrace.ir.samples import draw, unary
-from headrace.ir.tangents import linear
+from headrace.opkit.elementwise import HALF, composed, conj
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.shape_rules import scalars
+from headrace.opkit.testing.samples import draw, unary
 from headrace.shapes import Shape, show
 
 _AXES = type_attr(INDEX, int32)

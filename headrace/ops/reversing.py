@@ -13,11 +13,11 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, DType
 from headrace.errors import InvalidArgumentError, UnimplementedError
-from headrace.ir.arrays import axis_in, boxed, dims, values_only
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, op, type_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import axis_in, boxed, dims, values_only
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
 _INDEX = type_attr(INDEX, dtypes.int32)

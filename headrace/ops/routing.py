@@ -13,11 +13,11 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import boxed, single, values_only, zeros
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, flops_per_input, int_attr, op, type_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import boxed, single, values_only, zeros
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
 # *** DynamicPartition ***

@@ -14,11 +14,11 @@ import numpy as np
 
 from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, DType, int32
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, show, with_rank
 
 

@@ -16,12 +16,12 @@ import numpy as np
 
 from headrace.dtypes import INDEX, INTEGER, NUMERIC, REAL, DType, int16, int32
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
-from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, compatible, merge, show, with_rank, with_rank_at_least
 
 

@@ -10,7 +10,7 @@ orders carries a dummy tensor.
 from __future__ import annotations
 
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, op, shape_attr, string_attr, type_attr
-from headrace.ir.rules import nothing
+from headrace.opkit.shape_rules import nothing
 
 _EDGE = {"tensor_name": string_attr(), "send_device": string_attr(), "recv_device": string_attr()}
 

@@ -14,16 +14,6 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import (
-    axis_in,
-    boxed,
-    check_size,
-    dims,
-    shape_from,
-    single,
-    values_only,
-    vector_of_unknowns,
-)
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -35,9 +25,19 @@ from headrace.ir.opdef import (
     shape_attr,
     type_attr,
 )
-from headrace.ir.rules import scalars
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear, passed
+from headrace.opkit.arrays import (
+    axis_in,
+    boxed,
+    check_size,
+    dims,
+    shape_from,
+    single,
+    values_only,
+    vector_of_unknowns,
+)
+from headrace.opkit.jvp_rules import linear, passed
+from headrace.opkit.shape_rules import scalars
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
 _INDEX = type_attr(INDEX, dtypes.int32)

@@ -15,12 +15,12 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import boxed, dims, entries, ranked, shape_from, values_only, vector_of_unknowns, zeros
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
-from headrace.ir.rules import nothing, same_as
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import boxed, dims, entries, ranked, shape_from, values_only, vector_of_unknowns, zeros
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.shape_rules import nothing, same_as
+from headrace.opkit.testing.samples import draw
 from headrace.resources.variable import Variable
 from headrace.shapes import Dim, Shape
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from headrace.dtypes import FLOATING, DType, float32, float64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import each, times, widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import SYMMETRIC, Facts, case, flops_per_element, missing, op
-from headrace.ir.rules import broadcast, same_as, unbroadcast
-from headrace.ir.samples import binary, draw, unary
+from headrace.opkit.elementwise import each, times, widened
+from headrace.opkit.shape_rules import broadcast, same_as, unbroadcast
+from headrace.opkit.testing.samples import binary, draw, unary
 from headrace.shapes import Shape, merge, show
 
 _WIDE = frozenset({float32, float64})

@@ -14,7 +14,7 @@ from headrace.dtypes import DType
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, missing, op, type_attr
-from headrace.ir.rules import nothing
+from headrace.opkit.shape_rules import nothing
 from headrace.resources.manager import Handle, resource_of
 from headrace.resources.names import name_ref, named
 from headrace.resources.stack import Stack

@@ -14,7 +14,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC
 from headrace.errors import InvalidArgumentError, NotFoundError, OutOfRangeError
-from headrace.ir import arrays
+from headrace.ir.indexed_slices import handed_on
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -27,9 +27,9 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
-from headrace.ir.rules import nothing, scalars
-from headrace.ir.slices import handed_on
-from headrace.ir.tangents import passed
+from headrace.opkit import arrays
+from headrace.opkit.jvp_rules import passed
+from headrace.opkit.shape_rules import nothing, scalars
 from headrace.resources.manager import Handle, resource_of
 from headrace.resources.values import int_of, shape_of
 from headrace.resources.variable import CountedVariable, Ref, Variable

@@ -14,11 +14,11 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, REAL, DType
 from headrace.errors import InvalidArgumentError, NotFoundError
-from headrace.ir.arrays import HANDLES
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
-from headrace.ir.scatters import POLICY, add_at, check_static, extreme_at, places, scatter, set_at, subtract_at
-from headrace.ir.slices import IndexedSlices
+from headrace.opkit.arrays import HANDLES
+from headrace.opkit.scatter import POLICY, add_at, check_static, extreme_at, places, scatter, set_at, subtract_at
 from headrace.resources.manager import resource_of
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, Variable

@@ -13,10 +13,10 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC, REAL
 from headrace.errors import InvalidArgumentError, NotFoundError
-from headrace.ir import arrays
+from headrace.ir.indexed_slices import IndexedSlices, of_gather
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
-from headrace.ir.slices import IndexedSlices, of_gather
+from headrace.opkit import arrays
 from headrace.resources.manager import resource_of
 from headrace.resources.values import shape_of
 from headrace.resources.variable import Ref, Variable

@@ -13,7 +13,6 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import NUMERIC, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import HALF, alike
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     Facts,
@@ -25,8 +24,9 @@ from headrace.ir.opdef import (
     shape_attr,
     string_attr,
 )
-from headrace.ir.samples import SHAPES, draw
-from headrace.ir.tangents import linear
+from headrace.opkit.elementwise import HALF, alike
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import SHAPES, draw
 from headrace.shapes import Shape, show
 
 

@@ -17,7 +17,7 @@ from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, missing, op, shape_attr, string_attr, type_attr
-from headrace.ir.rules import nothing
+from headrace.opkit.shape_rules import nothing
 from headrace.resources.manager import Handle, resource_of
 from headrace.resources.names import looked_up, name_ref, named
 from headrace.resources.tensor_array import TensorArray

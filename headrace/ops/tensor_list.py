@@ -16,7 +16,9 @@ from headrace.dtypes import INDEX
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.infer import Inference
 from headrace.ir.kernel import CPU, override
-from headrace.ir.lists import (
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.tensor_lists import (
     ELEMENT,
     SHAPED,
     element_shape_input,
@@ -29,8 +31,6 @@ from headrace.ir.lists import (
     same_list,
     without,
 )
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
-from headrace.ir.tangents import linear
 from headrace.resources.element_shapes import element_shape_of
 from headrace.resources.tensor_list import TensorList, list_of
 from headrace.resources.values import int_of, rows, shape_of, stack

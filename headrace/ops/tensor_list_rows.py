@@ -14,7 +14,9 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference, constant_value
-from headrace.ir.lists import (
+from headrace.ir.opdef import int_attr, op, shape_attr, type_attr
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.tensor_lists import (
     ELEMENT,
     SHAPED,
     element_shape_input,
@@ -26,8 +28,6 @@ from headrace.ir.lists import (
     row_shape,
     without,
 )
-from headrace.ir.opdef import int_attr, op, shape_attr, type_attr
-from headrace.ir.tangents import linear
 from headrace.resources.element_shapes import element_shape_of
 from headrace.resources.tensor_list import TensorList, list_of
 from headrace.resources.values import int_of

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, SIGNED, DType, complex64, float32, float64
-from headrace.ir.elementwise import (
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
+from headrace.opkit.elementwise import (
     alike,
     composed,
     conj,
@@ -24,10 +25,9 @@ from headrace.ir.elementwise import (
     ufunc,
     widened,
 )
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
-from headrace.ir.rules import same_as
-from headrace.ir.samples import draw, unary
-from headrace.ir.tangents import linear
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.shape_rules import same_as
+from headrace.opkit.testing.samples import draw, unary
 
 
 def _round(xp: Any, attrs: Mapping[str, Any]) -> Any:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from headrace.dtypes import DType
-from headrace.ir.arrays import values_only
 from headrace.ir.infer import Inference
-from headrace.ir.nodedefs import GRAPH_DEF_VERSION
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, list_attr, op, type_attr
-from headrace.ir.rules import scalars
-from headrace.ir.samples import draw
-from headrace.ir.tangents import passed
+from headrace.ir.serial.nodedefs import GRAPH_DEF_VERSION
+from headrace.opkit.arrays import values_only
+from headrace.opkit.jvp_rules import passed
+from headrace.opkit.shape_rules import scalars
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
 

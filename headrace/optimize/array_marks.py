@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace import dtypes
-from headrace.ir.editing import Editor
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import FuncGraph, owned, with_owned
 from headrace.ir.infer import constant_value
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Context, Pass, graphs_of
 from headrace.optimize.list_flow import NO_ARGUMENTS
-from headrace.optimize.reading import owns_graphs, primitives
+from headrace.optimize.queries import owns_graphs, primitives
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor

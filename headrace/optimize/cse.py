@@ -22,8 +22,8 @@ from headrace import dtypes
 from headrace.ir.function import owned
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.reading import const, is_plain, owns_graphs, primitives
-from headrace.optimize.rewriting import Rewriter
+from headrace.optimize.queries import const, is_plain, owns_graphs, primitives
+from headrace.optimize.rewriter import Rewriter
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph

@@ -32,12 +32,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.ir.editing import arrange
+from headrace.ir.edit.editor import arrange
 from headrace.ir.function import FuncGraph
 from headrace.ir.order import ANY, EVERYTHING, Key, effects, is_resource, key_of
 from headrace.optimize.base import Context, Pass, graphs_of
-from headrace.optimize.prune import remove_dead
-from headrace.optimize.reading import has_effect, in_order, primitives
+from headrace.optimize.dead_code import remove_dead
+from headrace.optimize.queries import has_effect, in_order, primitives
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation

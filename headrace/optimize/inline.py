@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import HeadraceError
-from headrace.ir import growing
+from headrace.ir.edit import add_values
 from headrace.ir.function import FuncGraph, bodies, functions_of, owned, recursive_functions
 from headrace.ir.opdef import Func
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.reading import primitives
-from headrace.optimize.rewriting import Rewriter
+from headrace.optimize.queries import primitives
+from headrace.optimize.rewriter import Rewriter
 from headrace.optimize.splicing import splice
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Inline(Pass):
                 context.refused("inline", op, why)
                 continue
             if _names(op):
-                growing.own(op)
+                add_values.own(op)
                 made += sum(map(_size, owned(op)))
                 context.fired("inline", op, "has graphs of its own instead of functions of the library")
                 changed = True

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from headrace.ir.editing import roots
+from headrace.ir.edit.editor import roots
 from headrace.ir.function import FuncGraph, owned
-from headrace.optimize.reading import owns_graphs
+from headrace.optimize.queries import owns_graphs
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor

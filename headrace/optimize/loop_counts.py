@@ -15,7 +15,7 @@ import numpy as np
 from headrace.ir import graph as graphs
 from headrace.ir.infer import constant_value
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_edits import Loop, loops_of
+from headrace.optimize.loop_editor import Loop, loops_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph

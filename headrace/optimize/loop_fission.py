@@ -9,8 +9,8 @@ becomes
     While(i, h)   body: tanh(rows[i] + h @ u)
 
 What does not depend on anything that is carried from one iteration to the next need not wait for it: one product of
-all rows takes a fraction of what as many products of one row do, and so does all else. `loop_rows` finds what can be
-moved; sums are regrouped for that, so the last bits of floats may differ.
+all rows takes a fraction of what as many products of one row do, and so does all else. `loop_row_reads` finds what can
+be moved; sums are regrouped for that, so the last bits of floats may differ.
 
 Only as many rows are computed as the loop may read. A loop that may end before its counter does, computes nothing in
 advance; nor is more kept than `Options.stack_bytes` of one value. What is computed of lists that another loop filled is
@@ -22,10 +22,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.ir import walk
-from headrace.ir.naming import base_name
+from headrace.ir.edit.lowered_names import base_name
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_edits import Loop, loops_of, names
-from headrace.optimize.loop_rows import Popped, Rows, as_vector, element_bytes
+from headrace.optimize.loop_editor import Loop, loops_of, names
+from headrace.optimize.loop_row_reads import Popped, Rows, as_vector, element_bytes
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor

@@ -9,10 +9,10 @@ becomes
 
 An operation of the body moves if it is pure and all that it reads is invariant, and if doing it once too often hurts
 nobody: a loop may go round no time at all, and then the body would not have run. So it must be one that cannot fail
-(`ir.total`), unless the loop is known to go round. The condition runs once at least, so there every pure operation may
-move. What is much larger than what it is made of (a number stretched to a matrix) stays: to keep it costs more than to
-make it. A variable that the loop only reads is read once, if the loop is known to go round (to read it can fail, it may
-have no value yet). Loops in loops are done from the inside out, so work moves as far out as it can.
+(`ir.analysis.speculatable`), unless the loop is known to go round. The condition runs once at least, so there every
+pure operation may move. What is much larger than what it is made of (a number stretched to a matrix) stays: to keep it
+costs more than to make it. A variable that the loop only reads is read once, if the loop is known to go round (to read
+it can fail, it may have no value yet). Loops in loops are done from the inside out, so work moves as far out as it can.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final
 
 from headrace import shapes
 from headrace.ir import walk
-from headrace.ir.copying import copy_into
-from headrace.ir.editing import Editor
-from headrace.ir.naming import base_name
+from headrace.ir.analysis.speculatable import is_total
+from headrace.ir.edit.copying import copy_into
+from headrace.ir.edit.editor import Editor
+from headrace.ir.edit.lowered_names import base_name
 from headrace.ir.order import effects
-from headrace.ir.total import is_total
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_edits import Loop, loops_of, names
+from headrace.optimize.loop_editor import Loop, loops_of, names
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph

@@ -19,9 +19,9 @@ import numpy as np
 
 from headrace import shapes
 from headrace.ir import walk
-from headrace.ir.naming import base_name
+from headrace.ir.edit.lowered_names import base_name
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_edits import Loop, loops_of, names
+from headrace.optimize.loop_editor import Loop, loops_of, names
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor

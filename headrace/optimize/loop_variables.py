@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.ir.attrs import equal
 from headrace.ir.infer import constant_value
+from headrace.ir.serial.attrs import equal
 from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_edits import Loop, loops_of
+from headrace.optimize.loop_editor import Loop, loops_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor

@@ -6,21 +6,21 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.ir.extent import with_room
+from headrace.ir.analysis.graph_size import with_room
 from headrace.ir.function import FuncGraph
+from headrace.optimize.algebraic_simplification import Identities
 from headrace.optimize.array_marks import DropMarks
 from headrace.optimize.base import Context, Options, Pass, Repeat, graphs_of, run
-from headrace.optimize.branches import Branches
-from headrace.optimize.controls import Controls
+from headrace.optimize.branch_elimination import Branches
+from headrace.optimize.constant_folding import Fold
+from headrace.optimize.control_edges import Controls
 from headrace.optimize.cse import MergeCommon
+from headrace.optimize.dead_code import Prune
 from headrace.optimize.effects import Effects
-from headrace.optimize.fold import Fold
-from headrace.optimize.identities import Identities
+from headrace.optimize.horizontal_fusion import JoinPieces
 from headrace.optimize.inline import Inline
+from headrace.optimize.interprocedural_constants import PushConstants
 from headrace.optimize.loops import LOOP_PASSES
-from headrace.optimize.pieces import JoinPieces
-from headrace.optimize.prune import Prune
-from headrace.optimize.pushing import PushConstants
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
@@ -62,7 +62,7 @@ def optimize(
 
     Args:
       graph: a private copy, with `_Arg` and `_Retval` ends, whose operations own private copies of their graphs
-        (`ir.editing.own_bodies`). It is changed.
+        (`ir.edit.editor.own_bodies`). It is changed.
       kept: operations of it that must run though nothing reads them: the step's targets.
       options: what passes may do.
       check: called with the graph after each pass that changed something (`ir.verify.verify`).

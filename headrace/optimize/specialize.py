@@ -11,7 +11,7 @@ Most of it is inference once more, from the feeds on. Two things need thought:
 **Loops.** A loop variable has a shape that covers those of all iterations. What enters is known better now; whether
 what the body makes of it is, too, depends on what is supposed of the variable. So it is supposed to have just the shape
 that enters, the body is looked at, and if that gives something less certain, the variable becomes what covers both and
-the body is looked at again: the way of `ir.loop_shapes`.
+the body is looked at again: the way of `ir.analysis.loop_shapes`.
 
 **Lists.** A list says of what shape its elements are, as far as it was known when the list was made: perhaps
 [?, 128]. Whatever is taken out was put in, so if all who put something in put in [32, 128], so are all the elements;
@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace import dtypes, shapes
 from headrace.ir import walk
-from headrace.ir.attrs import equal
-from headrace.ir.editing import Editor, arrange
+from headrace.ir.edit.editor import Editor, arrange
 from headrace.ir.function import FuncGraph, owned, with_owned
 from headrace.ir.infer import constant_value, forget, infer_more, merged
+from headrace.ir.serial.attrs import equal
 from headrace.optimize.list_flow import NO_ARGUMENTS, ListFlow
 
 if TYPE_CHECKING:

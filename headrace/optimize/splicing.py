@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.ir import naming, walk
+from headrace.ir import walk
+from headrace.ir.edit import lowered_names
 from headrace.ir.function import FuncGraph, owned
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
-    from headrace.optimize.rewriting import Rewriter
+    from headrace.optimize.rewriter import Rewriter
 
 
 def splice(walking: Rewriter, op: Operation, graph: FuncGraph, args: Sequence[Tensor], part: str = "") -> None:
@@ -83,4 +84,4 @@ def _adopt(op: Operation, prefix: str) -> None:
     for f in owned(op):
         f.outer = op.graph
         if f.shares_names:
-            naming.prefix(f, prefix)
+            lowered_names.prefix(f, prefix)

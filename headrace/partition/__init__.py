@@ -23,7 +23,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from headrace.ir import frames, walk
+from headrace.ir import walk
+from headrace.ir.analysis import frames
 from headrace.partition import check
 from headrace.partition.control_loops import ControlLoops, devices_of_frames
 from headrace.partition.copies import Buffers, standing
@@ -77,7 +78,7 @@ def partition(
 
     Raises:
       InvalidArgumentError: what cannot leave its device, a resource or a reference, is used on another one; a loop that
-        stands on several devices has no LoopCond, or two; frames do not fit together (`ir.frames`).
+        stands on several devices has no LoopCond, or two; frames do not fit together (`ir.analysis.frames`).
       GraphError: there is a cycle that is no loop.
       HeadraceInternalError: `of` lacks an operation, or separates an Enter or NextIteration from its Merge.
 

@@ -10,7 +10,7 @@ from headrace.errors import HeadraceInternalError, InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from headrace.ir.frames import Frame
+    from headrace.ir.analysis.frames import Frame
     from headrace.ir.graph import Operation, Tensor
     from headrace.partition.copies import Where
 

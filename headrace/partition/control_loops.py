@@ -90,7 +90,7 @@ from headrace.errors import HeadraceInternalError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace.ir.frames import Frame, FrameTree
+    from headrace.ir.analysis.frames import Frame, FrameTree
     from headrace.ir.graph import Operation, Tensor
     from headrace.partition.copies import Where
     from headrace.partition.site import Site

@@ -34,8 +34,8 @@ from headrace.ir.kernel import CPU
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.ir.analysis.frames import FrameTree
     from headrace.ir.builder import Builder
-    from headrace.ir.frames import FrameTree
     from headrace.ir.graph import Operation, Tensor
     from headrace.partition.control_loops import ControlLoops
     from headrace.partition.copies import Where

@@ -42,7 +42,8 @@ import bisect
 import dataclasses
 from typing import TYPE_CHECKING, TypeAlias
 
-from headrace.ir import frames, walk
+from headrace.ir import walk
+from headrace.ir.analysis import frames
 from headrace.ir.graph import Operation
 
 if TYPE_CHECKING:

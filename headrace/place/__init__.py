@@ -14,13 +14,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.ir import frames
+from headrace.ir.analysis import frames
 from headrace.place.affinity import contract, join_circles, join_plumbing
-from headrace.place.bonds import bonds
 from headrace.place.cluster import Cluster, DeviceModel, Link
+from headrace.place.colocation import bonds
 from headrace.place.constraints import Constraints
+from headrace.place.cost_graph import Flow
 from headrace.place.costs import Costs
-from headrace.place.flow import Flow
 from headrace.place.greedy import assign
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from headrace import dtypes
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
-    from headrace.place.flow import Edge, Flow
+    from headrace.place.cost_graph import Edge, Flow
     from headrace.place.groups import Group, Groups
 
 _PUSHED: Final = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # which input goes into the list

@@ -17,10 +17,10 @@ from headrace import dtypes, trace
 from headrace.ir import walk
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU
-from headrace.place.trips import Trips
+from headrace.place.trip_count import Trips
 
 if TYPE_CHECKING:
-    from headrace.ir.frames import Frame, FrameTree
+    from headrace.ir.analysis.frames import Frame, FrameTree
     from headrace.ir.graph import Operation, Tensor
     from headrace.place.cluster import DeviceModel
     from headrace.shapes import Shape

@@ -28,7 +28,7 @@ from headrace.place.costs import is_free
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
     from headrace.place.cluster import DeviceModel
-    from headrace.place.flow import Edge, Flow
+    from headrace.place.cost_graph import Edge, Flow
     from headrace.place.groups import Group, Groups
 
 _TRIES: Final = 50_000  # operations scheduled, in all, for the sake of moving groups

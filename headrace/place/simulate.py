@@ -24,11 +24,11 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.ir import frames
+from headrace.ir.analysis import frames
 from headrace.place.costs import Costs, is_free, size
 
 if TYPE_CHECKING:
-    from headrace.ir.frames import Frame
+    from headrace.ir.analysis.frames import Frame
     from headrace.ir.graph import Operation, Tensor
     from headrace.place.cluster import Cluster
 

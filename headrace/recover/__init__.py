@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from headrace import nesting
+from headrace import recursion
 from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.ir import walk
 from headrace.ir.function import FuncGraph, owned
@@ -110,7 +110,7 @@ def _recover(graph: Graph, ops: Sequence[Operation], tensors: Sequence[Tensor], 
         return
     before = [(op, op.inputs, op.control_inputs) for op in ops]
     try:
-        with graph.all_or_nothing(), nesting.room_for_levels(nesting.MOST):
+        with graph.all_or_nothing(), recursion.room_for_levels(recursion.MOST):
             made = _put(graph, ops, tensors, roots)
     except BaseException as e:
         for op, inputs, controls in before:

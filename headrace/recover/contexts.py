@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.ir import growing
-from headrace.ir.copying import copied
+from headrace.ir.edit import add_values
+from headrace.ir.edit.copying import copied
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.recover.reading import Join, Path, ill_structured
@@ -140,8 +140,8 @@ class Conditional:
             fake = g.add_op("FakeParam", g.unique_name(f"{t.op.name}/FakeParam"), (), attrs, source=t.op.source)
             fake.outputs[0].shape, fake.outputs[0].handle = t.shape, t.handle
             ends.append(fake.outputs[0])
-        order = growing.own(self.op)
-        return growing.add_result(self.op, [ends[self.graphs.index(g)] for g in order])
+        order = add_values.own(self.op)
+        return add_values.add_result(self.op, [ends[self.graphs.index(g)] for g in order])
 
 
 def captured(t: Tensor, graph: Graph) -> Tensor:

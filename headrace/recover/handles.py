@@ -26,8 +26,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
-from headrace.ir import growing, walk
+from headrace.ir import walk
 from headrace.ir.builder import Builder
+from headrace.ir.edit import add_values
 from headrace.ir.function import FuncGraph, bodies, owned
 from headrace.ir.graph import Graph, Operation, Tensor
 
@@ -223,17 +224,17 @@ class _Handles:
                 continue
             kind = op.opdef.structured
             if kind == "While":
-                param, out = growing.add_variable(op, value, _name(state))
+                param, out = add_values.add_variable(op, value, _name(state))
                 body = dict(bodies(op))["body"]
                 end = self._thread(state, body, param)
                 if end is not param:
-                    growing.set_result(op, len(op.outputs) - 1, end)
+                    add_values.set_result(op, len(op.outputs) - 1, end)
                     value = out
             elif kind:
-                params = growing.add_input(op, value, _name(state))
+                params = add_values.add_input(op, value, _name(state))
                 ends = [self._thread(state, p.op.graph, p) for p in params]
                 if ends != params:
-                    value = growing.add_result(op, ends)
+                    value = add_values.add_result(op, ends)
                     value.handle = ends[0].handle
             else:
                 value = self._step(state, op, graph, value)

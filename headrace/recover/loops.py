@@ -28,7 +28,7 @@ from headrace.recover.reading import ill_structured
 from headrace.recover.regions import Region
 
 if TYPE_CHECKING:
-    from headrace.ir.frames import Frame
+    from headrace.ir.analysis.frames import Frame
     from headrace.recover.reading import Loop, Node
 
 

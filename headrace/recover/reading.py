@@ -1,10 +1,11 @@
 """Reading a primitive graph: which operation stands in which branch of which conditional, of which loop.
 
-**Frames** say which loop an operation is in (`ir.frames`). Nothing as plain says which branch it is in: a conditional
-is a set of Switches on one predicate, operations that depend on them, and Merges. But the machine itself finds out, by
-deadness: a Switch sends its value to one side and a dead token to the other, whatever depends on a dead token is dead,
-and a Merge ends that. So an operation runs under the condition that all Switches it depends on, by data or control
-edges, went its way. That condition is its *path*: the sides (predicate, side), outermost first, that it stands in.
+**Frames** say which loop an operation is in (`ir.analysis.frames`). Nothing as plain says which branch it is in: a
+conditional is a set of Switches on one predicate, operations that depend on them, and Merges. But the machine itself
+finds out, by deadness: a Switch sends its value to one side and a dead token to the other, whatever depends on a dead
+token is dead, and a Merge ends that. So an operation runs under the condition that all Switches it depends on, by data
+or control edges, went its way. That condition is its *path*: the sides (predicate, side), outermost first, that it
+stands in.
 
     p, q = ...                                       path of what comes out
     s0, s1 = Switch(x, p)                            s0: (p 0)    s1: (p 1)
@@ -29,11 +30,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.errors import InvalidArgumentError
-from headrace.ir import frames
+from headrace.ir.analysis import frames
 from headrace.ir.graph import Operation, Tensor
 
 if TYPE_CHECKING:
-    from headrace.ir.frames import Frame
+    from headrace.ir.analysis.frames import Frame
 
 Side: TypeAlias = "tuple[Tensor, int]"
 Path: TypeAlias = "tuple[Side, ...]"

@@ -42,7 +42,7 @@ from headrace.recover.contexts import (
 from headrace.recover.reading import NEVER, Loop, Path, ill_structured
 
 if TYPE_CHECKING:
-    from headrace.ir.frames import Frame
+    from headrace.ir.analysis.frames import Frame
     from headrace.recover.reading import Node, Reading
 
 

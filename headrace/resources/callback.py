@@ -2,7 +2,7 @@
 
 A graph is data, and a token is what of a Python function can be written into it. The table here says which function a
 token means in this process. It does not keep the functions alive: whoever makes an operation that calls one keeps the
-`Callback` (`build.py_func` gives it to the graph).
+`Callback` (`api.py_func` gives it to the graph).
 """
 
 from __future__ import annotations

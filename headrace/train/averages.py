@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.build import grouping, math, nest, scopes
-from headrace.build.variable import Variable
+from headrace.api import grouping, math, nest, scopes
+from headrace.api.variable import Variable
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 from headrace.train.optimizers import tensors

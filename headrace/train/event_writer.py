@@ -24,10 +24,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from headrace import forking
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import DeadlineExceededError, FailedPreconditionError, OpError, UnknownError
 from headrace.files import events, local, summaries
-from headrace.ir.graphdef import read_graph_def
+from headrace.ir.serial.graphdef import read_graph_def
 from headrace.metadata.run import RunMetadata
 
 WAIT_SECONDS: Final = 300.0  # for the thread, before that is an error

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace import dtypes
-from headrace.build import scopes
-from headrace.build.variable import Variable
+from headrace.api import scopes
+from headrace.api.variable import Variable
 from headrace.errors import GraphError
 from headrace.ir.graph import Graph, Tensor
 

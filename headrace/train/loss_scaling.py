@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from headrace.build import gathering, grouping, math, nest, reductions, scopes
-from headrace.build.cond import cond
-from headrace.build.variable import Variable
+from headrace.api import gathering, grouping, math, nest, reductions, scopes
+from headrace.api.cond import cond
+from headrace.api.variable import Variable
 from headrace.ir.graph import Graph
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.train.optimizers import tensors
 from headrace.train.optimizers.base import Optimizer, Pairs
 from headrace.train.optimizers.places import entered, outermost, root_of

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from headrace import dtypes
-from headrace.build import grouping, scopes
+from headrace.api import grouping, scopes
 from headrace.ir.graph import Operation, Tensor
 from headrace.train.global_step import root_of
 from headrace.train.hooks.base import log

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.build import gathering, math, random, scopes
+from headrace.api import gathering, math, random, scopes
 from headrace.ir.builder import Builder
 
 

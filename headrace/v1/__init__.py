@@ -12,9 +12,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import headrace.build.operators  # gives tensors their operators
+import headrace.api.operators  # gives tensors their operators
 from headrace import errors as errors
-from headrace.build.function import TensorSpec
+from headrace.api.function import TensorSpec
 from headrace.dtypes import QUANTIZED as QUANTIZED_DTYPES
 from headrace.dtypes import (
     DType,
@@ -46,7 +46,7 @@ from headrace.dtypes import bool_ as bool
 from headrace.errors import OpError
 from headrace.ir.device import DeviceSpec
 from headrace.ir.graph import Operation, Tensor
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.v1 import (
     bitwise,
     compat,

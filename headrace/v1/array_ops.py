@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.build import arrays, gathering, indexing, reductions, scopes, tensors
-from headrace.build.nn import blocks
-from headrace.build.sparse_tensor import SparseTensor
+from headrace.api import arrays, gathering, indexing, reductions, scopes, tensors
+from headrace.api.nn import blocks
+from headrace.api.sparse_tensor import SparseTensor
 from headrace.dtypes import as_dtype
 from headrace.errors import ShapeError
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 

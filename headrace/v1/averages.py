@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.build.variable import Variable
+from headrace.api.variable import Variable
 from headrace.train import averages
 from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
 from headrace.v1.slots import make_slot

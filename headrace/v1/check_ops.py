@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.build import debugging, scopes
-from headrace.build.sparse_tensor import SparseTensor
-from headrace.build.tensors import is_tensor
+from headrace.api import debugging, scopes
+from headrace.api.sparse_tensor import SparseTensor
+from headrace.api.tensors import is_tensor
 from headrace.dtypes import DType, as_dtype
 from headrace.ir.graph import Operation, Tensor
 from headrace.v1.arguments import named

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace import shapes
-from headrace.build import scopes
-from headrace.build.partitioned import parts_of
+from headrace.api import scopes
+from headrace.api.partitioned import parts_of
 from headrace.errors import NotFoundError
 from headrace.files.slices import parse_spec
 from headrace.train.saving import restoring

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace import dtypes
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.train import global_step as counted
 from headrace.v1.graph import Graph, GraphKeys, get_default_graph
 from headrace.v1.initializers import Zeros

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from headrace.build import nest, saving
+from headrace.api import nest, rematerialization
 from headrace.grad import custom, jacobians, registered
 from headrace.grad.gradients import make_gradients
 from headrace.v1.graph import in_default_graph
@@ -159,7 +159,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Source: TensorFlow's `tf.recompute_grad`.
     """
-    return in_default_graph(saving.recompute_grad(f))
+    return in_default_graph(rematerialization.recompute_grad(f))
 
 
 RegisterGradient = registered.RegisterGradient

@@ -2,7 +2,7 @@
 
 Only `headrace.v1` has a graph that one need not enter. Outside of every `with`, its functions use that one: each is
 wrapped in `in_default_graph`, which enters it for the time of the call. So everything below, which asks
-`build.scopes` for the graph entered, needs to know nothing of it.
+`api.scopes` for the graph entered, needs to know nothing of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from headrace.build import random, scopes
+from headrace.api import random, scopes
 from headrace.errors import GraphError
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.build import debugging, grouping
-from headrace.build import py_func as calls
+from headrace.api import debugging, grouping
+from headrace.api import py_func as calls
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from headrace.build import image, scopes, strings
-from headrace.build.image import boxes, framing
-from headrace.build.math import equal
+from headrace.api import image, scopes, strings
+from headrace.api.image import boxes, framing
+from headrace.api.math import equal
 from headrace.errors import SignatureError
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph

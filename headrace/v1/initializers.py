@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.build import initializers as plain
+from headrace.api import initializers as plain
 from headrace.v1 import variables as state
 from headrace.v1.graph import in_default_graph
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.train import input
 from headrace.train.input.running import Keeper
 from headrace.v1.graph import GraphKeys, in_default_graph

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.build import io
-from headrace.build.io import FixedLenFeature as FixedLenFeature
-from headrace.build.io import FixedLenSequenceFeature as FixedLenSequenceFeature
-from headrace.build.io import SparseFeature as SparseFeature
-from headrace.build.io import VarLenFeature as VarLenFeature
+from headrace.api import io
+from headrace.api.io import FixedLenFeature as FixedLenFeature
+from headrace.api.io import FixedLenSequenceFeature as FixedLenSequenceFeature
+from headrace.api.io import SparseFeature as SparseFeature
+from headrace.api.io import VarLenFeature as VarLenFeature
 from headrace.v1 import gfile as gfile
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from headrace import dtypes
-from headrace.build import initializers, layers, scopes
-from headrace.build.layers import base
-from headrace.build.partitioned import parts_of
+from headrace.api import initializers, layers, scopes
+from headrace.api.layers import base
+from headrace.api.partitioned import parts_of
 from headrace.v1.graph import GraphKeys, get_default_graph, in_default_graph
 from headrace.v1.tensor_shape import TensorShape
 from headrace.v1.variable_scopes import VariableScope, variable_scope

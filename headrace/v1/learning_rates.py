@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace import dtypes
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.train import schedules
 from headrace.v1.graph import in_default_graph
 

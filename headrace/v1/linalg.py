@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from headrace.build import linalg
+from headrace.api import linalg
 from headrace.v1.graph import in_default_graph
 from headrace.v1.math_ops import adjoint as adjoint
 from headrace.v1.math_ops import cholesky as cholesky

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.build import grouping
-from headrace.build.storage import lookup
+from headrace.api import grouping
+from headrace.api.storage import lookup
 from headrace.v1.graph import GraphKeys, add_to_collection, get_collection, in_default_graph
 
 TextFileIndex = lookup.TextFileIndex

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace import dtypes, shapes
-from headrace.build import arrays, debugging, gathering, math, nn, reductions, scopes, tensors
-from headrace.build.cond import cond
+from headrace.api import arrays, debugging, gathering, math, nn, reductions, scopes, tensors
+from headrace.api.cond import cond
 from headrace.errors import ShapeError
 from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
 

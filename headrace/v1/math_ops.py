@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace import dtypes
-from headrace.build import counting, linalg, math, reductions, scopes, sorting, special
-from headrace.ir.slices import IndexedSlices
+from headrace.api import counting, linalg, math, reductions, scopes, sorting, special
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 

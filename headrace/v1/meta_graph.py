@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace import notices
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import GraphError
 from headrace.files import local
 from headrace.interchange import files, meta_graph
@@ -61,7 +61,7 @@ def export_meta_graph(
     Source: TensorFlow's `tf.train.export_meta_graph`.
     """
     from headrace.interchange.collection import encode_collection
-    from headrace.ir.graphdef import read_graph_def
+    from headrace.ir.serial.graphdef import read_graph_def
 
     graph = get_default_graph() if graph is None else graph
     if not isinstance(graph, Graph):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace import dtypes, shapes
-from headrace.build import arrays, math, scopes
+from headrace.api import arrays, math, scopes
 from headrace.errors import ShapeError
 from headrace.v1.graph import GraphKeys, add_to_collections
 from headrace.v1.losses import without_last_axis

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace import dtypes, shapes
-from headrace.build import arrays, linalg, math, reductions, scopes, tensors
-from headrace.build.counting import confusion_matrix
+from headrace.api import arrays, linalg, math, reductions, scopes, tensors
+from headrace.api.counting import confusion_matrix
 from headrace.errors import ShapeError
 from headrace.v1.graph import in_default_graph
 from headrace.v1.losses import spread, weighted, without_last_axis

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.build import arrays, gathering, math, reductions, scopes, sparse
-from headrace.build.cond import cond
-from headrace.build.sparse import sets
-from headrace.build.sparse_tensor import SparseTensor, convert_to_tensor_or_sparse_tensor
+from headrace.api import arrays, gathering, math, reductions, scopes, sparse
+from headrace.api.cond import cond
+from headrace.api.sparse import sets
+from headrace.api.sparse_tensor import SparseTensor, convert_to_tensor_or_sparse_tensor
 from headrace.errors import ShapeError
 from headrace.v1.graph import in_default_graph
 from headrace.v1.losses import spread, weighted

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.build import arrays, gathering, math, reductions, scopes, tensors
-from headrace.build.debugging import assert_greater_equal, assert_less_equal
+from headrace.api import arrays, gathering, math, reductions, scopes, tensors
+from headrace.api.debugging import assert_greater_equal, assert_less_equal
 from headrace.v1.graph import in_default_graph
 from headrace.v1.losses import spread
 from headrace.v1.metric_states import agreeing, collected, state

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from headrace.build import arrays, linalg, nn, scopes, tensors
-from headrace.build.nn import ctc, embedding
-from headrace.build.nn.windows import sliding
-from headrace.build.sparse_tensor import SparseTensor
+from headrace.api import arrays, linalg, nn, scopes, tensors
+from headrace.api.nn import ctc, embedding
+from headrace.api.nn.windows import sliding
+from headrace.api.sparse_tensor import SparseTensor
 from headrace.v1 import rnn_cell as rnn_cell
 from headrace.v1.arguments import named
 from headrace.v1.array_ops import depth_to_space as depth_to_space

@@ -10,13 +10,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.build import partitioned
+from headrace.api import partitioned
 from headrace.dtypes import DType
 from headrace.v1.tensor_shape import TensorShape
 
 
 class PartitionedVariable(partitioned.PartitionedVariable):
-    """A variable in several parts. See `headrace.build.partitioned.PartitionedVariable`.
+    """A variable in several parts. See `headrace.api.partitioned.PartitionedVariable`.
 
     Source: TensorFlow's `PartitionedVariable`.
     """

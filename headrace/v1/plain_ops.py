@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.v1.graph import in_default_graph
 
 _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD

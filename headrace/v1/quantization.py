@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.build import quantization
+from headrace.api import quantization
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 from headrace.v1.plain_ops import quantized_concat as quantized_concat

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.build.storage import accumulators, queues
+from headrace.api.storage import accumulators, queues
 from headrace.v1.graph import in_default_graph
 
 QueueBase = queues.QueueBase

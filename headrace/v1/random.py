@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.build import random, scopes
+from headrace.api import random, scopes
 from headrace.v1.arguments import named
 from headrace.v1.graph import get_seed as get_seed
 from headrace.v1.graph import in_default_graph

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.build import io
-from headrace.build.io import readers
+from headrace.api import io
+from headrace.api.io import readers
 from headrace.v1.graph import in_default_graph
 from headrace.v1.python_io import TFRecordOptions
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from headrace.build.rnn import bidirectional, dynamic, raw, static
-from headrace.build.rnn.naming import Naming
+from headrace.api.rnn import bidirectional, dynamic, raw, static
+from headrace.api.rnn.naming import Naming
 from headrace.v1.graph import in_default_graph
 from headrace.v1.variable_scopes import variable_scope
 

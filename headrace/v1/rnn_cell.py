@@ -10,11 +10,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from headrace.build import scopes
-from headrace.build.layers.base import Layer
-from headrace.build.partitioned import parts_of
-from headrace.build.rnn import cells, wrappers
-from headrace.build.rnn.cells import LSTMStateTuple as LSTMStateTuple
+from headrace.api import scopes
+from headrace.api.layers.base import Layer
+from headrace.api.partitioned import parts_of
+from headrace.api.rnn import cells, wrappers
+from headrace.api.rnn.cells import LSTMStateTuple as LSTMStateTuple
 from headrace.v1.graph import in_default_graph
 from headrace.v1.layers import Scoped
 from headrace.v1.partitioners import fixed_size_partitioner

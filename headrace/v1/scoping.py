@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headrace.build import importing, scopes
+from headrace.api import importing, scopes
 from headrace.ir.graph import Operation, Tensor
 from headrace.v1.graph import get_default_graph, in_default_graph, scope_in_default_graph
 

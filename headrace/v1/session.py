@@ -39,7 +39,7 @@ class BaseSession(session.Session):
     @property
     def graph_def(self) -> Any:
         """The session's graph as a `GraphDef` message."""
-        from headrace.ir import graphdef
+        from headrace.ir.serial import graphdef
 
         return graphdef.export_graph_def(self.graph)
 

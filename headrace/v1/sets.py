@@ -1,6 +1,6 @@
 """TensorFlow 1's `tf.sets`."""
 
-from headrace.build.sparse import sets
+from headrace.api.sparse import sets
 from headrace.v1.graph import in_default_graph
 
 size = set_size = in_default_graph(sets.size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.build import signal
+from headrace.api import signal
 from headrace.v1.graph import in_default_graph
 
 fft = in_default_graph(signal.fft)

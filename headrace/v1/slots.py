@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace import shapes
-from headrace.build.partitioned import SLICE, mark_part
+from headrace.api.partitioned import SLICE, mark_part
 from headrace.v1.variable_scopes import variable_scope
 from headrace.v1.variable_store import get_variable
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.build import scopes, sparse, sparse_tensor
-from headrace.build.sparse import arithmetic as sparse_math
+from headrace.api import scopes, sparse, sparse_tensor
+from headrace.api.sparse import arithmetic as sparse_math
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 from headrace.v1.queue import SparseConditionalAccumulator as SparseConditionalAccumulator

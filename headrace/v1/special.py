@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.build import special
+from headrace.api import special
 from headrace.v1.graph import in_default_graph
 from headrace.v1.math_ops import bessel_i0 as bessel_i0
 from headrace.v1.math_ops import bessel_i0e as bessel_i0e

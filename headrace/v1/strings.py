@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.build import strings
-from headrace.build.sparse_tensor import SparseTensor
+from headrace.api import strings
+from headrace.api.sparse_tensor import SparseTensor
 from headrace.v1.arguments import named
 from headrace.v1.graph import in_default_graph
 

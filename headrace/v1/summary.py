@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import notices
-from headrace.build import summary
+from headrace.api import summary
 from headrace.files import events, local, summaries
 from headrace.train import event_writer
 from headrace.v1.graph import GraphKeys, get_default_graph, in_default_graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.build import tensor_array
+from headrace.api import tensor_array
 from headrace.ir.builder import Builder
 from headrace.v1.graph import in_default_graph
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from headrace import shapes
-from headrace.build import arrays
+from headrace.api import arrays
 from headrace.shapes import Dim, Shape
 
 

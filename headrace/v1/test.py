@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.grad import sums
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from headrace import dtypes
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.dtypes import as_dtype
 from headrace.ir.graph import Tensor
 from headrace.v1.graph import Graph, GraphKeys, get_default_graph

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace import dtypes
-from headrace.build import gathering, scopes
-from headrace.build.partitioned import mark_part
+from headrace.api import gathering, scopes
+from headrace.api.partitioned import mark_part
 from headrace.dtypes import DType, as_dtype
 from headrace.ir.builder import as_array
 from headrace.ir.graph import Tensor

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.build import grouping, reference, scopes, variable
-from headrace.build.partitioned import PartitionedVariable
+from headrace.api import grouping, reference, scopes, variable
+from headrace.api.partitioned import PartitionedVariable
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
 from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
@@ -187,7 +187,7 @@ class Variable(variable.Variable):
 
 
 class ReferenceVariable(reference.ReferenceVariable, Variable):
-    """A variable of an imported graph that is a reference. See `headrace.build.reference.ReferenceVariable`."""
+    """A variable of an imported graph that is a reference. See `headrace.api.reference.ReferenceVariable`."""
 
 
 KINDS = (Variable, ReferenceVariable)  # what `VariableDef`s are read as

@@ -9,9 +9,9 @@ import numpy as np
 
 import headrace as hr
 from headrace import flags
-from headrace.build import scopes
-from headrace.compile.blocks import Block, Blocks, Item
+from headrace.api import scopes
 from headrace.compile.lists import Lists
+from headrace.compile.regions import Block, Blocks, Item
 from headrace.grad.differentiate import differentiate
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.text import from_text

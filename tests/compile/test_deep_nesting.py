@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import inspect, nesting
+from headrace import inspect, recursion
 from headrace.errors import GraphError
-from headrace.ir.extent import extent
+from headrace.ir.analysis.graph_size import extent
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
 
@@ -116,7 +116,7 @@ def test_200_conditionals_are_written_and_read(form: str) -> None:
 
 
 def test_levels_beyond_the_limit_are_an_error_with_the_users_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nesting, "MOST", 20)
+    monkeypatch.setattr(recursion, "MOST", 20)
     with hr.Graph(), pytest.raises(GraphError, match="may be nested 20 deep, not deeper"):
         conds(21)
     with hr.Graph():
@@ -140,14 +140,14 @@ def test_room_adds_up_over_threads_and_goes() -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def other() -> None:
-        with nesting.room_for(1000):
+        with recursion.room_for(1000):
             entered.set()
             leave.wait(10)
 
     thread = threading.Thread(target=other)
     thread.start()
     assert entered.wait(10)
-    with nesting.room_for(500):
+    with recursion.room_for(500):
         assert sys.getrecursionlimit() == before + 1500
     assert sys.getrecursionlimit() == before + 1000
     leave.set()
@@ -158,7 +158,7 @@ def test_room_adds_up_over_threads_and_goes() -> None:
 def test_a_limit_that_the_user_sets_meanwhile_stays() -> None:
     before = sys.getrecursionlimit()
     try:
-        with nesting.room_for(500):
+        with recursion.room_for(500):
             sys.setrecursionlimit(before + 5000)
         assert sys.getrecursionlimit() == before + 5000
     finally:

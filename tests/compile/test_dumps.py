@@ -12,9 +12,9 @@ import pytest
 import headrace as hr
 from headrace import flags
 from headrace.errors import GraphError, InvalidArgumentError
-from headrace.ir.dumps import Dumps
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.text import from_text, to_text
+from headrace.ir.text.dumps import Dumps
 from headrace.optimize.pipeline import names, optimize
 from headrace.pipeline import Devices, compile_step
 

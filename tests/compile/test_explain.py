@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import headrace as hr
-from headrace.compile.clusters import FEWEST
+from headrace.compile.fused_regions import FEWEST
 from headrace.explain import SHOWN
 from headrace.ir.text import from_text
 

@@ -10,11 +10,11 @@ import pytest
 import headrace as hr
 from headrace import compile as compiling
 from headrace import pipeline
-from headrace.compile import cluster_code
+from headrace.compile import fused_kernels
 from headrace.errors import CompileWarning, GraphError, HeadraceInternalError, InvalidArgumentError
 from headrace.ir.opdef import Func
 from headrace.ir.text import from_text
-from headrace.optimize.fold import Fold
+from headrace.optimize.constant_folding import Fold
 
 F32 = hr.float32
 
@@ -95,7 +95,7 @@ def waiting() -> tuple[hr.Tensor, dict[hr.Tensor, Any]]:
 
 
 def test_clusters_that_fail_to_compile_are_single_nodes_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_code, "_compiled", broken)
+    monkeypatch.setattr(fused_kernels, "_compiled", broken)
     with hr.Graph() as graph:
         y, feeds = waiting()
     with hr.Session(graph=graph, engine="auto") as session:

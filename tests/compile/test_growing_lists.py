@@ -107,7 +107,7 @@ def test_a_shape_that_an_element_may_not_have_is_left_to_the_kernel() -> None:
     x = hr.placeholder_with_default(np.ones(3, np.float32), [None])
     ta = filled(dynamic(), 2, lambda t, i: t.write(i, x))
     out = hr.identity(ta.flow)
-    item = hr.build.scopes.builder().TensorListGetItem(out, 0, hr.constant([2]), element_dtype=f32)
+    item = hr.api.scopes.builder().TensorListGetItem(out, 0, hr.constant([2]), element_dtype=f32)
     assert set(kinds(blocks([item])).values()) == {KERNEL}
     for engine in ("compiled", "interpret"):
         assert "Incompatible shapes" in str(failure(item, engine=engine))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.compile import running
-from headrace.compile.running import FIRST, SHORT, Run
+from headrace.compile import runtime
+from headrace.compile.runtime import FIRST, SHORT, Run
 
 
 class Clock:
@@ -30,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(running, "time", made)
+    monkeypatch.setattr(runtime, "time", made)
     return made
 
 

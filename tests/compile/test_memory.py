@@ -162,20 +162,20 @@ def test_a_list_that_is_popped_from_holds_less_and_less() -> None:
     v = x()
 
     def empty() -> Any:
-        b = hr.build.scopes.builder()
+        b = hr.api.scopes.builder()
         return b.EmptyTensorList(b.const([SIDE, SIDE]), b.const(-1), element_dtype=hr.float64)
 
     def fill(i: Tensor, u: Tensor) -> Any:
-        return i + 1, hr.build.scopes.builder().TensorListPushBack(u, v * hr.cast(i, hr.float64))
+        return i + 1, hr.api.scopes.builder().TensorListPushBack(u, v * hr.cast(i, hr.float64))
 
     def move(i: Tensor, u: Tensor, w: Tensor) -> Any:
-        b = hr.build.scopes.builder()
+        b = hr.api.scopes.builder()
         u, last = b.TensorListPopBack(u, b.const([SIDE, SIDE]), element_dtype=hr.float64)
         return i + 1, u, b.TensorListPushBack(w, hr.sin(last))
 
     full = hr.while_loop(lambda i, u: i < TRIPS, fill, [0, empty()])[1]
     _, _, moved = hr.while_loop(lambda i, u, w: i < TRIPS, move, [0, full, empty()])
-    b = hr.build.scopes.builder()
+    b = hr.api.scopes.builder()
     last = b.TensorListPopBack(moved, b.const([SIDE, SIDE]), element_dtype=hr.float64)[1]
     assert TRIPS <= peak(last, v) < TRIPS + 4
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import headrace as hr
-from headrace.build import scopes
+from headrace.api import scopes
 
 MOST_TRIPS = 4
 

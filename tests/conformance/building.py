@@ -22,7 +22,7 @@ import numpy as np
 
 import headrace as hr
 from headrace import shapes
-from headrace.build import (
+from headrace.api import (
     arrays,
     counting,
     debugging,
@@ -45,7 +45,7 @@ from headrace.build import (
     strings,
     tensors,
 )
-from headrace.build.sparse import sets
+from headrace.api.sparse import sets
 
 EXPRESSIONS = Path(__file__).with_name("building.txt")
 

@@ -26,10 +26,11 @@ import numpy as np
 import headrace as hr
 from headrace import dtypes
 from headrace.errors import HeadraceWarning, OpError
-from headrace.ir import arrays, graphdef
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import op_registry
+from headrace.ir.serial import graphdef
+from headrace.opkit import arrays
 from tests.ops.cases import assert_close
 from tests.ops.hostile import attempts, can_be_tried, make
 

@@ -13,7 +13,7 @@ import pytest
 from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.files import checkpoints
-from headrace.files.pieces import Piece
+from headrace.files.manifest import Piece
 from headrace.files.slices import TensorSlice
 
 KINDS = sorted(dtypes.VALUE | dtypes.QUANTIZED, key=lambda d: d.number)

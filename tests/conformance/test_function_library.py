@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from headrace.ir.graphdef import export_graph_def
+from headrace.ir.serial.graphdef import export_graph_def
 from tests.ir import functional
 
 if TYPE_CHECKING:

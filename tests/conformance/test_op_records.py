@@ -14,8 +14,8 @@ import pytest
 
 import headrace.ops
 from headrace import dtypes, pb
-from headrace.ir.attrs import decode_tensor
 from headrace.ir.opdef import REQUIRED, ArgSpec, AttrSpec, OpDef, op_registry
+from headrace.ir.serial.attrs import decode_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from headrace import dtypes
-from headrace.ir import graphdef
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation
+from headrace.ir.serial import graphdef
 from tests.ops.cases import assert_close, cases, dtype_of, flat, make, op_registry, run_kernel, sampled
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.eager import EagerBuilder
 
 

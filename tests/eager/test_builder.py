@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.build import scopes
-from headrace.build.cond import cond
-from headrace.build.function import Function
-from headrace.build.functional import map_fn
-from headrace.build.storage.queues import FIFOQueue
-from headrace.build.tensor_array import TensorArray
-from headrace.build.tensors import constant
-from headrace.build.variable import Variable
-from headrace.build.while_loop import while_loop
+from headrace.api import scopes
+from headrace.api.cond import cond
+from headrace.api.function import Function
+from headrace.api.functional import map_fn
+from headrace.api.storage.queues import FIFOQueue
+from headrace.api.tensor_array import TensorArray
+from headrace.api.tensors import constant
+from headrace.api.variable import Variable
+from headrace.api.while_loop import while_loop
 from headrace.eager import EagerBuilder, EagerTensor
 from headrace.errors import (
     DeadlineExceededError,

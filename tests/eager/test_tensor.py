@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.build.tensors import constant
+from headrace.api.tensors import constant
 from headrace.eager import EagerBuilder, EagerTensor
 from headrace.errors import GraphError, SignatureError
 

@@ -1,6 +1,6 @@
 """Which `raise` statements of headrace no test expects.
 
-    python -m tests.errors.reached tests/build tests/ir     # runs these tests, adds what they reach, lists what is left
+    python -m tests.errors.reached tests/api tests/ir     # runs these tests, adds what they reach, lists what is left
     python -m tests.errors.reached --under headrace/ops     # lists what is left, of all runs so far
     python -m tests.errors.reached --forget                 # begins anew
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags, nesting
+from headrace import flags, recursion
 from headrace.errors import GraphError, InvalidArgumentError, ResourceExhaustedError, SignatureError
 from headrace.ir.builder import Builder
 from headrace.ir.function import FuncGraph
@@ -114,7 +114,7 @@ def conditionals(n: int) -> str:
 
 
 def test_what_is_nested_too_deeply(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nesting, "FRAMES", 0)  # no room is made
+    monkeypatch.setattr(recursion, "FRAMES", 0)  # no room is made
     g, text = deep(60), from_text(conditionals(60))
     step = prune([], [g.get_tensor_by_name("c:0")], []).graph
     lowered = "^conditionals, loops and gradients are nested too deeply in one another to be lowered$"

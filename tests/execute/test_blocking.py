@@ -15,7 +15,7 @@ import pytest
 import headrace as hr
 import headrace.v1 as tf
 from headrace import flags
-from headrace.build.scopes import current_graph
+from headrace.api.scopes import current_graph
 from headrace.compile.blockers import blockers
 from headrace.errors import CancelledError, DeadlineExceededError, InvalidArgumentError, OpError
 

@@ -12,11 +12,11 @@ import pytest
 
 from headrace.errors import InternalError
 from headrace.execute import plan as plans
-from headrace.execute.burst import burst
+from headrace.execute.acyclic_propagator import StraightPropagator
+from headrace.execute.dispatch_loop import burst
 from headrace.execute.frames import Propagator
 from headrace.execute.plan import Node, make_plan
 from headrace.execute.records import Iteration
-from headrace.execute.straight import StraightPropagator
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Tensor
 from headrace.prune import prune

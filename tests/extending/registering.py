@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from headrace import plugins
-from headrace.build import raw_ops, scopes
+from headrace.api import raw_ops, scopes
 from headrace.execute.devices import device_types
 from headrace.ir import kernel
 from headrace.ir.opdef import op_registry

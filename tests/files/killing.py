@@ -21,7 +21,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.files import checkpoints
-from headrace.files.pieces import Piece
+from headrace.files.manifest import Piece
 
 FIRST = "tensorflow-v1"
 LASTING = ("open", "fsync", "replace", "unlink", "rmdir", "mkdir")

@@ -13,7 +13,7 @@ import pytest
 from headrace import dtypes, pb
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError
 from headrace.files import bundle, checkpoints, sstable
-from headrace.files.pieces import Piece
+from headrace.files.manifest import Piece
 from headrace.files.regular import RegularFile
 from headrace.files.slices import TensorSlice, parse_spec
 

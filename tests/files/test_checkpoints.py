@@ -21,7 +21,7 @@ from headrace.errors import (
     ResourceExhaustedError,
 )
 from headrace.files import checkpoints
-from headrace.files.pieces import Piece
+from headrace.files.manifest import Piece
 from headrace.files.slices import TensorSlice
 
 ROOT = Path(__file__).parents[2]

@@ -27,7 +27,7 @@ from headrace.errors import (
 )
 from headrace.files import bundle, checkpoints, native, sstable
 from headrace.files.checksum import crc32c, masked_crc32c
-from headrace.files.pieces import Piece
+from headrace.files.manifest import Piece
 from headrace.files.slices import TensorSlice
 
 pytestmark = pytest.mark.matrix

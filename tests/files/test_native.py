@@ -15,7 +15,7 @@ from headrace import dtypes
 from headrace.errors import DataLossError, NotFoundError
 from headrace.files import checkpoints, native
 from headrace.files.checksum import crc32c
-from headrace.files.pieces import Piece
+from headrace.files.manifest import Piece
 from headrace.files.slices import TensorSlice
 
 each_format = pytest.mark.parametrize("format", checkpoints.FORMATS)

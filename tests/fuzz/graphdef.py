@@ -323,8 +323,8 @@ def check(data: bytes, fetches: list[str], feeds: Feeds, rng: random.Random) -> 
     """
     import headrace as hr
     from headrace.errors import HeadraceError, HeadraceInternalError
-    from headrace.ir.functiondef import encode
-    from headrace.ir.graphdef import export_graph_def, import_graph_def
+    from headrace.ir.serial.functiondef import encode
+    from headrace.ir.serial.graphdef import export_graph_def, import_graph_def
     from headrace.ir.text import from_text, to_text
     from headrace.ir.verify import verify
 
@@ -368,7 +368,7 @@ def check(data: bytes, fetches: list[str], feeds: Feeds, rng: random.Random) -> 
 
 def work(seed: int) -> None:
     """Reads numbers of cases, one a line, and answers each with a line of JSON."""
-    from headrace.ir import arrays
+    from headrace.opkit import arrays
 
     arrays.max_bytes = ARRAY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

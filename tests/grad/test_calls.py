@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.ir.function import FuncGraph
 from tests.grad.numeric import check, count
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import SignatureError
 from headrace.grad import registered
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.registered import gradient_registry
 from headrace.registry import DuplicateError

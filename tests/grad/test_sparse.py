@@ -204,11 +204,11 @@ def gathers_and_scatters(x: hr.Tensor) -> hr.Tensor:
 
 
 def lists_joined(x: hr.Tensor) -> hr.Tensor:
-    b = hr.build.scopes.builder(x)
+    b = hr.api.scopes.builder(x)
     first = b.TensorListFromTensor(x[:1], -1)
 
     def body(i, handle):
-        b = hr.build.scopes.builder(handle)
+        b = hr.api.scopes.builder(handle)
         row = b.TensorListGetItem(handle, 0, -1, element_dtype=f64)
         more = b.TensorListPushBack(b.EmptyTensorList(-1, -1, element_dtype=f64), hr.concat([row, x[i]], 0))
         more = b.TensorListConcatLists(b.TensorListResize(more, 2), handle, element_dtype=f64)
@@ -217,17 +217,17 @@ def lists_joined(x: hr.Tensor) -> hr.Tensor:
         return i + 1, b.Unpack(more, num=2)[0]
 
     handle = hr.while_loop(lambda i, _: i < 3, body, (0, first))[1]
-    b = hr.build.scopes.builder(x)
+    b = hr.api.scopes.builder(x)
     sizes = hr.constant([0, 1] * 5, hr.int64)
     return hr.sin(b.TensorListConcatV2(handle, -1, sizes, element_dtype=f64)[0])
 
 
 def lists_of_lists(x: hr.Tensor) -> hr.Tensor:
-    b = hr.build.scopes.builder(x)
+    b = hr.api.scopes.builder(x)
     outer = b.TensorListReserve(hr.constant([], hr.int32), 3, element_dtype=hr.variant)
 
     def body(i, outer, inner):
-        b = hr.build.scopes.builder(outer)
+        b = hr.api.scopes.builder(outer)
         inner = b.TensorListPushBack(inner, hr.sin(x[i]))
         outer = b.TensorListSetItem(outer, i % 3, inner)
         return i + 1, outer, inner

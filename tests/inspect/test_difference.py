@@ -8,7 +8,7 @@ import pytest
 
 import headrace as hr
 from headrace import inspect
-from headrace.ir.graphdef import export_graph_def, import_graph_def
+from headrace.ir.serial.graphdef import export_graph_def, import_graph_def
 from headrace.ir.text import from_text, to_text
 from tests.inspect.test_tree import PRIMITIVES, nested
 from tests.ir import functional

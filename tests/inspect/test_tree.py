@@ -8,7 +8,7 @@ from typing import Any
 import headrace as hr
 from headrace import inspect
 from headrace.inspect.parts import visible
-from headrace.ir.graphdef import export_graph_def, import_graph_def
+from headrace.ir.serial.graphdef import export_graph_def, import_graph_def
 from headrace.ir.text import from_text
 from headrace.recover import recover
 from tests.ir import functional

@@ -17,9 +17,9 @@ import numpy as np
 
 import headrace as hr
 import headrace.v1 as tf
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
-from tests.build.programs import LISTS, Build, Failed, Generator, Python, initial
+from tests.api.programs import LISTS, Build, Failed, Generator, Python, initial
 from tests.grad.test_random_gradients import Example, Made
 
 TIMEOUT_MS = 60_000
@@ -49,7 +49,7 @@ class Case:
 
 
 def structured(seed: int, stateful: bool) -> Case:
-    """A program of `tests.build.programs`: conditionals, loops and lists of integers; variables, queues, checks."""
+    """A program of `tests.api.programs`: conditionals, loops and lists of integers; variables, queues, checks."""
     rng = random.Random(seed)
     block = Generator(rng, stateful).program()
     start = initial(rng)

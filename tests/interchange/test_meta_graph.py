@@ -14,7 +14,7 @@ from google.protobuf import any_pb2, text_format
 import headrace as hr
 import headrace.v1 as tf
 from headrace import pb
-from headrace.build.reference import ReferenceVariable
+from headrace.api.reference import ReferenceVariable
 from headrace.errors import GraphError, HeadraceError, HeadraceWarning, NotFoundError, UnimplementedError
 from headrace.interchange import op_defs
 from headrace.ir.opdef import op_registry

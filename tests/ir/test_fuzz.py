@@ -40,6 +40,6 @@ def test_what_should_not_be_raised_is_reported(monkeypatch):
     def broken(*args, **kwargs):
         raise KeyError("x")
 
-    monkeypatch.setattr("headrace.ir.graphdef.import_graph_def", broken)
+    monkeypatch.setattr("headrace.ir.serial.graphdef.import_graph_def", broken)
     with pytest.raises(KeyError):
         graphdef.main(["--case", "7:3"])

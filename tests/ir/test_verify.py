@@ -6,7 +6,7 @@ import pytest
 from headrace import dtypes
 from headrace.errors import GraphError, InvalidArgumentError, NotFoundError
 from headrace.ir.graph import Graph
-from headrace.ir.graphdef import import_graph_def
+from headrace.ir.serial.graphdef import import_graph_def
 from headrace.ir.text import from_text
 from headrace.ir.verify import verify
 from tests.ir import corpus, functional

@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace import inspect
 from headrace.errors import ResourceExhaustedError
-from headrace.ir.extent import extent
+from headrace.ir.analysis.graph_size import extent
 from headrace.ir.text import to_text
 from headrace.ir.verify import verify
 

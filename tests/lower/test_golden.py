@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.build import scopes
-from headrace.build.cond import cond, switch_case
-from headrace.build.function import Function, TensorSpec
-from headrace.build.while_loop import while_loop
+from headrace.api import scopes
+from headrace.api.cond import cond, switch_case
+from headrace.api.function import Function, TensorSpec
+from headrace.api.while_loop import while_loop
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.text import to_text
 from headrace.lower import lower

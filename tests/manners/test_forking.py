@@ -123,7 +123,7 @@ def test_locks_that_other_threads_hold_are_free_in_the_child() -> None:
         GRAPH
         + FORK
         + """
-from headrace import nesting
+from headrace import recursion as nesting
 from headrace.execute import blas, step
 
 g = build()

@@ -18,11 +18,11 @@ from headrace.execute.parts import Parts
 from headrace.execute.plan import Plan, make_plan
 from headrace.execute.step import Step
 from headrace.grad.differentiate import differentiate
-from headrace.ir import frames
+from headrace.ir.analysis import frames
 from headrace.ir.graph import Operation, Tensor
 from headrace.lower import Lowered, lower
 from headrace.partition import Part, partition
-from headrace.place.bonds import bonds
+from headrace.place.colocation import bonds
 from headrace.place.costs import is_free
 from headrace.place.groups import Group
 from headrace.prune import prune

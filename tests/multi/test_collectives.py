@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 from headrace.lower.collectives import RING_BYTES
-from tests.build.test_collectives import ALL, apply, device, expected
+from tests.api.test_collectives import ALL, apply, device, expected
 from tests.inside import step_of
 
 pytestmark = pytest.mark.one_engine

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
 from headrace.resources.manager import ResourceManager
-from tests.build import programs
-from tests.build.test_random_programs import _draw, _program
+from tests.api import programs
+from tests.api.test_random_programs import _draw, _program
 from tests.execute.machine import SeededReady
 from tests.grad.test_random_gradients import Example, Made, _all, _along
 from tests.multi import seeded

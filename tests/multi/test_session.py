@@ -18,7 +18,7 @@ import pytest
 
 import headrace as hr
 from headrace import flags, trace
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import CancelledError, DeadlineExceededError, InternalError, InvalidArgumentError
 from headrace.execute.devices import Stream, make_devices
 from headrace.execute.parts import Parts

@@ -67,7 +67,7 @@ def flat(inputs: Iterable[Any]) -> list[np.ndarray]:
 
 
 def dtype_of(x: np.ndarray) -> DType:
-    """The dtype of an array of a case: numpy's, unless it is marked (`ir.samples.meant_as`)."""
+    """The dtype of an array of a case: numpy's, unless it is marked (`opkit.testing.samples.meant_as`)."""
     marked = (x.dtype.metadata or {}).get("headrace")
     return dtypes.from_numpy(x.dtype) if marked is None else dtypes.as_dtype(marked)
 

@@ -22,11 +22,11 @@ from headrace.errors import (
     ShapeError,
     UnimplementedError,
 )
-from headrace.ir import arrays
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.infer import constant_value, shape_value
 from headrace.ir.opdef import op_registry
+from headrace.opkit import arrays
 from headrace.resources.tensor_list import TensorList
 from tests.ops.cases import evaluate, gradients, placeholder
 from tests.ops.running import Program

@@ -12,10 +12,10 @@ import pytest
 
 import headrace as hr
 from headrace.errors import GraphError, HeadraceWarning, InternalError, OpError, UnknownError
-from headrace.ir import arrays
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import op_registry
+from headrace.opkit import arrays
 from tests.ops.hostile import attempts, can_be_tried, make
 
 pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import headrace as hr
-from headrace.build.py_func import py_func
+from headrace.api.py_func import py_func
 from headrace.errors import CancelledError, DeadlineExceededError, InvalidArgumentError
 from headrace.resources.mutex import Mutex
 from tests.ops.running import Program

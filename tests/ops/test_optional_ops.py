@@ -95,7 +95,7 @@ def in_a_loop(x: hr.Tensor) -> hr.Tensor:
     types = {"output_types": (hr.float64, hr.int32, hr.string), "output_shapes": ((2,), (), ())}
 
     def body(i, y):
-        b = hr.build.scopes.builder(y)
+        b = hr.api.scopes.builder(y)
         sines = b.OptionalFromValue([hr.sin(y), i, b.AsString(i)])
         products = b.OptionalFromValue([y * x, i, b.AsString(i)])
         (s, k, _), (p, _, _) = (b.OptionalGetValue(o, **types) for o in (sines, products))
@@ -105,7 +105,7 @@ def in_a_loop(x: hr.Tensor) -> hr.Tensor:
 
 
 def through_branches(x: hr.Tensor) -> hr.Tensor:
-    b = hr.build.scopes.builder
+    b = hr.api.scopes.builder
     types = {"output_types": (hr.float64, hr.int32), "output_shapes": ((2,), ())}
     some = hr.cond(x[0] > 0.0, lambda: b(x).OptionalFromValue([hr.sin(x), 1]), lambda: b(x).OptionalNone())
     return x * hr.cond(x[0] > 0.0, lambda: b(x).OptionalGetValue(some, **types)[0] ** 2, lambda: x)

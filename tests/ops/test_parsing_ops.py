@@ -11,11 +11,11 @@ import pytest
 from headrace import dtypes
 from headrace.dtypes import float32, int32, int64, string
 from headrace.errors import InvalidArgumentError, ShapeError
-from headrace.ir import arrays
 from headrace.ir.builder import Builder
-from headrace.ir.examples import read_example, write_example, write_sequence
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import Case, op_registry
+from headrace.opkit import arrays
+from headrace.opkit.example_protos import read_example, write_example, write_sequence
 from headrace.ops.strings.elements import texts
 from tests.ops.cases import flat, open_op, run_kernel
 

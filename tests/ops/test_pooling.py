@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from headrace.ir.windows import Axis
+from headrace.opkit.windows import Axis
 from headrace.ops.nn import greatest
 
 

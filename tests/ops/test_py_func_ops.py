@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.build.cond import cond
-from headrace.build.py_func import numpy_function, py_func, py_function
-from headrace.build.scopes import current_graph
-from headrace.build.tensors import constant
-from headrace.build.while_loop import while_loop
+from headrace.api.cond import cond
+from headrace.api.py_func import numpy_function, py_func, py_function
+from headrace.api.scopes import current_graph
+from headrace.api.tensors import constant
+from headrace.api.while_loop import while_loop
 from headrace.errors import (
     InvalidArgumentError,
     OpError,

@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 import headrace.v1 as tf
-from headrace.build import py_func
+from headrace.api import py_func
 from headrace.errors import InvalidArgumentError, UnknownError
 
 X = np.array([0.5, 2.0], np.float32)

@@ -11,11 +11,12 @@ import headrace as hr
 from headrace import dtypes
 from headrace.dtypes import QUANTIZED, qint8, qint32, quint8
 from headrace.errors import InvalidArgumentError, UnimplementedError
-from headrace.ir import graphdef, text
+from headrace.ir import text
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import Case, op_registry
-from headrace.ir.samples import meant_as
+from headrace.ir.serial import graphdef
+from headrace.opkit.testing.samples import meant_as
 from tests.ops.cases import flat, gradients, open_op, run_kernel
 
 pytestmark = pytest.mark.one_engine

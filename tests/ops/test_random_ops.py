@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
-from headrace.ir import arrays
+from headrace.opkit import arrays
 from headrace.resources.philox import Philox
 from tests.ops.running import Program
 

@@ -22,10 +22,12 @@ import pytest
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import OpError
-from headrace.ir import arrays, graphdef, text
+from headrace.ir import text
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation
 from headrace.ir.opdef import Case, Missing, NotDifferentiable, OpDef, op_registry
+from headrace.ir.serial import graphdef
+from headrace.opkit import arrays
 from tests.ops.cases import (
     assert_close,
     cases,

@@ -9,9 +9,9 @@ import pytest
 
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError, ShapeError
-from headrace.ir import arrays
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
+from headrace.opkit import arrays
 from tests.ops.test_math_ops import array, run
 
 F32, C64, I32 = np.float32, np.complex64, np.int32

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import dtypes
 from headrace.errors import InternalError, InvalidArgumentError, ResourceExhaustedError
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.indexed_slices import IndexedSlices
 from tests.ops.running import Program, check_gradient, gradients
 
 f32, f64 = dtypes.float32, dtypes.float64

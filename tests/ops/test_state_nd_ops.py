@@ -11,7 +11,7 @@ import pytest
 from headrace import dtypes
 from headrace.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, ShapeError
 from headrace.grad.backward import backward
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.indexed_slices import IndexedSlices
 from tests.ops.running import Program
 
 f32, f64 = dtypes.float32, dtypes.float64

@@ -21,7 +21,7 @@ from headrace.errors import (
 )
 from headrace.grad.backward import backward
 from headrace.grad.sums import dense
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.indexed_slices import IndexedSlices
 from tests.ops.running import Program
 
 f32, i32 = dtypes.float32, dtypes.int32

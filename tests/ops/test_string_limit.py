@@ -12,7 +12,7 @@ import pytest
 
 import headrace as hr
 from headrace import flags
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import ResourceExhaustedError
 from headrace.files import sources
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import headrace as hr
-from headrace.build import summary
+from headrace.api import summary
 from headrace.errors import GraphError, InvalidArgumentError, UnimplementedError
 from headrace.files import summaries
 from headrace.ir.builder import Builder

@@ -15,11 +15,11 @@ import pytest
 
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError, OpError, ShapeError, UnimplementedError
+from headrace.ir.analysis.speculatable import is_total
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import op_registry
-from headrace.ir.total import is_total
-from headrace.ir.windows import Axis, taps
+from headrace.opkit.windows import Axis, taps
 from headrace.ops.nn import convolving
 from tests.ops.cases import assert_close, cases, constant_op, flat, gradients, run_kernel
 from tests.ops.test_math_ops import array, run

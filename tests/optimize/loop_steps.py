@@ -15,7 +15,7 @@ from headrace.execute.executor import Executor
 from headrace.execute.plan import make_plan
 from headrace.execute.step import Step
 from headrace.grad.differentiate import differentiate
-from headrace.ir.editing import own_bodies
+from headrace.ir.edit.editor import own_bodies
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify

@@ -1,6 +1,6 @@
 """Does the suite notice when a rule's condition is wrong? `python -m tests.optimize.mutate [module ...]`
 
-Each condition of the modules of `headrace/optimize` (and `ir/shrinking`) is spoiled in turn:
+Each condition of the modules of `headrace/optimize` (and `ir/edit/remove_values`) is spoiled in turn:
 
 * what an `if`, a conditional expression or a comprehension asks is negated;
 * of `a and b`, `a or b` each part is left out;
@@ -123,7 +123,7 @@ def _changed(old: ast.expr, part: int | None) -> ast.expr:
 def modules(names: list[str]) -> list[pathlib.Path]:
     """The modules of those names; of none, all that have rules."""
     found = [p for p in sorted(FOLDER.glob("*.py")) if p.stem not in LEFT_OUT]
-    found.append(ROOT / "headrace" / "ir" / "shrinking.py")
+    found.append(ROOT / "headrace" / "ir" / "edit" / "remove_values.py")
     unknown = sorted(set(names) - {p.stem for p in found})
     if unknown:
         raise SystemExit(f"no module {unknown[0]!r}; there are {', '.join(p.stem for p in found)}")

@@ -16,7 +16,7 @@ import headrace.pipeline
 from headrace import pipeline
 from headrace.execute.plan import Plan, make_plan
 from headrace.grad.differentiate import differentiate
-from headrace.ir.editing import own_bodies
+from headrace.ir.edit.editor import own_bodies
 from headrace.ir.graph import Graph, Operation
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify

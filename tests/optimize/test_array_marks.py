@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import headrace.v1 as tf
-from headrace.build.function import Function
-from headrace.ir.editing import own_bodies
+from headrace.api.function import Function
+from headrace.ir.edit.editor import own_bodies
 from headrace.ir.function import with_owned
 from headrace.ir.graph import Graph
 from headrace.ir.verify import verify

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.optimize.cse import MergeCommon
-from headrace.optimize.prune import Prune
+from headrace.optimize.dead_code import Prune
 from tests.optimize.running import apply, same, unchanged
 
 XY = "x = Placeholder[dtype=float32, shape=[2]]\ny = Placeholder[dtype=float32, shape=[2]]\n"

@@ -3,8 +3,8 @@
 import pytest
 
 from headrace.ir.text import from_text
+from headrace.optimize.dead_code import Prune
 from headrace.optimize.liveness import Reached
-from headrace.optimize.prune import Prune
 from tests.optimize.running import apply
 
 LOOP = """

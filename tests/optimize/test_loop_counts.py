@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.ir.analysis.trip_count import trips
 from headrace.ir.text import from_text
-from headrace.ir.trips import trips
 from headrace.optimize.base import Context, run
 from tests.optimize.loop_steps import PASSES, loop_text, transformed, untouched
 

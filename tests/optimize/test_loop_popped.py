@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.optimize.loop_rows import LARGE
+from headrace.optimize.loop_row_reads import LARGE
 from tests.optimize.loop_steps import PASSES, agree, check, close, loop_of, optimize, transformed, untouched
 
 _RULE = "loop_fission"

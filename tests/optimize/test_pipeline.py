@@ -4,7 +4,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import GraphError
-from headrace.ir.editing import own_bodies
+from headrace.ir.edit.editor import own_bodies
 from headrace.ir.function import owned
 from headrace.ir.graph import Graph
 from headrace.ir.text import from_text, to_text

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.ir.editing import own_bodies
+from headrace.ir.edit.editor import own_bodies
 from headrace.ir.graph import Graph
 from headrace.ir.text import to_text
 from headrace.ir.verify import verify
@@ -17,8 +17,8 @@ from headrace.optimize.base import Context, Pass, Repeat, graphs_of, run
 from headrace.optimize.loops import LOOP_PASSES
 from headrace.optimize.pipeline import PASSES
 from headrace.prune import prune
-from tests.build import programs as stateful_programs
-from tests.build.test_random_programs import _check, _program
+from tests.api import programs as stateful_programs
+from tests.api.test_random_programs import _check, _program
 from tests.grad.test_random_gradients import Example, Made
 from tests.optimize.running import optimized
 

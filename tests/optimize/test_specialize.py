@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.build import scopes
-from headrace.ir.editing import own_bodies
+from headrace.api import scopes
+from headrace.ir.edit.editor import own_bodies
 from headrace.ir.graph import Graph
 from headrace.ir.infer import constant_value
 from headrace.ir.verify import verify

@@ -1,6 +1,6 @@
 """What a graph becomes that is put where its owner stands: names, waiting, what is known."""
 
-from headrace.optimize.branches import Branches
+from headrace.optimize.branch_elimination import Branches
 from headrace.optimize.inline import Inline
 from tests.optimize.running import apply, same
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import headrace as hr
-from headrace.build import scopes
+from headrace.api import scopes
 from tests.order.api import Api
 from tests.order.programs import COUNTERS, Program, source
 from tests.order.reference import IN_QUEUE, Expected, Reference, State

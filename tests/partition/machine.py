@@ -21,8 +21,8 @@ import numpy as np
 from headrace.execute import plan as plans
 from headrace.execute.plan import Node
 from headrace.execute.records import Frame, Iteration
-from headrace.ir.frames import Frame as IrFrame
-from headrace.ir.frames import derive
+from headrace.ir.analysis.frames import Frame as IrFrame
+from headrace.ir.analysis.frames import derive
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.kernel import find_kernel
 from headrace.ir.verify import verify

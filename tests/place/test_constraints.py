@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.build.function import Function, TensorSpec
+from headrace.api.function import Function, TensorSpec
 from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from headrace.ir.text import from_text
 from headrace.lower import Lowered

@@ -7,10 +7,11 @@ import random
 import pytest
 
 from headrace import dtypes
-from headrace.ir import frames, walk
+from headrace.ir import walk
+from headrace.ir.analysis import frames
 from headrace.ir.device import DeviceSpec
 from headrace.ir.graph import Graph
-from headrace.ir.graphdef import import_graph_def
+from headrace.ir.serial.graphdef import import_graph_def
 from headrace.lower import is_structured
 from headrace.place import place
 from headrace.place.simulate import simulate_step

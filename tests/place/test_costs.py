@@ -9,7 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace import trace
-from headrace.ir import frames
+from headrace.ir.analysis import frames
 from headrace.ir.text import from_text
 from headrace.place import Costs, DeviceModel
 from headrace.place.costs import TRIPS, is_free, size

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.function import bodies, owned

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
-from headrace.ir import growing
 from headrace.ir.builder import Builder
+from headrace.ir.edit import add_values
 from headrace.ir.function import FuncGraph, bodies
 from headrace.ir.graph import Graph, Operation
 from headrace.ir.text import from_text
@@ -440,7 +440,7 @@ def test_both_forms_in_one_step_are_an_error() -> None:
     assert run(g, z, {"p:0": True, "x:0": 2.0}) == 2
     assert run(g, [z, "c/Merge:0"], {"p:0": True, "x:0": 2.0}) == [2, -2]
     assert run(g, [z, "c/Neg:0"], {"p:0": True, "x:0": 2.0}) == [2, -2]  # the structured one's readers read primitives
-    extra = growing.add_result(op, [f.params[0] for _, f in bodies(op)])
+    extra = add_values.add_result(op, [f.params[0] for _, f in bodies(op)])
     with pytest.raises(InvalidArgumentError, match="needs 'c' too"):
         run(g, [extra, "c/Neg:0"], {"p:0": True, "x:0": 2.0})
 

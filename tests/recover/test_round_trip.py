@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
 from headrace.ir import walk
 from headrace.ir.builder import Builder
@@ -25,8 +25,8 @@ from headrace.lower import lower
 from headrace.prune import prune
 from headrace.recover import recover
 from headrace.recover.contexts import is_effectful
-from tests.build.programs import LISTS, Block, Build, Failed, Python, initial
-from tests.build.test_random_programs import _draw, _fills, _program
+from tests.api.programs import LISTS, Block, Build, Failed, Python, initial
+from tests.api.test_random_programs import _draw, _fills, _program
 from tests.execute.machine import SeededReady
 
 pytestmark = pytest.mark.matrix

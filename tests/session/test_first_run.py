@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace import pipeline
-from headrace.collection import paused
+from headrace.gc_pause import paused
 from headrace.grad import sums
 from headrace.ir import walk
 from headrace.prune import prune

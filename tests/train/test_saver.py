@@ -12,7 +12,7 @@ import pytest
 
 import headrace as hr
 import headrace.v1 as tf
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import (
     DataLossError,
     FailedPreconditionError,

@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 import headrace.v1 as tf
-from headrace.build.partitioned import PartitionedVariable
+from headrace.api.partitioned import PartitionedVariable
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.files import checkpoints
 from headrace.v1.partitioned import PartitionInfo

@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 import headrace.v1 as tf
-from headrace.build import tensors
+from headrace.api import tensors
 
 
 @pytest.fixture(autouse=True)

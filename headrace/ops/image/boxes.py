@@ -15,10 +15,10 @@ import numpy as np
 
 from headrace.dtypes import DType, float16, float32, int32
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Case, Facts, case, flops_per_element, flops_per_input, op, type_attr
-from headrace.ir.samples import draw
+from headrace.opkit.arrays import check_size
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank
 
 Array = np.ndarray

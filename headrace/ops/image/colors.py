@@ -15,10 +15,10 @@ import numpy as np
 
 from headrace.dtypes import FLOATING, DType, float16, float32, float64, int8, int16, int32, int64, uint8
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
-from headrace.ir.elementwise import widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Case, Facts, case, flops_per_element, op, type_attr
-from headrace.ir.samples import draw
+from headrace.opkit.elementwise import widened
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge_dim, show, with_rank, with_rank_at_least
 
 Array = np.ndarray

@@ -13,8 +13,6 @@ import numpy as np
 
 from headrace.dtypes import DType, float16, float32, float64, int8, int16, int32, int64, uint8, uint16
 from headrace.errors import InvalidArgumentError, OutOfRangeError
-from headrace.ir.arrays import check_size, shape_from
-from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -27,7 +25,9 @@ from headrace.ir.opdef import (
     op,
     string_attr,
 )
-from headrace.ir.samples import draw
+from headrace.opkit.arrays import check_size, shape_from
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.testing.samples import draw
 from headrace.ops.image.taps import Tap, Taps, back, resampled, rounded
 from headrace.shapes import Shape, merge_dim, show, with_rank
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from headrace.dtypes import FLOATING, DType, bfloat16, float16, float32, float64, int32, int64, uint8
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size, shape_from
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Case, Facts, case, flops_per_element, op, string_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size, shape_from
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.ops.image.taps import rounded
 from headrace.shapes import Shape, merge_dim, show, with_rank
 

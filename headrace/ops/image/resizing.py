@@ -26,12 +26,12 @@ from headrace.dtypes import (
     uint16,
 )
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
-from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Case, Facts, case, flops_per_element, flops_per_input, op, type_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.ops.image import taps
 from headrace.shapes import Shape, show, with_rank
 

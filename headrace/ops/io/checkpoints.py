@@ -18,12 +18,12 @@ from headrace import shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.files import checkpoints
-from headrace.files.pieces import Piece, missing
+from headrace.files.manifest import Piece, missing
 from headrace.files.slices import TensorSlice, parse_spec
-from headrace.ir import arrays
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, int_attr, list_attr, op, type_attr
-from headrace.ir.rules import nothing
+from headrace.opkit import arrays
+from headrace.opkit.shape_rules import nothing
 from headrace.shapes import Shape
 
 _FILES = Facts(effect="python", writes=True)

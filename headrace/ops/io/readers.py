@@ -18,7 +18,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.files import records, sources
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, int_attr, op, shape_attr, string_attr, type_attr
-from headrace.ir.rules import nothing, scalars
+from headrace.opkit.shape_rules import nothing, scalars
 from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of
 from headrace.resources.names import name_ref, named
 from headrace.resources.queue import Done, Queue

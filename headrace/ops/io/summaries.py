@@ -19,8 +19,6 @@ import numpy as np
 from headrace.dtypes import REAL, DType, float16, float32, float64, uint8
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.files import summaries
-from headrace.ir.arrays import HANDLES, check_size
-from headrace.ir.attrs import write_tensor
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
     Facts,
@@ -34,7 +32,9 @@ from headrace.ir.opdef import (
     tensor_attr,
     type_attr,
 )
-from headrace.ir.rules import scalars
+from headrace.ir.serial.attrs import write_tensor
+from headrace.opkit.arrays import HANDLES, check_size
+from headrace.opkit.shape_rules import scalars
 from headrace.ops.io.histograms import histogram, limits
 from headrace.shapes import show
 

@@ -15,8 +15,8 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import zeros
 from headrace.ir.infer import Inference
+from headrace.opkit.arrays import zeros
 from headrace.shapes import Dim, Shape
 
 # *** Which element of a packed band is which element of the matrix ***

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from headrace.dtypes import COMPLEX, DType, complex128, float16, float32, float64
-from headrace.ir.elementwise import conj
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
-from headrace.ir.samples import draw
+from headrace.opkit.elementwise import conj
+from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import check_square, matrix_cost, small_for, square
 from headrace.shapes import Shape
 

@@ -14,12 +14,12 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import COMPLEX, FLOATING, INDEX, VALUE, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size, entries, values_only, zeros
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, op, string_attr, type_attr
-from headrace.ir.rules import same_as
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size, entries, values_only, zeros
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.shape_rules import same_as
+from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.bands import (
     band_of,
     band_shape,

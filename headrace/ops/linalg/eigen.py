@@ -15,9 +15,9 @@ import numpy as np
 
 from headrace.dtypes import COMPLEX, DType, complex64, complex128, float16, float32, float64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import conj
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
+from headrace.opkit.elementwise import conj
 from headrace.ops.linalg.matrices import (
     adjoint,
     are_finite,

@@ -16,11 +16,11 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import INDEX, INEXACT, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import conj, widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, int_attr, op, string_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import multilinear
+from headrace.opkit.elementwise import conj, widened
+from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, broadcast, merge_dim, show
 
 _DOTS = "..."

@@ -15,7 +15,7 @@ from headrace import shapes
 from headrace.dtypes import DType, complex64, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
-from headrace.ir.samples import draw
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank_at_least
 
 # *** Kernels ***

@@ -16,7 +16,7 @@ import numpy as np
 from headrace.dtypes import COMPLEX, DType, complex128, float16, float32, float64
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
-from headrace.ir.samples import draw
+from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import (
     adjoint,
     check_matrices,

@@ -14,10 +14,10 @@ import numpy as np
 
 from headrace.dtypes import COMPLEX, DType, bfloat16, complex128, float16, float32, float64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
-from headrace.ir.samples import draw
+from headrace.opkit.elementwise import widened
+from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import (
     lower_part,
     matrix_cost,

@@ -14,10 +14,10 @@ import numpy as np
 
 from headrace.dtypes import COMPLEX, DType, complex128, float32, float64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import conj
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op
-from headrace.ir.samples import draw
+from headrace.opkit.elementwise import conj
+from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import check_matrices, small_for
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank_at_least
 

@@ -15,14 +15,14 @@ import numpy as np
 
 from headrace.dtypes import INDEX, REAL, DType, int64
 from headrace.errors import InvalidArgumentError, UnimplementedError
-from headrace.ir.arrays import check_size
-from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, flops_per_input, list_attr, op, string_attr, type_attr
-from headrace.ir.pools import axes_of, counted, expect, pooled_shape, reduced
-from headrace.ir.tangents import linear
-from headrace.ir.window_samples import pool_samples, pool_windows, pooled
-from headrace.ir.windows import Axis, Sliding, sliding
+from headrace.opkit.arrays import check_size
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.pooling import axes_of, counted, expect, pooled_shape, reduced
+from headrace.opkit.testing.window_samples import pool_samples, pool_windows, pooled
+from headrace.opkit.windows import Axis, Sliding, sliding
 from headrace.ops.nn.greatest import equal_or_nan, first_hits, lowest, with_first_nans
 from headrace.shapes import Shape, show, with_rank
 

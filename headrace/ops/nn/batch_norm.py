@@ -16,7 +16,6 @@ import numpy as np
 
 from headrace.dtypes import NUMERIC, DType, bfloat16, float16, float32, float64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     Case,
@@ -29,7 +28,8 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
-from headrace.ir.samples import draw
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank
 
 BLOCK = 2**20  # bytes of products that are made at a time
@@ -191,8 +191,8 @@ def _norm_rule(suffix: str) -> Any:
 def _norm_grad_rule(b: Any, n: Any, u: Any, v: Any, w: Any, *empty: Any) -> list[Any]:
     """The derivative of `<u, dx> + <v, dscale> + <w, doffset>`.
 
-    With x̂ the normalised x, r one over its deviation and the symmetric map P(t) = t - mean(t) - x̂ mean(t x̂), these are
-    dx = scale r P(dy), dscale = Σ dy x̂ and doffset = Σ dy; and the gradient of x̂ by x is r P.
+    With x̂ the normalised x, r one over its deviation and the symmetric map P(t) = t - mean(t) - x̂ mean(t x̂), these
+    are dx = scale r P(dy), dscale = Σ dy x̂ and doffset = Σ dy; and the gradient of x̂ by x is r P.
     """
     t, layout = n.attrs["T"], n.attrs["data_format"]
     others = np.array([i for i, axis in enumerate(layout) if axis != "C"], np.int32)

@@ -16,12 +16,12 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import FLOATING, INDEX, DType, bfloat16, int32
 from headrace.errors import InvalidArgumentError, UnimplementedError
-from headrace.ir.arrays import check_size, shape_from
-from headrace.ir.arrays import dims as dims_of
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, list_attr, op, string_attr, type_attr
-from headrace.ir.tangents import multilinear
-from headrace.ir.windows import Sliding, sliding
+from headrace.opkit.arrays import check_size, shape_from
+from headrace.opkit.arrays import dims as dims_of
+from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.windows import Sliding, sliding
 from headrace.ops.nn.conv_samples import drawn, oracle, samples
 from headrace.ops.nn.conv_samples import in_groups as by_groups
 from headrace.ops.nn.convolving import (

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from headrace.dtypes import int32
-from headrace.ir.elementwise import HALF
 from headrace.ir.opdef import case
-from headrace.ir.samples import draw
-from headrace.ir.window_samples import windows_of_axis
-from headrace.ir.windows import sliding
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.testing.samples import draw
+from headrace.opkit.testing.window_samples import windows_of_axis
+from headrace.opkit.windows import sliding
 from headrace.ops.nn.convolving import geometry
 
 if TYPE_CHECKING:

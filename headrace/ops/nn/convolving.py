@@ -18,9 +18,9 @@ from numpy.lib.stride_tricks import as_strided
 from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError, OpError
-from headrace.ir.arrays import check_size
-from headrace.ir.elementwise import HALF
-from headrace.ir.windows import Axis, Sliding, taps
+from headrace.opkit.arrays import check_size
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.windows import Axis, Sliding, taps
 from headrace.shapes import Dim, show
 
 BLOCK = 2**20  # bytes of columns that are copied at a time: as much as stays in the cache beside the filter

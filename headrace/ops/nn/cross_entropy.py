@@ -14,12 +14,12 @@ import numpy as np
 
 from headrace.dtypes import FLOATING, INDEX, DType, int32, int64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
-from headrace.ir.rules import unbroadcast
-from headrace.ir.samples import draw
-from headrace.ir.tangents import stretched
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.jvp_rules import stretched
+from headrace.opkit.shape_rules import unbroadcast
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, broadcast, merge_dim, show, with_rank
 
 

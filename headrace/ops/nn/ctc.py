@@ -18,9 +18,9 @@ import numpy as np
 
 from headrace.dtypes import DType, float32, float64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
+from headrace.opkit.arrays import check_size
 from headrace.resources.values import shape_of
 from headrace.shapes import Shape, merge_dim, show, with_rank
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from headrace.dtypes import DType, float32, float64
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, int_attr, op, type_attr
+from headrace.opkit.arrays import check_size
 from headrace.resources.values import shape_of
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank
 

@@ -16,12 +16,12 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import FLOATING, DType, from_numpy
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size, dims, shape_from
-from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, list_attr, op, string_attr
-from headrace.ir.tangents import multilinear
-from headrace.ir.windows import Axis, Sliding, sliding, taps
+from headrace.opkit.arrays import check_size, dims, shape_from
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.windows import Axis, Sliding, sliding, taps
 from headrace.ops.nn.conv_samples import attributes, channels_first, drawn, oracle
 from headrace.ops.nn.convolving import blocks, channels_last, laid_out, refuse_others, rounded, shape_of
 from headrace.shapes import Shape, merge_dim, show, with_rank

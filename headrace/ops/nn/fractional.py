@@ -15,11 +15,11 @@ import numpy as np
 
 from headrace.dtypes import DType, float32, float64, int32, int64
 from headrace.errors import InvalidArgumentError, UnimplementedError
-from headrace.ir.arrays import check_size, dims, shape_from
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, list_attr, op
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size, dims, shape_from
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.ops.nn.greatest import lowest
 from headrace.resources.philox import Philox, Stream
 from headrace.shapes import Dim, Shape, show, with_rank

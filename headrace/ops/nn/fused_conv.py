@@ -13,12 +13,12 @@ import numpy as np
 
 from headrace.dtypes import FLOATING, DType, bfloat16
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size, dims
-from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, list_attr, missing, op, string_attr
-from headrace.ir.tangents import multilinear
-from headrace.ir.windows import Sliding, sliding
+from headrace.opkit.arrays import check_size, dims
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.windows import Sliding, sliding
 from headrace.ops.nn.conv_samples import drawn, oracle
 from headrace.ops.nn.conv_samples import in_groups as by_groups
 from headrace.ops.nn.convolving import convolution, geometry, refuse_others

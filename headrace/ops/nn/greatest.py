@@ -12,9 +12,9 @@ import ml_dtypes
 import numpy as np
 
 from headrace.dtypes import INTEGER, DType
-from headrace.ir.elementwise import HALF, kept
-from headrace.ir.pools import reduced
-from headrace.ir.windows import Axis, taps
+from headrace.opkit.elementwise import HALF, kept
+from headrace.opkit.pooling import reduced
+from headrace.opkit.windows import Axis, taps
 
 Array: TypeAlias = np.ndarray
 Axes: TypeAlias = tuple[Axis, ...]

@@ -14,10 +14,10 @@ import numpy as np
 
 from headrace.dtypes import DType, bfloat16, float16, float32
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
-from headrace.ir.samples import draw
+from headrace.opkit.elementwise import widened
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, show, with_rank
 
 Array: TypeAlias = np.ndarray

@@ -17,9 +17,9 @@ import numpy as np
 
 from headrace.dtypes import DType, float16, float32
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, bool_attr, case, missing, op
+from headrace.opkit.arrays import check_size
 from headrace.resources.values import int_of, shape_of
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from headrace.dtypes import REAL, DType, float32, from_numpy
 from headrace.errors import InvalidArgumentError, UnimplementedError
-from headrace.ir.arrays import check_size
-from headrace.ir.elementwise import HALF, kept
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, list_attr, op, string_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
-from headrace.ir.window_samples import windows_of_axis
-from headrace.ir.windows import Axis, Sliding, taps
+from headrace.opkit.arrays import check_size
+from headrace.opkit.elementwise import HALF, kept
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
+from headrace.opkit.testing.window_samples import windows_of_axis
+from headrace.opkit.windows import Axis, Sliding, taps
 from headrace.ops.nn.greatest import lowest
 from headrace.shapes import Shape, merge_dim, show, size, with_rank
 

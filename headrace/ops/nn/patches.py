@@ -15,13 +15,13 @@ import numpy as np
 from headrace import dtypes
 from headrace.dtypes import NUMERIC, REAL, DType
 from headrace.errors import InvalidArgumentError, OutOfRangeError, UnimplementedError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, list_attr, op, string_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
-from headrace.ir.window_samples import windows_of_axis
-from headrace.ir.windows import Axis, Sliding
+from headrace.opkit.arrays import check_size
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
+from headrace.opkit.testing.window_samples import windows_of_axis
+from headrace.opkit.windows import Axis, Sliding
 from headrace.shapes import Shape, show, with_rank
 
 Array: TypeAlias = np.ndarray

@@ -19,10 +19,11 @@ import numpy as np
 
 from headrace.dtypes import FLOATING, REAL, DType, bfloat16, float16, float32, uint32, uint64
 from headrace.errors import InvalidArgumentError, UnimplementedError
-from headrace.ir.arrays import check_size, dims, shape_from
-from headrace.ir.elementwise import HALF, kept
 from headrace.ir.opdef import Facts, flops_per_input, list_attr, op, string_attr, type_attr
-from headrace.ir.pools import (
+from headrace.opkit.arrays import check_size, dims, shape_from
+from headrace.opkit.elementwise import HALF, kept
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.pooling import (
     axes_of,
     counted,
     counts,
@@ -35,9 +36,8 @@ from headrace.ir.pools import (
     spread,
     windows_attrs,
 )
-from headrace.ir.tangents import linear
-from headrace.ir.window_samples import DEPTHWISE, MARGINS, pool_samples, pool_windows, pooled
-from headrace.ir.windows import Axis, Sliding, taps
+from headrace.opkit.testing.window_samples import DEPTHWISE, MARGINS, pool_samples, pool_windows, pooled
+from headrace.opkit.windows import Axis, Sliding, taps
 from headrace.ops.nn.greatest import greatest, lowest, of_greatest, to_greatest
 from headrace.shapes import with_rank
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from headrace.dtypes import INDEX, OBJECT, QUANTIZED, REAL, VALUE, DType, float32, float64, int32
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size, zeros
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, string_attr, type_attr
-from headrace.ir.rules import same_as
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size, zeros
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.shape_rules import same_as
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank, with_rank_at_least
 
 Array = np.ndarray

@@ -14,7 +14,6 @@ import numpy as np
 
 from headrace.dtypes import ALL, INDEX, QUANTIZED, DType, int32, qint8, qint32, quint8
 from headrace.errors import InvalidArgumentError, UnimplementedError
-from headrace.ir.arrays import axis_in, check_size, dims
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -28,10 +27,11 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
-from headrace.ir.pools import axes_of, counted, counts, pooled_shape, reduced
-from headrace.ir.samples import meant_as
-from headrace.ir.window_samples import pool_windows, pooled
-from headrace.ir.windows import sliding, taps
+from headrace.opkit.arrays import axis_in, check_size, dims
+from headrace.opkit.pooling import axes_of, counted, counts, pooled_shape, reduced
+from headrace.opkit.testing.samples import meant_as
+from headrace.opkit.testing.window_samples import pool_windows, pooled
+from headrace.opkit.windows import sliding, taps
 from headrace.ops.quantized.levels import F32, F64, clipped, from_float, limits, one_level, range_of_products, to_float
 from headrace.ops.quantized.levels import scalar as one
 from headrace.shapes import Shape, broadcast, merge, show, with_rank

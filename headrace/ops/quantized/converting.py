@@ -14,7 +14,7 @@ from headrace.dtypes import QUANTIZED, DType, bfloat16, float32, qint8, qint32, 
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
-from headrace.ir.samples import draw, meant_as
+from headrace.opkit.testing.samples import draw, meant_as
 from headrace.ops.quantized.levels import F32, F64, away, clipped, from_float, limits, to_float
 from headrace.ops.quantized.levels import scalar as one
 from headrace.shapes import Shape, merge, show, with_rank, with_rank_at_least

@@ -14,10 +14,10 @@ import numpy as np
 
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.elementwise import alike
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op
-from headrace.ir.rules import same_as
+from headrace.opkit.elementwise import alike
+from headrace.opkit.shape_rules import same_as
 from headrace.shapes import Shape, merge, show, with_rank, with_rank_at_least
 
 _F32 = np.float32

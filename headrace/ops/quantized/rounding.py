@@ -15,8 +15,8 @@ from headrace.dtypes import DType, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, op, string_attr
-from headrace.ir.rules import same_as
-from headrace.ir.samples import draw
+from headrace.opkit.shape_rules import same_as
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, show, with_rank, with_rank_at_least
 
 _COST = Facts(cost=flops_per_element(8))

@@ -16,9 +16,9 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError, NotFoundError
-from headrace.ir import arrays
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, case, int_attr, list_attr, op
+from headrace.opkit import arrays
 from headrace.ops.random.drawing import SEEDED, SEEDS, state_of
 from headrace.resources.philox import Stream
 from headrace.resources.values import shape_of

@@ -15,7 +15,6 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, REAL, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir import arrays
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -27,6 +26,7 @@ from headrace.ir.opdef import (
     op,
     type_attr,
 )
+from headrace.opkit import arrays
 from headrace.ops.random import definition
 from headrace.ops.random.drawing import (
     PHILOX,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace import shapes
 from headrace.errors import InvalidArgumentError
-from headrace.ir import arrays
 from headrace.ir.opdef import Facts
+from headrace.opkit import arrays
 from headrace.resources.philox import Philox, Stream
 from headrace.resources.values import shape_of
 

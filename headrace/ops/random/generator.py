@@ -17,10 +17,10 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX
 from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedError
-from headrace.ir import arrays
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
-from headrace.ir.rules import nothing
+from headrace.opkit import arrays
+from headrace.opkit.shape_rules import nothing
 from headrace.ops.random.drawing import AUTO_SELECT, PHILOX, dims_of, range_of
 from headrace.ops.random.rejection import as_type, binomials, check_drawn, drawn
 from headrace.resources.manager import resource_of

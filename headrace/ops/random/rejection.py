@@ -20,7 +20,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir import arrays
+from headrace.opkit import arrays
 from headrace.resources.philox import RESERVED_PER_NUMBER, Stream
 
 _LANES: Final = 1 << 15  # numbers that are drawn together

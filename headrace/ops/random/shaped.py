@@ -15,10 +15,10 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, DType
-from headrace.ir import arrays
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, missing, op, type_attr
-from headrace.ir.rules import broadcast, unbroadcast
+from headrace.opkit import arrays
+from headrace.opkit.shape_rules import broadcast, unbroadcast
 from headrace.ops.random import definition
 from headrace.ops.random.drawing import (
     PHILOX,

@@ -12,9 +12,9 @@ import numpy as np
 
 from headrace.dtypes import DType, float32, float64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
+from headrace.opkit.arrays import check_size
 from headrace.resources.values import int_of
 from headrace.shapes import Shape
 

@@ -16,7 +16,7 @@ from headrace import dtypes, shapes
 from headrace.dtypes import FLOATING, INDEX, DType
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
-from headrace.ir.rules import scalars
+from headrace.opkit.shape_rules import scalars
 from headrace.ops.random import definition
 from headrace.ops.random.drawing import (
     PHILOX,

@@ -16,10 +16,10 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import FLOATING, INDEX, DType
 from headrace.errors import InternalError, InvalidArgumentError
-from headrace.ir import arrays
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, missing, op, type_attr
-from headrace.ir.rules import unbroadcast
+from headrace.opkit import arrays
+from headrace.opkit.shape_rules import unbroadcast
 from headrace.ops.random import definition
 from headrace.ops.random.drawing import SEEDED, SEEDS, dims_of, drawn_shape, seed_shape, state_of, stream_of_seeds
 from headrace.resources.philox import Stream

@@ -15,10 +15,10 @@ import numpy as np
 
 from headrace.dtypes import DType, float32
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, missing, op
-from headrace.ir.samples import draw
+from headrace.opkit.arrays import check_size
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape, show, with_rank
 
 _NO_GRADIENT = missing("TensorFlow has none: these are features that are made once, before anything is trained")

@@ -17,11 +17,11 @@ import numpy as np
 
 from headrace.dtypes import COMPLEX, DType, complex64, complex128, float32, float64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import axis_in, check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import axis_in, check_size
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge_dim, show, with_rank, with_rank_at_least
 
 _FACTS = Facts(cost=flops_per_input(30))

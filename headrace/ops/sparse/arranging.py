@@ -16,7 +16,7 @@ from headrace.dtypes import NUMERIC, VALUE, DType, float32, string
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, int_attr, op
-from headrace.ir.tangents import linear
+from headrace.opkit.jvp_rules import linear
 from headrace.ops.sparse.coordinates import (
     check_parts,
     checked,

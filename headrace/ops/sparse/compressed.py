@@ -16,7 +16,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import DType, complex64, complex128, float32, float64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
+from headrace.opkit.arrays import check_size
 
 TYPES = frozenset({float32, float64, complex64, complex128})
 

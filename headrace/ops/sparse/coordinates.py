@@ -16,9 +16,9 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError, OpError
-from headrace.ir.elementwise import HALF
 from headrace.ir.infer import Inference
-from headrace.ir.samples import draw
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
 # *** Checks ***

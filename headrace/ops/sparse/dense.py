@@ -23,12 +23,12 @@ from headrace.dtypes import (
     string,
 )
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size, shape_from, zeros
-from headrace.ir.elementwise import conj, widened
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, bool_attr, case, flops_per_element, op
-from headrace.ir.rules import unbroadcast
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size, shape_from, zeros
+from headrace.opkit.elementwise import conj, widened
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.shape_rules import unbroadcast
 from headrace.ops.sparse.coordinates import check_bounds, check_sorted, checked, drawn, parts, selecting
 from headrace.shapes import Shape
 

@@ -16,9 +16,9 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import VALUE, DType, float32, int32, string
 from headrace.errors import InternalError, InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, case, flops_per_input, op
+from headrace.opkit.arrays import check_size
 from headrace.ops.sparse.coordinates import dense_shape, drawn, filled
 from headrace.shapes import Shape
 

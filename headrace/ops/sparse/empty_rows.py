@@ -13,11 +13,11 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size, zeros
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op
-from headrace.ir.samples import draw
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size, zeros
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.ops.sparse.coordinates import drawn, parts
 from headrace.shapes import Shape
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from headrace import shapes
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, flops_per_input, op
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size
+from headrace.opkit.jvp_rules import linear
 from headrace.ops.sparse.compressed import (
     TYPES,
     CSRMatrix,

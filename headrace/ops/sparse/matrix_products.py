@@ -14,12 +14,12 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import float32, float64, variant
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
-from headrace.ir.elementwise import conj
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, op
-from headrace.ir.rules import unbroadcast
-from headrace.ir.tangents import multilinear
+from headrace.opkit.arrays import check_size
+from headrace.opkit.elementwise import conj
+from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.shape_rules import unbroadcast
 from headrace.ops.sparse.compressed import TYPES, CSRMatrix, check_alike, check_shape, matrix, rows_of, turned, union
 from headrace.shapes import Shape
 

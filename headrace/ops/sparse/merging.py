@@ -17,7 +17,7 @@ from headrace.dtypes import NUMERIC, REAL, DType, complex64, complex128, float32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
-from headrace.ir.tangents import linear
+from headrace.opkit.jvp_rules import linear
 from headrace.ops.sparse.coordinates import (
     check_bounds,
     check_parts,

@@ -13,12 +13,12 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import COMPLEX, INDEX, INTEGER, NUMERIC, DType, bfloat16, float32, float64, int64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
-from headrace.ir.elementwise import conj
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op, type_attr
-from headrace.ir.samples import draw
-from headrace.ir.tangents import multilinear
+from headrace.opkit.arrays import check_size
+from headrace.opkit.elementwise import conj
+from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.testing.samples import draw
 from headrace.ops.sparse.coordinates import drawn, parts, widely
 from headrace.shapes import Dim, Shape
 

@@ -15,7 +15,6 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, VALUE, DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size, dims
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -28,7 +27,8 @@ from headrace.ir.opdef import (
     op,
     type_attr,
 )
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size, dims
+from headrace.opkit.jvp_rules import linear
 from headrace.shapes import Dim, Shape
 
 _SPLITS = type_attr(INDEX, dtypes.int64)

@@ -16,12 +16,12 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import INDEX, VALUE, DType, float64, int32, int64, string
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size, zeros
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, int_attr, list_attr, op, type_attr
-from headrace.ir.rules import unbroadcast
-from headrace.ir.samples import draw
-from headrace.ir.slices import IndexedSlices
+from headrace.opkit.arrays import check_size, zeros
+from headrace.opkit.shape_rules import unbroadcast
+from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
 _FACTS = Facts(dynamic_shape=True, cost=flops_per_input(20))

@@ -14,10 +14,10 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import NUMERIC, REAL, DType, float16, float32, float64, int64
 from headrace.errors import InternalError, InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, missing, op, type_attr
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size
+from headrace.opkit.jvp_rules import linear
 from headrace.ops.sparse.coordinates import (
     check_bounds,
     checked,

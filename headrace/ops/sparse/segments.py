@@ -15,13 +15,13 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import FLOATING, INDEX, REAL, DType, float64, int32
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
-from headrace.ir.elementwise import HALF
+from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, bool_attr, case, flops_per_input, op, type_attr
-from headrace.ir.samples import draw
-from headrace.ir.slices import IndexedSlices
-from headrace.ir.tangents import linear
+from headrace.opkit.arrays import check_size
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.testing.samples import draw
 from headrace.ops.sparse.coordinates import runs
 from headrace.shapes import Shape
 

@@ -16,10 +16,10 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import DType, int8, int16, int32, int64, string, uint8, uint16
 from headrace.errors import InternalError, InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, case, flops_per_input, op, string_attr, type_attr
-from headrace.ir.samples import draw
+from headrace.opkit.arrays import check_size
+from headrace.opkit.testing.samples import draw
 from headrace.ops.sparse.coordinates import check_sorted, checked, drawn, numbered, parts, runs, sparse_out
 from headrace.shapes import Shape
 

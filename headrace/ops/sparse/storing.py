@@ -17,10 +17,10 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import VALUE, DType, int64, string, variant
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
-from headrace.ir.attrs import read_tensor, write_tensor
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, op, type_attr
+from headrace.ir.serial.attrs import read_tensor, write_tensor
+from headrace.opkit.arrays import check_size
 from headrace.ops.sparse.coordinates import check_parts, check_sorted, checked, drawn, parts, sparse_out
 from headrace.resources.sparse_map import SparseTensorsMap
 from headrace.shapes import Shape

@@ -16,7 +16,7 @@ from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, op, shape_attr, string_attr, type_attr
-from headrace.ir.rules import scalars
+from headrace.opkit.shape_rules import scalars
 from headrace.resources.account import Account
 from headrace.resources.accumulator import Accumulator, DenseAccumulator, SparseAccumulator
 from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of

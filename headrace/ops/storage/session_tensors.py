@@ -14,7 +14,7 @@ from headrace import dtypes, shapes
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
-from headrace.ir.rules import scalars
+from headrace.opkit.shape_rules import scalars
 from headrace.resources import values
 from headrace.resources.manager import Handle
 from headrace.resources.session_tensors import SessionTensors

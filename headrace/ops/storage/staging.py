@@ -14,7 +14,7 @@ from headrace import shapes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, int_attr, list_attr, op
-from headrace.ir.rules import nothing, scalars
+from headrace.opkit.shape_rules import nothing, scalars
 from headrace.resources.account import Account
 from headrace.resources.staging import MapStagingArea, StagingArea
 from headrace.resources.values import shape_of

@@ -15,10 +15,10 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, int_attr, op, shape_attr, type_attr
-from headrace.ir.rules import nothing, scalars, unknown
+from headrace.opkit.arrays import check_size
+from headrace.opkit.shape_rules import nothing, scalars, unknown
 from headrace.resources.account import Account
 from headrace.resources.dense_table import DenseTable
 from headrace.resources.manager import DEFAULT_CONTAINER, Handle, resource_of

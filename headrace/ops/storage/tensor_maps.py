@@ -14,8 +14,8 @@ import numpy as np
 from headrace import dtypes
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, op, type_attr
-from headrace.ir.rules import scalars, unknown
-from headrace.ir.tangents import linear
+from headrace.opkit.jvp_rules import linear
+from headrace.opkit.shape_rules import scalars, unknown
 from headrace.resources.tensor_map import TensorMap
 from headrace.resources.values import numpy_dtype_of
 

@@ -17,7 +17,6 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import INDEX, int64, string
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -30,6 +29,7 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
+from headrace.opkit.arrays import check_size
 from headrace.ops.strings.fingerprints import each, farm, sip
 from headrace.shapes import Shape
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from headrace.dtypes import DType, float32, float64, int32, int64, string
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import single
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, list_attr, op
+from headrace.opkit.arrays import single
 from headrace.ops.strings.elements import number, texts
 from headrace.shapes import Shape, show, with_rank_at_most
 

@@ -17,8 +17,6 @@ import numpy as np
 
 from headrace.dtypes import COMPLEX, FLOATING, SIGNED, DType, bool_, string, uint8, uint16
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
-from headrace.ir.arrays import HANDLES, check_size
-from headrace.ir.attrs import read_tensor, write_tensor
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -29,8 +27,10 @@ from headrace.ir.opdef import (
     op,
     type_attr,
 )
-from headrace.ir.rules import same_as
-from headrace.ir.samples import draw
+from headrace.ir.serial.attrs import read_tensor, write_tensor
+from headrace.opkit.arrays import HANDLES, check_size
+from headrace.opkit.shape_rules import same_as
+from headrace.opkit.testing.samples import draw
 from headrace.ops.strings.elements import Budget, each, texts
 from headrace.shapes import Shape, show, with_rank
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from headrace.dtypes import INDEX, DType, int32, int64, string
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import single
-from headrace.ir.examples import example_of_json, read_example, write_example
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -26,7 +24,9 @@ from headrace.ir.opdef import (
     list_attr,
     op,
 )
-from headrace.ir.rules import same_as
+from headrace.opkit.arrays import single
+from headrace.opkit.example_protos import example_of_json, read_example, write_example
+from headrace.opkit.shape_rules import same_as
 from headrace.ops.strings.elements import each, texts
 from headrace.ops.strings.features import (
     TYPES,

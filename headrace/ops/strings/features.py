@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace.dtypes import DType, float32, int64, string
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size, zeros
+from headrace.opkit.arrays import check_size, zeros
 from headrace.shapes import Shape, show
 
 Values: TypeAlias = "np.ndarray | None"

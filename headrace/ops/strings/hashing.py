@@ -12,10 +12,10 @@ import numpy as np
 
 from headrace.dtypes import ALL, DType, string
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import HANDLES
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, list_attr, op, type_attr
-from headrace.ir.rules import same_as
+from headrace.opkit.arrays import HANDLES
+from headrace.opkit.shape_rules import same_as
 from headrace.ops.strings.fingerprints import each, farm, murmur, sip
 from headrace.shapes import Shape, show, with_rank, with_rank_at_least
 

@@ -16,7 +16,7 @@ from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr
-from headrace.ir.rules import same_as
+from headrace.opkit.shape_rules import same_as
 from headrace.ops.strings.elements import Budget, each, texts
 from headrace.shapes import Shape, show, with_rank
 

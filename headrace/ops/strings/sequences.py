@@ -14,10 +14,10 @@ import numpy as np
 
 from headrace.dtypes import INDEX, DType, float32, int32, int64
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import single
-from headrace.ir.examples import read_sequence, write_sequence
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, int_attr, list_attr, op
+from headrace.opkit.arrays import single
+from headrace.opkit.example_protos import read_sequence, write_sequence
 from headrace.ops.strings.elements import texts
 from headrace.ops.strings.features import (
     TYPES,

@@ -15,7 +15,6 @@ import numpy as np
 
 from headrace.dtypes import INDEX, DType, int32, int64, string
 from headrace.errors import InvalidArgumentError
-from headrace.ir.arrays import check_size
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -29,6 +28,7 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
+from headrace.opkit.arrays import check_size
 from headrace.ops.strings.elements import Budget, texts
 from headrace.shapes import Shape, merge, show, with_rank, with_rank_at_least
 

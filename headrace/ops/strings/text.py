@@ -15,10 +15,10 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import COMPLEX, FLOATING, INDEX, NUMERIC, UNSIGNED, DType
 from headrace.errors import InvalidArgumentError, OutOfRangeError, UnimplementedError
-from headrace.ir.arrays import axis_in
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, string_attr, type_attr
-from headrace.ir.rules import same_as
+from headrace.opkit.arrays import axis_in
+from headrace.opkit.shape_rules import same_as
 from headrace.ops.strings.elements import Budget, each, number
 from headrace.shapes import Shape
 

@@ -25,7 +25,7 @@ from headrace.ir.opdef import (
     string_attr,
     type_attr,
 )
-from headrace.ir.rules import same_as
+from headrace.opkit.shape_rules import same_as
 from headrace.ops.strings.elements import each, texts
 from headrace.ops.strings.scripts import script_of
 from headrace.shapes import Shape, show, with_rank

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.errors import GraphError
 from headrace.train.global_step import root_of
 from headrace.train.hooks.base import (

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace import dtypes, shapes
-from headrace.build import nest, scopes
-from headrace.build.cond import cond
-from headrace.build.grouping import no_op
-from headrace.build.math import cast, maximum, multiply, subtract
-from headrace.build.storage.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
-from headrace.build.tensors import convert_to_tensor
+from headrace.api import nest, scopes
+from headrace.api.cond import cond
+from headrace.api.grouping import no_op
+from headrace.api.math import cast, maximum, multiply, subtract
+from headrace.api.storage.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
+from headrace.api.tensors import convert_to_tensor
 from headrace.shapes import Shape
 from headrace.train.input.elements import Elements, as_lists, as_tensors, like
 from headrace.train.input.running import fill, keeper_of

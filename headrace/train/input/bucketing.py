@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace import dtypes
-from headrace.build import scopes
-from headrace.build.arrays import reshape
-from headrace.build.cond import cond, switch_case
-from headrace.build.debugging import Assert
-from headrace.build.grouping import group, no_op
-from headrace.build.math import greater_equal, less, logical_and
-from headrace.build.reductions import searchsorted
-from headrace.build.storage.queues import FIFOQueue, PaddingFIFOQueue
-from headrace.build.tensors import constant, convert_to_tensor
+from headrace.api import scopes
+from headrace.api.arrays import reshape
+from headrace.api.cond import cond, switch_case
+from headrace.api.debugging import Assert
+from headrace.api.grouping import group, no_op
+from headrace.api.math import greater_equal, less, logical_and
+from headrace.api.reductions import searchsorted
+from headrace.api.storage.queues import FIFOQueue, PaddingFIFOQueue
+from headrace.api.tensors import constant, convert_to_tensor
 from headrace.errors import CancelledError, OutOfRangeError
 from headrace.train.input.elements import Elements, as_lists, as_tensors, like, stacked
 from headrace.train.input.running import fill

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace import dtypes, shapes
-from headrace.build import arrays, gathering, reductions, scopes, sparse
-from headrace.build.math import cast
-from headrace.build.sparse_tensor import SparseTensor, as_sparse, is_sparse
-from headrace.build.tensors import convert_to_tensor, identity
+from headrace.api import arrays, gathering, reductions, scopes, sparse
+from headrace.api.math import cast
+from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse
+from headrace.api.tensors import convert_to_tensor, identity
 from headrace.errors import ShapeError
 from headrace.shapes import Shape
 

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.build import scopes
-from headrace.build.storage.queues import FIFOQueue, PaddingFIFOQueue, QueueBase
-from headrace.build.tensors import placeholder
+from headrace.api import scopes
+from headrace.api.storage.queues import FIFOQueue, PaddingFIFOQueue, QueueBase
+from headrace.api.tensors import placeholder
 from headrace.errors import CancelledError, FeedError, OutOfRangeError
 from headrace.shapes import Shape
 from headrace.train.coordinator import Coordinator

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace import dtypes, shapes
-from headrace.build import arrays, gathering, random, reductions, scopes, tensors
-from headrace.build.debugging import Assert
-from headrace.build.io.files import matching_files
-from headrace.build.math import cast, greater, multiply
-from headrace.build.storage.queues import FIFOQueue
-from headrace.build.variable import Variable
+from headrace.api import arrays, gathering, random, reductions, scopes, tensors
+from headrace.api.debugging import Assert
+from headrace.api.io.files import matching_files
+from headrace.api.math import cast, greater, multiply
+from headrace.api.storage.queues import FIFOQueue
+from headrace.api.variable import Variable
 from headrace.train.input.running import fill, keeper_of
 
 

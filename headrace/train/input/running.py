@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.build import scopes
-from headrace.build.variable import Variable
+from headrace.api import scopes
+from headrace.api.variable import Variable
 from headrace.train.coordinator import Coordinator
 from headrace.train.queue_runner import QueueRunner
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.build import grouping, nest, scopes
-from headrace.build.variable import Variable
+from headrace.api import grouping, nest, scopes
+from headrace.api.variable import Variable
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.gradients import make_gradients
 from headrace.ir.builder import Builder

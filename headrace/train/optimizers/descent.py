@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace import dtypes
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.train.optimizers import tensors
 from headrace.train.optimizers.base import Optimizer
 from headrace.train.optimizers.rule import Hyper, Slot, Values

@@ -14,11 +14,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from headrace.build import nest, scopes
-from headrace.build.variable import Variable
+from headrace.api import nest, scopes
+from headrace.api.variable import Variable
 from headrace.grad.gradients import make_gradients
 from headrace.ir.graph import Tensor
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.indexed_slices import IndexedSlices
 
 
 def eager_gradients(loss: Callable[[], Any], variables: Sequence[Variable], grad_loss: Any = None) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace import dtypes, shapes
-from headrace.build import nest, scopes
+from headrace.api import nest, scopes
 from headrace.errors import SignatureError
 from headrace.train.optimizers import tensors
 from headrace.train.optimizers.rule import Hyperparameters, Rule, initial

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.build import scopes
+from headrace.api import scopes
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
 

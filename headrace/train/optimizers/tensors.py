@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from headrace import dtypes
-from headrace.build import gathering, math, reductions, scopes
+from headrace.api import gathering, math, reductions, scopes
 from headrace.dtypes import DType
-from headrace.ir.slices import IndexedSlices
+from headrace.ir.indexed_slices import IndexedSlices
 
 XP: Final = SimpleNamespace(
     abs=math.abs,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from headrace import notices
 from headrace.errors import DataLossError, OpError
-from headrace.files import checkpoints, first, states
+from headrace.files import checkpoint_v1, checkpoints, states
 
 if TYPE_CHECKING:
     from headrace.files.states import CheckpointState
@@ -107,7 +107,7 @@ def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
     Source: TensorFlow's `tf.train.checkpoint_exists`.
     """
     prefix = os.fspath(checkpoint_prefix)
-    return any(os.path.isfile(prefix + ending) for ending in _INDEXES) or bool(first.paths(prefix))
+    return any(os.path.isfile(prefix + ending) for ending in _INDEXES) or bool(checkpoint_v1.paths(prefix))
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[str]) -> list[float]:
@@ -121,7 +121,7 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[str]) -> list[float]:
 
 def meta_graph_path(prefix: str, suffix: str = "meta") -> str:
     """Where the graph of a checkpoint is kept: beside it, under its name."""
-    return f"{first.base_of(prefix)}.{suffix}"
+    return f"{checkpoint_v1.base_of(prefix)}.{suffix}"
 
 
 def remove_checkpoint(checkpoint_prefix: str | os.PathLike[str], meta_graph_suffix: str = "meta") -> None:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from headrace import dtypes, shapes
-from headrace.build import grouping, scopes
+from headrace.api import grouping, scopes
 from headrace.files import checkpoints
 from headrace.ir import walk
 from headrace.ir.graph import Operation, Tensor

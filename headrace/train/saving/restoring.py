@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace import dtypes, shapes
-from headrace.build import scopes
-from headrace.build.partitioned import PartitionedVariable, parts_of
-from headrace.build.variable import Variable
+from headrace.api import scopes
+from headrace.api.partitioned import PartitionedVariable, parts_of
+from headrace.api.variable import Variable
 from headrace.errors import GraphError, InvalidArgumentError, NotFoundError
 from headrace.files import checkpoints
 from headrace.files.slices import parse_spec

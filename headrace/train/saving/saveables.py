@@ -17,11 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, Protocol
 
 from headrace import dtypes, shapes
-from headrace.build import nest, scopes
-from headrace.build.partitioned import SLICE, PartitionedVariable
-from headrace.build.storage.lookup import DenseHashTable, LookupTable, MutableHashTable, StaticHashTable
-from headrace.build.storage.queues import QueueBase
-from headrace.build.variable import Variable
+from headrace.api import nest, scopes
+from headrace.api.partitioned import SLICE, PartitionedVariable
+from headrace.api.storage.lookup import DenseHashTable, LookupTable, MutableHashTable, StaticHashTable
+from headrace.api.storage.queues import QueueBase
+from headrace.api.variable import Variable
 from headrace.errors import GraphError
 from headrace.ir.graph import Graph
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.build.scopes import Graph, current_graph
-from headrace.build.variable import Variable
+from headrace.api.scopes import Graph, current_graph
+from headrace.api.variable import Variable
 from headrace.errors import GraphError, InvalidArgumentError, NotFoundError
 from headrace.files import commit, states
 from headrace.interchange import savers

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.build import nest, scopes
-from headrace.build.variable import Variable
+from headrace.api import nest, scopes
+from headrace.api.variable import Variable
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError
 from headrace.files import checkpoints, commit
 from headrace.ir.builder import Builder

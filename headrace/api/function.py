@@ -1,0 +1,448 @@
+"""Functions that a graph calls: `Function`, and `TensorSpec`, which says what a tensor is like.
+
+A Python function becomes a function of the graph's library, made once for each signature it is called with; a call is
+one operation that names it. So a function may call itself. What it uses from outside becomes further parameters of it,
+which every call supplies.
+
+While a function is being made (it is *open*), calls of it inside itself do not know what it will capture. When all that
+are open are done, those calls, and the conditionals and loops around them, get what is missing (`_settle`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.api import nest, scopes, tracing
+from headrace.errors import GraphError, SignatureError
+from headrace.ir.builder import Builder
+from headrace.ir.function import FuncGraph, is_cloned
+from headrace.ir.graph import Graph, Operation, Tensor, foreign
+from headrace.ir.opdef import Func
+from headrace.shapes import Shape
+
+
+class TensorSpec:
+    """What a tensor is like: its shape and dtype, and a name for it.
+
+    Source: TensorFlow's `tf.TensorSpec`.
+
+    >>> TensorSpec((None, 3), "float32")
+    TensorSpec(shape=[?,3], dtype=float32)
+    """
+
+    __slots__ = ("dtype", "name", "shape")
+
+    def __init__(self, shape: Any = None, dtype: Any = dtypes.float32, name: str | None = None) -> None:
+        self.shape: Shape = shapes.as_shape(shape)
+        self.dtype = dtypes.as_dtype(dtype)
+        self.name = name
+
+    def __repr__(self) -> str:
+        name = f", name={self.name!r}" if self.name else ""
+        return f"TensorSpec(shape={shapes.show(self.shape)}, dtype={self.dtype.name}{name})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorSpec) and (self.shape, self.dtype) == (other.shape, other.dtype)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+
+class Function:
+    """A Python function that graphs call.
+
+    Called inside a graph (or with symbolic tensors), it makes one operation, a call of a function in the graph's
+    library.
+    The Python function runs once for each new signature: the dtypes and static shapes of the tensors among its
+    arguments (arrays count as tensors), the values of all other arguments, their structure, and which resources are the
+    same. Called outside any graph, it simply runs.
+
+    A function may call itself, also by way of others. Then `results` must say what it returns.
+
+    Args:
+      fn: takes and returns nested structures of tensors. What it uses from outside (tensors, variables) is captured.
+      input_signature: a TensorSpec for each tensor among the arguments, in their structure. Then there is only this
+        signature, and all arguments are made tensors.
+      results: a TensorSpec or dtype, or a nested structure of them: what `fn` returns.
+      name: name of the function and of its calls; that of `fn` if None.
+
+    Raises (a call):
+      SignatureError: arguments do not fit `input_signature`, or what `fn` returned does not fit `results`.
+      GraphError: it calls itself and has no `results`.
+
+    Source: TensorFlow's `tf.function` (without its translation of Python's control flow).
+
+    Example:
+      >>> import headrace as hr
+      >>> fact = hr.Function(
+      ...     lambda n: hr.cond(n < 2, lambda: 1, lambda: n * fact(n - 1)),
+      ...     results=hr.TensorSpec((), hr.int32), name="fact")
+      >>> with hr.Graph() as g:
+      ...     y = fact(hr.constant(5))
+      >>> hr.Session(graph=g).run(y)
+      np.int32(120)
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        input_signature: Any = None,
+        results: Any = None,
+        name: str | None = None,
+    ) -> None:
+        tracing.check_callable(fn=fn)
+        self.fn = fn
+        self.name = name or getattr(fn, "__name__", type(fn).__name__).replace("<lambda>", "function")
+        self.__name__ = self.name
+        self.__module__ = getattr(fn, "__module__", __name__)
+        self.__qualname__: str = getattr(fn, "__qualname__", self.name)
+        self.__doc__ = getattr(fn, "__doc__", None) or type(self).__doc__
+        self.input_signature = None if input_signature is None else tuple(input_signature)
+        self.results = None if results is None else nest.map_leaves(_as_spec, results)
+        # root graph -> signature -> names in its library; names only, so that nothing here keeps a graph alive
+        self._names: weakref.WeakKeyDictionary[Graph, dict[Hashable, list[str]]] = weakref.WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"<Function {self.name!r}>"
+
+    def __copy__(self) -> Function:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Function:
+        return self
+
+    def __reduce__(self) -> str:
+        """Like a Python function, it is pickled as the name by which its module knows it."""
+        found: Any = sys.modules.get(self.__module__)
+        for name in self.__qualname__.split("."):
+            found = getattr(found, name, None)
+        if found is not self:
+            raise TypeError(
+                f"the Function {self.name!r} cannot be pickled: {self.__module__}.{self.__qualname__} is not it. "
+                "Define it at the top of a module, with @hr.Function, or export a graph that calls it (as_graph_def)"
+            )
+        return self.__qualname__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(scopes.builder(*nest.flatten((args, kwargs))), Builder):
+            return self.fn(*args, **kwargs)
+        b: Builder = scopes.builder(*nest.flatten((args, kwargs)))
+        return _Call(self, b, args, kwargs).make()
+
+
+def _as_spec(x: Any) -> TensorSpec:
+    return x if isinstance(x, TensorSpec) else TensorSpec(None, x)
+
+
+class _Traced(FuncGraph):
+    """A function in the library.
+
+    Attributes:
+      specs: for each argument that is a tensor, what it was traced for.
+      value: what the Python function returned, with tensors of this graph; what it is declared to return, while open.
+      calls: the calls of it made while anything was open.
+      keeps: Python arguments that its signature knows by their identity.
+      kind: equal for calls that differ in static shapes alone.
+      is_recursive: whether it was called while it was open.
+      made_from: what it is traced from, while it is open.
+    """
+
+    def __init__(self, name: str, outer: Graph, specs: list[TensorSpec], kind: Hashable) -> None:
+        super().__init__(name, outer)
+        self.specs = specs
+        self.kind = kind
+        self.is_recursive = False
+        self.made_from: Function | None = None
+        self.value: Any = None
+        self.calls: list[Operation] = []
+        self.keeps: list[Any] = []
+        self.is_open = True
+
+    def capture(self, t: Tensor) -> Tensor:
+        """Like that of any `FuncGraph`, but it is `t` itself that is remembered, not what stands for it in the graph
+        around: calls from elsewhere must supply it too."""
+        if t.op.graph is self:
+            return t
+        got = self.captures.get(t)
+        if got is None:
+            if not self.is_within(t.op.graph):
+                raise GraphError(foreign(t, self))
+            if is_cloned(t):
+                clone = self.copy_op(t.op, (), (), self.unique_name(t.op.name))
+                got = self.captures[t] = clone.outputs[0]
+            else:
+                got = self.add_captured(t)
+        return got
+
+    @property
+    def captured(self) -> list[tuple[Tensor, Tensor]]:
+        outside = {p: t for t, p in self.captures.items()}
+        return [(outside[p], p) for p in self.params if p in outside]
+
+    def can_be_called_in(self, graph: Graph) -> bool:
+        """Whether all that it captured can be had in `graph`."""
+        around = {graph}
+        outer = graph.outer
+        while outer is not None:
+            around.add(outer)
+            outer = outer.outer
+        return all(t.op.graph in around for t, _ in self.captured)
+
+    def takes(self, specs: Sequence[TensorSpec]) -> bool:
+        """Whether arguments like `specs` fit what it is traced for."""
+        return all(shapes.covers(mine.shape, given.shape) for mine, given in zip(self.specs, specs, strict=True))
+
+
+class _Tracing(threading.local):
+    """The functions that this thread is making, outermost first; and those that wait to be settled when it is done."""
+
+    def __init__(self) -> None:
+        self.open: list[_Traced] = []
+        self.made: list[_Traced] = []
+
+
+_now = _Tracing()
+
+_DEEPEST = 30  # a function that calls itself with so many different Python arguments will never end
+
+
+class _Call:
+    """One call of a `Function` in a graph."""
+
+    def __init__(self, function: Function, b: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self.function = function
+        self.b = b
+        self.root = b.graph
+        while self.root.outer is not None:
+            self.root = self.root.outer
+        if kwargs:  # what is given by its name is the same as what is given by its place
+            bound = inspect.signature(function.fn).bind(*args, **kwargs)
+            args, kwargs = bound.args, bound.kwargs
+        if function.input_signature is not None:
+            args, kwargs = self._fitted(args), {}
+        self.structure = (tuple(args), kwargs)
+        self.leaves = nest.flatten(self.structure)
+        self.tensors: list[Tensor] = []
+        self.where: list[int | None] = []  # for each leaf its place among the tensors
+        self.keeps: list[Any] = []
+        key: list[Hashable] = []
+        for leaf in self.leaves:
+            if not is_tensor(leaf):
+                self.where.append(None)
+                key.append(self._python(leaf))
+                continue
+            t = b.tensor(leaf)
+            at = next((i for i, s in enumerate(self.tensors) if s is t), None) if t.dtype is dtypes.resource else None
+            if at is None:
+                at = len(self.tensors)
+                self.tensors.append(t)
+            self.where.append(at)
+            key.append((at, t.dtype.base, t.handle))
+        self.specs = [TensorSpec(t.shape, t.dtype.base, t.op.name) for t in self.tensors]
+        if function.input_signature is not None:
+            self.specs = nest.flatten(function.input_signature)
+        self.kind: Hashable = (id(function), nest.outline(self.structure), *key)
+        self.signature: Hashable = (self.kind, *self.specs)
+
+    def _fitted(self, args: Sequence[Any]) -> Any:
+        """The arguments as tensors of the declared dtypes."""
+        signature = self.function.input_signature
+        try:
+            leaves = nest.flatten_up_to(signature, tuple(args))
+        except ValueError as e:
+            raise SignatureError(
+                f"the arguments of {self.function!r} do not have the structure of its input_signature: {e}"
+            ) from e
+        names = tracing.argument_names(self.function.fn, len(args))
+        out = []
+        for (path, spec), leaf in zip(nest.flatten_with_paths(signature), leaves, strict=True):
+            k, _, rest = path[1:].partition("]")
+            label = f"argument {(names[int(k)] + rest if int(k) < len(names) else path)!r} of {self.function!r}"
+            try:
+                t = self.b.tensor(leaf, spec.dtype)
+            except TypeError as e:
+                raise SignatureError(f"{label} must be {spec}, got {nest.describe(leaf)}: {e}") from e
+            if not shapes.covers(spec.shape, t.shape):
+                raise SignatureError(
+                    f"{label} must be {spec}, got {nest.describe(leaf)} of shape {shapes.show(t.shape)}"
+                )
+            out.append(t)
+        return nest.pack(signature, out)
+
+    def _python(self, leaf: Any) -> Hashable:
+        """What an argument that is no tensor contributes to the signature."""
+        if not hasattr(type(leaf), "as_tensor"):
+            try:
+                hash(leaf)
+                return type(leaf), leaf
+            except TypeError:
+                pass
+        self.keeps.append(leaf)
+        return type(leaf), id(leaf)
+
+    def make(self) -> Any:
+        """Makes the operation; the results."""
+        graph = self._find() or self._trace()
+        if graph.is_open and self.function.results is None:
+            raise GraphError(
+                f"{graph.title} calls itself, and what it returns is not known before it has returned: say so by "
+                "Function(..., results=TensorSpec(shape, dtype)), or a structure of them"
+            )
+        attrs = {"f": Func(graph.name), "Tout": tuple(x.dtype.base for x in nest.flatten(graph.value))}
+        inputs = [*self.tensors, *(t for t, _ in graph.captured)]
+        b = self.b.after(*graph.outer_controls)
+        type = "StatefulPartitionedCall" if graph.is_open or tracing.is_stateful(graph) else "PartitionedCall"
+        op = tracing.operation_of(b.make(type, (inputs,), attrs, self.function.name))
+        if graph.is_open:
+            graph.is_recursive = True
+            for t, spec in zip(op.outputs, nest.flatten(graph.value), strict=True):
+                t.shape = spec.shape
+        if _now.open:
+            graph.calls.append(op)
+            if graph not in _now.made:
+                _now.made.append(graph)
+        return op if graph.value is None else nest.pack(graph.value, op.outputs)
+
+    def _find(self) -> _Traced | None:
+        """The function made for such a call; one that is open, if its parameters are wide enough."""
+        for graph in reversed(_now.open):
+            if graph.kind == self.kind and graph.takes(self.specs):
+                return graph
+        for name in self.function._names.get(self.root, {}).get(self.signature, ()):
+            found = self.root.functions.get(name)
+            if isinstance(found, _Traced) and found.can_be_called_in(self.b.graph):
+                return found
+        return None
+
+    def _trace(self) -> _Traced:
+        function, root = self.function, self.root
+        if sum(graph.made_from is function for graph in _now.open) > _DEEPEST:
+            raise GraphError(
+                f"{_now.open[-1].title} calls itself with other Python arguments each time, and so has to be made anew "
+                "without end; give it tensors (hr.constant(3), not 3)"
+            )
+        for graph in _now.open:
+            if graph.kind == self.kind:  # it calls itself with other shapes: let this one do for both
+                self._widen(graph.specs)
+        graph = _Traced(self._library_name(), self.b.graph, self.specs, self.kind)
+        graph.made_from = function
+        graph.keeps = self.keeps
+        graph.value = function.results
+        tracing.begin(graph, self.b.graph, f"function {graph.name!r}", function.fn)
+        for t, spec in zip(self.tensors, self.specs, strict=True):
+            graph.add_param(t.dtype, spec.shape, _plain(spec.name or t.op.name)).handle = t.handle
+        args, kwargs = nest.pack(
+            self.structure,
+            [leaf if at is None else graph.params[at] for leaf, at in zip(self.leaves, self.where, strict=True)],
+        )
+        before = set(root.functions)
+        root.functions[graph.name] = graph
+        _now.open.append(graph)
+        try:
+            value = tracing.call(self._returned, graph, Builder(graph), args, kwargs)
+            self._check(graph, value)
+        except BaseException:
+            for name in set(root.functions) - before:  # it, and what was made only for it
+                del root.functions[name]
+            _now.made[:] = [g for g in _now.made if len(_now.open) > 1 and g.name in root.functions]
+            raise
+        finally:
+            _now.open.pop()
+            graph.is_open = False
+            graph.made_from = None
+        graph.value = value
+        tracing.finish(graph, nest.flatten(value))
+        function._names.setdefault(root, {}).setdefault(self.signature, []).append(graph.name)
+        if graph not in _now.made:
+            _now.made.append(graph)
+        if not _now.open:
+            _settle()
+        return graph
+
+    def _widen(self, others: Sequence[TensorSpec]) -> None:
+        self.specs = [
+            TensorSpec(shapes.join(a.shape, b.shape), a.dtype, a.name) for a, b in zip(self.specs, others, strict=True)
+        ]
+        self.signature = (self.kind, *self.specs)
+
+    def _library_name(self) -> str:
+        base = name = self.function.name
+        n = 0
+        while name in self.root.functions or name in self.root.library:
+            n += 1
+            name = f"{base}_{n}"
+        return name
+
+    def _returned(self, *args: Any, **kwargs: Any) -> Any:
+        """What the Python function returns; numbers of the declared dtypes."""
+        value, declared = self.function.fn(*args, **kwargs), self.function.results
+        if declared is None or nest.mismatch(declared, value) is not None:
+            return value
+        b = scopes.builder()
+        return nest.map_leaves(lambda s, x: b.tensor(x, s.dtype) if isinstance(x, (int, float)) else x, declared, value)
+
+    def _check(self, graph: _Traced, value: Any) -> None:
+        declared = self.function.results
+        if declared is None:
+            return
+        found = nest.mismatch(declared, value)
+        if found is not None:
+            raise SignatureError(
+                f"{graph.title} returned {found.second}{_at(found.path)}, but its results= say {found.first}; let "
+                "both have the same structure"
+            )
+        for (path, spec), t in zip(nest.flatten_with_paths(declared), nest.flatten(value), strict=True):
+            if t.dtype.base is not spec.dtype.base or not shapes.covers(spec.shape, t.shape):
+                raise SignatureError(
+                    f"{graph.title} returned '{t.name}' of dtype {t.dtype.base.name} and shape {shapes.show(t.shape)}"
+                    f"{_at(path)}, but its results= say {spec}; cast it, or declare what it returns"
+                )
+
+
+def is_tensor(leaf: Any) -> bool:
+    """Whether an argument counts as a tensor: symbolic and eager tensors and arrays, not numbers and variables."""
+    if isinstance(leaf, (Tensor, np.ndarray, np.generic)):
+        return True
+    return hasattr(type(leaf), "as_tensor") and not hasattr(type(leaf), "assign")
+
+
+def _at(path: str) -> str:
+    return f" at {path}" if path else ""
+
+
+def _plain(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _settle() -> None:
+    """Gives the calls of functions that were open what these captured after them, and what surrounds the calls, too."""
+    made = [*_now.made]
+    _now.made.clear()
+    grew = True
+    while grew:
+        grew = False
+        for graph in made:
+            outside = {p: t for t, p in graph.captured}
+            for op in graph.calls:
+                more = [outside[p] for p in graph.params[len(op.inputs) :]]
+                if more:
+                    grew = True
+                    types = tuple(t.dtype.base for t in more)
+                    op.graph.extend_op(op, more, {"Tin": op.attrs["Tin"] + types})
+        if grew:
+            for graph in made:
+                tracing.regrow(graph)
+    if any(g.is_recursive for g in made):
+        tracing.refinish(made)
+    for graph in made:
+        graph.calls.clear()
+        while graph.outer is not None and graph.outer.outer is not None:
+            graph.outer = graph.outer.outer

@@ -1,0 +1,105 @@
+"""Operations and tensors that wait for others: `no_op`, `group`, `tuple`, `with_dependencies`."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable
+from typing import Any
+
+from headrace.api import nest, scopes
+from headrace.api.sparse_tensor import SparseTensor
+from headrace.ir.builder import Builder
+from headrace.ir.graph import Operation
+from headrace.ir.indexed_slices import IndexedSlices
+
+
+def no_op(name: str | None = None) -> Operation | None:
+    """An operation that does nothing. None outside a graph, where there is nothing to do it later.
+
+    Source: TensorFlow's `tf.no_op`.
+    """
+    b = scopes.builder()
+    return b.NoOp(name=name) if isinstance(b, Builder) else None
+
+
+def group(*inputs: Any, name: str | None = None) -> Operation | None:
+    """An operation that is done when all `inputs` are.
+
+    Args:
+      inputs: operations, tensors, variables, or nested structures of them.
+      name: its name; "group_deps" if None.
+
+    Returns:
+      The operation; None outside a graph, where all is done already.
+
+    Raises:
+      TypeError: an input is none of these.
+
+    Source: TensorFlow's `tf.group`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     both = hr.group(hr.constant(1), hr.constant(2))
+      >>> both.name, len(both.control_inputs)
+      ('group_deps', 2)
+    """
+    flat = nest.flatten(inputs)
+    if not isinstance(scopes.builder(*flat), Builder):
+        return None
+    with scopes.name_scope(name, "group_deps", flat) as scope, scopes.control_dependencies(flat):
+        b = scopes.builder()
+        devices = {op.device for op in b.control_inputs}
+        if len(devices) == 1 and not b.device:
+            b = b.on(devices.pop())
+        made: Operation = b.make("NoOp", (), {}, scope)
+        return made
+
+
+def tuple(tensors: Iterable[Any], control_inputs: Iterable[Any] | None = None, name: str | None = None) -> list[Any]:
+    """`tensors`, none of which is there before all are (and all `control_inputs` done).
+
+    Args:
+      tensors: tensors; None and operations stay as they are, the latter are waited for.
+      control_inputs: further operations or tensors to wait for.
+      name: name of the scope; "tuple" if None.
+
+    Returns:
+      A list like `tensors`.
+
+    Raises:
+      ValueError: there is nothing among `tensors` to wait for.
+
+    Source: TensorFlow's `tf.tuple`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     a, b = hr.tuple([hr.constant(1), hr.constant(2)])
+      >>> a.name, b.name
+      ('tuple/control_dependency:0', 'tuple/control_dependency_1:0')
+    """
+    items = list(tensors)
+    waits = [x for x in items if x is not None]
+    if not waits:
+        raise ValueError(f"'tensors' must have at least one tensor or operation, got {items!r}")
+    if not isinstance(scopes.builder(*waits), Builder):
+        return items
+    with scopes.name_scope(name, "tuple", waits):
+        gate = group(*waits, *(control_inputs or ()))
+        return [x if x is None or isinstance(x, Operation) else with_dependencies([gate], x) for x in items]
+
+
+def with_dependencies(dependencies: Iterable[Any], output: Any, name: str | None = None) -> Any:
+    """`output`, which is there only when all `dependencies` are done; of a composite its values are.
+
+    Source: TensorFlow's `control_flow_ops.with_dependencies`.
+    """
+    deps: builtins.tuple[Any, ...] = (*dependencies,)
+    if not isinstance(scopes.builder(output, *deps), Builder):
+        return output
+    if isinstance(output, (IndexedSlices, SparseTensor)):
+        return output.with_values(with_dependencies(deps, output.values, name))
+    with scopes.name_scope(name, "control_dependency", [output, *deps]) as scope, scopes.control_dependencies(deps):
+        b = scopes.builder()
+        return b.make("Identity", (b.tensor(output),), {}, scope)

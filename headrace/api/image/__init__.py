@@ -1,0 +1,84 @@
+"""`hr.image`: images, where everything about them is to be found under one name.
+
+`framing` has other sizes and directions, `colors` other colours, `boxes` parts of images, `measuring` how they differ,
+`coding` what is in files of images.
+"""
+
+from __future__ import annotations
+
+from headrace.api.image.boxes import (
+    combined_non_max_suppression,
+    crop_and_resize,
+    draw_bounding_boxes,
+    extract_glimpse,
+    non_max_suppression,
+    non_max_suppression_overlaps,
+    non_max_suppression_with_scores,
+    sample_distorted_bounding_box,
+    stateless_sample_distorted_bounding_box,
+)
+from headrace.api.image.coding import (
+    decode_and_crop_jpeg,
+    decode_bmp,
+    decode_gif,
+    decode_image,
+    decode_jpeg,
+    decode_png,
+    encode_jpeg,
+    encode_png,
+    extract_jpeg_shape,
+)
+from headrace.api.image.colors import (
+    adjust_brightness,
+    adjust_contrast,
+    adjust_gamma,
+    adjust_hue,
+    adjust_saturation,
+    convert_image_dtype,
+    grayscale_to_rgb,
+    hsv_to_rgb,
+    per_image_standardization,
+    random_brightness,
+    random_contrast,
+    random_hue,
+    random_saturation,
+    rgb_to_grayscale,
+    rgb_to_hsv,
+    rgb_to_yiq,
+    rgb_to_yuv,
+    yiq_to_rgb,
+    yuv_to_rgb,
+)
+from headrace.api.image.framing import (
+    ResizeMethod,
+    central_crop,
+    crop_to_bounding_box,
+    flip_left_right,
+    flip_up_down,
+    pad_to_bounding_box,
+    random_crop,
+    random_flip_left_right,
+    random_flip_up_down,
+    resize,
+    resize_with_crop_or_pad,
+    resize_with_pad,
+    rot90,
+    transpose,
+)
+from headrace.api.image.measuring import image_gradients, psnr, sobel_edges, ssim, total_variation
+from headrace.api.nn.blocks import extract_patches
+
+__all__ = [
+    "ResizeMethod", "adjust_brightness", "adjust_contrast", "adjust_gamma", "adjust_hue", "adjust_saturation",
+    "central_crop", "combined_non_max_suppression", "convert_image_dtype", "crop_and_resize",
+    "crop_to_bounding_box", "decode_and_crop_jpeg", "decode_bmp", "decode_gif", "decode_image", "decode_jpeg",
+    "decode_png", "draw_bounding_boxes", "encode_jpeg", "encode_png", "extract_glimpse", "extract_jpeg_shape",
+    "extract_patches", "flip_left_right", "flip_up_down", "grayscale_to_rgb", "hsv_to_rgb", "image_gradients",
+    "non_max_suppression",
+    "non_max_suppression_overlaps", "non_max_suppression_with_scores", "pad_to_bounding_box",
+    "per_image_standardization", "psnr", "random_brightness", "random_contrast", "random_crop",
+    "random_flip_left_right", "random_flip_up_down", "random_hue", "random_saturation", "resize",
+    "resize_with_crop_or_pad", "resize_with_pad", "rgb_to_grayscale", "rgb_to_hsv", "rgb_to_yiq", "rgb_to_yuv",
+    "rot90", "sample_distorted_bounding_box", "sobel_edges", "ssim", "stateless_sample_distorted_bounding_box",
+    "total_variation", "transpose", "yiq_to_rgb", "yuv_to_rgb",
+]  # fmt: skip

@@ -1,0 +1,338 @@
+"""Boxes in images: cutting them out, choosing among them, drawing them.
+
+A box is [top, left, bottom, right], as shares of the image's height and width unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headrace import dtypes
+from headrace.api import random, scopes
+
+
+def crop_and_resize(
+    image: Any,
+    boxes: Any,
+    box_indices: Any,
+    crop_size: Any,
+    method: str = "bilinear",
+    extrapolation_value: float = 0.0,
+    name: str | None = None,
+) -> Any:
+    """Parts of images, each made as large as all the others.
+
+    Args:
+      image: numbers, [batch, height, width, channels].
+      boxes: float32, [boxes, 4]; they may reach beyond the images, and be turned over.
+      box_indices: int32, [boxes]: of which image each is a part.
+      crop_size: int32: height and width of the results.
+      method: "bilinear" or "nearest".
+      extrapolation_value: what there is beyond an image.
+      name: name of the operation; "CropAndResize" if None.
+
+    Returns:
+      float32, [boxes, crop height, crop width, channels].
+
+    Source: TensorFlow's `tf.image.crop_and_resize`.
+
+    Example:
+      >>> import headrace as hr
+      >>> image = hr.reshape(hr.range(4.0), (1, 2, 2, 1))
+      >>> hr.image.crop_and_resize(image, [[0.0, 0.0, 1.0, 1.0]], [0], [1, 1]).numpy().item()
+      1.5
+    """
+    attrs = {"method": method, "extrapolation_value": float(extrapolation_value)}
+    b = scopes.builder(image, boxes, box_indices)
+    return b.make("CropAndResize", (image, boxes, box_indices, crop_size), attrs, name)
+
+
+def extract_glimpse(
+    input: Any,
+    size: Any,
+    offsets: Any,
+    centered: bool = True,
+    normalized: bool = True,
+    noise: str = "uniform",
+    name: str | None = None,
+) -> Any:
+    """A window of each image, around a point.
+
+    Args:
+      input: float32, [batch, height, width, channels].
+      size: int32: height and width of the windows.
+      offsets: float32, [batch, 2]: the points.
+      centered: whether offsets are counted from the middle of the image; otherwise from its upper left corner.
+      normalized: whether they are shares of the height and width (of half of them, if centered); otherwise pixels.
+      noise: what there is beyond an image: "uniform", "gaussian" or "zero".
+      name: name of the operation; "ExtractGlimpseV2" if None.
+
+    Source: TensorFlow's `tf.image.extract_glimpse`.
+
+    Example:
+      >>> import headrace as hr
+      >>> image = hr.reshape(hr.range(9.0), (1, 3, 3, 1))
+      >>> hr.image.extract_glimpse(image, [1, 1], [[0.0, 0.0]]).numpy().item()
+      4.0
+    """
+    attrs = {"centered": centered, "normalized": normalized, "noise": noise, "uniform_noise": False}
+    return scopes.builder(input, offsets).make("ExtractGlimpseV2", (input, size, offsets), attrs, name)
+
+
+# *** which of many ***
+
+
+def non_max_suppression(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    name: str | None = None,
+) -> Any:
+    """The boxes with the greatest scores, without those that overlap a better one too much.
+
+    Args:
+      boxes: floats, [boxes, 4], in any coordinates.
+      scores: floats, [boxes].
+      max_output_size: how many at most.
+      iou_threshold: the greatest share that the intersection of two boxes may have in their union.
+      score_threshold: boxes with less are left out.
+      name: name of the scope; "non_max_suppression" if None.
+
+    Returns:
+      int32: indices of boxes, the best first.
+
+    Source: TensorFlow's `tf.image.non_max_suppression`.
+
+    Example:
+      >>> import headrace as hr
+      >>> boxes = [[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.9], [2.0, 2.0, 3.0, 3.0]]
+      >>> hr.image.non_max_suppression(boxes, [0.5, 0.9, 0.1], 3).numpy().tolist()
+      [1, 2]
+    """
+    with scopes.name_scope(name, "non_max_suppression", [boxes, scores]):
+        b = scopes.builder(boxes, scores, max_output_size)
+        limits = _thresholds(b, iou_threshold=iou_threshold, score_threshold=score_threshold)
+        return b.make("NonMaxSuppressionV3", (boxes, scores, max_output_size, *limits), {})
+
+
+def _thresholds(b: Any, **values: Any) -> list[Any]:
+    """Numbers as float32 constants of these names; tensors as they are."""
+    return [b.tensor(v, None if hasattr(v, "dtype") else dtypes.float32, name) for name, v in values.items()]
+
+
+def non_max_suppression_with_scores(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    soft_nms_sigma: Any = 0.0,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """`non_max_suppression` that also returns the scores, and can lower those of overlapping boxes instead.
+
+    Args:
+      boxes, scores, max_output_size, iou_threshold, score_threshold: as `non_max_suppression` takes them.
+      soft_nms_sigma: how far scores are lowered where boxes overlap: "soft" suppression; 0: not.
+      name: name of the scope; "non_max_suppression_with_scores" if None.
+
+    Returns:
+      int32: indices of boxes, the best first; and their scores.
+
+    Source: TensorFlow's `tf.image.non_max_suppression_with_scores`, and "Soft-NMS" (Bodla et al., 2017).
+    """
+    with scopes.name_scope(name, "non_max_suppression_with_scores", [boxes, scores]):
+        b = scopes.builder(boxes, scores, max_output_size)
+        limits = _thresholds(
+            b, iou_threshold=iou_threshold, score_threshold=score_threshold, soft_nms_sigma=soft_nms_sigma
+        )
+        made = b.make("NonMaxSuppressionV5", (boxes, scores, max_output_size, *limits), {})
+        return made[0], made[1]
+
+
+def non_max_suppression_overlaps(
+    overlaps: Any,
+    scores: Any,
+    max_output_size: Any,
+    overlap_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    name: str | None = None,
+) -> Any:
+    """`non_max_suppression` of anything of which is known how much each overlaps each other.
+
+    Args:
+      overlaps: float32, [n, n].
+      scores: float32, [n].
+      max_output_size: how many at most.
+      overlap_threshold: how much those chosen may overlap at most.
+      score_threshold: those with less are left out.
+      name: name of the scope; "non_max_suppression_overlaps" if None.
+
+    Source: TensorFlow's `tf.image.non_max_suppression_overlaps`.
+    """
+    with scopes.name_scope(name, "non_max_suppression_overlaps", [overlaps, scores]):
+        b = scopes.builder(overlaps, scores, max_output_size)
+        (limit,) = _thresholds(b, overlap_threshold=overlap_threshold)
+        inputs = (overlaps, scores, max_output_size, limit, score_threshold)
+        return b.make("NonMaxSuppressionWithOverlaps", inputs, {})
+
+
+class Suppressed(NamedTuple):
+    """The results of `combined_non_max_suppression`."""
+
+    nmsed_boxes: Any
+    nmsed_scores: Any
+    nmsed_classes: Any
+    valid_detections: Any
+
+
+def combined_non_max_suppression(
+    boxes: Any,
+    scores: Any,
+    max_output_size_per_class: Any,
+    max_total_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    pad_per_class: bool = False,
+    clip_boxes: bool = True,
+    name: str | None = None,
+) -> Suppressed:
+    """`non_max_suppression` of the boxes of each class in each image of a batch.
+
+    Args:
+      boxes: float32, [batch, boxes, classes, 4], or with 1 for the classes: the same for all.
+      scores: float32, [batch, boxes, classes].
+      max_output_size_per_class, max_total_size: how many at most, of a class and of an image.
+      iou_threshold, score_threshold: as `non_max_suppression` takes them.
+      pad_per_class: whether no more are returned than fit with as many of each class.
+      clip_boxes: whether the boxes are cut to those between 0 and 1.
+      name: name of the scope; "combined_non_max_suppression" if None.
+
+    Returns:
+      For each image the boxes, scores and classes, the best first, with zeros behind them, and how many they are.
+
+    Source: TensorFlow's `tf.image.combined_non_max_suppression`.
+    """
+    with scopes.name_scope(name, "combined_non_max_suppression", [boxes, scores]):
+        b = scopes.builder(boxes, scores, max_output_size_per_class)
+        limits = _thresholds(b, iou_threshold=iou_threshold, score_threshold=score_threshold)
+        inputs = (boxes, scores, max_output_size_per_class, max_total_size, *limits)
+        attrs = {"pad_per_class": pad_per_class, "clip_boxes": clip_boxes}
+        return Suppressed(*b.make("CombinedNonMaxSuppression", inputs, attrs))
+
+
+# *** drawn ***
+
+
+def draw_bounding_boxes(images: Any, boxes: Any, colors: Any = None, name: str | None = None) -> Any:
+    """Images with the outlines of boxes in them.
+
+    Args:
+      images: float32 or half, [batch, height, width, channels].
+      boxes: float32, [batch, boxes, 4].
+      colors: float32, [colors, channels]: they take turns; None: some that are different.
+      name: name of the operation; its type if None.
+
+    Source: TensorFlow's `tf.image.draw_bounding_boxes`.
+
+    Example:
+      >>> import headrace as hr
+      >>> drawn = hr.image.draw_bounding_boxes(hr.zeros((1, 3, 3, 1)), [[[0.0, 0.0, 1.0, 1.0]]], [[7.0]])
+      >>> drawn.numpy()[0, :, :, 0].tolist()
+      [[7.0, 7.0, 7.0], [7.0, 0.0, 7.0], [7.0, 7.0, 7.0]]
+    """
+    b = scopes.builder(images, boxes, colors)
+    if colors is None:
+        return b.make("DrawBoundingBoxes", (images, boxes), {}, name)
+    return b.make("DrawBoundingBoxesV2", (images, boxes, colors), {}, name)
+
+
+class RandomBox(NamedTuple):
+    """The results of `sample_distorted_bounding_box`: `begin` and `size` as `hr.slice` takes them, and the box."""
+
+    begin: Any
+    size: Any
+    bboxes: Any
+
+
+def sample_distorted_bounding_box(
+    image_size: Any,
+    bounding_boxes: Any,
+    seed: int | None = 0,
+    min_object_covered: Any = 0.1,
+    aspect_ratio_range: Any = None,
+    area_range: Any = None,
+    max_attempts: int | None = None,
+    use_image_if_no_bounding_boxes: bool | None = None,
+    name: str | None = None,
+) -> RandomBox:
+    """A random part of an image that shows enough of some object in it.
+
+    Args:
+      image_size: ints: height, width and channels.
+      bounding_boxes: float32, [batch, boxes, 4]: the objects.
+      seed: see `headrace.api.random`; 0 (or None): none.
+      min_object_covered: how much of one of the objects has to be in it, as a share.
+      aspect_ratio_range: the least and greatest ratio of width and height; None: 0.75 to 1.33.
+      area_range: the least and greatest share of the image; None: 0.05 to 1.
+      max_attempts: how many parts are tried; then it is the whole image; None: 100.
+      use_image_if_no_bounding_boxes: whether the whole image is the object if there are none.
+      name: name of the scope; "sample_distorted_bounding_box" if None.
+
+    Source: TensorFlow's `tf.image.sample_distorted_bounding_box`.
+
+    Example:
+      >>> import headrace as hr
+      >>> begin, size, box = hr.image.sample_distorted_bounding_box((9, 9, 3), [[[0.0, 0.0, 1.0, 1.0]]])
+      >>> hr.slice(hr.zeros((9, 9, 3)), begin, size).shape[2], box.shape
+      (3, (1, 1, 4))
+    """
+    attrs = random.seeds(seed or None)
+    attrs |= box_attrs(aspect_ratio_range, area_range, max_attempts, use_image_if_no_bounding_boxes)
+    return random_box(image_size, bounding_boxes, min_object_covered, attrs, name)
+
+
+def random_box(
+    image_size: Any, bounding_boxes: Any, covered: Any, attrs: dict[str, Any], name: str | None
+) -> RandomBox:
+    """`sample_distorted_bounding_box` with attributes of its operation as they are."""
+    with scopes.name_scope(name, "sample_distorted_bounding_box"):
+        b = scopes.builder(image_size, bounding_boxes)
+        return RandomBox(*b.make("SampleDistortedBoundingBoxV2", (image_size, bounding_boxes, covered), attrs))
+
+
+def stateless_sample_distorted_bounding_box(
+    image_size: Any,
+    bounding_boxes: Any,
+    seed: Any,
+    min_object_covered: Any = 0.1,
+    aspect_ratio_range: Any = None,
+    area_range: Any = None,
+    max_attempts: int | None = None,
+    use_image_if_no_bounding_boxes: bool | None = None,
+    name: str | None = None,
+) -> RandomBox:
+    """`sample_distorted_bounding_box` that follows from `seed`, two ints, alone.
+
+    Source: TensorFlow's `tf.image.stateless_sample_distorted_bounding_box`.
+    """
+    with scopes.name_scope(name, "stateless_sample_distorted_bounding_box"):
+        attrs = box_attrs(aspect_ratio_range, area_range, max_attempts, use_image_if_no_bounding_boxes)
+        b = scopes.builder(image_size, bounding_boxes, seed)
+        inputs = (image_size, bounding_boxes, min_object_covered, seed)
+        return RandomBox(*b.make("StatelessSampleDistortedBoundingBox", inputs, attrs))
+
+
+def box_attrs(
+    aspect_ratio_range: Any, area_range: Any, max_attempts: int | None, is_whole: bool | None
+) -> dict[str, Any]:
+    """The attributes that are given."""
+    given = {
+        "aspect_ratio_range": None if aspect_ratio_range is None else tuple(map(float, aspect_ratio_range)),
+        "area_range": None if area_range is None else tuple(map(float, area_range)),
+        "max_attempts": max_attempts,
+        "use_image_if_no_bounding_boxes": is_whole,
+    }
+    return {name: value for name, value in given.items() if value is not None}

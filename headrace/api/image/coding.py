@@ -1,0 +1,210 @@
+"""Images out of files' contents, and into them: `hr.image.decode_image` and its kin. They need Pillow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace import dtypes
+from headrace.api import scopes
+
+
+def decode_png(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None) -> Any:
+    """The pixels of a PNG image.
+
+    Args:
+      contents: of the file: a string scalar.
+      channels: 1 for grey, 3 for RGB, 4 for RGBA; 0 for what the image has.
+      dtype: uint8 or uint16.
+      name: of the operation; "DecodePng" if None.
+
+    Returns:
+      [height, width, channels].
+
+    Raises (when it runs):
+      InvalidArgumentError: it is no such image, or a damaged one. ResourceExhaustedError: it is too large.
+
+    Source: TensorFlow's `tf.io.decode_png`.
+
+    Example:
+      >>> import headrace as hr
+      >>> file = hr.image.encode_png(hr.constant([[[1], [2]]], hr.uint8))
+      >>> hr.image.decode_png(file).numpy().tolist()
+      [[[1], [2]]]
+    """
+    attrs = {"channels": channels, "dtype": dtypes.as_dtype(dtype)}
+    return scopes.builder(contents).make("DecodePng", (contents,), attrs, name)
+
+
+def decode_jpeg(
+    contents: Any,
+    channels: int = 0,
+    ratio: int = 1,
+    fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False,
+    acceptable_fraction: float = 1.0,
+    dct_method: str = "",
+    name: str | None = None,
+) -> Any:
+    """The pixels of a JPEG image, uint8.
+
+    Args:
+      contents: of the file: a string scalar.
+      channels: 1 for grey, 3 for RGB; 0 for what the image has.
+      ratio: 1, 2, 4 or 8: it is made so much smaller while it is decoded.
+      fancy_upscaling, dct_method: hints, which change nothing.
+      try_recover_truncated, acceptable_fraction: not heeded: what is cut off is refused.
+      name: of the operation; "DecodeJpeg" if None.
+
+    Returns:
+      [height, width, channels].
+
+    Source: TensorFlow's `tf.io.decode_jpeg`. See `decode_png`.
+    """
+    attrs = _jpeg_attrs(channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method)
+    return scopes.builder(contents).make("DecodeJpeg", (contents,), attrs, name)
+
+
+def decode_and_crop_jpeg(
+    contents: Any,
+    crop_window: Any,
+    channels: int = 0,
+    ratio: int = 1,
+    fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False,
+    acceptable_fraction: float = 1.0,
+    dct_method: str = "",
+    name: str | None = None,
+) -> Any:
+    """The pixels of a part of a JPEG image. See `decode_jpeg`.
+
+    Args:
+      crop_window: [y, x, height, width] of the part, int32.
+
+    Source: TensorFlow's `tf.io.decode_and_crop_jpeg`.
+    """
+    attrs = _jpeg_attrs(channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method)
+    return scopes.builder(contents, crop_window).make("DecodeAndCropJpeg", (contents, crop_window), attrs, name)
+
+
+def _jpeg_attrs(
+    channels: int, ratio: int, fancy_upscaling: bool, try_recover_truncated: bool, acceptable_fraction: float, dct: str
+) -> dict[str, Any]:
+    return {
+        "channels": channels,
+        "ratio": ratio,
+        "fancy_upscaling": fancy_upscaling,
+        "try_recover_truncated": try_recover_truncated,
+        "acceptable_fraction": acceptable_fraction,
+        "dct_method": dct,
+    }
+
+
+def decode_gif(contents: Any, name: str | None = None) -> Any:
+    """The frames of a GIF animation: [frames, height, width, 3], uint8.
+
+    Source: TensorFlow's `tf.io.decode_gif`. See `decode_png`.
+    """
+    return scopes.builder(contents).make("DecodeGif", (contents,), {}, name)
+
+
+def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Any:
+    """The pixels of an uncompressed bitmap: [height, width, channels], uint8.
+
+    Source: TensorFlow's `tf.io.decode_bmp`. See `decode_png`.
+    """
+    return scopes.builder(contents).make("DecodeBmp", (contents,), {"channels": channels}, name)
+
+
+def decode_image(
+    contents: Any,
+    channels: int | None = None,
+    dtype: Any = dtypes.uint8,
+    name: str | None = None,
+    expand_animations: bool = True,
+) -> Any:
+    """The pixels of a PNG, JPEG, GIF or BMP image, whichever it is.
+
+    Args:
+      contents: of the file: a string scalar.
+      channels: see `decode_png`; None for what the image has.
+      dtype: uint8, uint16 or float32 (from 0 to 1).
+      name: of the operation; "DecodeImage" if None.
+      expand_animations: whether an animation is all of its frames, with one dimension more; else its first.
+
+    Returns:
+      [height, width, channels], or [frames, height, width, 3].
+
+    Source: TensorFlow's `tf.io.decode_image`.
+    """
+    attrs = {"channels": channels or 0, "dtype": dtypes.as_dtype(dtype), "expand_animations": expand_animations}
+    return scopes.builder(contents).make("DecodeImage", (contents,), attrs, name)
+
+
+def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Any:
+    """Pixels as the contents of a PNG file.
+
+    Args:
+      image: [..., height, width, channels] with 1 to 4 channels (grey, grey and alpha, RGB, RGBA), uint8 or uint16.
+      compression: 0 to 9; -1 for what zlib thinks best.
+      name: of the operation; "EncodePng" if None.
+
+    Returns:
+      A string for each image.
+
+    Source: TensorFlow's `tf.io.encode_png`.
+    """
+    return scopes.builder(image).make("EncodePng", (image,), {"compression": compression}, name)
+
+
+def encode_jpeg(
+    image: Any,
+    format: str = "",
+    quality: int = 95,
+    progressive: bool = False,
+    optimize_size: bool = False,
+    chroma_downsampling: bool = True,
+    density_unit: str = "in",
+    x_density: int = 300,
+    y_density: int = 300,
+    xmp_metadata: str = "",
+    name: str | None = None,
+) -> Any:
+    """Pixels as the contents of a JPEG file.
+
+    Args:
+      image: [height, width, 1 or 3], uint8.
+      format: "grayscale", "rgb", or "" for what the channels say.
+      quality: 0 to 100.
+      progressive: whether it is stored so that it can be shown when only a part is there.
+      optimize_size: whether it may take longer to make the file smaller.
+      chroma_downsampling: whether colours have half of the resolution.
+      density_unit, x_density, y_density: pixels to the inch ("in") or the centimetre ("cm").
+      xmp_metadata: what is stored along with it.
+      name: of the operation; "EncodeJpeg" if None.
+
+    Returns:
+      A string scalar.
+
+    Source: TensorFlow's `tf.io.encode_jpeg`.
+    """
+    attrs = {
+        "format": format,
+        "quality": quality,
+        "progressive": progressive,
+        "optimize_size": optimize_size,
+        "chroma_downsampling": chroma_downsampling,
+        "density_unit": density_unit,
+        "x_density": x_density,
+        "y_density": y_density,
+        "xmp_metadata": xmp_metadata,
+    }
+    return scopes.builder(image).make("EncodeJpeg", (image,), attrs, name)
+
+
+def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str | None = None) -> Any:
+    """Height, width and channels of a JPEG image, without decoding it.
+
+    Source: TensorFlow's `tf.io.extract_jpeg_shape`.
+    """
+    attrs = {"output_type": dtypes.as_dtype(output_type)}
+    return scopes.builder(contents).make("ExtractJpegShape", (contents,), attrs, name)

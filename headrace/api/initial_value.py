@@ -1,0 +1,37 @@
+"""Initial values that read other variables, which may have no value themselves when they are needed.
+
+All variables of a program are mostly initialized by one step, in no particular order. So where an initial value reads a
+variable, its initializer gets a copy of the computation that uses the other's initial value as long as that has none.
+
+Source: TensorFlow 1 does the same for `tf.Variable`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.api import scopes
+from headrace.ir import walk
+
+if TYPE_CHECKING:
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Tensor
+
+
+def guarded(value: Tensor, b: Builder) -> Tensor:
+    """`value`, or a copy that reads no uninitialized variable; what is new is made by `b`."""
+    graph = b.graph
+    if not value.op.inputs or not isinstance(graph, scopes.Graph):
+        return value
+    variables = {v.handle: v for v in graph.variables}
+    instead: dict[Tensor, Tensor] = {}
+    for op in walk.in_order(walk.reachable([value.op])):
+        if op.type == "ReadVariableOp" and op.inputs[0] in variables:
+            with scopes.entered(b):
+                instead[op.outputs[0]] = variables[op.inputs[0]].initialized_value()
+        # what owns graphs has them to itself, and a loop's nodes belong together: they stay as they are
+        elif any(t in instead for t in op.inputs) and not op.opdef.structured and not op.opdef.primitive:
+            name = graph.unique_name(b.scope + op.name.rpartition("/")[2])
+            copy = graph.copy_op(op, [instead.get(t, t) for t in op.inputs], op.control_inputs, name)
+            instead.update(zip(op.outputs, copy.outputs, strict=True))
+    return instead.get(value, value)

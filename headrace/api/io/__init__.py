@@ -1,0 +1,45 @@
+"""Bytes, text and files as tensors, and back: `hr.io`.
+
+`coding` has what strings stand for, `parsing` examples made of features, `files` whole files, `readers` what goes
+through files piece by piece. Images are in `hr.image`.
+"""
+
+from __future__ import annotations
+
+from headrace.api.io.coding import (
+    decode_compressed,
+    decode_csv,
+    decode_json_example,
+    decode_raw,
+    parse_tensor,
+    serialize_tensor,
+)
+from headrace.api.io.files import matching_files, read_file, write_file
+from headrace.api.io.parsing import (
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    SparseFeature,
+    VarLenFeature,
+    parse_example,
+    parse_sequence_example,
+    parse_single_example,
+    parse_single_sequence_example,
+)
+from headrace.api.io.readers import (
+    FixedLengthRecordReader,
+    IdentityReader,
+    NpyReader,
+    ReaderBase,
+    TextLineReader,
+    TFRecordReader,
+    WholeFileReader,
+)
+from headrace.api.strings import decode_base64, encode_base64
+
+__all__ = [
+    "FixedLenFeature", "FixedLenSequenceFeature", "FixedLengthRecordReader", "IdentityReader", "NpyReader",
+    "ReaderBase", "SparseFeature", "TFRecordReader", "TextLineReader", "VarLenFeature", "WholeFileReader",
+    "decode_base64", "decode_compressed", "decode_csv", "decode_json_example", "decode_raw", "encode_base64",
+    "matching_files", "parse_example", "parse_sequence_example", "parse_single_example",
+    "parse_single_sequence_example", "parse_tensor", "read_file", "serialize_tensor", "write_file",
+]  # fmt: skip

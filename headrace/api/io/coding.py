@@ -1,0 +1,150 @@
+"""What strings stand for: numbers, fields of lines, tensors, compressed strings."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from headrace import dtypes
+from headrace.api import scopes
+
+
+def decode_raw(
+    input_bytes: Any, out_type: Any, little_endian: bool = True, fixed_length: Any = None, name: str | None = None
+) -> Any:
+    """Strings as the numbers whose bytes they are.
+
+    Args:
+      input_bytes: strings, all of one length (of any, if `fixed_length` is given).
+      out_type: the dtype of the numbers.
+      little_endian: the order of the bytes in a number.
+      fixed_length: so many bytes of each string are taken, an int scalar; shorter ones are filled with zeros.
+      name: name of the operation; "DecodeRaw" or "DecodePaddedRaw" if None.
+
+    Returns:
+      A tensor with one more axis, of the numbers of a string.
+
+    Raises:
+      InvalidArgumentError: when it runs, and the strings are of different lengths, or of no whole number of numbers.
+
+    Source: TensorFlow's `tf.io.decode_raw`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.io.decode_raw(b"\\x01\\x00\\x02\\x00", hr.int16)
+      <EagerTensor shape=[2] dtype=int16: array([1, 2], dtype=int16)>
+    """
+    attrs = {"out_type": dtypes.as_dtype(out_type), "little_endian": little_endian}
+    b = scopes.builder(input_bytes, fixed_length)
+    if fixed_length is None:
+        return b.make("DecodeRaw", (input_bytes,), attrs, name)
+    return b.make("DecodePaddedRaw", (input_bytes, fixed_length), attrs, name)
+
+
+def decode_csv(
+    records: Any,
+    record_defaults: Sequence[Any],
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    select_cols: Sequence[int] | None = None,
+    name: str | None = None,
+) -> list[Any]:
+    """The columns of lines of text.
+
+    Args:
+      records: strings, each a line (RFC 4180).
+      record_defaults: for each column that is wanted a vector of its dtype: with what stands for an empty field, or
+        empty if there must be something. A scalar does, too.
+      field_delim: what separates fields.
+      use_quote_delim: whether double quotes may stand around a field.
+      na_value: what is taken for an empty field, beside that.
+      select_cols: the numbers of the columns that are wanted, ascending; all if None.
+      name: name of the operation; "DecodeCSV" if None.
+
+    Returns:
+      A tensor for each column, of the shape of `records`.
+
+    Raises:
+      ValueError: `select_cols` is not ascending, or not as long as `record_defaults`.
+      InvalidArgumentError: when it runs, and a line has another number of fields, or one is not of its dtype.
+
+    Source: TensorFlow's `tf.io.decode_csv`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.io.decode_csv(["1,a", ",b"], [[7], [""]])[0]
+      <EagerTensor shape=[2] dtype=int32: array([1, 7], dtype=int32)>
+    """
+    columns = list(select_cols or ())
+    if any(x >= y for x, y in itertools.pairwise(columns)):
+        raise ValueError(f"select_cols is not strictly increasing: {columns}")
+    if columns and columns[0] < 0:
+        raise ValueError(f"select_cols contains negative values: {columns}")
+    if select_cols is not None and len(columns) != len(record_defaults):
+        raise ValueError(
+            f"Length of select_cols and record_defaults do not match: {len(columns)} and {len(record_defaults)}"
+        )
+    attrs = {
+        "field_delim": field_delim,
+        "use_quote_delim": use_quote_delim,
+        "na_value": na_value,
+        "select_cols": columns,
+    }
+    b = scopes.builder(records, *record_defaults)
+    lines = b.tensor(records, dtypes.string, "DecodeCSV/records")
+    defaults = [b.tensor(x, None, f"DecodeCSV/record_defaults_{i}") for i, x in enumerate(record_defaults)]
+    made = b.make("DecodeCSV", (lines, defaults), attrs, name)
+    return list(made) if isinstance(made, (tuple, list)) else [made]
+
+
+def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Any:
+    """Strings, decompressed.
+
+    Args:
+      bytes: strings.
+      compression_type: "ZLIB", "GZIP" or "" (they stay as they are).
+      name: name of the operation; "DecodeCompressed" if None.
+
+    Source: TensorFlow's `tf.io.decode_compressed`.
+    """
+    return scopes.builder(bytes).make("DecodeCompressed", (bytes,), {"compression_type": compression_type}, name)
+
+
+def serialize_tensor(tensor: Any, name: str | None = None) -> Any:
+    """A tensor as a string: a serialized `TensorProto`.
+
+    Source: TensorFlow's `tf.io.serialize_tensor`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.io.parse_tensor(hr.io.serialize_tensor([1, 2]), hr.int32)
+      <EagerTensor shape=[2] dtype=int32: array([1, 2], dtype=int32)>
+    """
+    return scopes.builder(tensor).make("SerializeTensor", (tensor,), {}, name)
+
+
+def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Any:
+    """The tensor of which a string is the serialized `TensorProto`.
+
+    Args:
+      serialized: one string.
+      out_type: the tensor's dtype.
+      name: name of the operation; "ParseTensor" if None.
+
+    Raises:
+      InvalidArgumentError: when it runs, and the string is no such message, or the tensor of another dtype.
+
+    Source: TensorFlow's `tf.io.parse_tensor`.
+    """
+    attrs = {"out_type": dtypes.as_dtype(out_type)}
+    return scopes.builder(serialized).make("ParseTensor", (serialized,), attrs, name)
+
+
+def decode_json_example(json_examples: Any, name: str | None = None) -> Any:
+    """The serialized example that each JSON text describes.
+
+    Source: TensorFlow's `tf.io.decode_json_example`.
+    """
+    return scopes.builder(json_examples).make("DecodeJSONExample", (json_examples,), {}, name)

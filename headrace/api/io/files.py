@@ -1,0 +1,63 @@
+"""Files as strings: `hr.io.read_file` and its kin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.api import scopes
+
+
+def read_file(filename: Any, name: str | None = None) -> Any:
+    """What is in a file.
+
+    Args:
+      filename: a string scalar.
+      name: of the operation; "ReadFile" if None.
+
+    Returns:
+      A string scalar.
+
+    Raises (when it runs):
+      NotFoundError, FailedPreconditionError, PermissionDeniedError: it cannot be read.
+
+    Source: TensorFlow's `tf.io.read_file`.
+    """
+    return scopes.builder(filename).make("ReadFile", (filename,), {}, name)
+
+
+def write_file(filename: Any, contents: Any, name: str | None = None) -> Any:
+    """Makes a file, and the folders that it lies in; what was there is replaced.
+
+    Args:
+      filename, contents: string scalars.
+      name: of the operation; "WriteFile" if None.
+
+    Returns:
+      The operation; None outside of graphs, where it has happened.
+
+    Source: TensorFlow's `tf.io.write_file`.
+
+    Example:
+      >>> import headrace as hr, os, tempfile
+      >>> path = os.path.join(tempfile.mkdtemp(), "greeting")
+      >>> hr.io.write_file(path, "hello")
+      >>> hr.io.read_file(path).numpy()
+      b'hello'
+    """
+    return scopes.builder(filename, contents).make("WriteFile", (filename, contents), {}, name)
+
+
+def matching_files(pattern: Any, name: str | None = None) -> Any:
+    """The paths that patterns stand for, sorted.
+
+    Args:
+      pattern: a pattern such as "data/*.csv", or a vector of them. `*` and `?` stand for characters of one name,
+        `[...]` for one character of some.
+      name: of the operation; "MatchingFiles" if None.
+
+    Returns:
+      A vector of strings.
+
+    Source: TensorFlow's `tf.io.matching_files`.
+    """
+    return scopes.builder(pattern).make("MatchingFiles", (pattern,), {}, name)

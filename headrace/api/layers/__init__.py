@@ -1,0 +1,49 @@
+"""`hr.layers`: layers, which are functions with variables of their own.
+
+`base` says what a layer is. `core` has those without a window, `convolution`, `pooling` and `normalization` the
+others; `regularizers` what keeps variables small; `arguments` what the arguments of many of them mean. Recurrent cells
+and attention are in `api.rnn`.
+"""
+
+from __future__ import annotations
+
+from headrace.api.layers.base import Layer
+from headrace.api.layers.convolution import (
+    Conv1D,
+    Conv2D,
+    Conv2DTranspose,
+    Conv3D,
+    Conv3DTranspose,
+    DepthwiseConv2D,
+    SeparableConv1D,
+    SeparableConv2D,
+)
+from headrace.api.layers.core import Activation, Dense, Dropout, Embedding, Flatten, Sequential
+from headrace.api.layers.normalization import BatchNormalization, LayerNormalization
+from headrace.api.layers.pooling import (
+    AveragePooling1D,
+    AveragePooling2D,
+    AveragePooling3D,
+    GlobalAveragePooling2D,
+    GlobalMaxPooling2D,
+    MaxPooling1D,
+    MaxPooling2D,
+    MaxPooling3D,
+)
+from headrace.api.layers.regularizers import l1, l1_l2, l2
+from headrace.api.rnn.attention import MultiHeadAttention
+from headrace.api.rnn.block_cells import GRUBlockCellV2, LSTMBlockCell, LSTMBlockFusedCell
+from headrace.api.rnn.cells import BasicLSTMCell, BasicRNNCell, GRUCell, LSTMCell, LSTMStateTuple, RNNCell
+from headrace.api.rnn.memory import AttentionWrapper, AttentionWrapperState, BahdanauAttention, LuongAttention
+from headrace.api.rnn.wrappers import DeviceWrapper, DropoutWrapper, MultiRNNCell, ResidualWrapper
+
+__all__ = [
+    "Activation", "AttentionWrapper", "AttentionWrapperState", "AveragePooling1D", "AveragePooling2D",
+    "AveragePooling3D", "BahdanauAttention", "BasicLSTMCell", "BasicRNNCell", "BatchNormalization", "Conv1D", "Conv2D",
+    "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Dense", "DepthwiseConv2D", "DeviceWrapper", "Dropout",
+    "DropoutWrapper", "Embedding", "Flatten", "GRUBlockCellV2", "GRUCell", "GlobalAveragePooling2D",
+    "GlobalMaxPooling2D", "LSTMBlockCell", "LSTMBlockFusedCell", "LSTMCell", "LSTMStateTuple", "Layer",
+    "LayerNormalization", "LuongAttention", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "MultiHeadAttention",
+    "MultiRNNCell", "RNNCell", "ResidualWrapper", "SeparableConv1D", "SeparableConv2D", "Sequential", "l1", "l1_l2",
+    "l2",
+]  # fmt: skip

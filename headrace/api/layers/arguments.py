@@ -1,0 +1,101 @@
+"""The arguments that many layers have: functions by name, layouts, and what must be known of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace import shapes
+from headrace.api import math, nn
+from headrace.errors import ShapeError
+
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "elu": nn.elu, "exponential": math.exp, "gelu": nn.gelu, "leaky_relu": nn.leaky_relu,
+    "log_softmax": nn.log_softmax, "relu": nn.relu, "relu6": nn.relu6, "selu": nn.selu, "sigmoid": math.sigmoid,
+    "silu": nn.silu, "softmax": nn.softmax, "softplus": nn.softplus, "softsign": nn.softsign, "swish": nn.swish,
+    "tanh": math.tanh,
+}  # fmt: skip
+
+
+def activation_of(given: Any) -> Callable[[Any], Any] | None:
+    """The function of a tensor that `given` means: a function, its name, or None ("linear") for none.
+
+    Raises:
+      ValueError: there is no such function.
+    """
+    if given is None or given == "linear":
+        return None
+    if callable(given):
+        function: Callable[[Any], Any] = given
+        return function
+    if given not in _ACTIVATIONS:
+        raise ValueError(f"there is no activation {given!r}: give a function or one of {', '.join(_ACTIVATIONS)}")
+    return _ACTIVATIONS[given]
+
+
+def count(what: str, value: Any) -> int:
+    """`value`, a positive number.
+
+    Raises:
+      ValueError: it is none.
+    """
+    number = int(value)
+    if number < 1 or number != value:
+        raise ValueError(f"'{what}' must be a positive whole number, got {value!r}")
+    return number
+
+
+def has_channels_first(data_format: str) -> bool:
+    """Whether `data_format`, "channels_last" or "channels_first", says so.
+
+    Raises:
+      ValueError: it is neither.
+    """
+    if data_format not in ("channels_last", "channels_first"):
+        raise ValueError(f"'data_format' must be 'channels_last' or 'channels_first', got {data_format!r}")
+    return data_format == "channels_first"
+
+
+def padding_of(padding: str, known: tuple[str, ...] = ("VALID", "SAME")) -> str:
+    """`padding` as operations have it, in capital letters.
+
+    Raises:
+      ValueError: there is no such padding.
+    """
+    if str(padding).upper() not in known:
+        raise ValueError(f"'padding' must be one of {', '.join(p.lower() for p in known)}, got {padding!r}")
+    return str(padding).upper()
+
+
+def rank_of(input_shape: Any, layer: str, *ranks: int) -> int:
+    """How many axes the inputs have, which must be known, and one of `ranks` if there are any.
+
+    Raises:
+      ShapeError (a ValueError): it is not.
+    """
+    dims = shapes.as_shape(input_shape)
+    if dims is None:
+        raise ShapeError(f"layer '{layer}' needs inputs of known rank; say what is known of their shape (set_shape)")
+    if ranks and len(dims) not in ranks:
+        wanted = " or ".join(str(r) for r in ranks)
+        raise ShapeError(f"layer '{layer}' takes inputs with {wanted} axes, got the shape {shapes.show(dims)}")
+    return len(dims)
+
+
+def known_size(input_shape: Any, axis: int, layer: str) -> int:
+    """The size of the inputs along `axis`, which must be known.
+
+    Raises:
+      ShapeError (a ValueError): it is not.
+    """
+    dims = shapes.as_shape(input_shape)
+    rank = rank_of(dims, layer)
+    if dims is None or not -rank <= axis < rank:
+        raise ShapeError(f"layer '{layer}' needs inputs with an axis {axis}, got the shape {shapes.show(dims)}")
+    found = dims[axis]
+    if found is None:
+        raise ShapeError(
+            f"layer '{layer}' needs to know the size of axis {axis % rank} of its inputs when it is first called, got "
+            f"the shape {shapes.show(dims)}; say it (set_shape), or give the placeholder a shape"
+        )
+    return found

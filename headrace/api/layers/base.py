@@ -1,0 +1,407 @@
+"""What all layers have in common.
+
+A layer is a function with variables of its own. The variables are made when the layer is first called, because only
+then the sizes of what it is given are known. Each further call uses the same variables: this is how a layer is shared.
+
+    dense = hr.layers.Dense(10)
+    y = dense(x)        # makes dense/kernel and dense/bias, and computes with them
+    z = dense(other)    # computes with the same two
+
+A class of layers overrides `build`, which makes the variables with `add_variable`, and `call`, which computes. In
+both, layers may be called that are kept as attributes (or in lists, tuples and dicts that are attributes): their
+variables, losses and updates are counted among those of the layer that keeps them.
+
+In a graph a layer's operations and variables stand in a name scope of the layer's name, the same for all its calls.
+Outside of graphs there are no
+scopes; so that variables are called the same there, the layer that is running gives those inside their names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import copy
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.api import arrays, initializers, math, nest, scopes, tensors
+from headrace.api.partitioned import parts_of
+from headrace.api.variable import Variable
+from headrace.errors import ShapeError
+from headrace.ir.builder import Builder
+from headrace.ir.graph import Tensor
+
+# The layer whose call is running here, outside of graphs.
+_running: contextvars.ContextVar[Layer | None] = contextvars.ContextVar("headrace_running_layer", default=None)
+
+
+def snake_case(name: str) -> str:
+    """`"MaxPooling2D"` → `"max_pooling2d"`: what layers of a class are called unless they are given a name."""
+    apart = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", apart).lower().lstrip("_")
+
+
+class Layer:
+    """A function with variables of its own, which its first call makes.
+
+    Args:
+      name: of the scope that its operations and variables are in; the class's name, as in "max_pooling2d", if None.
+      trainable: whether its variables are to be learned.
+      dtype: of its variables; None: that of the first input, if that is a float, else float32.
+      activity_regularizer: a function from outputs to a loss, which is then among `losses`, for each example.
+
+    Attributes:
+      name, trainable, dtype: as given; the dtype is known after the first call.
+      built: whether its variables have been made.
+
+    Source: TensorFlow's `tf.layers.Layer`.
+
+    Example:
+      >>> import headrace as hr
+      >>> class Scale(hr.layers.Layer):
+      ...     def build(self, input_shape):
+      ...         self.factor = self.add_variable("factor", input_shape[-1:], initializer=hr.initializers.ones())
+      ...
+      ...     def call(self, inputs):
+      ...         return inputs * self.factor
+      >>> scale = Scale()
+      >>> scale(hr.constant([[1.0, 2.0]])).numpy().tolist(), scale.variables[0].name
+      ([[1.0, 2.0]], 'scale/factor:0')
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: Any = None,
+        activity_regularizer: Callable[[Any], Any] | None = None,
+    ) -> None:
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"the name of a layer is a string, got {name!r}")
+        self.name = name or snake_case(type(self).__name__)
+        self.trainable = trainable
+        self.dtype: dtypes.DType | None = None if dtype is None else dtypes.as_dtype(dtype).base
+        self.built = False
+        self.activity_regularizer = activity_regularizer
+        self._undivided: frozenset[str] = frozenset()  # the names of variables that are made in one part, always
+        self._own_variables: list[Any] = []
+        self._own_losses: list[Any] = []  # tensors; functions that give one; a regularizer and what it is applied to
+        self._activity_losses: list[Any] = []
+        self._own_updates: list[Any] = []
+        self._path = self.name
+        self._is_outside = False  # whether its variables are outside of graphs
+        self._stands_in: tuple[Any, str] | None = None  # the graph in which it was first called, and the name scope
+        self._names_inside: dict[str, int] = {}
+
+    # *** for classes of layers ***
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the variables. Called once, before the first `call`.
+
+        Args:
+          input_shape: the static shape of the inputs: a tuple with None for what is not known, or None; where the
+            inputs are a structure, one of shapes.
+        """
+
+    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Computes the outputs. All arguments are those of the layer's call; `inputs` are tensors."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it computes: define call(self, inputs)")
+
+    def add_variable(
+        self,
+        name: str,
+        shape: Any,
+        dtype: Any = None,
+        initializer: Any = None,
+        trainable: bool = True,
+        regularizer: Callable[[Any], Any] | None = None,
+        constraint: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Makes a variable of the layer. For `build`.
+
+        Args:
+          name: below the layer's.
+          shape: fully known.
+          dtype: None: the layer's.
+          initializer: a function of shape and dtype, one of `hr.initializers`, its name, or a value; None:
+            glorot_uniform for floats, and zeros for others.
+          trainable: whether it is to be learned, if the layer is.
+          regularizer: a function from the variable to a loss (or None), which is then among `losses`.
+          constraint: kept with the variable, for optimizers.
+
+        Raises:
+          ShapeError (a ValueError): the shape is not fully known.
+        """
+        wanted = dtypes.as_dtype(dtype or self.dtype or dtypes.float32).base
+        dims = shapes.as_shape(shape)
+        known = () if dims is None else tuple(d for d in dims if d is not None)
+        if dims is None or len(known) < len(dims):
+            raise ShapeError(
+                f"the variable '{name}' of layer '{self.name}' needs a shape that is fully known, got "
+                f"{shapes.show(dims)}"
+            )
+        is_learned = bool(trainable and self.trainable)
+        made = self._make_variable(name, known, wanted, initializer, is_learned, regularizer, constraint)
+        for part in parts_of(made):
+            if not any(v is part for v in self._own_variables):
+                self._own_variables.append(part)
+        return made
+
+    def _make_variable(
+        self,
+        name: str,
+        dims: tuple[int, ...],
+        dtype: dtypes.DType,
+        initializer: Any,
+        trainable: bool,
+        regularizer: Callable[[Any], Any] | None,
+        constraint: Callable[[Any], Any] | None,
+    ) -> Any:
+        """The variable itself; what has its own idea of variables overrides this."""
+        make = initializers.get(initializer, dtype)
+        b = scopes.builder()
+        full = name if isinstance(b, Builder) else f"{self._path}/{name}"
+        variable = Variable(lambda: make(dims, dtype), trainable, full, dtype, dims, constraint=constraint)
+        if regularizer is not None:
+            if variable.graph is None:
+                self._own_losses.append((regularizer, variable))  # of the value that it has when it is asked for
+            else:
+                scope = f"{variable.name.partition(':')[0]}/Regularizer/"
+                around = dataclasses.replace(b, graph=variable.graph, scope=scope, control_inputs=())
+                with scopes.entered(around):
+                    self.add_loss(regularizer(variable))
+        return variable
+
+    def add_loss(self, loss: Any) -> None:
+        """Adds a loss (a tensor, a function that gives one, or None for nothing) to `losses`."""
+        if loss is not None:
+            self._own_losses.append(loss)
+
+    def add_update(self, update: Any) -> None:
+        """Adds an operation that is to be run with each step of training to `updates`."""
+        if update is not None:
+            self._own_updates.append(update)
+
+    # *** calling ***
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """The outputs for `inputs` (a tensor, what one can be made of, or a structure of those)."""
+        with self._entered(inputs):
+            return self._run(inputs, args, kwargs)
+
+    @contextlib.contextmanager
+    def _entered(self, inputs: Any) -> Iterator[None]:
+        """The scope in which it is built and called."""
+        near = nest.flatten(inputs)
+        root = _root(scopes.builder(*near).graph)
+        known = self._stands_in is not None and self._stands_in[0] is root
+        with scopes.name_scope(self._stands_in[1] if known and self._stands_in else self.name, values=near) as scope:
+            if not self.built and root is not None:
+                self._stands_in = root, scope
+            outer = _running.get()
+            if not self.built and outer is not None and outer is not self:
+                before = outer._names_inside.get(self.name, 0)
+                outer._names_inside[self.name] = before + 1
+                self._path = f"{outer._path}/{self.name}" + (f"_{before}" if before else "")
+            token = _running.set(self)
+            try:
+                yield
+            finally:
+                _running.reset(token)
+
+    def _run(self, inputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        inputs = self._tensors(inputs)
+        if not self.built:
+            self._build(inputs)
+        outputs = self.call(inputs, *args, **kwargs)
+        if self.activity_regularizer is not None:
+            self._add_activity_loss(outputs)
+        return outputs
+
+    def _tensors(self, inputs: Any) -> Any:
+        """`inputs` with tensors for what tensors can be made of."""
+        leaves = nest.flatten(inputs)
+        b = scopes.builder(*leaves)
+
+        def tensor(x: Any) -> Any:
+            return b.tensor(x, None if tensors.is_tensor(x) else self._dtype_for(x), "inputs")
+
+        if isinstance(inputs, (list, tuple)) and not any(_is_whole(x) for x in leaves):
+            return tensor(inputs)  # rows of numbers
+        return nest.map_leaves(lambda x: tensor(x) if _is_plain(x) else x, inputs)
+
+    def _dtype_for(self, value: Any) -> dtypes.DType | None:
+        """The dtype of a value of Python or numpy that becomes an input."""
+        return self.dtype if np.asarray(value).dtype.kind == "f" else None
+
+    def _build(self, inputs: Any) -> None:
+        if self.dtype is None:
+            found = next((x.dtype.base for x in nest.flatten(inputs) if hasattr(x, "dtype")), dtypes.float32)
+            self.dtype = found if found.is_floating or found.is_complex else dtypes.float32
+        self._is_outside = not isinstance(scopes.builder(*nest.flatten(inputs)), Builder)
+        kept = len(self._own_variables), len(self._own_losses)
+        try:
+            self.build(nest.map_leaves(self._shape_of, inputs))
+        except BaseException:
+            # the next try begins anew
+            del self._own_variables[kept[0] :], self._own_losses[kept[1] :]
+            raise
+        self.built = True
+
+    def _shape_of(self, x: Any) -> Any:
+        """The shape of an input, as `build` is given it."""
+        return shapes.as_shape(getattr(x, "shape", None))
+
+    def _add_activity_loss(self, outputs: Any) -> None:
+        found = self._activity_loss(outputs)
+        if self._is_outside:
+            self._activity_losses.clear()  # those of the last call alone
+        self._activity_losses += found
+
+    def _activity_loss(self, outputs: Any) -> list[Any]:
+        """What the regularizer of outputs says of each, for one example of the batch."""
+        assert self.activity_regularizer is not None
+        found = []
+        for y in nest.flatten(outputs):
+            with scopes.name_scope("ActivityRegularizer", values=[y]):
+                loss = self.activity_regularizer(y)
+                if loss is not None:
+                    found.append(math.truediv(loss, math.cast(arrays.shape(y)[0], loss.dtype.base)))
+        return found
+
+    # *** what it has ***
+
+    @property
+    def _inside(self) -> list[Layer]:
+        """The layers that are kept as attributes, in order, each once."""
+        found: dict[int, Layer] = {}
+        for key, value in vars(self).items():
+            if not key.startswith("_own_"):
+                for layer in _layers_in(value):
+                    found.setdefault(id(layer), layer)
+        found.pop(id(self), None)
+        return list(found.values())
+
+    @property
+    def variables(self) -> list[Any]:
+        """Its own variables and those of the layers inside."""
+        return _once([*self._own_variables, *(v for layer in self._inside for v in layer.variables)])
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """The variables that are to be learned; none if the layer is not `trainable`."""
+        if not self.trainable:
+            return []
+        own = [v for v in self._own_variables if v.trainable]
+        return _once([*own, *(v for layer in self._inside for v in layer.trainable_variables)])
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        """The variables that are not to be learned."""
+        learned = {id(v) for v in self.trainable_variables}
+        return [v for v in self.variables if id(v) not in learned]
+
+    @property
+    def losses(self) -> list[Any]:
+        """What the regularizers add to the loss: scalars. Outside of graphs they are computed when this is asked for;
+        those of outputs are of the last call."""
+        own = [x[0](x[1]) if isinstance(x, tuple) else x() if callable(x) else x for x in self._own_losses]
+        # of a call in a graph that stood in for variables outside, there is nothing left when it is gone
+        is_here = not (self._is_outside and scopes.is_outside())
+        activity = [x for x in self._activity_losses if is_here or not isinstance(x, Tensor)]
+        found = [*own, *activity, *(x for layer in self._inside for x in layer.losses)]
+        return _once([x for x in found if x is not None])
+
+    @property
+    def updates(self) -> list[Any]:
+        """The operations that are to be run with each step of training; outside of graphs they have been run."""
+        return _once([*self._own_updates, *(x for layer in self._inside for x in layer.updates)])
+
+    def with_values(self, values: Sequence[Any] | Mapping[Any, Any]) -> Any:
+        """A layer like this one that computes with other values in place of its trainable variables; for functions of
+        parameters, as `hr.grad` takes them. It has to be built.
+
+        Args:
+          values: tensors, one for each of `trainable_variables`.
+
+        Example:
+          >>> import headrace as hr
+          >>> dense = hr.layers.Dense(1, use_bias=False)
+          >>> _ = dense([[1.0, 2.0]])
+          >>> hr.grad(lambda w: hr.reduce_sum(dense.with_values(w)([[1.0, 2.0]])))([dense.kernel.value()])[0].numpy()
+          array([[1.],
+                 [2.]], dtype=float32)
+
+        Raises:
+          ValueError: there are more or fewer values than variables, or the layer has not been built.
+        """
+        learned = self.trainable_variables
+        given = list(values.values() if isinstance(values, Mapping) else values)
+        if not self.built:
+            raise ValueError(f"layer '{self.name}' has no variables before its first call: call it once")
+        if len(given) != len(learned):
+            raise ValueError(
+                f"layer '{self.name}' has {len(learned)} trainable variables, got {len(given)} values: give one for "
+                "each, in the order of trainable_variables"
+            )
+        return self._copied({id(v): x for v, x in zip(learned, given, strict=True)})
+
+    def _copied(self, instead: Mapping[int, Any]) -> Any:
+        """A copy in which, and in the layers inside of which, things are replaced by others."""
+        made = copy.copy(self)
+        for key, value in vars(self).items():
+            setattr(made, key, _replaced(value, instead))
+        return made
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} '{self.name}'{'' if self.built else ', not built'}>"
+
+
+def _root(graph: Any) -> Any:
+    """The graph around all branches and bodies; None outside of graphs."""
+    while graph is not None and graph.outer is not None:
+        graph = graph.outer
+    return graph
+
+
+def _is_plain(x: Any) -> bool:
+    """Whether it is a tensor or what one can be made of, and not an object of another kind."""
+    return x is not None and (_is_whole(x) or isinstance(x, (bool, int, float, complex, str, bytes)))
+
+
+def _is_whole(x: Any) -> bool:
+    return tensors.is_tensor(x) or isinstance(x, (np.ndarray, np.generic, Variable))
+
+
+def _layers_in(value: Any) -> Iterator[Layer]:
+    if isinstance(value, Layer):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for x in value:
+            yield from _layers_in(x)
+    elif isinstance(value, dict):
+        for x in value.values():
+            yield from _layers_in(x)
+
+
+def _replaced(value: Any, instead: Mapping[int, Any]) -> Any:
+    if id(value) in instead:
+        return instead[id(value)]
+    if isinstance(value, Layer):
+        return value._copied(instead)
+    if isinstance(value, list):
+        return [_replaced(x, instead) for x in value]
+    if type(value) is tuple:
+        return tuple(_replaced(x, instead) for x in value)
+    if type(value) is dict:
+        return {k: _replaced(x, instead) for k, x in value.items()}
+    return value
+
+
+def _once(things: list[Any]) -> list[Any]:
+    return list({id(x): x for x in things}.values())

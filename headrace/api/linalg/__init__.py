@@ -1,0 +1,70 @@
+"""`hr.linalg`: matrices, where they are to be found under one name.
+
+`matrices` has products and diagonals, `norms` norms, `equations` what solves, inverts and computes functions of
+matrices, `decompositions` what takes them apart.
+"""
+
+from __future__ import annotations
+
+from headrace.api.linalg.decompositions import (
+    LU,
+    QR,
+    SignAndLog,
+    cholesky,
+    eig,
+    eigh,
+    eigh_tridiagonal,
+    eigvals,
+    eigvalsh,
+    lu,
+    lu_matrix_inverse,
+    lu_reconstruct,
+    lu_solve,
+    matrix_rank,
+    pinv,
+    qr,
+    slogdet,
+    svd,
+)
+from headrace.api.linalg.equations import (
+    banded_triangular_solve,
+    cholesky_solve,
+    det,
+    expm,
+    inv,
+    logdet,
+    logm,
+    lstsq,
+    solve,
+    sqrtm,
+    triangular_solve,
+    tridiagonal_matmul,
+    tridiagonal_solve,
+)
+from headrace.api.linalg.matrices import (
+    adjoint,
+    band_part,
+    cross,
+    diag,
+    diag_part,
+    einsum,
+    eye,
+    matmul,
+    matrix_transpose,
+    matvec,
+    set_diag,
+    tensor_diag,
+    tensor_diag_part,
+    tensordot,
+    trace,
+)
+from headrace.api.linalg.norms import clip_by_global_norm, clip_by_norm, global_norm, l2_normalize, norm, normalize
+
+__all__ = [
+    "LU", "QR", "SignAndLog", "adjoint", "band_part", "banded_triangular_solve", "cholesky", "cholesky_solve",
+    "clip_by_global_norm", "clip_by_norm", "cross", "det", "diag", "diag_part", "eig", "eigh", "eigh_tridiagonal",
+    "eigvals", "eigvalsh", "einsum", "expm", "eye", "global_norm", "inv", "l2_normalize", "logdet", "logm", "lstsq",
+    "lu", "lu_matrix_inverse", "lu_reconstruct", "lu_solve", "matmul", "matrix_rank", "matrix_transpose", "matvec",
+    "norm", "normalize", "pinv", "qr", "set_diag", "slogdet", "solve", "sqrtm", "svd", "tensor_diag",
+    "tensor_diag_part", "tensordot", "trace", "triangular_solve", "tridiagonal_matmul", "tridiagonal_solve",
+]  # fmt: skip

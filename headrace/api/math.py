@@ -1,0 +1,598 @@
+"""Elementwise arithmetic: one function for each op type, under TensorFlow's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.api import scopes
+from headrace.api.clipping import not_larger
+from headrace.api.sparse_tensor import SparseTensor
+from headrace.api.tensors import is_tensor, pair
+from headrace.errors import ShapeError, SignatureError
+from headrace.ir.indexed_slices import IndexedSlices
+
+Unary: TypeAlias = Callable[..., Any]
+Binary: TypeAlias = Callable[..., Any]
+
+
+# *** made from a table ***
+
+
+def unary(
+    name: str, type: str, what: str, takes: str, tf: str, scope: str = "", op_name: str = "", sparse: bool = False
+) -> Unary:
+    """The function that makes one op with one argument.
+
+    Args:
+      name, type: of the function and of the op.
+      what, takes, tf: for its docstring: what it gives, which dtypes it takes, TensorFlow's name.
+      scope: the name scope that TensorFlow puts around it.
+      op_name: what the op is called; its type if empty.
+      sparse: whether it takes a `SparseTensor`, whose values it maps: it gives 0 for 0, and TensorFlow's does.
+    """
+    default = op_name or type
+
+    def function(x: Any, name: str | None = None) -> Any:
+        if sparse and isinstance(x, SparseTensor):
+            return x.with_values(function(x.values, name))
+        if scope:
+            with scopes.name_scope(name, scope, [x]):
+                return scopes.builder(x).make(type, (x,), {}, default)
+        return scopes.builder(x).make(type, (x,), {}, name or default)
+
+    of = "bool" if type.startswith("Is") else "the dtype of `x`"
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{what}, element by element.
+
+    Args:
+      x: a tensor of {takes}, or what can be made one{"; or a `SparseTensor`" if sparse else ""}.
+      name: name of the operation; "{scope or default}" if None.
+
+    Returns:
+      A tensor of the shape of `x` and {of}{"; a `SparseTensor` if `x` is one" if sparse else ""}.
+
+    Raises:
+      GraphError (a ValueError): `x` is of another dtype.
+
+    Source: TensorFlow's `{tf}`.
+    """
+    return function
+
+
+def _binary(name: str, type: str, what: str, takes: str, tf: str, op_name: str = "", scope: str = "") -> Binary:
+    """The function that makes one op with two arguments; see `unary`."""
+    default = op_name or type
+
+    def function(x: Any, y: Any, name: str | None = None) -> Any:
+        if scope:
+            with scopes.name_scope(name, scope, [x, y]):
+                return scopes.builder(x, y).make(type, (x, y), {}, default)
+        return scopes.builder(x, y).make(type, (x, y), {}, name or default)
+
+    compares = type in ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{what}, element by element.
+
+    Args:
+      x, y: tensors of {takes}, of the same dtype, or what can be made one: a number takes the dtype of the other
+        argument. Shapes broadcast as in numpy.
+      name: name of the operation; "{scope or default}" if None.
+
+    Returns:
+      A tensor of the shape that both broadcast to, and {"bool" if compares else "their dtype"}.
+
+    Raises:
+      SignatureError (a TypeError): the dtypes differ; cast one.
+      ShapeError (a ValueError): the shapes do not broadcast.
+
+    Source: TensorFlow's `{tf}`.
+    """
+    return function
+
+
+_NUMBERS = "numbers"
+_FLOATS = "floats or complex numbers"
+_REAL_FLOATS = "floats"
+_REALS = "floats or integers"
+
+negative = unary("negative", "Neg", "-x", _NUMBERS, "tf.negative", sparse=True)
+sign = unary(
+    "sign",
+    "Sign",
+    "-1, 0 or 1 as `x` is below, at or above 0 (of complex numbers x / |x|)",
+    _NUMBERS,
+    "tf.sign",
+    sparse=True,
+)
+square = unary("square", "Square", "x * x", _NUMBERS, "tf.square", sparse=True)
+sqrt = unary("sqrt", "Sqrt", "The square root", _FLOATS, "tf.sqrt", sparse=True)
+rsqrt = unary("rsqrt", "Rsqrt", "1 / sqrt(x)", _FLOATS, "tf.math.rsqrt")
+exp = unary("exp", "Exp", "e to the power of `x`", _FLOATS, "tf.exp")
+expm1 = unary("expm1", "Expm1", "exp(x) - 1, exact near 0", _FLOATS, "tf.math.expm1")
+log = unary("log", "Log", "The natural logarithm", _FLOATS, "tf.math.log")
+log1p = unary("log1p", "Log1p", "log(1 + x), exact near 0", _FLOATS, "tf.math.log1p")
+sin = unary("sin", "Sin", "The sine", _FLOATS, "tf.sin", sparse=True)
+cos = unary("cos", "Cos", "The cosine", _FLOATS, "tf.cos")
+tan = unary("tan", "Tan", "The tangent", _FLOATS, "tf.tan", sparse=True)
+asin = unary("asin", "Asin", "The angle whose sine is `x`", _FLOATS, "tf.asin", sparse=True)
+acos = unary("acos", "Acos", "The angle whose cosine is `x`", _FLOATS, "tf.acos")
+atan = unary("atan", "Atan", "The angle whose tangent is `x`", _FLOATS, "tf.atan", sparse=True)
+sinh = unary("sinh", "Sinh", "The hyperbolic sine", _FLOATS, "tf.sinh")
+cosh = unary("cosh", "Cosh", "The hyperbolic cosine", _FLOATS, "tf.cosh")
+tanh = unary("tanh", "Tanh", "The hyperbolic tangent", _FLOATS, "tf.tanh", sparse=True)
+asinh = unary("asinh", "Asinh", "The inverse of the hyperbolic sine", _FLOATS, "tf.asinh", sparse=True)
+acosh = unary("acosh", "Acosh", "The inverse of the hyperbolic cosine", _FLOATS, "tf.acosh")
+atanh = unary("atanh", "Atanh", "The inverse of the hyperbolic tangent", _FLOATS, "tf.atanh", sparse=True)
+sigmoid = unary("sigmoid", "Sigmoid", "1 / (1 + exp(-x))", _FLOATS, "tf.sigmoid")
+erf = unary("erf", "Erf", "The error function", _REAL_FLOATS, "tf.math.erf", sparse=True)
+erfc = unary("erfc", "Erfc", "1 - erf(x), exact where erf(x) is near 1", _REAL_FLOATS, "tf.math.erfc")
+erfinv = unary("erfinv", "Erfinv", "The inverse of the error function", _REAL_FLOATS, "tf.math.erfinv", "erfinv")
+ndtri = unary("ndtri", "Ndtri", "The quantile of the normal distribution", _REAL_FLOATS, "tf.math.ndtri", "ndtri")
+lgamma = unary("lgamma", "Lgamma", "log |gamma(x)|", _REAL_FLOATS, "tf.math.lgamma")
+digamma = unary("digamma", "Digamma", "The derivative of `lgamma`", _REAL_FLOATS, "tf.math.digamma")
+ceil = unary("ceil", "Ceil", "The least integer that is not below `x`", _REAL_FLOATS, "tf.math.ceil")
+floor = unary("floor", "Floor", "The greatest integer that is not above `x`", _REAL_FLOATS, "tf.floor")
+rint = unary("rint", "Rint", "The nearest integer, the even one of two", _REAL_FLOATS, "tf.math.rint")
+reciprocal = unary("reciprocal", "Reciprocal", "1 / x", _NUMBERS, "tf.math.reciprocal")
+is_nan = unary("is_nan", "IsNan", "Whether `x` is not a number", _REAL_FLOATS, "tf.math.is_nan")
+is_inf = unary("is_inf", "IsInf", "Whether `x` is infinite", _REAL_FLOATS, "tf.math.is_inf")
+is_finite = unary("is_finite", "IsFinite", "Whether `x` is neither infinite nor NaN", _REAL_FLOATS, "tf.math.is_finite")
+logical_not = unary("logical_not", "LogicalNot", "Not `x`", "bool", "tf.logical_not")
+invert = unary("invert", "Invert", "All bits the other way round", "integers", "tf.bitwise.invert")
+
+add = _binary("add", "AddV2", "x + y (of strings, one after the other)", "numbers or strings", "tf.add", "Add")
+subtract = _binary("subtract", "Sub", "x - y", _NUMBERS, "tf.subtract")
+multiply = _binary("multiply", "Mul", "x * y", _NUMBERS, "tf.multiply")
+floordiv = _binary(
+    "floordiv", "FloorDiv", "The greatest integer not above x / y", _REALS, "tf.math.floordiv", "floordiv"
+)
+floormod = _binary("floormod", "FloorMod", "x - y * floor(x / y), with the sign of `y`", _REALS, "tf.math.floormod")
+mod = _binary("mod", "FloorMod", "x - y * floor(x / y), with the sign of `y`", _REALS, "tf.math.mod")
+truncatediv = _binary("truncatediv", "TruncateDiv", "x / y, rounded towards 0", "integers", "tf.truncatediv")
+truncatemod = _binary("truncatemod", "TruncateMod", "What `truncatediv` leaves", _REALS, "tf.truncatemod")
+divide_no_nan = _binary(
+    "divide_no_nan", "DivNoNan", "x / y, and 0 where y is 0", _FLOATS, "tf.math.divide_no_nan", "div_no_nan"
+)
+multiply_no_nan = _binary(
+    "multiply_no_nan",
+    "MulNoNan",
+    "x * y, and 0 where y is 0, whatever x is",
+    _FLOATS,
+    "tf.math.multiply_no_nan",
+    "multiply_no_nan",
+)
+pow = _binary("pow", "Pow", "`x` to the power of `y`", _NUMBERS, "tf.pow")
+maximum = _binary("maximum", "Maximum", "The greater of `x` and `y`", _REALS, "tf.maximum")
+minimum = _binary("minimum", "Minimum", "The lesser of `x` and `y`", _REALS, "tf.minimum")
+squared_difference = _binary(
+    "squared_difference", "SquaredDifference", "(x - y)(x - y)", _NUMBERS, "tf.math.squared_difference"
+)
+equal = _binary("equal", "Equal", "Whether x == y", "any dtype", "tf.equal")
+not_equal = _binary("not_equal", "NotEqual", "Whether x != y", "any dtype", "tf.not_equal")
+less = _binary("less", "Less", "Whether x < y", _REALS, "tf.less")
+less_equal = _binary("less_equal", "LessEqual", "Whether x <= y", _REALS, "tf.less_equal")
+greater = _binary("greater", "Greater", "Whether x > y", _REALS, "tf.greater")
+greater_equal = _binary("greater_equal", "GreaterEqual", "Whether x >= y", _REALS, "tf.greater_equal")
+logical_and = _binary("logical_and", "LogicalAnd", "Whether both hold", "bool", "tf.logical_and")
+logical_or = _binary("logical_or", "LogicalOr", "Whether either holds", "bool", "tf.logical_or")
+bitwise_and = _binary("bitwise_and", "BitwiseAnd", "The bits set in both", "integers", "tf.bitwise.bitwise_and")
+bitwise_or = _binary("bitwise_or", "BitwiseOr", "The bits set in either", "integers", "tf.bitwise.bitwise_or")
+bitwise_xor = _binary("bitwise_xor", "BitwiseXor", "The bits set in one alone", "integers", "tf.bitwise.bitwise_xor")
+left_shift = _binary("left_shift", "LeftShift", "`x`, its bits moved up by `y`", "integers", "tf.bitwise.left_shift")
+right_shift = _binary(
+    "right_shift", "RightShift", "`x`, its bits moved down by `y`", "integers", "tf.bitwise.right_shift"
+)
+xdivy = _binary("xdivy", "Xdivy", "x / y, and 0 where x is 0", _FLOATS, "tf.math.xdivy", "", "xdivy")
+xlogy = _binary("xlogy", "Xlogy", "x * log(y), and 0 where x is 0", _FLOATS, "tf.math.xlogy")
+xlog1py = _binary("xlog1py", "Xlog1py", "x * log1p(y), and 0 where x is 0", _FLOATS, "tf.math.xlog1py", "", "xlog1py")
+
+
+# *** those with more to them ***
+
+
+def abs(x: Any, name: str | None = None) -> Any:
+    """The absolute value, element by element; of complex numbers a float. Of a `SparseTensor` one like it.
+
+    Source: TensorFlow's `tf.abs`.
+    """
+    if isinstance(x, SparseTensor):
+        return x.with_values(abs(x.values, name))
+    b = scopes.builder(x)
+    if is_tensor(x):
+        x = b.tensor(x)
+        if not x.dtype.is_complex:
+            return b.make("Abs", (x,), {}, name)
+        return b.make("ComplexAbs", (x,), {"Tout": real_dtype(x.dtype)}, name or "Abs")
+    with scopes.name_scope(name, "Abs", [x]) as scope:
+        return abs(scopes.builder().tensor(x, None, "x"), scope)
+
+
+def real_dtype(dtype: dtypes.DType) -> dtypes.DType:
+    """The dtype of the parts of complex numbers of `dtype`."""
+    return dtypes.float64 if dtype.base is dtypes.complex128 else dtypes.float32
+
+
+# What the division of integers is computed in.
+_DIVIDED_IN = {
+    **dict.fromkeys((dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16), dtypes.float32),
+    **dict.fromkeys((dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64), dtypes.float64),
+}
+
+
+def truediv(x: Any, y: Any, name: str | None = None) -> Any:
+    """x / y, element by element. Integers are divided as floats: float32 up to 16 bits, float64 above.
+
+    Args:
+      x, y: tensors of numbers of the same dtype, or what can be made one.
+      name: name of the operation; "truediv" if None.
+
+    Raises:
+      SignatureError (a TypeError): the dtypes differ; cast one.
+
+    Source: TensorFlow's `tf.truediv`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     y = hr.truediv(hr.constant([1, 2]), 2)
+      >>> hr.Session(graph=g).run(y)
+      array([0.5, 1. ])
+    """
+    b = scopes.builder(x, y)
+    known = next((t.dtype for t in (x, y) if is_tensor(t)), None)
+    if known is not None and known.base not in _DIVIDED_IN:
+        return b.make("RealDiv", (x, y), {}, name or "truediv")
+    with scopes.name_scope(name, "truediv", [x, y]) as scope:
+        b = scopes.builder(x, y)
+        x, y = pair(b, x, y)
+        if x.dtype.base is not y.dtype.base:
+            raise SignatureError(
+                f"`x` and `y` must have the same dtype, got {x.dtype.base.name} != {y.dtype.base.name}: {x!r} and "
+                f"{y!r}. Cast one of them (hr.cast)"
+            )
+        wide = _DIVIDED_IN.get(x.dtype.base)
+        if wide is not None:
+            x, y = (b.make("Cast", (t,), {"DstT": wide}, "Cast") for t in (x, y))
+        return b.make("RealDiv", (x, y), {}, scope)
+
+
+def divide(x: Any, y: Any, name: str | None = None) -> Any:
+    """x / y as Python 3 divides; `truediv`. `x` may be a `SparseTensor`, and then the result is one.
+
+    Source: TensorFlow's `tf.divide`.
+    """
+    if isinstance(x, SparseTensor):
+        return x / y
+    return truediv(x, y, name)
+
+
+def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Any:
+    """Whether one of two bools holds and not the other, element by element.
+
+    Source: TensorFlow's `tf.math.logical_xor`.
+    """
+    b = scopes.builder(x, y)
+    either = b.make("LogicalOr", (x, y), {}, "LogicalOr")
+    both = b.make("LogicalAnd", (x, y), {}, "LogicalAnd")
+    return b.make("LogicalAnd", (either, b.make("LogicalNot", (both,), {}, "LogicalNot")), {}, name)
+
+
+def round(x: Any, name: str | None = None) -> Any:
+    """The nearest integer, the even one of two, element by element; integers stay as they are.
+
+    Source: TensorFlow's `tf.round`.
+    """
+    b = scopes.builder(x)
+    x = b.tensor(x, None, "x")
+    return x if x.dtype.is_integer else b.make("Round", (x,), {}, name)
+
+
+def reciprocal_no_nan(x: Any, name: str | None = None) -> Any:
+    """1 / x, and 0 where x is 0, element by element.
+
+    Source: TensorFlow's `tf.math.reciprocal_no_nan`.
+    """
+    with scopes.name_scope(name, "reciprocal_no_nan", [x]) as scope:
+        b = scopes.builder(x)
+        x = b.tensor(x, None, "x")
+        return b.make("DivNoNan", (b.const(1, x.dtype.base, "one"), x), {}, scope)
+
+
+def erfcinv(x: Any, name: str | None = None) -> Any:
+    """The inverse of `erfc`, element by element.
+
+    Source: TensorFlow's `tf.math.erfcinv`.
+    """
+    with scopes.name_scope(name, "erfcinv", [x]):
+        b = scopes.builder(x)
+        half = b.make("Mul", (0.5, b.tensor(x, None, "start")), {}, "mul")
+        return b.make("Mul", (b.make("Neg", (ndtri(half),), {}), float(np.sqrt(0.5))), {}, "mul")
+
+
+def log_sigmoid(x: Any, name: str | None = None) -> Any:
+    """log(sigmoid(x)), element by element, without overflow.
+
+    Source: TensorFlow's `tf.math.log_sigmoid`.
+    """
+    with scopes.name_scope(name, "LogSigmoid", [x]) as scope:
+        b = scopes.builder(x)
+        x = b.tensor(x, None, "x")
+        return b.make("Neg", (b.make("Softplus", (b.make("Neg", (x,), {}),), {}),), {}, scope)
+
+
+def atan2(y: Any, x: Any, name: str | None = None) -> Any:
+    """The angle of the point (x, y), from -pi to pi, element by element.
+
+    Source: TensorFlow's `tf.atan2`.
+    """
+    return scopes.builder(y, x).make("Atan2", (y, x), {}, name)
+
+
+def nextafter(x1: Any, x2: Any, name: str | None = None) -> Any:
+    """The float next to `x1` on the way to `x2`, element by element.
+
+    Source: TensorFlow's `tf.math.nextafter`.
+    """
+    return scopes.builder(x1, x2).make("NextAfter", (x1, x2), {}, name)
+
+
+def igamma(a: Any, x: Any, name: str | None = None) -> Any:
+    """The lower regularized incomplete gamma function, element by element.
+
+    Source: TensorFlow's `tf.math.igamma`.
+    """
+    return scopes.builder(a, x).make("Igamma", (a, x), {}, name)
+
+
+def igammac(a: Any, x: Any, name: str | None = None) -> Any:
+    """The upper regularized incomplete gamma function, element by element.
+
+    Source: TensorFlow's `tf.math.igammac`.
+    """
+    return scopes.builder(a, x).make("Igammac", (a, x), {}, name)
+
+
+def polygamma(a: Any, x: Any, name: str | None = None) -> Any:
+    """The derivative of `digamma`, `a` times over, at `x`, element by element.
+
+    Source: TensorFlow's `tf.math.polygamma`.
+    """
+    return scopes.builder(a, x).make("Polygamma", (a, x), {}, name)
+
+
+def zeta(x: Any, q: Any, name: str | None = None) -> Any:
+    """The Hurwitz zeta function, element by element.
+
+    Source: TensorFlow's `tf.math.zeta`.
+    """
+    return scopes.builder(x, q).make("Zeta", (x, q), {}, name)
+
+
+def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Any:
+    """The regularized incomplete beta function, element by element.
+
+    Source: TensorFlow's `tf.math.betainc`.
+    """
+    return scopes.builder(a, b, x).make("Betainc", (a, b, x), {}, name)
+
+
+def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
+    """`x` with elements of another dtype.
+
+    Args:
+      x: a tensor, or what can be made one; a `SparseTensor`; an `IndexedSlices`.
+      dtype: floats lose their fraction on the way to integers; nonzero is True; of complex numbers the real part stays.
+      name: name of the operation; "Cast" if None.
+
+    Returns:
+      A tensor of the shape of `x`; `x` itself if it has the dtype already. Of a `SparseTensor` or `IndexedSlices` one
+      with other values.
+
+    Source: TensorFlow's `tf.cast`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     hr.cast(hr.placeholder(hr.int32, (2,)), hr.float32).dtype
+      headrace.float32
+    """
+    wanted = dtypes.as_dtype(dtype).base
+    if isinstance(x, (SparseTensor, IndexedSlices)):
+        with scopes.name_scope(name, "Cast", [x]) as scope:
+            return x.with_values(cast(x.values, wanted, scope))
+    b = scopes.builder(x)
+    if is_tensor(x):
+        x = b.tensor(x)
+        return x if x.dtype.base is wanted else b.make("Cast", (x,), {"DstT": wanted}, name)
+    with scopes.name_scope(name, "Cast", [x]) as scope:
+        b = scopes.builder(x)
+        x = b.tensor(x, None, "x")
+        return x if x.dtype.base is wanted else b.make("Cast", (x,), {"DstT": wanted}, scope)
+
+
+def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Any:
+    """`value` with elements of another dtype; what would not fit becomes the greatest or least that does.
+
+    Source: TensorFlow's `tf.saturate_cast`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.saturate_cast([300, -1], hr.uint8)
+      <EagerTensor shape=[2] dtype=uint8: array([255,   0], dtype=uint8)>
+    """
+    with scopes.name_scope(name, "saturate_cast", [value]) as scope:
+        b = scopes.builder(value)
+        value = b.tensor(value, None, "value")
+        wanted = dtypes.as_dtype(dtype).base
+        if value.dtype.is_complex:
+            if wanted.is_complex:
+                return cast(value, wanted, scope)
+            value = b.make("Real", (value,), {"Tout": real_dtype(value.dtype)})
+        low, high = _range(value.dtype.base, wanted)
+        t = value.dtype.base
+        clamped = b.make("ClipByValue", (value, b.const(low, t), b.const(high, t)), {}, "clamp")
+        return clamped if t is wanted else b.make("Cast", (clamped,), {"DstT": wanted}, scope)
+
+
+def _range(given: dtypes.DType, wanted: dtypes.DType) -> tuple[Any, Any]:
+    """The least and greatest value of `given` that both dtypes have."""
+    (low, high), (least, most) = limits(given), limits(wanted)
+    low, high = max(low, least), min(high, most)
+    if given.is_floating:  # the nearest float may be one too far
+        low, high = given.numpy.type(low), given.numpy.type(high)
+        if int(high) > most:
+            high = np.nextafter(high, given.numpy.type(0))
+        if int(low) < least:
+            low = np.nextafter(low, given.numpy.type(0))
+    return low, high
+
+
+def limits(dtype: dtypes.DType) -> tuple[Any, Any]:
+    """The least and the greatest finite value of a dtype, as Python numbers."""
+    import ml_dtypes
+
+    if dtype.is_integer:
+        ints = np.iinfo(dtype.numpy)
+        return int(ints.min), int(ints.max)
+    floats = ml_dtypes.finfo(dtype.numpy)
+    return float(floats.min), float(floats.max)
+
+
+def complex(real: Any, imag: Any, name: str | None = None) -> Any:
+    """real + i · imag, element by element: complex64 of float32, complex128 of float64.
+
+    Source: TensorFlow's `tf.complex`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.complex(1.0, 2.0)
+      <EagerTensor shape=[] dtype=complex64: np.complex64(1+2j)>
+    """
+    with scopes.name_scope(name, "Complex", [real, imag]) as scope:
+        b = scopes.builder(real, imag)
+        real, imag = b.tensor(real, None, "real"), b.tensor(imag, None, "imag")
+        made = dtypes.complex128 if real.dtype.base is dtypes.float64 else dtypes.complex64
+        return b.make("Complex", (real, imag), {"Tout": made}, scope)
+
+
+def _part(name: str, type: str, what: str, of_reals: Callable[[Any, Any], Any] | None) -> Unary:
+    def function(input: Any, name: str | None = None) -> Any:
+        b = scopes.builder(input)
+        x = b.tensor(input, None, "input")
+        if not x.dtype.is_complex and of_reals is not None:
+            return of_reals(b, x)
+        return b.make(type, (x,), {} if type == "Conj" else {"Tout": real_dtype(x.dtype)}, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{what}, element by element.
+
+    Args:
+      input: a tensor of numbers, or what can be made one.
+      name: name of the operation; "{type}" if None.
+
+    Source: TensorFlow's `tf.math.{name}`.
+    """
+    return function
+
+
+def _angle_of_real(b: Any, x: Any) -> Any:
+    zeros = b.make("ZerosLike", (x,), {})
+    return b.make(
+        "SelectV2", (b.make("Less", (x, zeros), {}), b.make("AddV2", (zeros, float(np.pi)), {}), zeros), {}, "Angle"
+    )
+
+
+real = _part("real", "Real", "The real part; of real numbers, themselves", lambda b, x: x)
+imag = _part("imag", "Imag", "The imaginary part; of real numbers, zeros", lambda b, x: b.make("ZerosLike", (x,), {}))
+conj = _part("conj", "Conj", "The complex conjugate; of real numbers, themselves", lambda b, x: x)
+angle = _part("angle", "Angle", "The angle of complex numbers; of real ones 0, or pi if negative", _angle_of_real)
+
+
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
+    """`t`, and the bounds where it is outside them, element by element.
+
+    Args:
+      t: a tensor of real numbers, or an `IndexedSlices`, whose rows are clipped.
+      clip_value_min, clip_value_max: the bounds; they broadcast with `t`, but must not make it larger.
+      name: name of the operation; "clip_by_value" if None.
+
+    Returns:
+      A tensor, or an `IndexedSlices` if `t` is one.
+
+    Raises:
+      ShapeError (a ValueError): the bounds make it larger.
+
+    Source: TensorFlow's `tf.clip_by_value`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.clip_by_value([1, 5, 9], 2, 6)
+      <EagerTensor shape=[3] dtype=int32: array([2, 5, 6], dtype=int32)>
+    """
+    if isinstance(t, IndexedSlices):
+        return t.with_values(clip_by_value(t.values, clip_value_min, clip_value_max, name))
+    with scopes.name_scope(name, "clip_by_value", [t, clip_value_min, clip_value_max]) as scope:
+        b = scopes.builder(t, clip_value_min, clip_value_max)
+        t = b.tensor(t, None, "t")
+        clipped = b.make("Minimum", (t, clip_value_max), {})
+        return not_larger(t, b.make("Maximum", (clipped, clip_value_min), {}, scope))
+
+
+def add_n(inputs: Any, name: str | None = None) -> Any:
+    """The sum of tensors of one shape and dtype.
+
+    Args:
+      inputs: a list of them, not empty; or one.
+      name: name of the operation; "AddN" if None.
+
+    Raises:
+      ValueError: there are none, or their shapes differ.
+
+    Source: TensorFlow's `tf.add_n`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.add_n([1, 2, 3])
+      <EagerTensor shape=[] dtype=int32: np.int32(6)>
+    """
+    items = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    if not items:
+        raise ValueError("'inputs' must be a list of at least one tensor of one shape and dtype, got an empty one")
+    b = scopes.builder(*items)
+    if len(items) == 1 and is_tensor(items[0]):
+        only = b.tensor(items[0])
+        return b.make("Identity", (only,), {}, name) if name else only
+    return b.make("AddN", (items,), {}, name)
+
+
+def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Any:
+    """`add_n`, of a list of tensors.
+
+    Args:
+      inputs: the list.
+      shape: the static shape that they have.
+      tensor_dtype: the dtype that they have.
+      name: see `add_n`.
+
+    Raises:
+      ShapeError (a ValueError): they are not of this shape.
+      SignatureError (a ValueError and a TypeError): they are no list, or not of this dtype.
+
+    Source: TensorFlow's `tf.math.accumulate_n`.
+    """
+    if not isinstance(inputs, (list, tuple)):
+        raise SignatureError(f"'inputs' must be a list of at least one tensor of one shape and dtype, got {inputs!r}")
+    total = add_n(inputs, name)
+    if tensor_dtype is not None and dtypes.as_dtype(tensor_dtype).base is not total.dtype.base:
+        raise SignatureError(
+            f"The `tensor_dtype` argument is {dtypes.as_dtype(tensor_dtype).name}, but `inputs` are of type "
+            f"{total.dtype.base.name}. These must be equal; cast the inputs, or leave `tensor_dtype` out"
+        )
+    known = shapes.as_shape(shape)
+    if not shapes.compatible(total.shape, known):
+        raise ShapeError(f"Shapes {shapes.show(known)} and {shapes.show(total.shape)} are not compatible")
+    return total

@@ -1,0 +1,154 @@
+"""Activations: what a layer does to its sums, element by element or along an axis."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.api import arrays, math, scopes
+from headrace.api.tensors import is_tensor
+from headrace.errors import ShapeError
+
+
+def _activation(name: str, type: str, what: str, tf: str = "") -> Callable[..., Any]:
+    def function(features: Any, name: str | None = None) -> Any:
+        return scopes.builder(features).make(type, (features,), {}, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{what}, element by element.
+
+    Args:
+      features: a tensor of floats.
+      name: name of the operation; "{type}" if None.
+
+    Source: TensorFlow's `tf.nn.{name}`.
+    """
+    return function
+
+
+relu = _activation("relu", "Relu", "max(x, 0)")
+relu6 = _activation("relu6", "Relu6", "min(max(x, 0), 6)")
+elu = _activation("elu", "Elu", "x where it is positive, exp(x) - 1 where it is not")
+selu = _activation("selu", "Selu", "`elu`, scaled so that mean 0 and variance 1 stay")
+softplus = _activation("softplus", "Softplus", "log(1 + exp(x))")
+softsign = _activation("softsign", "Softsign", "x / (1 + |x|)")
+
+
+def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Any:
+    """x where it is positive, alpha * x where it is not, element by element.
+
+    Source: TensorFlow's `tf.nn.leaky_relu`.
+    """
+    with scopes.name_scope(name, "LeakyRelu", [features]) as scope:
+        b = scopes.builder(features)
+        x = b.tensor(features, None, "features")
+        if x.dtype.is_integer:
+            x = math.cast(x, dtypes.float32)
+        return b.make("LeakyRelu", (x,), {"alpha": float(alpha)}, scope)
+
+
+def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Any:
+    """x times the probability that a normal number is below x, element by element.
+
+    Args:
+      features: a tensor of floats.
+      approximate: whether by a formula with tanh.
+      name: name of the scope; "Gelu" if None.
+
+    Source: TensorFlow's `tf.nn.gelu`.
+    """
+    with scopes.name_scope(name, "Gelu", [features]):
+        b = scopes.builder(features)
+        x = b.tensor(features, None, "features")
+        half = b.make("Mul", (0.5, x), {}, "mul")
+        if approximate:
+            cube = b.make("Mul", (0.044715, b.make("Pow", (x, 3), {})), {}, "mul")
+            inner = b.make("Mul", (float(np.sqrt(2 / np.pi)), b.make("AddV2", (x, cube), {}, "add")), {}, "mul")
+            return b.make("Mul", (half, b.make("AddV2", (1, b.make("Tanh", (inner,), {})), {}, "add")), {}, "mul")
+        above = b.make("Erfc", (b.make("Mul", (b.make("Neg", (x,), {}), float(np.sqrt(0.5))), {}, "mul"),), {})
+        return b.make("Mul", (half, above), {}, "mul")
+
+
+def silu(features: Any, beta: Any = 1.0, name: str | None = None) -> Any:
+    """x * sigmoid(beta * x), element by element.
+
+    Source: TensorFlow's `tf.nn.silu` (`tf.nn.swish`).
+    """
+    with scopes.name_scope(name, "swish", [features]):
+        b = scopes.builder(features, beta)
+        x = b.tensor(features, None, "features")
+        scaled = x if not is_tensor(beta) and beta == 1.0 else b.make("Mul", (beta, x), {}, "mul")
+        return b.make("Mul", (x, b.make("Sigmoid", (scaled,), {})), {}, "mul")
+
+
+swish = silu
+
+
+def crelu(features: Any, axis: int = -1, name: str | None = None) -> Any:
+    """relu(x) and relu(-x), joined along an axis.
+
+    Source: TensorFlow's `tf.nn.crelu`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.crelu([[1.0, -2.0]]).numpy().tolist()
+      [[1.0, 0.0, 0.0, 2.0]]
+    """
+    with scopes.name_scope(name, "CRelu", [features]) as scope:
+        b = scopes.builder(features)
+        x = b.tensor(features, None, "features")
+        return relu(arrays.concat([x, b.Neg(x)], axis, name=scope))
+
+
+# *** probabilities ***
+
+
+def _softmax(type: str, logits: Any, axis: int | None, name: str | None) -> Any:
+    b = scopes.builder(logits)
+    x = b.tensor(logits, None, "logits")
+    order = exchanged(x, -1 if axis is None else axis)
+    if order is None:
+        return b.make(type, (x,), {}, name)
+    swapped = b.make(type, (arrays.transpose(x, order),), {})
+    return arrays.transpose(swapped, order, name=name or "transpose")
+
+
+def exchanged(x: Any, axis: int) -> list[int] | None:
+    """The order of axes in which `axis` and the last are exchanged; None if it is the last."""
+    n = None if x.shape is None else len(x.shape)
+    if axis == -1 or (n is not None and axis == n - 1):
+        return None
+    if n is None:
+        raise ShapeError(
+            f"softmax along axis {axis} needs a tensor of known rank, got {x!r}; set its shape (set_shape)"
+        )
+    if not -n <= axis < n:
+        raise ShapeError(f"axis {axis} is not in [{-n}, {n}): {x!r} has {n} axes")
+    order = list(builtins.range(n))
+    order[axis], order[-1] = order[-1], order[axis]
+    return order
+
+
+def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Any:
+    """exp(x) divided by its sum along an axis.
+
+    Args:
+      logits: a tensor of floats.
+      axis: a number; None: the last.
+      name: name of the operation; "Softmax" if None.
+
+    Source: TensorFlow's `tf.nn.softmax`.
+    """
+    return _softmax("Softmax", logits, axis, name)
+
+
+def log_softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Any:
+    """log(softmax(x)), without overflow; see `softmax`.
+
+    Source: TensorFlow's `tf.nn.log_softmax`.
+    """
+    return _softmax("LogSoftmax", logits, axis, name)

@@ -1,0 +1,142 @@
+"""Connectionist temporal classification: sequences of labels that are shorter than what predicts them.
+
+Source: "Connectionist temporal classification" (Graves, Fernández, Gomez and Schmidhuber, 2006).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace import dtypes
+from headrace.api import arrays, gathering, math, scopes
+from headrace.api.sparse_tensor import SparseTensor
+
+
+def ctc_loss(
+    labels: Any,
+    logits: Any,
+    label_length: Any,
+    logit_length: Any,
+    logits_time_major: bool = True,
+    unique: Any = None,
+    blank_index: int | None = None,
+    name: str | None = None,
+) -> Any:
+    """-log of the probability that sequences of labels have, over all ways to spread them over time.
+
+    Args:
+      labels: a SparseTensor [batch, time] of int32; or a matrix of int32, of which `label_length` count in each row.
+      logits: [time, batch, classes], floats; one of the classes is the blank between labels.
+      label_length: how many labels there are in each row of a matrix; of no account for a SparseTensor.
+      logit_length: how many steps of the time each sequence has.
+      logits_time_major: whether the time is the first axis of the logits; otherwise the batch is.
+      unique: accepted for TensorFlow's sake.
+      blank_index: the class of the blank, negative: counted from the end; None: 0, and for a SparseTensor an error.
+      name: name of the scope; "ctc_loss" if None.
+
+    Returns:
+      A vector: the loss of each sequence.
+
+    Raises:
+      ValueError: there is no `blank_index` for a SparseTensor.
+      InvalidArgumentError (when it runs): the labels do not fit into the time.
+
+    Source: TensorFlow's `tf.nn.ctc_loss`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.ctc_loss([[1]], hr.zeros((1, 1, 2)), [1], [1]).numpy()
+      array([0.6931472], dtype=float32)
+    """
+    is_sparse = isinstance(labels, SparseTensor)
+    if is_sparse and blank_index is None:
+        raise ValueError("'blank_index' must be given when 'labels' is a SparseTensor")
+    with scopes.name_scope(name, "ctc_loss", [logits, logit_length]):
+        b = scopes.builder(logits, logit_length)
+        x = b.tensor(logits, None, "logits")
+        if not logits_time_major:
+            x = arrays.transpose(x, (1, 0, 2))
+        classes = x.shape[2] if x.shape is not None and len(x.shape) == 3 else None
+        if classes is None:
+            raise ValueError(f"ctc_loss needs to know the number of classes, the last axis of 'logits', got {x!r}")
+        blank = 0 if blank_index is None else blank_index + classes * (blank_index < 0)
+        indices, values = (labels.indices, labels.values) if is_sparse else _dense(b, labels, label_length)
+        if blank != classes - 1:  # the operation's blank is the last class
+            x = arrays.concat([x[:, :, :blank], x[:, :, blank + 1 :], x[:, :, blank : blank + 1]], 2)
+            values = gathering.where(math.less(values, blank), values, math.subtract(values, 1))
+        return sparse_loss(x, indices, values, logit_length, {})
+
+
+def _dense(b: Any, labels: Any, label_length: Any) -> tuple[Any, Any]:
+    """The indices and the values of those labels of a matrix that count."""
+    labels = b.tensor(labels, None, "labels")
+    indices = gathering.where(gathering.sequence_mask(label_length, arrays.shape(labels)[1]))
+    return indices, gathering.gather_nd(labels, indices)
+
+
+def sparse_loss(x: Any, indices: Any, values: Any, lengths: Any, attrs: dict[str, Any]) -> Any:
+    """The op CTCLoss; what is of half precision is computed in float32."""
+    t = x.dtype.base
+    is_half = t in (dtypes.float16, dtypes.bfloat16)
+    given = math.cast(x, dtypes.float32) if is_half else x
+    b = scopes.builder(given, indices, values)
+    loss, _ = b.make("CTCLoss", (given, indices, math.cast(values, dtypes.int32), lengths), attrs)
+    return math.cast(loss, t) if is_half else loss
+
+
+def ctc_greedy_decoder(
+    inputs: Any, sequence_length: Any, merge_repeated: bool = True, blank_index: int | None = None
+) -> tuple[list[SparseTensor], Any]:
+    """The labels of the likeliest class at each step, without blanks.
+
+    Args:
+      inputs: [time, batch, classes], floats: logits.
+      sequence_length: how many steps of the time each sequence has.
+      merge_repeated: whether a label that follows itself, without a blank between, is one.
+      blank_index: the class of the blank; None: the last.
+
+    Returns:
+      A list of one SparseTensor [batch, time] of int64, and a column: minus the sum of the greatest logits.
+
+    Source: TensorFlow's `tf.nn.ctc_greedy_decoder`.
+
+    Example:
+      >>> import headrace as hr
+      >>> (found,), _ = hr.nn.ctc_greedy_decoder([[[9.0, 0.0, 0.0]], [[0.0, 9.0, 0.0]], [[0.0, 9.0, 0.0]]], [3])
+      >>> found.values.numpy().tolist()
+      [0, 1]
+    """
+    attrs = {"merge_repeated": merge_repeated, "blank_index": -1 if blank_index is None else blank_index}
+    b = scopes.builder(inputs, sequence_length)
+    *parts, score = b.make("CTCGreedyDecoder", (inputs, sequence_length), attrs)
+    return [SparseTensor(*parts)], score
+
+
+def ctc_beam_search_decoder(
+    inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1, merge_repeated: bool = False
+) -> tuple[list[SparseTensor], Any]:
+    """The likeliest sequences of labels that a search finds which keeps `beam_width` of them at each step.
+
+    Args:
+      inputs: [time, batch, classes], floats: logits; the blank is the last class.
+      sequence_length: how many steps of the time each sequence has.
+      beam_width: how many sequences are kept.
+      top_paths: how many are returned.
+      merge_repeated: whether labels that are found twice in a row are one.
+
+    Returns:
+      A list of `top_paths` SparseTensors [batch, time] of int64, and their log probabilities [batch, top_paths].
+
+    Source: TensorFlow's `tf.nn.ctc_beam_search_decoder`.
+
+    Example:
+      >>> import headrace as hr
+      >>> (found,), _ = hr.nn.ctc_beam_search_decoder([[[9.0, 0.0, 0.0]], [[0.0, 9.0, 0.0]]], [2])
+      >>> found.values.numpy().tolist()
+      [0, 1]
+    """
+    attrs = {"beam_width": int(beam_width), "top_paths": int(top_paths), "merge_repeated": merge_repeated}
+    b = scopes.builder(inputs, sequence_length)
+    made = b.make("CTCBeamSearchDecoder", (inputs, sequence_length), attrs)
+    parts = [made[n * top_paths : (n + 1) * top_paths] for n in range(3)]
+    return [SparseTensor(*p) for p in zip(*parts, strict=True)], made[-1]

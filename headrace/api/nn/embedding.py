@@ -1,0 +1,238 @@
+"""Embeddings: the rows of tables that numbers name; of examples that have several, the rows put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace import dtypes, shapes
+from headrace.api import arrays, gathering, linalg, math, reductions, scopes, sparse
+from headrace.api.partitioned import parts_of
+from headrace.api.sparse_tensor import SparseTensor
+from headrace.api.tensors import identity
+from headrace.api.variable import Variable
+from headrace.ir.graph import Tensor
+
+_COMBINERS = {"sum": sparse.segment_sum, "mean": sparse.segment_mean, "sqrtn": sparse.segment_sqrt_n}
+
+
+def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Any:
+    """The rows of a table that `ids` name.
+
+    Args:
+      params: a tensor, or a list of its parts (or a `PartitionedVariable`): each has the rows that follow those of the
+        part before, and the first parts one more if it does not come out even.
+      ids: int32 or int64, of any shape.
+      max_norm: the greatest norm that a row may have: longer ones are scaled down.
+      name: name of the operation; "embedding_lookup" if None.
+
+    Raises:
+      ValueError: there is no part.
+
+    Source: TensorFlow's `tf.nn.embedding_lookup`.
+    """
+    return rows(params, ids, "div", name, max_norm)
+
+
+def rows(params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None, max_norm: Any = None) -> Any:
+    """`embedding_lookup` of a table whose rows may also be dealt out to the parts in turn.
+
+    Args:
+      params, ids, name, max_norm: see `embedding_lookup`.
+      partition_strategy: "mod": in turn; "div": as `embedding_lookup` has it.
+
+    Raises:
+      ValueError: there is no part, or no such strategy.
+
+    Source: TensorFlow's `tf.compat.v1.nn.embedding_lookup`.
+    """
+    parts = parts_of(params)
+    if params is None or not parts:
+        raise ValueError("Need at least one param: the table, or a list of its parts")
+    if partition_strategy not in ("mod", "div"):
+        raise ValueError(f"Unrecognized partition strategy: {partition_strategy!r}. Must be one of `mod` and `div`.")
+    with scopes.name_scope(name, "embedding_lookup", [*parts, ids]) as scope:
+        b = scopes.builder(*parts, ids)
+        wanted = b.tensor(ids, None, "ids")
+        if len(parts) == 1:
+            found = b.make("GatherV2", (parts[0], wanted, 0), {}, scope)
+            return _clipped(found, wanted, max_norm) if max_norm is not None else identity(found)
+        tables = [b.tensor(p) for p in parts]
+        part, row = _place(tables, arrays.reshape(wanted, [-1]), partition_strategy)
+        part = math.cast(part, dtypes.int32)
+        asked = gathering.dynamic_partition(row, part, len(tables))
+        places = gathering.dynamic_partition(reductions.range(arrays.size(part)), part, len(tables))
+        got = [gathering.gather(t, at) for t, at in zip(tables, asked, strict=True)]
+        stitched = b.make("ParallelDynamicStitch", (places, got), {}, scope)
+        element = arrays.shape(tables[0])[1:]
+        whole = arrays.reshape(stitched, arrays.concat([arrays.shape(wanted), element], 0))
+        return _clipped(whole, wanted, max_norm)
+
+
+def _place(tables: Sequence[Any], ids: Any, strategy: str) -> tuple[Any, Any]:
+    """In which of the tables each row is, and which it is there."""
+    n = len(tables)
+    if strategy == "mod":
+        return math.floormod(ids, n), math.floordiv(ids, n)
+    total = math.cast(math.add_n([arrays.shape(t)[0] for t in tables]), ids.dtype)
+    each, more = math.floordiv(total, n), math.floormod(total, n)
+    # the first `more` tables have one row more than the others
+    part = math.maximum(math.floordiv(ids, each + 1), math.floordiv(ids - more, each))
+    row = gathering.where(math.less(part, more), math.floormod(ids, each + 1), math.floormod(ids - more, each))
+    return part, row
+
+
+def _clipped(found: Any, ids: Any, max_norm: Any) -> Any:
+    if max_norm is None:
+        return found
+    if ids.shape is None or found.shape is None:
+        return linalg.clip_by_norm(found, max_norm, None)
+    return linalg.clip_by_norm(found, max_norm, list(range(len(ids.shape), len(found.shape))))
+
+
+def embedding_lookup_sparse(
+    params: Any,
+    sp_ids: SparseTensor,
+    sp_weights: SparseTensor | None,
+    combiner: str | None = None,
+    max_norm: Any = None,
+    name: str | None = None,
+    allow_fast_lookup: bool = False,
+    partition_strategy: str = "div",
+) -> Any:
+    """For each example the rows of a table that its ids name, put together into one.
+
+    Args:
+      params: a tensor whose rows are meant, or a list of its parts (see `embedding_lookup`).
+      sp_ids: a sparse matrix of int32 or int64: each row has the ids of an example, at least one.
+      sp_weights: what each id counts for, in the same places; None: 1.
+      combiner: "mean" (if None), "sum", or "sqrtn": the sum, divided by the root of the sum of squared weights.
+      max_norm: the greatest norm that a row of the table may have: longer ones are scaled down first.
+      name: name of the scope; "embedding_lookup_sparse" if None.
+      allow_fast_lookup: with weights too, do not look for ids that come twice first.
+      partition_strategy: how the rows are in the parts, "div" or "mod" (dealt out in turn).
+
+    Returns:
+      A tensor: for each example a row.
+
+    Raises:
+      TypeError: `sp_ids` or `sp_weights` is not sparse.
+      ValueError: another combiner, or another number of weights.
+
+    Source: TensorFlow's `tf.nn.embedding_lookup_sparse`.
+
+    Example:
+      >>> import headrace as hr
+      >>> ids = hr.SparseTensor([[0, 0], [0, 1], [1, 0]], [0, 2, 1], [2, 2])
+      >>> hr.nn.embedding_lookup_sparse(hr.constant([[1.0], [2.0], [5.0]]), ids, None)
+      <EagerTensor shape=[2,1] dtype=float32: array([[3.],
+             [2.]], dtype=float32)>
+    """
+    how = "mean" if combiner is None else combiner
+    if how not in _COMBINERS:
+        raise ValueError(f"combiner must be one of 'mean', 'sqrtn' or 'sum', got {how!r}")
+    parts = parts_of(params)
+    for what, given in (("sp_ids", sp_ids), ("sp_weights", sp_weights)):
+        if not isinstance(given, SparseTensor) and (given is not None or what == "sp_ids"):
+            raise TypeError(f"{what} must be SparseTensor, got {type(given).__name__}")
+    if sp_weights is not None:
+        for one, other in zip(sp_ids._flatten(), sp_weights._flatten(), strict=True):
+            shapes.merge(one.shape, other.shape)
+    with scopes.name_scope(name, "embedding_lookup_sparse", [*parts, *sp_ids._flatten()]) as scope:
+        segments, wanted = sp_ids.indices[:, 0], sp_ids.values
+        is_direct = len(parts) == 1 and max_norm is None and (allow_fast_lookup or sp_weights is None)
+        if is_direct:
+            table = scopes.builder(*parts, wanted).tensor(parts[0], None, "params")
+        else:
+            different, wanted = gathering.unique(wanted)
+            table = rows(parts, different, partition_strategy, max_norm=max_norm)
+        if sp_weights is None:
+            is_sparse = is_direct and not allow_fast_lookup
+            return _COMBINERS[how](table, wanted, segments, name=scope, sparse_gradient=is_sparse)
+        return _weighted(gathering.gather(table, wanted), sp_weights.values, segments, how, scope)
+
+
+def _weighted(found: Any, weights: Any, segments: Any, how: str, name: str) -> Any:
+    """The rows, each times its weight, together by segment."""
+    of = found.dtype.base
+    is_small = of in (dtypes.float16, dtypes.bfloat16)
+    x = math.cast(found, dtypes.float32) if is_small else found
+    segments = math.cast(segments, dtypes.int32)
+    w = math.cast(weights, x.dtype.base)
+    ones = arrays.ones(arrays.expand_dims(arrays.rank(x) - 1, 0), dtypes.int32)
+    w = arrays.reshape(w, arrays.concat([arrays.shape(w), ones], 0))
+    if x.shape is not None and isinstance(w, Tensor):
+        w.shape = shapes.merge(w.shape, shapes.concatenate(weights.shape, (1,) * (len(x.shape) - 1)))
+    total = reductions.segment_sum(math.multiply(x, w), segments, name=name if how == "sum" else None)
+    if how != "sum":
+        by = reductions.segment_sum(math.square(w) if how == "sqrtn" else w, segments)
+        total = math.divide_no_nan(total, math.sqrt(by) if how == "sqrtn" else by, name=name)
+    return math.cast(total, of) if is_small else total
+
+
+def safe_embedding_lookup_sparse(
+    embedding_weights: Any,
+    sparse_ids: SparseTensor,
+    sparse_weights: SparseTensor | None = None,
+    combiner: str = "mean",
+    default_id: Any = None,
+    max_norm: Any = None,
+    name: str | None = None,
+    allow_fast_lookup: bool = False,
+    partition_strategy: str = "div",
+) -> Any:
+    """`embedding_lookup_sparse` for examples of any shape, which may have no ids, or ids that are negative.
+
+    Args:
+      embedding_weights: the table, or a list of its parts.
+      sparse_ids: of rank 2 or more: each row of the last axis has the ids of an example. Negative ones do not count.
+      sparse_weights: what each id counts for; those of weight 0 or less do not count (but in a "sum"). None: 1.
+      combiner: "mean", "sum" or "sqrtn".
+      default_id: the row that an example without ids gets; None: zeros.
+      max_norm, allow_fast_lookup, partition_strategy: see `embedding_lookup_sparse`.
+      name: name of the scope; "embedding_lookup" if None.
+
+    Returns:
+      A tensor of the shape of `sparse_ids`, in which a row of the table takes the place of the last axis.
+
+    Raises:
+      ValueError: there is no table.
+
+    Source: TensorFlow's `tf.nn.safe_embedding_lookup_sparse`.
+    """
+    parts = parts_of(embedding_weights)
+    if embedding_weights is None or not parts:
+        raise ValueError(f"Missing embedding_weights {embedding_weights}.")
+    b = scopes.builder(*parts, *sparse_ids._flatten())
+    wanted = None if sparse_weights is None else sparse_weights.dtype.base
+    parts = [p if isinstance(p, Variable) and wanted in (None, p.dtype.base) else b.tensor(p, wanted) for p in parts]
+    with scopes.name_scope(name, "embedding_lookup", [*parts, *sparse_ids._flatten()]) as scope:
+        shape = sparse_ids.dense_shape
+        known = shapes.with_rank(shape.shape, 1)[0]
+        rank = arrays.size(shape) if known is None else known
+        rest = gathering.slice(shape, [0], [rank - 1])
+        ids = sparse.reshape(sparse_ids, [reductions.reduce_prod(rest), gathering.gather(shape, rank - 1)])
+        weights = None
+        if sparse_weights is not None:
+            weights = SparseTensor(ids.indices, sparse_weights.values, ids.dense_shape)
+        ids, weights = _kept(ids, weights, math.greater_equal(ids.values, 0))
+        if combiner != "sum" and weights is not None:
+            ids, weights = _kept(ids, weights, math.greater(weights.values, 0))
+        ids, is_empty = sparse.fill_empty_rows(ids, default_id or 0)
+        if weights is not None:
+            weights, _ = sparse.fill_empty_rows(weights, 1.0)
+        found = embedding_lookup_sparse(
+            parts, ids, weights, combiner, max_norm, None if default_id is None else scope, allow_fast_lookup,
+            partition_strategy,
+        )  # fmt: skip
+        if default_id is None:
+            width = arrays.stack([1, arrays.shape(found)[1]])
+            empty = arrays.tile(arrays.reshape(is_empty, [-1, 1]), width)
+            found = scopes.builder(empty, found).make("Select", (empty, arrays.zeros_like(found), found), {}, scope)
+        before = gathering.slice(math.cast(shape, dtypes.int32), [0], [rank - 1])
+        after = gathering.slice(arrays.shape(found), [1], [-1])
+        return arrays.reshape(found, arrays.concat([before, after], 0))
+
+
+def _kept(ids: SparseTensor, weights: SparseTensor | None, which: Any) -> tuple[SparseTensor, SparseTensor | None]:
+    return sparse.retain(ids, which), None if weights is None else sparse.retain(weights, which)

@@ -1,0 +1,166 @@
+"""Losses: how far predictions are from what they should be."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from headrace import shapes
+from headrace.api import arrays, gathering, math, scopes
+from headrace.api.nn.activations import exchanged
+from headrace.api.tensors import is_tensor, narrow
+from headrace.errors import ShapeError
+
+
+def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, name: str | None = None) -> Any:
+    """-log of the probability that independent yes-or-no labels have, element by element.
+
+    Args:
+      labels: the probability of a yes, of the shape and dtype of `logits`.
+      logits: log(p / (1 - p)) of the probabilities p predicted.
+      name: name of the scope; "logistic_loss" if None.
+
+    Raises:
+      ValueError: one of them is missing, or their shapes differ.
+
+    Source: TensorFlow's `tf.nn.sigmoid_cross_entropy_with_logits`.
+    """
+    with scopes.name_scope(name, "logistic_loss", [logits, labels]) as scope:
+        b, z, x = _labels_and_logits(labels, logits)
+        zeros = arrays.zeros_like(x)
+        is_positive = b.make("GreaterEqual", (x, zeros), {})
+        above = b.make("Select", (is_positive, x, zeros), {})
+        below = b.make("Select", (is_positive, b.make("Neg", (x,), {}), x), {})
+        linear = b.make("Sub", (above, b.make("Mul", (x, z), {}, "mul")), {}, "sub")
+        return b.make("AddV2", (linear, b.make("Log1p", (b.make("Exp", (below,), {}),), {})), {}, scope)
+
+
+def _labels_and_logits(labels: Any, logits: Any) -> tuple[Any, Any, Any]:
+    if labels is None or logits is None:
+        raise ValueError("both 'labels' and 'logits' must be given (by name)")
+    b = scopes.builder(logits, labels)
+    x = b.tensor(logits, None, "logits")
+    z = b.tensor(labels, None if is_tensor(labels) else x.dtype.base, "labels")
+    if not shapes.compatible(x.shape, z.shape):
+        raise ShapeError(
+            f"`logits` and `labels` must have the same shape, received {shapes.show(x.shape)} vs "
+            f"{shapes.show(z.shape)}: {x!r} and {z!r}"
+        )
+    return b, z, x
+
+
+def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> Any:
+    """`sigmoid_cross_entropy_with_logits`, in which a label of 1 counts `pos_weight` times.
+
+    Source: TensorFlow's `tf.nn.weighted_cross_entropy_with_logits`.
+    """
+    with scopes.name_scope(name, "logistic_loss", [logits, labels]) as scope:
+        b, z, x = _labels_and_logits(labels, logits)
+        more = b.make("Sub", (pos_weight, 1), {}, "sub") if is_tensor(pos_weight) else pos_weight - 1
+        weight = b.make("AddV2", (1, b.make("Mul", (more, z), {}, "mul")), {}, "add")
+        linear = b.make("Mul", (b.make("Sub", (1, z), {}, "sub"), x), {}, "mul")
+        far = b.make("Log1p", (b.make("Exp", (b.make("Neg", (b.make("Abs", (x,), {}),), {}),), {}),), {})
+        near = b.make("Relu", (b.make("Neg", (x,), {}),), {})
+        bent = b.make("Mul", (weight, b.make("AddV2", (far, near), {}, "add")), {}, "mul")
+        return b.make("AddV2", (linear, bent), {}, scope)
+
+
+def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, name: str | None = None) -> Any:
+    """-sum(labels * log(softmax(logits))) along an axis.
+
+    Args:
+      labels: the probabilities of the classes, of the shape and dtype of `logits`.
+      logits: a tensor of floats.
+      axis: that of the classes.
+      name: name of the scope; "softmax_cross_entropy_with_logits" if None.
+
+    Source: TensorFlow's `tf.nn.softmax_cross_entropy_with_logits`.
+    """
+    with scopes.name_scope(name, "softmax_cross_entropy_with_logits", [logits, labels]):
+        b, z, x = _labels_and_logits(labels, logits)
+        x, z = _axis_last(x, axis), _axis_last(z, axis)
+        loss, _ = b.make("SoftmaxCrossEntropyWithLogits", (_rows(b, x), _rows(b, z)), {})
+        return _like_rows(b, loss, x)
+
+
+def _axis_last(x: Any, axis: int) -> Any:
+    """`x` with an axis moved behind the others."""
+    if exchanged(x, axis) is None:
+        return x
+    order = list(builtins.range(len(x.shape)))
+    order.append(order.pop(axis))
+    return arrays.transpose(x, order)
+
+
+def _rows(b: Any, x: Any) -> Any:
+    """`x` as a matrix, of which a row is along the last axis."""
+    if x.shape is not None and len(x.shape) == 2:
+        return x
+    n = None if not x.shape else x.shape[-1]
+    return arrays.reshape(x, (-1, n) if n is not None else arrays.concat([[-1], arrays.shape(x)[-1:]], 0))
+
+
+def _like_rows(b: Any, y: Any, x: Any) -> Any:
+    """`y`, which has an element for each row of `x`, in the shape of `x` without its last axis."""
+    if x.shape is not None and len(x.shape) == 2:
+        return y
+    is_known = x.shape and shapes.is_full(x.shape[:-1])
+    return arrays.reshape(y, np.array(x.shape[:-1], np.int32) if is_known else arrays.shape(x)[:-1])
+
+
+def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Any:
+    """-log(softmax(logits)) of the class that each label names.
+
+    Args:
+      labels: int32 or int64: the class, an index of the last axis of `logits`.
+      logits: a tensor of floats with one more axis.
+      name: name of the scope; "SparseSoftmaxCrossEntropyWithLogits" if None.
+
+    Source: TensorFlow's `tf.nn.sparse_softmax_cross_entropy_with_logits`.
+    """
+    with scopes.name_scope(name, "SparseSoftmaxCrossEntropyWithLogits", [labels, logits]):
+        b = scopes.builder(labels, logits)
+        x, at = b.tensor(logits, None, "logits"), b.tensor(labels, None, "labels")
+        if x.shape is not None and at.shape is not None and len(x.shape) != len(at.shape) + 1:
+            raise ShapeError(f"Rank mismatch: `logits` must have one more axis than `labels`, got {x!r} and {at!r}")
+        is_matrix = x.shape is not None and len(x.shape) == 2
+        flat = at if is_matrix else arrays.reshape(at, (-1,))
+        loss, _ = b.make("SparseSoftmaxCrossEntropyWithLogits", (_rows(b, x), flat), {})
+        loss = _like_rows(b, loss, x)
+        narrow(loss, at.shape)
+        return loss
+
+
+def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Any:
+    """-log of the probability of counts in a Poisson distribution, element by element.
+
+    Args:
+      targets: the counts.
+      log_input: the logarithm of the mean predicted.
+      compute_full_loss: whether with (Stirling's approximation of) what does not depend on the prediction.
+      name: name of the scope; "log_poisson_loss" if None.
+
+    Source: TensorFlow's `tf.nn.log_poisson_loss`.
+    """
+    with scopes.name_scope(name, "log_poisson_loss", [log_input, targets]):
+        b = scopes.builder(log_input, targets)
+        x, z = b.tensor(log_input, None, "log_input"), b.tensor(targets, None, "targets")
+        loss = b.make("Sub", (b.make("Exp", (x,), {}), b.make("Mul", (x, z), {}, "mul")), {}, "sub")
+        if not compute_full_loss:
+            return loss
+        spread = b.make("Mul", (0.5, math.log(b.make("Mul", (float(2 * np.pi), z), {}, "mul"))), {}, "mul")
+        stirling = b.make(
+            "AddV2", (b.make("Sub", (b.make("Mul", (z, math.log(z)), {}, "mul"), z), {}, "sub"), spread), {}, "add"
+        )
+        is_small = b.make("LogicalAnd", (b.make("GreaterEqual", (z, 0), {}), b.make("LessEqual", (z, 1), {})), {})
+        return b.make("AddV2", (loss, gathering.where(is_small, arrays.zeros_like(z), stirling)), {}, "add")
+
+
+def l2_loss(t: Any, name: str | None = None) -> Any:
+    """Half the sum of the squares of all elements.
+
+    Source: TensorFlow's `tf.nn.l2_loss`.
+    """
+    return scopes.builder(t).make("L2Loss", (t,), {}, name)

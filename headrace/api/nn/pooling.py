@@ -1,0 +1,433 @@
+"""Pooling: the greatest element or the mean of each window; and its relatives with weights, morphology."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.api import arrays, math, random, scopes
+from headrace.api.nn import blocks
+from headrace.api.nn.windows import for_each_axis, for_window, layout_of, rank_of, sliding, widened
+
+
+def max_pool(
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
+) -> Any:
+    """The greatest element of each window, channel by channel, of sequences, images or volumes.
+
+    Args:
+      input: a tensor of numbers of rank 3, 4 or 5: `max_pool1d`, `max_pool2d` or `max_pool3d` of it.
+      ksize, strides, padding, data_format: as those take them.
+      name: name of the operation.
+
+    Raises:
+      ValueError: as those; or the rank is unknown, and `data_format` does not tell it either.
+
+    Source: TensorFlow's `tf.nn.max_pool`.
+    """
+    return _by_rank("max_pool", _MAX, input, ksize, strides, padding, data_format, name)
+
+
+def avg_pool(
+    input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = None, name: str | None = None
+) -> Any:
+    """The mean of each window, channel by channel, of sequences, images or volumes: see `max_pool`.
+
+    Source: TensorFlow's `tf.nn.avg_pool`.
+    """
+    return _by_rank("avg_pool", _MEAN, input, ksize, strides, padding, data_format, name)
+
+
+def _by_rank(what: str, pools: dict[int, Any], input: Any, *args: Any) -> Any:
+    x = scopes.builder(input).tensor(input, None, "input")
+    return pools[rank_of(what, x, args[3])](x, *args)
+
+
+def max_pool1d(
+    input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NWC", name: str | None = None
+) -> Any:
+    """The greatest element of each window of sequences, channel by channel.
+
+    Args:
+      input: sequences of numbers, [batch, width, channels] or what `data_format` says.
+      ksize, strides: the size of the windows, and how far one is from the next: a number, or one for each axis.
+      padding: "SAME" or "VALID".
+      data_format: "NWC" (also None) or "NCW".
+      name: name of the operation; "MaxPool1d" if None.
+
+    Raises:
+      ValueError: an argument is not as described above, or the shapes do not fit.
+
+    Source: TensorFlow's `tf.nn.max_pool1d`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.max_pool1d([[[1.0], [3.0], [2.0], [0.0]]], 2, 2, "VALID").numpy().ravel().tolist()
+      [3.0, 2.0]
+    """
+    return _pool_of_sequences("MaxPool1d", "MaxPool", input, ksize, strides, padding, data_format, name)
+
+
+def avg_pool1d(
+    input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NWC", name: str | None = None
+) -> Any:
+    """The mean of each window of sequences, channel by channel; padding does not count. See `max_pool1d`.
+
+    Source: TensorFlow's `tf.nn.avg_pool1d`.
+    """
+    return _pool_of_sequences("AvgPool1D", "AvgPool", input, ksize, strides, padding, data_format, name)
+
+
+def _pool_of_sequences(
+    default: str, type: str, input: Any, ksize: Any, strides: Any, padding: Any, data_format: Any, name: Any
+) -> Any:
+    with scopes.name_scope(name, default, [input]) as scope:
+        layout = layout_of(data_format, 1)
+        at, wide = widened(layout)
+        size, step = (for_each_axis(*given, layout) for given in (("ksize", ksize), ("strides", strides)))
+        x = arrays.expand_dims(input, at)
+        size, step = ((*v[:at], 1, *v[at:]) for v in (size, step))
+        return arrays.squeeze(_pool(type, x, size, step, padding, wide, scope), [at])
+
+
+def max_pool2d(
+    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None, name: str | None = None
+) -> Any:
+    """The greatest element of each window, channel by channel.
+
+    Args:
+      input: images of numbers, [batch, height, width, channels] or what `data_format` says.
+      ksize: the size of the windows: a number, [height, width], or one for each axis of `input`.
+      strides: how far one window is from the next; as `ksize`.
+      padding: as `conv2d` takes it; padding is never the greatest element.
+      data_format: "NHWC" (also None) or "NCHW".
+      name: name of the operation; "MaxPool2d" if None.
+
+    Raises:
+      ValueError: as `conv2d`.
+
+    Source: TensorFlow's `tf.nn.max_pool2d`.
+
+    Example:
+      >>> import headrace as hr
+      >>> image = hr.reshape(hr.range(16.0), (1, 4, 4, 1))
+      >>> hr.nn.max_pool2d(image, 2, 2, "VALID").numpy().ravel().tolist()
+      [5.0, 7.0, 13.0, 15.0]
+    """
+    return _pool("MaxPool", input, ksize, strides, padding, data_format, name or "MaxPool2d")
+
+
+def avg_pool2d(
+    input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = None, name: str | None = None
+) -> Any:
+    """The mean of each window, channel by channel; padding does not count.
+
+    Args:
+      input: images of floats, [batch, height, width, channels] or what `data_format` says.
+      ksize: the size of the windows: a number, [height, width], or one for each axis of `input`.
+      strides: how far one window is from the next; as `ksize`.
+      padding: "SAME" or "VALID"; see `conv2d`.
+      data_format: "NHWC" (also None) or "NCHW".
+      name: name of the operation; "AvgPool2D" if None.
+
+    Raises:
+      ValueError: as `conv2d`.
+
+    Source: TensorFlow's `tf.nn.avg_pool2d`.
+
+    Example:
+      >>> import headrace as hr
+      >>> image = hr.reshape(hr.range(16.0), (1, 4, 4, 1))
+      >>> hr.nn.avg_pool2d(image, 2, 2, "VALID").numpy().ravel().tolist()
+      [2.5, 4.5, 10.5, 12.5]
+    """
+    return _pool("AvgPool", input, ksize, strides, padding, data_format, name or "AvgPool2D")
+
+
+def max_pool3d(
+    input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NDHWC", name: str | None = None
+) -> Any:
+    """The greatest element of each window of volumes, channel by channel.
+
+    Args:
+      input: volumes of floats, [batch, depth, height, width, channels] or what `data_format` says.
+      ksize, strides: the size of the windows, and how far one is from the next: a number, three, or one for each axis.
+      padding: "SAME" or "VALID".
+      data_format: "NDHWC" (also None) or "NCDHW".
+      name: name of the operation; "MaxPool3D" if None.
+
+    Raises:
+      ValueError: an argument is not as described above, or the shapes do not fit.
+
+    Source: TensorFlow's `tf.nn.max_pool3d`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.max_pool3d(hr.reshape(hr.range(8.0), (1, 2, 2, 2, 1)), 2, 2, "VALID").numpy().item()
+      7.0
+    """
+    return _pool("MaxPool3D", input, ksize, strides, padding, data_format, name, 3)
+
+
+def avg_pool3d(
+    input: Any, ksize: Any, strides: Any, padding: str, data_format: str | None = "NDHWC", name: str | None = None
+) -> Any:
+    """The mean of each window of volumes, channel by channel; padding does not count. See `max_pool3d`.
+
+    Source: TensorFlow's `tf.nn.avg_pool3d`.
+    """
+    return _pool("AvgPool3D", input, ksize, strides, padding, data_format, name, 3)
+
+
+def _pool(
+    type: str,
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None,
+    name: str | None,
+    axes: int = 2,
+) -> Any:
+    attrs = sliding(strides, padding, data_format, None, axes)
+    attrs["ksize"] = for_each_axis("ksize", ksize, attrs["data_format"])
+    return scopes.builder(input).make(type, (input,), attrs, name)
+
+
+_MAX: dict[int, Any] = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
+_MEAN: dict[int, Any] = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}
+
+
+def pool(
+    input: Any,
+    window_shape: Any,
+    pooling_type: str,
+    strides: Any = None,
+    padding: str = "VALID",
+    data_format: str | None = None,
+    dilations: Any = None,
+    name: str | None = None,
+) -> Any:
+    """The greatest element or the mean of each window of sequences, images or volumes.
+
+    Args:
+      input: a tensor of numbers, [batch, 1, 2 or 3 axes of space, channels] or what `data_format` says.
+      window_shape: the size of the windows: a number for each axis of the space.
+      pooling_type: "MAX" or "AVG".
+      strides: how far one window is from the next: a number, or one for each axis of the space; None: 1.
+      padding: "SAME" or "VALID".
+      data_format: the letters of the axes, such as "NWC", "NCHW" or "NDHWC"; None: the channels are the last.
+      dilations: how far apart the elements of a window are; as `strides`; None: 1.
+      name: name of the operation; "max_pool" or "avg_pool" if None.
+
+    Raises:
+      ValueError: an argument is not as described above; dilations with "SAME" or with strides.
+
+    Source: TensorFlow's `tf.nn.pool`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.pool([[[1.0], [5.0], [2.0], [0.0]]], [2], "MAX", dilations=[2]).numpy().ravel().tolist()
+      [2.0, 5.0]
+    """
+    if pooling_type not in ("MAX", "AVG"):
+        raise ValueError(f"'pooling_type' must be 'MAX' or 'AVG', got {pooling_type!r}")
+    with scopes.name_scope(name, f"{pooling_type.lower()}_pool", [input]) as scope:
+        x = scopes.builder(input).tensor(input, None, "input")
+        axes = len(np.ravel(window_shape)) if x.shape is None else rank_of("pool", x)
+        layout = layout_of(data_format, axes)
+        size = for_window("window_shape", window_shape, axes)
+        steps = for_window("strides", 1 if strides is None else strides, axes)
+        rates = for_window("dilations", 1 if dilations is None else dilations, axes)
+        if max(rates) > 1 and padding == "SAME":
+            raise ValueError(f"pooling with 'SAME' padding is not implemented for dilations > 1, got {dilations!r}")
+        if max(rates) > 1 and max(steps) > 1:
+            raise ValueError(
+                f"'strides' > 1 are not supported together with 'dilations' > 1, got {strides!r} and {dilations!r}"
+            )
+        of_axes = (_MAX if pooling_type == "MAX" else _MEAN)[axes]
+
+        def inner(x: Any, padding: Any) -> Any:
+            return of_axes(x, size, steps, padding, layout, name=scope)
+
+        return blocks.with_space_to_batch(x, rates, padding, layout, inner)
+
+
+def max_pool_with_argmax(
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NHWC",
+    output_dtype: Any = dtypes.int64,
+    include_batch_in_index: bool = False,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """The greatest element of each window of images, and where it stands.
+
+    Args:
+      input: images of numbers, [batch, height, width, channels].
+      ksize, strides: the size of the windows, and how far one is from the next: a number, two, or one for each axis.
+      padding: "SAME" or "VALID".
+      data_format: "NHWC".
+      output_dtype: of the places: int64 or int32.
+      include_batch_in_index: whether the places are counted through the whole batch instead of through each image.
+      name: name of the operation; "MaxPoolWithArgmax" if None.
+
+    Returns:
+      Two tensors: the elements, and the places, counted in row-major order.
+
+    Raises:
+      ValueError: an argument is not as described above.
+
+    Source: TensorFlow's `tf.nn.max_pool_with_argmax`.
+
+    Example:
+      >>> import headrace as hr
+      >>> y, at = hr.nn.max_pool_with_argmax([[[[1.0], [5.0]], [[2.0], [0.0]]]], 2, 2, "VALID")
+      >>> y.numpy().item(), at.numpy().item()
+      (5.0, 1)
+    """
+    if data_format != "NHWC":
+        raise ValueError(f"'data_format' must be 'NHWC', got {data_format!r}")
+    attrs = {
+        "ksize": for_each_axis("ksize", ksize, "NHWC"),
+        "strides": for_each_axis("strides", strides, "NHWC"),
+        "padding": padding,
+        "Targmax": dtypes.as_dtype(output_dtype),
+        "include_batch_in_index": bool(include_batch_in_index),
+    }
+    y, at = scopes.builder(input).make("MaxPoolWithArgmax", (input,), attrs, name)
+    return y, at
+
+
+# *** with windows of different sizes ***
+
+
+def fractional_max_pool(
+    value: Any,
+    pooling_ratio: Any,
+    pseudo_random: bool = False,
+    overlapping: bool = False,
+    seed: int = 0,
+    name: str | None = None,
+) -> tuple[Any, Any, Any]:
+    """The greatest element of each window, of windows that differ in size, so that an image shrinks by a fraction.
+
+    Args:
+      value: images of numbers, [batch, height, width, channels].
+      pooling_ratio: how much an image shrinks: a number, [height, width], or one for each axis; at least 1.
+      pseudo_random: whether the sizes follow a pseudorandom sequence instead of a random one.
+      overlapping: whether the last row and column of a window are the first of the next.
+      seed: of the sizes; 0: others at every run.
+      name: name of the operation; "FractionalMaxPool" if None.
+
+    Returns:
+      Three tensors: the images, and where windows begin along the rows and the columns (int64).
+
+    Source: TensorFlow's `tf.nn.fractional_max_pool`, and "Fractional max-pooling" (Graham, 2015).
+
+    Example:
+      >>> import headrace as hr
+      >>> y, rows, _ = hr.nn.fractional_max_pool(hr.ones((1, 6, 6, 1)), 1.5, seed=1)
+      >>> y.shape, len(rows.numpy())
+      ((1, 4, 4, 1), 5)
+    """
+    return _fractional("FractionalMaxPool", value, pooling_ratio, pseudo_random, overlapping, seed, name)
+
+
+def fractional_avg_pool(
+    value: Any,
+    pooling_ratio: Any,
+    pseudo_random: bool = False,
+    overlapping: bool = False,
+    seed: int = 0,
+    name: str | None = None,
+) -> tuple[Any, Any, Any]:
+    """The mean of each window, of windows that differ in size: see `fractional_max_pool`.
+
+    Source: TensorFlow's `tf.nn.fractional_avg_pool`.
+    """
+    return _fractional("FractionalAvgPool", value, pooling_ratio, pseudo_random, overlapping, seed, name)
+
+
+def _fractional(
+    type: str, value: Any, pooling_ratio: Any, pseudo_random: bool, overlapping: bool, seed: int, name: str | None
+) -> tuple[Any, Any, Any]:
+    ratio = [float(v) for v in np.ravel(pooling_ratio)]
+    if len(ratio) in (1, 2):
+        ratio = [1.0, ratio[0], ratio[-1], 1.0]
+    attrs = {"pooling_ratio": tuple(ratio), "pseudo_random": pseudo_random, "overlapping": overlapping}
+    if seed:
+        attrs |= {"deterministic": True, **random.seeds(seed)}
+    y, rows, columns = scopes.builder(value).make(type, (value,), attrs, name)
+    return y, rows, columns
+
+
+# *** morphology ***
+
+
+def dilation2d(
+    input: Any,
+    filters: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NHWC",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Any:
+    """The greatest sum of an element and the filter's in each window, channel by channel: grey-scale dilation.
+
+    Args:
+      input: images of numbers, [batch, height, width, channels].
+      filters: [height, width, channels].
+      strides: how far one window is from the next: a number, two, or one for each axis.
+      padding: "SAME" or "VALID".
+      data_format: "NHWC".
+      dilations: how far apart the elements of a window are; as `strides`.
+      name: name of the operation; "Dilation2D" if None.
+
+    Raises:
+      ValueError: an argument is not as described above.
+
+    Source: TensorFlow's `tf.nn.dilation2d`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.dilation2d([[[[1.0], [5.0]]]], [[[0.0], [1.0]]], 1, "SAME").numpy().ravel().tolist()
+      [6.0, 5.0]
+    """
+    if data_format != "NHWC":
+        raise ValueError(f"'data_format' must be 'NHWC', got {data_format!r}")
+    attrs = {
+        "strides": for_each_axis("strides", strides, "NHWC"),
+        "rates": for_each_axis("dilations", dilations, "NHWC"),
+        "padding": padding,
+    }
+    return scopes.builder(input, filters).make("Dilation2D", (input, filters), attrs, name)
+
+
+def erosion2d(
+    value: Any,
+    filters: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NHWC",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Any:
+    """The least difference of an element and the turned filter's in each window: grey-scale erosion. See `dilation2d`.
+
+    Source: TensorFlow's `tf.nn.erosion2d`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.nn.erosion2d([[[[1.0], [5.0]]]], [[[0.0], [1.0]]], 1, "SAME").numpy().ravel().tolist()
+      [-0.0, 4.0]
+    """
+    with scopes.name_scope(name, "erosion2d", [value, filters]) as scope:
+        negative = math.negative(value)
+        dark = dilation2d(negative, arrays.reverse(filters, [0, 1]), strides, padding, data_format, dilations, scope)
+        return math.negative(dark)

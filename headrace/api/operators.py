@@ -1,0 +1,177 @@
+"""Python's operators on tensors.
+
+`install(cls)` gives a class the operators and indexing. Importing this module installs them on `ir.Tensor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.api import linalg, math, scopes
+from headrace.api.indexing import getitem
+from headrace.api.tensors import is_tensor, pair
+from headrace.errors import ShapeError
+from headrace.ir.graph import Tensor
+from headrace.shapes import Shape
+
+
+def install(cls: type, compares: bool = False) -> None:
+    """Gives `cls`, whose objects are tensors or stand for one, the operators and indexing.
+
+    Args:
+      cls: a class whose objects builders take for tensors (`as_tensor`), with attributes `dtype` and `shape`.
+      compares: whether `==` and `!=` compare element by element too. If not, they are left as they are (identity), so
+        that objects can be keys.
+    """
+    for name, function in _OPERATORS.items():
+        setattr(cls, name, function)
+    if compares:
+        cls.__eq__ = _equal  # type: ignore[assignment]
+        cls.__ne__ = _not_equal  # type: ignore[assignment]
+        cls.__hash__ = None  # type: ignore[assignment]  # what compares element by element is no key
+
+
+def _is_operand(x: Any) -> bool:
+    """Whether `x` may be the other side of an operator; else its own class is asked."""
+    return isinstance(x, _OPERANDS) or is_tensor(x)
+
+
+_OPERANDS = (Tensor, bool, int, float, complex, str, bytes, list, tuple, np.ndarray, np.generic, type(None))
+
+
+def _binary(type: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The operator of an op, and its reversed form."""
+
+    def forward(x: Any, y: Any) -> Any:
+        if not _is_operand(y):
+            return NotImplemented
+        return scopes.builder(x, y).make(type, (x, y), {}, name)
+
+    def reversed(y: Any, x: Any) -> Any:
+        if not _is_operand(x):
+            return NotImplemented
+        return scopes.builder(y, x).make(type, (x, y), {}, name)
+
+    return forward, reversed
+
+
+def _function(f: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The operator of a function, and its reversed form."""
+
+    def forward(x: Any, y: Any) -> Any:
+        return f(x, y) if _is_operand(y) else NotImplemented
+
+    def reversed(y: Any, x: Any) -> Any:
+        return f(x, y) if _is_operand(x) else NotImplemented
+
+    return forward, reversed
+
+
+def _bits(name: str, logical: Callable[..., Any], bitwise: str) -> Callable[[Any, Any], Any]:
+    """`&`, `|` and `^`: of bools, logical; of integers, bit by bit."""
+
+    def f(x: Any, y: Any) -> Any:
+        with scopes.name_scope(None, name, [x, y]) as scope:
+            b = scopes.builder(x, y)
+            known = x if is_tensor(x) else y
+            if b.tensor(known).dtype.base is dtypes.bool_:
+                return logical(x, y, scope)
+            return b.make(bitwise, (x, y), {})
+
+    return f
+
+
+def _matmul(x: Any, y: Any) -> Any:
+    return linalg.matmul(x, y, name="matmul")
+
+
+def _not(x: Any) -> Any:
+    b = scopes.builder(x)
+    t = b.tensor(x)
+    return b.make("LogicalNot" if t.dtype.base is dtypes.bool_ else "Invert", (t,), {})
+
+
+def _neg(x: Any) -> Any:
+    return math.negative(x)
+
+
+def _pos(x: Any) -> Any:
+    return x
+
+
+def _equal(x: Any, y: Any) -> Any:
+    return _compared("Equal", x, y, False)
+
+
+def _not_equal(x: Any, y: Any) -> Any:
+    return _compared("NotEqual", x, y, True)
+
+
+def _compared(type: str, x: Any, y: Any, otherwise: bool) -> Any:
+    if not _is_operand(y):
+        return NotImplemented
+    b = scopes.builder(x, y)
+    try:
+        x, y = pair(b, x, y)
+    except TypeError:  # None, text: what is no such element is equal to none
+        return otherwise
+    return b.make(type, (x, y), {"incompatible_shape_error": False})
+
+
+def _set_shape(self: Tensor, shape: Any) -> None:
+    """Adds to what is known of the static shape.
+
+    Args:
+      shape: numbers, None for what is not known.
+
+    Raises:
+      ShapeError (a ValueError): it contradicts what is known.
+
+    Source: TensorFlow's `tf.Tensor.set_shape`.
+    """
+    given: Shape = shapes.as_shape(shape)
+    try:
+        self.shape = shapes.merge(self.shape, given)
+    except ValueError as e:
+        made = f" (made at {self.op.source})" if self.op.source is not None else ""
+        raise ShapeError(
+            f"Tensor's shape {shapes.show(self.shape)} is not compatible with supplied shape "
+            f"{shapes.show(given)}: '{self.name}'{made}; {e}"
+        ) from None
+
+
+_OPERATORS: dict[str, Any] = {
+    "__getitem__": getitem,
+    "__neg__": _neg,
+    "__pos__": _pos,
+    "__abs__": lambda x: math.abs(x),
+    "__invert__": _not,
+    "__array_priority__": 100,  # numpy lets us have `array + tensor`
+}
+for _name, (_forward, _reversed) in {
+    "add": _binary("AddV2", "add"),
+    "sub": _binary("Sub", "sub"),
+    "mul": _binary("Mul", "mul"),
+    "truediv": _function(lambda x, y: math.truediv(x, y)),
+    "floordiv": _binary("FloorDiv", "floordiv"),
+    "mod": _binary("FloorMod", "mod"),
+    "pow": _binary("Pow", "pow"),
+    "matmul": _function(_matmul),
+    "and": _function(_bits("and", math.logical_and, "BitwiseAnd")),
+    "or": _function(_bits("or", math.logical_or, "BitwiseOr")),
+    "xor": _function(_bits("xor", math.logical_xor, "BitwiseXor")),
+}.items():
+    _OPERATORS[f"__{_name}__"] = _forward
+    _OPERATORS[f"__r{_name}__"] = _reversed
+for _name, _type in (("lt", "Less"), ("le", "LessEqual"), ("gt", "Greater"), ("ge", "GreaterEqual")):
+    _OPERATORS[f"__{_name}__"] = _binary(_type, _type)[0]  # Python reverses `1 < x` to `x > 1` itself
+for _name, _method in _OPERATORS.items():
+    if callable(_method):
+        _method.__name__ = _name
+
+install(Tensor)
+Tensor.set_shape = _set_shape  # type: ignore[attr-defined]

@@ -1,0 +1,215 @@
+"""Python functions as operations: `py_func`, `numpy_function`, `py_function`."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from headrace import dtypes, forking
+from headrace.api import nest, scopes
+from headrace.errors import InvalidArgumentError
+from headrace.resources.callback import Callback
+
+KEPT_CALLS: Final = 64  # of a py_function, whose ops are kept for its gradient
+
+
+def py_func(
+    func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
+) -> Any:
+    """An operation that calls a Python function each time it runs.
+
+    The function lives as long as the graph. A graph that is exported keeps only a token in its place, and works in this
+    process alone. The operation has no gradient. The function runs in any thread, in no graph, with the floating-point
+    mode of the caller of `Session.run`. If it blocks, a deadline or closing the session ends the step; the thread of
+    the function ends when the function returns.
+
+    Args:
+      func: takes an array or numpy scalar for each of `inp` (strings: `bytes`, or arrays of them), and returns one for
+        each of `Tout`, of exactly this dtype; None if there is none.
+      inp: tensors.
+      Tout: dtype of what it returns, or a list of them.
+      stateful: whether it does anything besides, or may return something else for the same arrays. If so, an `hr.Graph`
+        keeps it in order with others of its kind; there it must not wait for one that comes later. In other graphs
+        (`headrace.v1`, imported ones) calls that no edge orders run at the same time, and may wait for each other.
+      name: of the operation.
+
+    Returns:
+      The tensor, of unknown shape, or a list of them if `Tout` is a list. If that is empty, the operation.
+
+    Raises (when it runs):
+      InvalidArgumentError: `func` returned something else than `Tout` says, or raised a ValueError or TypeError.
+      OutOfRangeError, UnimplementedError, ResourceExhaustedError, UnknownError: it raised a StopIteration, a
+        NotImplementedError, a MemoryError, another exception.
+
+    Source: TensorFlow's `tf.py_func`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     y = hr.py_func(lambda x: x[::-1], [hr.constant([1, 2, 3])], hr.int32)
+      >>> hr.Session(graph=g).run(y)
+      array([3, 2, 1], dtype=int32)
+    """
+    return _make("PyFunc" if stateful else "PyFuncStateless", func, inp, Tout, name)
+
+
+def numpy_function(
+    func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
+) -> Any:
+    """TensorFlow 2's name for `py_func`.
+
+    Source: TensorFlow's `tf.numpy_function`.
+    """
+    return py_func(func, inp, Tout, stateful, name)
+
+
+def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: str | None = None) -> Any:
+    """Like `py_func`, of a function that takes and returns eager tensors, and has a gradient.
+
+    The function runs ops at once, as outside of graphs, and may use `.numpy()` and Python's `if` and `while`. What it
+    returns is converted to `Tout`; it may return None if `Tout` is an empty list.
+
+    The gradient is that of the ops that ran (`eager.recording`), of first order. What the function computes by other
+    means (numpy, variables that it reads, its own calls of `hr.grad`) counts as a constant. If the gradient is wanted
+    of a call that lies more than 64 calls back, the function runs once more, and must return the same.
+
+    Args, Raises: see `py_func`. Of its gradient when it runs:
+      InvalidArgumentError: the function ran once more, and returned other values.
+
+    Source: TensorFlow's `tf.py_function`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, ())
+      ...     y = hr.py_function(lambda x: x * x if float(x) > 0 else -x, [x], hr.float32)
+      ...     (dx,) = hr.gradients(y, [x])
+      >>> hr.Session(graph=g).run([y, dx], {x: 3.0})
+      [np.float32(9.0), np.float32(6.0)]
+    """
+    if not callable(func):
+        raise ValueError(f"Expected func to be callable. Received func={func!r} of type {func.__class__.__name__}.")
+    made = _OnTensors(func, _as_list(Tout))
+    return _make("EagerPyFunc", made, inp, Tout, name, made.differentiated)
+
+
+class _OnTensors:
+    """A function of eager tensors as one of arrays.
+
+    Once its gradient is wanted, the ops of each call are recorded. The newest records are kept by what the call was
+    given and gave, until the gradient takes them.
+    """
+
+    def __init__(self, func: Callable[..., Any], types: Sequence[dtypes.DType]) -> None:
+        self._func = func
+        self._types = types
+        self._is_recorded = False
+        self._lock = threading.Lock()
+        self._calls: collections.OrderedDict[Any, tuple[Any, list[Any], list[Any]]] = collections.OrderedDict()
+        self.__qualname__ = getattr(func, "__qualname__", repr(func))
+        code = getattr(func, "__code__", None)
+        if code is not None:
+            self.__code__ = code
+        forking.follow(self)
+
+    def _forked(self) -> None:
+        """See `forking`."""
+        self._lock = threading.Lock()
+
+    def __call__(self, *arrays: Any) -> Any:
+        if not self._is_recorded:
+            results = self._run(scopes.builder().tensor, arrays)[1]
+            return results if len(results) != len(self._types) else tuple(r.numpy() for r in results)
+        call = self._recorded(arrays)
+        results = call[2]
+        if len(results) != len(self._types):
+            return results  # which is reported as that of any function
+        ys = tuple(r.numpy() for r in results)
+        with self._lock:
+            self._calls[_content((*arrays, *ys))] = call
+            if len(self._calls) > KEPT_CALLS:
+                self._calls.popitem(last=False)
+        return ys
+
+    def _run(self, convert: Callable[..., Any], arrays: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The arguments as tensors, and what the function returns of them."""
+        xs = list(map(convert, arrays))
+        with scopes.eager_call():
+            got = self._func(*xs)
+        results = list(got) if isinstance(got, (list, tuple)) else [] if got is None else [got]
+        if len(results) != len(self._types):
+            return xs, results
+        return xs, [convert(x, d) for x, d in zip(results, self._types, strict=True)]
+
+    def _recorded(self, arrays: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
+        b = scopes.builder()  # where the function runs there is no graph
+        with b.recording() as record:
+            xs, ys = self._run(b.tensor, arrays)
+        return record, xs, ys
+
+    def differentiated(self) -> Callable[..., Any]:
+        """The function that takes inputs, outputs and the gradients of these, and returns the gradients of inputs."""
+        self._is_recorded = True
+        func = functools.partial(self._gradient)
+        func.__qualname__ = f"{self.__qualname__} (its gradient)"  # type: ignore[attr-defined]
+        return func
+
+    def _gradient(self, *arrays: Any) -> Any:
+        n_dys = sum(map(_carries, self._types))
+        n_xs = len(arrays) - len(self._types) - n_dys
+        given, dys = arrays[: len(arrays) - n_dys], list(arrays[len(arrays) - n_dys :])
+        with self._lock:
+            call = self._calls.pop(_content(given), None)
+        if call is None:
+            call = self._recorded(given[:n_xs])
+            if _content([y.numpy() for y in call[2]]) != _content(given[n_xs:]):
+                raise InvalidArgumentError(
+                    f"the gradient of {self.__qualname__} needs a call of it that lies more than {KEPT_CALLS} calls "
+                    "back. It was called once more, and returned other values: let its results depend on its "
+                    "arguments alone, or write it in ops"
+                )
+        record, xs, ys = call
+        pairs = [y for y in ys if _carries(y.dtype)]
+        sources = [x for x in xs if _carries(x.dtype)]
+        grads = record.gradient(pairs, sources, dys)
+        return tuple(np.zeros(x.shape, x.dtype.numpy) if g is None else g for x, g in zip(sources, grads, strict=True))
+
+
+def _carries(x: dtypes.DType) -> bool:
+    return x.is_floating or x.is_complex
+
+
+def _content(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """What is equal for equal arrays."""
+    return tuple(
+        (x.shape, x.dtype.str, repr(x.tolist()) if x.dtype == object else x.tobytes()) for x in map(np.asarray, arrays)
+    )
+
+
+def _make(
+    type: str,
+    func: Callable[..., Any],
+    inp: Sequence[Any],
+    Tout: Any,
+    name: str | None,
+    gradient: Callable[[], Callable[..., Any]] | None = None,
+) -> Any:
+    if not callable(func):
+        raise ValueError(f"Expected func to be callable. Received func={func!r} of type {func.__class__.__name__}.")
+    values = list(inp) if isinstance(inp, (list, tuple)) else [inp]
+    b = scopes.builder(*values)
+    callback = Callback(func, gradient)
+    scopes.keep(b.graph, callback)
+    made = b.make(type, (values,), {"token": callback.token, "Tout": tuple(_as_list(Tout))}, name)
+    if not isinstance(Tout, (list, tuple)):
+        return made
+    return list(made) if isinstance(made, tuple) else [made] if len(Tout) == 1 else made
+
+
+def _as_list(Tout: Any) -> list[dtypes.DType]:
+    return [dtypes.as_dtype(d) for d in nest.flatten(Tout)]

@@ -1,0 +1,297 @@
+"""Random numbers. A random operation has a stream of its own, which goes on from one run to the next.
+
+The stream follows from two seeds, that of the graph and that of the operation. With neither it is another one in each
+session. With an operation's `seed` alone the graph's is taken to be 87654321, as in TensorFlow, so that the same seed
+draws the same numbers in both.
+
+The numbers of the `stateless_...` functions follow from their arguments alone; a `Generator` keeps a state in a
+variable.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.api import scopes
+from headrace.api.random.gamma_numbers import scaled_gamma
+from headrace.api.random.generator import Algorithm as Algorithm
+from headrace.api.random.generator import Generator as Generator
+from headrace.api.random.generator import create_rng_state as create_rng_state
+from headrace.api.random.stateless import fold_in as fold_in
+from headrace.api.random.stateless import split as split
+from headrace.api.random.stateless import stateless_binomial as stateless_binomial
+from headrace.api.random.stateless import stateless_categorical as stateless_categorical
+from headrace.api.random.stateless import stateless_gamma as stateless_gamma
+from headrace.api.random.stateless import stateless_normal as stateless_normal
+from headrace.api.random.stateless import (
+    stateless_parameterized_truncated_normal as stateless_parameterized_truncated_normal,
+)
+from headrace.api.random.stateless import stateless_poisson as stateless_poisson
+from headrace.api.random.stateless import stateless_shuffle as stateless_shuffle
+from headrace.api.random.stateless import stateless_truncated_normal as stateless_truncated_normal
+from headrace.api.random.stateless import stateless_uniform as stateless_uniform
+from headrace.api.tensors import is_tensor, shape_tensor
+from headrace.ir.builder import Builder
+
+DEFAULT_GRAPH_SEED = 87654321
+
+
+def seeds(seed: int | None, graph_seed: int | None = None) -> dict[str, int]:
+    """The attributes `seed` and `seed2` of a random op.
+
+    Args:
+      seed: the op's.
+      graph_seed: the graph's; if None, what the graph has as its attribute `seed` (a graph of `headrace.v1`). With it
+        alone, the op's follows from how many there were before.
+
+    Source: TensorFlow's `tf.compat.v1.get_seed`.
+    """
+    root = _root()
+    if graph_seed is None:
+        graph_seed = scopes.outside.seed if root is None else getattr(root, "seed", None)
+    if seed is None and graph_seed is None:
+        return {"seed": 0, "seed2": 0}
+    if seed is None:
+        count = getattr(scopes.outside if root is None else root, "take_op_seed", None)
+        seed = count() if count is not None else len(root or ())
+    first, second = DEFAULT_GRAPH_SEED if graph_seed is None else graph_seed, seed
+    first, second = first % (2**31 - 1), second % (2**31 - 1)
+    return {"seed": first, "seed2": second if (first, second) != (0, 0) else 2**31 - 1}
+
+
+def _root() -> Any:
+    """The graph around everything that is open; None outside of graphs."""
+    b = scopes.builder()
+    root = b.graph if isinstance(b, Builder) else None
+    while root is not None and root.outer is not None:
+        root = root.outer
+    return root
+
+
+def set_seed(seed: int | None) -> None:
+    """Sets the graph's seed, of the graph that has been entered: operations made from now on that have no seed of
+    their own draw the same numbers in each session. Outside of graphs: what is drawn from now on.
+
+    Args:
+      seed: an int; None: other numbers each time.
+
+    Source: TensorFlow's `tf.random.set_seed`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     hr.random.set_seed(1)
+      ...     x = hr.random.uniform(())
+      >>> hr.Session(graph=g).run(x) == hr.Session(graph=g).run(x)
+      np.True_
+    """
+    root = _root()
+    if root is None:
+        scopes.outside.set_seed(seed)
+    else:
+        root.seed = seed
+
+
+def _normal(
+    op: str, default: str, args: tuple[Any, Any, Any], dtype: Any, seed: Any, graph_seed: Any, name: Any
+) -> Any:
+    shape, mean, stddev = args
+    t = dtypes.as_dtype(dtype)
+    with scopes.name_scope(name, default, list(args)) as scope:
+        b = scopes.builder(*args)
+        dims = shape_tensor(b, shape)
+        mean, stddev = b.tensor(mean, t, "mean"), b.tensor(stddev, t, "stddev")
+        drawn = b.make(op, (dims,), {"dtype": t, **seeds(seed, graph_seed)})
+        return b.make("AddV2", (b.make("Mul", (drawn, stddev), {}, "mul"), mean), {}, scope)
+
+
+def normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+    graph_seed: int | None = None,
+) -> Any:
+    """Normally distributed numbers.
+
+    Args:
+      shape: numbers, or an int vector.
+      mean, stddev: of the distribution; they broadcast to the shape.
+      dtype: float16, bfloat16, float32 or float64.
+      seed, graph_seed: see the module's text.
+      name: name of the operation; "random_normal" if None.
+
+    Source: TensorFlow's `tf.random.normal`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     hr.random.normal((2, 3), seed=1).shape
+      (2, 3)
+    """
+    return _normal("RandomStandardNormal", "random_normal", (shape, mean, stddev), dtype, seed, graph_seed, name)
+
+
+def truncated_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+    graph_seed: int | None = None,
+) -> Any:
+    """Normally distributed numbers, of which those more than two standard deviations from the mean are drawn again.
+
+    Args: see `normal`; `name` is "truncated_normal" if None.
+
+    Source: TensorFlow's `tf.random.truncated_normal`.
+    """
+    return _normal("TruncatedNormal", "truncated_normal", (shape, mean, stddev), dtype, seed, graph_seed, name)
+
+
+def uniform(
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+    graph_seed: int | None = None,
+) -> Any:
+    """Numbers that are equally likely anywhere from `minval` to below `maxval`.
+
+    Args:
+      shape: numbers, or an int vector.
+      minval, maxval: the bounds. For floats `maxval` is 1 if None; for integers it must be given.
+      dtype: a float, int32 or int64.
+      seed, graph_seed: see the module's text.
+      name: name of the operation; "random_uniform" if None.
+
+    Raises:
+      ValueError: integers without `maxval`.
+
+    Source: TensorFlow's `tf.random.uniform`.
+    """
+    t = dtypes.as_dtype(dtype)
+    if maxval is None:
+        if t.is_integer:
+            raise ValueError(f"'maxval' must be given for numbers of dtype {t.name}")
+        maxval = 1
+    with scopes.name_scope(name, "random_uniform", [shape, minval, maxval]) as scope:
+        b = scopes.builder(shape, minval, maxval)
+        dims = shape_tensor(b, shape)
+        is_unit = not is_tensor(minval) and not is_tensor(maxval) and np.ndim(minval) == 0 == np.ndim(maxval)
+        if is_unit and not t.is_integer and minval == 0 and maxval == 1:
+            return b.make("RandomUniform", (dims,), {"dtype": t, **seeds(seed, graph_seed)})
+        attrs = seeds(seed, graph_seed)
+        low, high = b.tensor(minval, t, "min"), b.tensor(maxval, t, "max")
+        if t.is_integer:
+            return b.make("RandomUniformInt", (dims, low, high), attrs, scope)
+        drawn = b.make("RandomUniform", (dims,), {"dtype": t, **attrs})
+        width = b.make("Sub", (high, low), {}, "sub")
+        return b.make("AddV2", (b.make("Mul", (drawn, width), {}, "mul"), low), {}, scope)
+
+
+def shuffle(value: Any, seed: int | None = None, name: str | None = None, graph_seed: int | None = None) -> Any:
+    """The rows of a tensor in a random order.
+
+    Source: TensorFlow's `tf.random.shuffle`.
+    """
+    return scopes.builder(value).make("RandomShuffle", (value,), seeds(seed, graph_seed), name)
+
+
+def categorical(
+    logits: Any,
+    num_samples: Any,
+    dtype: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+    graph_seed: int | None = None,
+) -> Any:
+    """For each row of `logits` a row of `num_samples` classes, drawn with probabilities softmax(logits).
+
+    Source: TensorFlow's `tf.random.categorical`.
+    """
+    with scopes.name_scope(name, "categorical", [logits]):
+        attrs = {"output_dtype": dtypes.as_dtype(dtype or dtypes.int64), **seeds(seed, graph_seed)}
+        return scopes.builder(logits, num_samples).make("Multinomial", (logits, num_samples), attrs)
+
+
+def gamma(
+    shape: Any,
+    alpha: Any,
+    beta: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+    graph_seed: int | None = None,
+) -> Any:
+    """Numbers of gamma distributions: `shape` of them for each pair of an `alpha` and a `beta`.
+
+    Args:
+      shape: numbers, or an int vector.
+      alpha: the shape parameters, positive.
+      beta: the rates, positive; they and `alpha` broadcast. 1 if None.
+      dtype: of `alpha`, `beta` and the result: float16, float32 or float64.
+      seed, graph_seed: see the module's text.
+      name: name of the scope; "random_gamma" if None.
+
+    Returns:
+      A tensor of shape `shape` + that of `alpha` and `beta`.
+
+    Raises:
+      ValueError: another dtype.
+
+    Source: TensorFlow's `tf.random.gamma`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     hr.random.gamma((5,), [0.5, 1.5]).shape
+      (5, 2)
+    """
+
+    def draw(b: Any, dims: Any, alphas: Any) -> Any:
+        return b.make("RandomGamma", (dims, alphas), seeds(seed, graph_seed))
+
+    return scaled_gamma("random_gamma", shape, alpha, beta, dtype, name, draw)
+
+
+def poisson(
+    shape: Any,
+    lam: Any,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+    graph_seed: int | None = None,
+) -> Any:
+    """Numbers of Poisson distributions: `shape` of them for each of the means `lam`.
+
+    Args:
+      shape: numbers, or an int vector.
+      lam: the means, of a float dtype, int32 or int64.
+      dtype: of the result: float16, float32, float64, int32 or int64.
+      seed, graph_seed: see the module's text.
+      name: name of the scope; "random_poisson" if None.
+
+    Returns:
+      A tensor of shape `shape` + that of `lam`.
+
+    Source: TensorFlow's `tf.random.poisson`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     hr.random.poisson((5,), [0.5, 1.5]).shape
+      (5, 2)
+    """
+    with scopes.name_scope(name, "random_poisson", [lam, shape]):
+        b = scopes.builder(lam, shape)
+        attrs = {"dtype": dtypes.as_dtype(dtype), **seeds(seed, graph_seed)}
+        return b.make("RandomPoissonV2", (shape_tensor(b, shape), lam), attrs)

@@ -1,0 +1,429 @@
+"""Functions of whole axes: sums and their like, running sums, segments, orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.api import math, scopes
+from headrace.api.tensors import is_tensor
+from headrace.errors import ShapeError
+
+
+def axes_of(b: Any, x: Any, axis: Any) -> Any:
+    """`axis`, or all axes of `x` if it is None: a constant where the rank is known."""
+    if axis is not None:
+        return axis
+    if x.shape is not None:
+        return b.const(np.arange(len(x.shape), dtype=np.int32))
+    return b.make("Range", (0, b.make("Rank", (x,), {}), 1), {}, "range")
+
+
+def _reduction(name: str, type: str, what: str, takes: str, tf: str) -> Callable[..., Any]:
+    def function(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+        b = scopes.builder(input_tensor, axis)
+        x = b.tensor(input_tensor) if axis is None else input_tensor
+        made = b.make(type, (x, axes_of(b, x, axis)), {"keep_dims": bool(keepdims)}, name)
+        if made.shape is None and axis is None and not keepdims:
+            made.set_shape(())
+        return made
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{what} along axes.
+
+    Args:
+      input_tensor: a tensor of {takes}, or what can be made one.
+      axis: a number, or a list or tensor of them, negative ones counted from the end; None: all axes.
+      keepdims: whether the axes stay, with length 1.
+      name: name of the operation; "{type}" if None.
+
+    Returns:
+      A tensor of the same dtype, without the axes.
+
+    Raises:
+      ShapeError (a ValueError): there is no such axis.
+
+    Source: TensorFlow's `{tf}`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     x = hr.placeholder(hr.{"bool" if takes == "bool" else "float32"}, (2, 3))
+      ...     hr.{name}(x, axis=1).shape
+      (2,)
+    """
+    return function
+
+
+reduce_sum = _reduction("reduce_sum", "Sum", "The sum", "numbers", "tf.reduce_sum")
+reduce_mean = _reduction("reduce_mean", "Mean", "The mean", "numbers", "tf.reduce_mean")
+reduce_max = _reduction("reduce_max", "Max", "The greatest element", "real numbers", "tf.reduce_max")
+reduce_min = _reduction("reduce_min", "Min", "The least element", "real numbers", "tf.reduce_min")
+reduce_prod = _reduction("reduce_prod", "Prod", "The product", "numbers", "tf.reduce_prod")
+reduce_any = _reduction("reduce_any", "Any", "Whether any element holds", "bool", "tf.reduce_any")
+reduce_all = _reduction("reduce_all", "All", "Whether all elements hold", "bool", "tf.reduce_all")
+reduce_euclidean_norm = _reduction(
+    "reduce_euclidean_norm", "EuclideanNorm", "The Euclidean norm", "numbers", "tf.math.reduce_euclidean_norm"
+)
+
+
+def reduce_logsumexp(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+    """log(sum(exp(x))) along axes, without overflow.
+
+    Args:
+      input_tensor: a tensor of floats.
+      axis, keepdims: see `reduce_sum`.
+      name: name of the scope; "ReduceLogSumExp" if None.
+
+    Source: TensorFlow's `tf.reduce_logsumexp`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.reduce_logsumexp([0.0, 0.0])
+      <EagerTensor shape=[] dtype=float32: np.float32(0.6931472)>
+    """
+    with scopes.name_scope(name, "ReduceLogSumExp", [input_tensor]) as scope:
+        b = scopes.builder(input_tensor)
+        x = b.tensor(input_tensor, None, "input")
+        top = reduce_max(x, axis, keepdims=True)
+        top = b.make("SelectV2", (b.make("IsFinite", (top,), {}), top, 0), {})
+        top = b.make("StopGradient", (top,), {})
+        total = b.make("Log", (reduce_sum(b.make("Exp", (b.make("Sub", (x, top), {}),), {}), axis, keepdims),), {})
+        if not keepdims:
+            top = b.make("Reshape", (top, b.make("Shape", (total,), {"out_type": dtypes.int32})), {})
+        return b.make("AddV2", (total, top), {}, scope)
+
+
+def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+    """The variance along axes: the mean of the squared distances from the mean.
+
+    Source: TensorFlow's `tf.math.reduce_variance`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.reduce_variance([1.0, 3.0])
+      <EagerTensor shape=[] dtype=float32: np.float32(1.0)>
+    """
+    with scopes.name_scope(name, "reduce_variance", [input_tensor]):
+        b = scopes.builder(input_tensor)
+        x = b.tensor(input_tensor, None, "input")
+        distance = b.make("Sub", (x, reduce_mean(x, axis, keepdims=True)), {}, "sub")
+        if x.dtype.is_complex:
+            magnitude = math.abs(distance)
+            return reduce_mean(b.make("Square", (magnitude,), {}), axis, keepdims)
+        return reduce_mean(b.make("Square", (distance,), {}), axis, keepdims)
+
+
+def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
+    """The standard deviation along axes.
+
+    Source: TensorFlow's `tf.math.reduce_std`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.reduce_std([1.0, 3.0])
+      <EagerTensor shape=[] dtype=float32: np.float32(1.0)>
+    """
+    with scopes.name_scope(name, "reduce_std", [input_tensor]):
+        return math.sqrt(reduce_variance(input_tensor, axis, keepdims))
+
+
+def count_nonzero(
+    input: Any, axis: Any = None, keepdims: bool = False, dtype: Any = dtypes.int64, name: str | None = None
+) -> Any:
+    """How many elements differ from zero (of strings: from the empty one), along axes.
+
+    Source: TensorFlow's `tf.math.count_nonzero`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.count_nonzero([0, 5, 6])
+      <EagerTensor shape=[] dtype=int64: np.int64(2)>
+    """
+    with scopes.name_scope(name, "count_nonzero", [input]):
+        b = scopes.builder(input)
+        x = b.tensor(input, None, "input")
+        zero = b.const(b"" if x.dtype.base is dtypes.string else 0, x.dtype.base, "zeros")
+        return reduce_sum(math.cast(b.make("NotEqual", (x, zero), {}), dtype), axis, keepdims)
+
+
+def _arg(name: str, type: str, what: str) -> Callable[..., Any]:
+    def function(input: Any, axis: Any = None, output_type: Any = dtypes.int64, name: str | None = None) -> Any:
+        axis = 0 if axis is None else axis
+        attrs = {"output_type": dtypes.as_dtype(output_type)}
+        return scopes.builder(input, axis).make(type, (input, axis), attrs, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""The index of the {what} element along an axis; of equal ones the first.
+
+    Args:
+      input: a tensor of real numbers.
+      axis: an int scalar; None: 0.
+      output_type: int64, or int32.
+      name: name of the operation; "{type}" if None.
+
+    Source: TensorFlow's `tf.{name}`.
+    """
+    return function
+
+
+argmax = _arg("argmax", "ArgMax", "greatest")
+argmin = _arg("argmin", "ArgMin", "least")
+
+
+def _running(name: str, type: str, what: str, tf: str) -> Callable[..., Any]:
+    def function(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Any:
+        return scopes.builder(x, axis).make(type, (x, axis), {"exclusive": exclusive, "reverse": reverse}, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""The running {what} along an axis.
+
+    Args:
+      x: a tensor of numbers.
+      axis: an int scalar.
+      exclusive: whether an element counts only for those after it.
+      reverse: whether it runs from the end.
+      name: name of the operation; "{type}" if None.
+
+    Source: TensorFlow's `{tf}`.
+    """
+    return function
+
+
+cumsum = _running("cumsum", "Cumsum", "sum", "tf.cumsum")
+cumprod = _running("cumprod", "Cumprod", "product", "tf.math.cumprod")
+cumulative_logsumexp = _running(
+    "cumulative_logsumexp", "CumulativeLogsumexp", "log(sum(exp(x)))", "tf.math.cumulative_logsumexp"
+)
+
+
+# *** segments ***
+
+
+def _segment(name: str, type: str, what: str) -> Callable[..., Any]:
+    def function(data: Any, segment_ids: Any, name: str | None = None) -> Any:
+        return scopes.builder(data, segment_ids).make(type, (data, segment_ids), {}, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""The {what} of the rows of each segment.
+
+    Args:
+      data: a tensor of rows.
+      segment_ids: for each row the number of its segment, rising from 0.
+      name: name of the operation; "{type}" if None.
+
+    Returns:
+      A tensor with a row for each segment.
+
+    Source: TensorFlow's `tf.math.{name}`.
+    """
+    return function
+
+
+def _unsorted(name: str, type: str, what: str) -> Callable[..., Any]:
+    def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
+        b = scopes.builder(data, segment_ids, num_segments)
+        return b.make(type, (data, segment_ids, num_segments), {}, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""The {what} of the elements of each segment, in whatever order they come.
+
+    Args:
+      data: a tensor.
+      segment_ids: for each row (or, of more dimensions, each element) its segment; negative: none.
+      num_segments: how many segments there are.
+      name: name of the operation; "{type}" if None.
+
+    Source: TensorFlow's `tf.math.{name}`.
+    """
+    return function
+
+
+segment_sum = _segment("segment_sum", "SegmentSum", "sum")
+segment_mean = _segment("segment_mean", "SegmentMean", "mean")
+segment_max = _segment("segment_max", "SegmentMax", "greatest")
+segment_min = _segment("segment_min", "SegmentMin", "least")
+segment_prod = _segment("segment_prod", "SegmentProd", "product")
+unsorted_segment_sum = _unsorted("unsorted_segment_sum", "UnsortedSegmentSum", "sum")
+unsorted_segment_max = _unsorted("unsorted_segment_max", "UnsortedSegmentMax", "greatest")
+unsorted_segment_min = _unsorted("unsorted_segment_min", "UnsortedSegmentMin", "least")
+unsorted_segment_prod = _unsorted("unsorted_segment_prod", "UnsortedSegmentProd", "product")
+
+
+def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
+    """The mean of the elements of each segment, in whatever order they come; 0 where there are none.
+
+    Args: see `unsorted_segment_sum`; `name` is "UnsortedSegmentMean" if None.
+
+    Source: TensorFlow's `tf.math.unsorted_segment_mean`.
+    """
+    with scopes.name_scope(name, "UnsortedSegmentMean", [data, segment_ids, num_segments]):
+        total, count = _totals(data, segment_ids, num_segments)
+        return math.truediv(total, count)
+
+
+def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Any:
+    """The sum of the elements of each segment, divided by the root of their number; 0 where there are none.
+
+    Args: see `unsorted_segment_sum`; `name` is "UnsortedSegmentSqrtN" if None.
+
+    Source: TensorFlow's `tf.math.unsorted_segment_sqrt_n`.
+    """
+    with scopes.name_scope(name, "UnsortedSegmentSqrtN", [data, segment_ids, num_segments]):
+        total, count = _totals(data, segment_ids, num_segments)
+        return math.truediv(total, math.sqrt(count))
+
+
+def _totals(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any]:
+    """The sum of each segment, and how many elements (at least 1) went into each of its own elements."""
+    b = scopes.builder(data, segment_ids, num_segments)
+    x = b.tensor(data, None, "data")
+    ones = b.make("OnesLike", (x,), {})
+    count = unsorted_segment_sum(ones, segment_ids, num_segments)
+    return unsorted_segment_sum(x, segment_ids, num_segments), b.make("Maximum", (count, 1), {})
+
+
+# *** order ***
+
+
+class TopK(NamedTuple):
+    """What `top_k` gives."""
+
+    values: Any
+    indices: Any
+
+
+def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.int32, name: str | None = None) -> TopK:
+    """The `k` greatest elements of the last axis, and their indices.
+
+    Source: TensorFlow's `tf.math.top_k`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.top_k([3, 9, 1], 2).values
+      <EagerTensor shape=[2] dtype=int32: array([9, 3], dtype=int32)>
+    """
+    attrs = {"sorted": sorted, "index_type": dtypes.as_dtype(index_type)}
+    return TopK(*scopes.builder(input, k).make("TopKV2", (input, k), attrs, name))
+
+
+def invert_permutation(x: Any, name: str | None = None) -> Any:
+    """The permutation that undoes `x`, a vector of the numbers from 0 in any order.
+
+    Source: TensorFlow's `tf.math.invert_permutation`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.invert_permutation([1, 2, 0])
+      <EagerTensor shape=[3] dtype=int32: array([2, 0, 1], dtype=int32)>
+    """
+    return scopes.builder(x).make("InvertPermutation", (x,), {}, name)
+
+
+def searchsorted(
+    sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
+) -> Any:
+    """Where in the sorted last axis of `sorted_sequence` each of `values` would go: before equal ones, or (side
+    "right") behind them.
+
+    Raises:
+      ValueError: `side` is something else.
+
+    Source: TensorFlow's `tf.searchsorted`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.searchsorted([1, 3, 5], [4])
+      <EagerTensor shape=[1] dtype=int32: array([2], dtype=int32)>
+    """
+    types = {"left": "LowerBound", "right": "UpperBound"}
+    if side not in types:
+        raise ValueError(f"'side' must be either 'right' or 'left', got {side!r}")
+    b = scopes.builder(sorted_sequence, values)
+    rows, wanted = b.tensor(sorted_sequence, None, "sorted_sequence"), b.tensor(values, None, "values")
+    shape = b.make("Shape", (wanted,), {"out_type": dtypes.int32})
+
+    def flat(x: Any) -> Any:
+        last = b.make("Shape", (x,), {"out_type": dtypes.int32})
+        one = np.array([1], np.int32)
+        end = b.make("StridedSlice", (last, -one, 0 * one, one), {"end_mask": 1}, "strided_slice")
+        return b.make("Reshape", (x, b.make("ConcatV2", ([-one, end], 0), {}, "concat")), {})
+
+    found = b.make(types[side], (flat(rows), flat(wanted)), {"out_type": dtypes.as_dtype(out_type)}, name)
+    return b.make("Reshape", (found, shape), {})
+
+
+# *** sequences ***
+
+_WIDTH = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)  # each holds those before it
+
+
+def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Any:
+    """The numbers start, start + delta, ... before `limit`, a vector.
+
+    Args:
+      start: the first; if it is alone, the limit, and the first is 0.
+      limit: where they end; it does not belong to them.
+      delta: the step, not 0.
+      dtype: of the result; if None, the widest of the arguments'.
+      name: name of the operation.
+
+    Source: TensorFlow's `tf.range`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     hr.constant_value(hr.range(3, 9, 2))
+      array([3, 5, 7], dtype=int32)
+    """
+    if limit is None:
+        start, limit = 0, start
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    with scopes.name_scope(name, "range", [start, limit, delta]) as scope:
+        b = scopes.builder(start, limit, delta)
+        parts = [
+            b.tensor(x, None if is_tensor(x) else wanted, n)
+            for x, n in ((start, "start"), (limit, "limit"), (delta, "delta"))
+        ]
+        found = [t.dtype.base for t in parts]
+        if wanted is None:
+            known = [d for d in found if d in _WIDTH]
+            wanted = found[0] if len(known) < len(found) else max(known, key=_WIDTH.index)
+        parts = [t if t.dtype.base is wanted else b.make("Cast", (t,), {"DstT": wanted}) for t in parts]
+        return b.make("Range", parts, {}, scope)
+
+
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Any:
+    """`num` floats from `start` to `stop`, both among them, at equal distances.
+
+    Args:
+      start, stop: float scalars; or tensors of one shape, for numbers along a new axis.
+      num: how many, at least 1.
+      name: name of the operation; "linspace" if None.
+      axis: where the new axis goes.
+
+    Source: TensorFlow's `tf.linspace`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.linspace(0.0, 1.0, 3)
+      <EagerTensor shape=[3] dtype=float32: array([0. , 0.5, 1. ], dtype=float32)>
+    """
+    with scopes.name_scope(name, "linspace", [start, stop, num]) as scope:
+        b = scopes.builder(start, stop, num)
+        start, stop = b.tensor(start, None, "start"), b.tensor(stop, None, "stop")
+        if start.shape == () and stop.shape == ():
+            return b.make("LinSpace", (start, stop, num), {}, scope)
+        if start.shape is None or stop.shape is None:
+            raise ShapeError(f"the ranks of 'start' and 'stop' must be known, got {start!r} and {stop!r}")
+        rank = max(len(start.shape), len(stop.shape))
+        at = axis if axis >= 0 else rank + 1 + axis
+        start, stop = b.make("ExpandDims", (start, at), {}), b.make("ExpandDims", (stop, at), {})
+        t = start.dtype.base
+        share = b.make("LinSpace", (b.const(0, t), b.const(1, t), num), {})
+        share = b.make("Reshape", (share, np.array([-1] + [1] * (rank - at), np.int32)), {})
+        step = b.make("Mul", (share, b.make("Sub", (stop, start), {}, "sub")), {}, "mul")
+        return b.make("AddV2", (start, step), {}, scope)

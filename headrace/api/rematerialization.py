@@ -1,0 +1,283 @@
+"""What a loop keeps for its gradient: all of it, or enough to compute the rest again.
+
+The gradient of a loop needs values of every iteration, so a loop that runs N times keeps N of each. With
+`while_loop(..., save=hr.recompute(every=k))` it keeps the loop variables at every k-th iteration only, and when the
+gradient comes to a stretch of k iterations, that stretch runs again, from what was kept at its beginning, and is
+differentiated before the one before it. That costs one more run of the loop, and memory for N / k states and the values
+of k iterations.
+
+Nothing in the gradient knows of this. The loop is written as a loop over stretches, whose body calls a loop over the
+iterations of one; and that call computes again what its gradient needs (`grad.conditionals`):
+
+    while cond(v):                                   while cond(v):
+        v = body(v)                  becomes             v = again(stretch)(v)
+                                                     stretch: j = 0; while j < k and cond(v): v, j = body(v), j + 1
+
+**The square root.** If N were known, k = √N would keep the least: √N states and √N iterations. It need not be known:
+stretches of 1, 2, 3, ... iterations make up N iterations in about √(2N) stretches, of which the longest has √(2N), too.
+(The first has 8, not 1: short ones cost more than they save.)
+
+Source: checkpointing as in Griewank and Walther's "Revolve" (2000) and Chen et al., "Training Deep Nets with Sublinear
+Memory Cost" (2016); the growing stretches for loops of unknown length are our own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import dtypes, flags, shapes
+from headrace.api import nest, scopes, tracing
+from headrace.errors import InvalidArgumentError
+from headrace.ir.builder import Builder
+from headrace.ir.edit import add_values
+from headrace.ir.edit.copying import copied
+from headrace.ir.function import FuncGraph, bodies, unify
+from headrace.ir.infer import constant_value
+from headrace.ir.order import Order, counts
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.ir.source import Source
+
+_FIRST = 8  # the length of the first stretch where they grow
+_UNKNOWN_TRIPS = 1000  # what "auto" takes the number of iterations for if nothing says what it is
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recompute:
+    """Keep the loop variables at the beginning of stretches, and compute the rest again; made by `recompute`.
+
+    Attributes:
+      every: how many iterations are a stretch; None: one more each time.
+    """
+
+    every: int | None
+
+
+def recompute(every: int | str = "sqrt") -> Recompute:
+    """For `while_loop(save=...)`: the gradient keeps the loop variables only now and then, and computes the rest again.
+
+    Args:
+      every: the number of iterations from one time to the next, 1 or more; or "sqrt", which keeps about √(2N) of N
+        without knowing N beforehand.
+
+    Returns:
+      The strategy.
+
+    Raises:
+      ValueError: `every` is something else.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, ())
+      ...     _, y = hr.while_loop(
+      ...         lambda i, y: i < 100, lambda i, y: (i + 1, hr.sin(y)), (0, x), save=hr.recompute("sqrt")
+      ...     )
+      ...     (dx,) = hr.gradients(y, x)
+    """
+    if every == "sqrt":
+        return Recompute(None)
+    if isinstance(every, (int, np.integer)) and not isinstance(every, bool) and every >= 1:
+        return Recompute(int(every))
+    raise ValueError(f"'every' must be a positive integer or 'sqrt', got {every!r}")
+
+
+def strategy(save: Any, body: FuncGraph, limit: Tensor | None, loop: str) -> Recompute | None:
+    """What `save` means for a loop: None for keeping all.
+
+    Args:
+      save: "all", "auto" or a `Recompute`.
+      body: the loop's body.
+      limit: the most iterations it may do, if the user said.
+      loop: its name.
+
+    Raises:
+      ValueError: `save` is none of these.
+      InvalidArgumentError: the loop cannot be run again.
+    """
+    if isinstance(save, Recompute):
+        op = unrepeatable(body)
+        if op is not None:
+            raise InvalidArgumentError(
+                f"loop {loop!r} has save={save!r}, but its body has {op.type} ('{op.name}', made at {op.source}), "
+                "which would not do the same a second time. Move it out of the loop, or let the loop keep all "
+                "(save='all')",
+                op.name,
+                op,
+            )
+        return save
+    if save == "auto":
+        trips = None if limit is None else constant_value(limit)
+        most = _UNKNOWN_TRIPS if trips is None else int(trips)
+        too_much = most * _bytes_an_iteration(body) > flags.accumulator_limit()
+        return Recompute(None) if too_much and unrepeatable(body) is None else None
+    if save == "all":
+        return None
+    raise ValueError(f"'save' of loop {loop!r} must be 'all', 'auto' or hr.recompute(...), got {save!r}")
+
+
+def _bytes_an_iteration(body: FuncGraph) -> int:
+    """About how much the gradient of one iteration keeps, as far as shapes are known: all that is not cheap. (What is
+    done in a loop or a recursive function in the body counts once.)"""
+    out = 0
+    changing = {p.op for p in body.params if p not in body.results}
+    for op in _within(body, set()):
+        for t in op.outputs if not op.opdef.is_cheap or op in changing else ():
+            size = shapes.size(t.shape)
+            if t.dtype.base.is_floating or t.dtype.base.is_complex:
+                out += (1 if size is None else size) * t.dtype.base.numpy.itemsize
+    return out
+
+
+def unrepeatable(graph: FuncGraph) -> Operation | None:
+    """An operation of `graph` that does another thing the second time, or does something twice."""
+    for op in _within(graph, set()):
+        facts = op.opdef.facts
+        says = facts.effect == "stdout" and not op.outputs  # it is not run again, nothing needs what it gives
+        if (facts.effect and (facts.writes or facts.effect in ("random", "python")) and not says) or facts.waits:
+            return op
+    return None
+
+
+def _within(graph: FuncGraph, seen: set[FuncGraph]) -> Iterator[Operation]:
+    if graph not in seen:
+        seen.add(graph)
+        for op in graph.operations:
+            yield op
+            if op.opdef.structured:
+                for _, g in bodies(op):
+                    yield from _within(g, seen)
+
+
+def segmented(
+    b: Builder,
+    scope: str,
+    cond: FuncGraph,
+    body: FuncGraph,
+    variables: list[Tensor],
+    attrs: dict[str, Any],
+    how: Recompute,
+) -> Operation:
+    """The loop over stretches that stands for the loop of `cond` and `body`; see the module's text.
+
+    Args:
+      b: makes operations where the loop stands.
+      scope: the loop's scope.
+      cond, body: its graphs, just traced.
+      variables: the first values of its variables.
+      attrs: of the loop.
+      how: the length of the stretches.
+
+    Returns:
+      The operation; its outputs begin with the variables' last values.
+    """
+    n, name, source = len(variables), scope[:-1], body.source
+    captured = unify([cond, body], n)
+    below = copied(cond, b.graph)  # the condition of the loop over stretches
+    length = below.add_param(dtypes.int64, (), "length")
+    below.params.insert(n, below.params.pop())
+    outer = _graph(b.graph, f"{name}_stretches", f"the stretches of loop {name!r}", source)
+    inner = _graph(outer, f"{name}_stretch", f"a stretch of loop {name!r}", source)
+    for t, p in zip([*variables, None], [*body.params[:n], length], strict=True):
+        for g in (outer, inner):
+            g.add_param(p.dtype, p.shape, p.op.name.removeprefix("arg."), source=p.op.source).handle = p.handle
+        del t
+    at = Builder(inner, scope, source=source)
+    given = [inner.capture(t) for t in captured]
+    cond.outer = body.outer = inner
+    body.results += body.params[n:]
+    type = "While" if any(map(tracing.is_stateful, (cond, body))) else "StatelessWhile"
+    inputs = [*inner.params[:n], *given]
+    loop = tracing.operation_of(at.make(type, (inputs,), {**attrs, "cond": cond, "body": body}, "stretch/"))
+    k = next((k for k in range(n) if counts(body, k)), None)
+    if k is None:  # it has no counter of its own
+        k = len(body.params)
+        count, _ = add_values.add_variable(loop, at.const(0, dtypes.int64, "count"), "count")
+        add_values.set_result(loop, k, Builder(body, scope, source=source).AddV2(count, 1, name="count"))
+    first = loop.inputs[k]
+    stop = at.AddV2(first, at.Cast(inner.params[n], DstT=first.dtype.base), name="stop")
+    add_values.add_variable(loop, stop, "stop")
+    inside = Builder(cond, scope, source=source)
+    is_short = inside.NotEqual(cond.params[k], cond.params[-1])  # right even where the counter wraps around
+    cond.results = [inside.LogicalAnd(is_short, cond.results[0])]
+    tracing.finish(inner, loop.outputs[:n])
+
+    call = _recomputed(Builder(outer, scope, source=source), inner, outer.params)
+    longer = outer.params[n]
+    if how.every is None:
+        longer = Builder(outer, scope, source=source).AddV2(longer, 1, name="length")
+    tracing.finish(outer, [*call.outputs, longer])
+    length_at_first = b.const(how.every or _FIRST, dtypes.int64, "length")
+    outside = {**attrs, "cond": below, "body": outer}
+    return tracing.make("While", b, scope, [below, outer], [], [*variables, length_at_first], outside)
+
+
+def _graph(outer: Graph, name: str, role: str, source: Source | None) -> FuncGraph:
+    out = FuncGraph(name.replace("/", "_"), outer, shares_names=True)
+    out.role, out.source = role, source
+    if outer.order is not None:
+        out.order, out.is_ordered = Order(), True
+    return out
+
+
+def _recomputed(b: Builder, graph: FuncGraph, args: list[Tensor]) -> Operation:
+    """A call of `graph`, which takes `args` and what it captured, that keeps nothing for its gradient."""
+    inputs = [*args, *unify([graph], len(args))]
+    attrs = {"f": graph, "Tout": tuple(t.dtype.base for t in graph.results), "_recompute": True}
+    type = "StatefulPartitionedCall" if tracing.is_stateful(graph) else "PartitionedCall"
+    return tracing.operation_of(b.after(*graph.outer_controls).make(type, (inputs,), attrs, "again"))
+
+
+def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f`, which keeps nothing for its gradient but its arguments: the gradient computes `f` again.
+
+    Args:
+      f: a function of tensors (in nested structures) that gives tensors. It must do the same whenever it is called.
+
+    Returns:
+      A function like `f`. Outside a graph it just calls `f`.
+
+    Raises:
+      InvalidArgumentError: when it is called: `f` does something that would not be the same a second time.
+
+    Source: TensorFlow's `tf.recompute_grad`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (3,))
+      ...     y = hr.recompute_grad(lambda x: hr.tanh(hr.sin(x)))(x)
+      ...     (dx,) = hr.gradients(y, x)
+    """
+
+    @functools.wraps(f)
+    def call(*args: Any) -> Any:
+        b = scopes.builder(*nest.flatten(args))
+        if not isinstance(b, Builder):
+            return f(*args)
+        name = getattr(f, "__name__", "")
+        with scopes.name_scope(name if name.isidentifier() else None, "recompute", nest.flatten(args)) as scope:
+            b = scopes.builder()
+            given = [b.tensor(x) for x in nest.flatten(args)]
+            graph = tracing.sub_graph(b, scope[:-1], f"function {scope[:-1]!r}", f)
+            for t in given:
+                graph.add_param(t.dtype, t.shape, t.op.name.rpartition("/")[2]).handle = t.handle
+            value = tracing.call(f, graph, b, nest.pack(args, graph.params))
+            op = unrepeatable(graph)
+            if op is not None:
+                raise InvalidArgumentError(
+                    f"{graph.title} cannot be computed again for its gradient: it has {op.type} ('{op.name}', made at "
+                    f"{op.source}), which would not do the same a second time",
+                    op.name,
+                    op,
+                )
+            tracing.finish(graph, nest.flatten(value))
+            return nest.pack(value, _recomputed(b, graph, given).outputs)
+
+    return call

@@ -1,0 +1,84 @@
+"""What a cell says of its states and outputs: how large they are, in which structure.
+
+A *size* is the shape of one example's state: a number for a vector, or a shape (`hr.TensorSpec`, or what TensorFlow 1
+has for one). A cell with several states gives a structure of sizes. Tuples and lists are structures here, so a shape is
+never written as one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from headrace import shapes
+from headrace.api import arrays, nest, scopes, tensors
+from headrace.errors import ShapeError
+
+
+def dims_of(size: Any) -> tuple[int | None, ...]:
+    """The shape of one example, of a size.
+
+    >>> dims_of(3)
+    (3,)
+
+    Raises:
+      ShapeError: not even the rank is known.
+    """
+    value = getattr(size, "value", size)  # a Dimension
+    if hasattr(value, "__index__"):
+        return (value.__index__(),)
+    dims = shapes.as_shape(getattr(size, "shape", size))
+    if dims is None:
+        raise ShapeError(f"a size of a state or output is a number or a shape of known rank, got {size!r}")
+    return dims
+
+
+def width(size: Any) -> int:
+    """The number of columns that a state takes when states are joined.
+
+    Raises:
+      ShapeError: it is not known.
+    """
+    dims = dims_of(size)
+    known = [d for d in dims if d is not None]
+    if len(known) < len(dims):
+        raise ShapeError(f"the size of a state must be known, got {shapes.show(dims)}")
+    return math.prod(known)
+
+
+def batch_size(x: Any, axis: int) -> Any:
+    """The size of a tensor along an axis: a number, if that is known, else a scalar."""
+    known = x.shape
+    if known is not None and len(known) > axis and known[axis] is not None:
+        return known[axis]
+    with scopes.name_scope(None, "batch_size", [x]):
+        return arrays.shape(x)[axis]
+
+
+def joined(batch: Any, size: Any) -> list[Any]:
+    """The shape of a batch: numbers and scalars."""
+    return [batch, *dims_of(size)]
+
+
+def static(batch: Any, size: Any) -> tuple[int | None, ...]:
+    """What is known of the shape of a batch."""
+    return (batch if isinstance(batch, int) else None, *dims_of(size))
+
+
+def zeros(batch: Any, sizes: Any, dtype: Any) -> Any:
+    """Zeros for a structure of sizes.
+
+    Args:
+      batch: how many examples: a number or an int32 scalar.
+      sizes: see the module's text.
+      dtype: of all.
+    """
+    if hasattr(batch, "__index__") and not tensors.is_tensor(batch):
+        batch = batch.__index__()
+
+    def one(size: Any) -> Any:
+        made = arrays.zeros(joined(batch, size), dtype)
+        tensors.narrow(made, static(batch, size))
+        return made
+
+    return nest.map_leaves(one, sizes)

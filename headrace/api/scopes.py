@@ -1,0 +1,419 @@
+"""Where new ops go: the current graph, name scope, device and control inputs. The one place with such state.
+
+The state is a stack of `Builder`s, kept per context (`contextvars`), so that threads and tasks do not disturb one
+another. Each `with` block of this module pushes a builder that differs from the one below in one thing. Every other
+function of the user's API asks `builder()` for the top one and makes its ops through it.
+
+Outside any graph there is nothing on the stack. Then ops go into the graph of the tensors they are given; without
+symbolic tensors they run at once (`eager`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import random
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import GraphError
+from headrace.ir import graph as ir_graph
+from headrace.ir.builder import Builder
+from headrace.ir.device import DeviceSpec
+from headrace.ir.graph import Operation, Tensor
+from headrace.ir.order import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.pb import GraphDef, VersionDef
+
+_stack: contextvars.ContextVar[tuple[Builder, ...]] = contextvars.ContextVar("headrace_builders", default=())
+_in_eager_call: contextvars.ContextVar[bool] = contextvars.ContextVar("headrace_eager_call", default=False)
+
+
+class _Outside:
+    """What there is outside any graph. `headrace/__init__.py` puts it here when it is imported.
+
+    Attributes:
+      builder: what `builder()` gives: it runs ops at once.
+      session: the class of sessions, for what has to run a graph at once.
+      graph_def: writes a graph as a `GraphDef` (`interchange.exporting`), which means lowering it too.
+      html: draws a graph for a notebook (`inspect.page`).
+      seed: what `hr.random.set_seed` was given outside of graphs; None if nothing.
+    """
+
+    builder: Any = None
+    session: Any = None
+    graph_def: Any = None
+    html: Any = None
+    seed: int | None = None
+    _op_seeds: random.Random
+
+    def set_seed(self, seed: int | None) -> None:
+        """Sets `seed`, from which the seeds of the ops follow that are given none, and rewinds all streams."""
+        self.seed = seed
+        self.builder.rewind()
+        self._op_seeds = random.Random(seed)
+
+    def take_op_seed(self) -> int:
+        """The seed of the next random op that is given none, while there is a `seed`."""
+        return self._op_seeds.randint(0, 2**31 - 1)
+
+
+outside = _Outside()
+
+
+class Graph(ir_graph.Graph):
+    """A graph that can be entered: `with hr.Graph() as g:` puts new ops into it.
+
+    Stateful ops in it keep the order in which they are written (`ir.order`): what reads a variable waits for what was
+    written before it to change the variable, and so makes that run.
+
+    Args:
+      ordered: False leaves that away, in branches and bodies too, as in TensorFlow 1: only edges order, and only what
+        the fetches need runs.
+
+    Attributes:
+      variables: the variables made in it, in order.
+      seed: the graph-level seed (`hr.random.set_seed`), or None.
+      kept: what its ops mean by a name or token, and which lives as long as the graph does.
+      saver_def: what an imported MetaGraph said of the operations that save and restore its variables, a
+        `headrace.pb.SaverDef`; None if there was none.
+
+    >>> with Graph() as g:
+    ...     current_graph() is g
+    True
+    """
+
+    def __init__(self, ordered: bool = True) -> None:
+        super().__init__()
+        self.order = Order() if ordered else None
+        self.variables: list[Any] = []
+        self.seed: int | None = None
+        self.kept: list[Any] = []
+        self.saver_def: Any = None
+
+    def finalize(self) -> None:
+        """From now on adding to the graph is a RuntimeError. (A loop of training steps that adds to it each time would
+        get slower and slower, since each run would see a new graph.)"""
+        self.finalized = True
+
+    def __enter__(self) -> Graph:
+        stack = _stack.get()
+        # a graph entered again inside itself goes on in the scope that it was left in
+        inner = next((b for b in reversed(stack) if b.graph is self), None)
+        _stack.set((*stack, inner or Builder(self)))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        stack = _stack.get()
+        if not stack or stack[-1].graph is not self:
+            raise RuntimeError("graphs must be left in the reverse order of entering them, in the same context")
+        _stack.set(stack[:-1])
+
+    @contextlib.contextmanager
+    def as_default(self) -> Iterator[Graph]:
+        """TensorFlow's name for entering a graph.
+
+        Example:
+          >>> g = Graph()
+          >>> with g.as_default():
+          ...     current_graph() is g
+          True
+        """
+        with self:
+            yield self
+
+    def as_graph_def(self, form: str = "structured", *, add_shapes: bool = False, portable: bool = True) -> GraphDef:
+        """The graph as a `headrace.pb.GraphDef` message, which TensorFlow reads too (same wire format).
+
+        What is written is the graph as it was made; nothing is optimized. Operations that only headrace has, such as
+        `hr.all_sum`, are written as TensorFlow's that do the same.
+
+        Args:
+          form: "structured": conditionals, loops and calls are operations (`If`, `While`, `Case`,
+            `PartitionedCall`, ...) that name functions of the file's library, as TensorFlow 2 writes them.
+            "primitive": they are taken apart into `Switch`, `Merge`, `Enter`, `Exit` and `NextIteration`, as TensorFlow
+            1 writes them, and their results are called "cond/Merge:0" and "while/Exit_1:0". Calls of recursive
+            functions stay calls. What nothing in a branch or body needs is left out.
+          add_shapes: whether each node says what is known of its outputs' shapes (attribute `_output_shapes`).
+          portable: False: operations that only headrace has are written as they are, and recursive functions, which
+            TensorFlow cannot run, are not refused: a file for headrace alone.
+
+        Raises:
+          ValueError: there is no such form.
+          GraphError: an operation cannot be written: TensorFlow has nothing for it, or cannot run the recursive
+            function that it calls (`portable=False` writes it for headrace); an attribute has no wire form; in
+            primitive form also: a function that is called is missing or does not fit.
+
+        Source: TensorFlow's `tf.Graph.as_graph_def`.
+
+        Example:
+          >>> import headrace as hr
+          >>> with hr.Graph() as g:
+          ...     y = hr.cond(hr.placeholder(hr.bool, ()), lambda: 1, lambda: 2)
+          >>> [n.op for n in g.as_graph_def().node]
+          ['Placeholder', 'StatelessIf']
+          >>> [n.name for n in g.as_graph_def("primitive").node if n.op == "Merge"]
+          ['cond/Merge']
+        """
+        made: GraphDef = outside.graph_def(self, form, add_shapes=add_shapes, portable=portable)
+        return made
+
+    @property
+    def graph_def_versions(self) -> VersionDef:
+        """The versions of the GraphDefs that were imported into it; headrace's own format where there were none.
+
+        Source: TensorFlow's `tf.Graph.graph_def_versions`.
+        """
+        from headrace import pb
+        from headrace.ir.serial.nodedefs import GRAPH_DEF_VERSION
+
+        producer, min_consumer = self.versions
+        return pb.VersionDef(producer=producer or GRAPH_DEF_VERSION, min_consumer=min_consumer)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows for the graph: its loops, branches and functions as boxes in boxes."""
+        return str(outside.html(self))
+
+
+# *** asking ***
+
+
+def current_graph() -> ir_graph.Graph | None:
+    """The graph that new ops go into in this context (inside a branch or body, the one of that), or None."""
+    stack = _stack.get()
+    return stack[-1].graph if stack else None
+
+
+def builder(*near: Any) -> Any:
+    """The builder that makes ops here: of the graph entered last; else of the graph of the first symbolic tensor among
+    `near` (looked for in lists too); else the eager one."""
+    stack = _stack.get()
+    if stack:
+        return stack[-1]
+    graph = _graph_of(near)
+    return outside.builder if graph is None else Builder(graph)
+
+
+def _graph_of(values: Iterable[Any]) -> ir_graph.Graph | None:
+    for v in values:
+        if isinstance(v, Tensor):
+            return v.op.graph
+        if isinstance(v, (list, tuple)):
+            found = _graph_of(v)
+            if found is not None:
+                return found
+        else:
+            graph = getattr(v, "graph", None)
+            if isinstance(graph, ir_graph.Graph):
+                return graph
+    return None
+
+
+def keep(graph: ir_graph.Graph | None, thing: Any) -> None:
+    """Lets `thing` live as long as the graph around `graph` does; where there is none it is only needed now."""
+    while graph is not None and graph.outer is not None:
+        graph = graph.outer
+    if graph is not None:
+        vars(graph).setdefault("kept", []).append(thing)  # a graph that cannot be entered has no such list yet
+
+
+def graph_builder(what: str) -> Builder:
+    """The builder of the graph entered; for what makes sense in a graph only.
+
+    Raises:
+      GraphError: no graph has been entered; the text says that `what` needs one.
+    """
+    stack = _stack.get()
+    if not stack:
+        raise GraphError(f"{what} needs a graph: call it inside `with hr.Graph() as g:`")
+    return stack[-1]
+
+
+def is_outside() -> bool:
+    """Whether no graph has been entered."""
+    return not _stack.get()
+
+
+def is_eager_call() -> bool:
+    """Whether a function of eager tensors is being called (`eager_call`) and has entered no graph."""
+    return _in_eager_call.get() and not _stack.get()
+
+
+# *** changing ***
+
+
+@contextlib.contextmanager
+def eager_call() -> Iterator[None]:
+    """Makes ops run at once in a context in which no graph is entered, where an implicit graph exists too."""
+    token = _in_eager_call.set(True)
+    try:
+        yield
+    finally:
+        _in_eager_call.reset(token)
+
+
+@contextlib.contextmanager
+def entered(top: Builder) -> Iterator[Builder]:
+    """Makes `top` the current builder."""
+    before = _stack.get()
+    _stack.set((*before, top))
+    try:
+        yield top
+    finally:
+        _stack.set(before)
+
+
+@contextlib.contextmanager
+def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Iterator[str]:
+    """Puts new ops' names below `name`, made unique; yields the prefix ("outer/name/").
+
+    A name that ends in "/" is taken as it is (a scope entered again); "" or None leads out of all scopes, unless there
+    is a `default_name`.
+
+    Source: TensorFlow's `tf.name_scope`.
+
+    Example:
+      >>> with Graph() as g, name_scope("layer") as s:
+      ...     s
+      'layer/'
+    """
+    b = builder(*(values or ()))
+    name = default_name if name is None else name
+    if not isinstance(b, Builder):
+        yield f"{name}/" if name else ""
+        return
+    if not name:
+        scope = ""
+    elif name.endswith("/"):
+        scope = name
+    else:
+        scope = b.graph.unique_name(b.scope + name) + "/"
+    with entered(dataclasses.replace(b, scope=scope)):
+        yield scope
+
+
+@contextlib.contextmanager
+def device(spec: str | Callable[[Operation], str | None] | None) -> Iterator[None]:
+    """Requests a device for new ops: a name ("/device:CPU:1", "/job:worker"), which is merged into that of the block
+    around; a function from operation to name; None: none, whatever is around.
+
+    Source: TensorFlow's `tf.device`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g, hr.device("/job:worker"), hr.device("/device:CPU:1"):
+      ...     hr.constant(1).device
+      '/job:worker/device:CPU:1'
+    """
+    b = builder()
+    if not isinstance(b, Builder):
+        yield
+        return
+    if spec is None:
+        top = dataclasses.replace(b, device="", device_function=None)
+    elif callable(spec):
+        top = dataclasses.replace(b, device_function=_chosen(spec, b.device_function))
+    elif not isinstance(spec, str):
+        raise TypeError(f"device takes a name (as '/device:CPU:1'), a function or None, got {spec!r}")
+    else:
+        given = DeviceSpec.from_string(spec)
+        merged = DeviceSpec.from_string(b.device).merge(given).to_string() if b.device else given.to_string()
+        top = dataclasses.replace(b, device=merged)
+    with entered(top):
+        yield
+
+
+def _chosen(
+    choose: Callable[[Operation], str | None], outer: Callable[[Operation], str] | None
+) -> Callable[[Operation], str]:
+    def function(op: Operation) -> str:
+        chosen = DeviceSpec.from_string(choose(op) or "")
+        merged: str = DeviceSpec.from_string(op.device).merge(chosen).to_string()
+        if outer is not None:
+            op.device = merged
+            merged = outer(op)
+        return merged
+
+    return function
+
+
+@contextlib.contextmanager
+def control_dependencies(inputs: Iterable[Operation | Tensor] | None) -> Iterator[None]:
+    """New ops wait for `inputs` (operations, or tensors for the operations that make them); None: for nothing,
+    whatever is around.
+
+    Source: TensorFlow's `tf.control_dependencies`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable(1.0)
+      ...     with hr.control_dependencies([v.assign_add(2.0)]):
+      ...         after = v.read_value()
+      >>> with hr.Session(graph=g) as session:
+      ...     session.run(v.initializer)
+      ...     session.run(after)
+      np.float32(3.0)
+    """
+    if inputs is not None and (isinstance(inputs, Tensor) or not isinstance(inputs, Iterable)):
+        raise TypeError(
+            f"control_dependencies takes a list of operations and tensors, got {inputs!r}; put it in a list"
+        )
+    b = builder(*(inputs or ()))
+    if not isinstance(b, Builder):
+        yield
+        return
+    if inputs is None:
+        top = dataclasses.replace(b, control_inputs=())
+    else:
+        top = b.after(*(_operation(b, x) for x in inputs))
+    with entered(top):
+        yield
+
+
+def _operation(b: Builder, x: Any) -> Operation:
+    if isinstance(x, Operation):
+        return x
+    if isinstance(x, str):
+        found = b.graph.as_graph_element(x)
+        return found.op if isinstance(found, Tensor) else found
+    own = getattr(x, "op", None)  # a tensor; a variable, whose initialization is meant
+    if isinstance(own, Operation):
+        return own
+    made = b._own(x)
+    if isinstance(made, Tensor):
+        return made.op
+    raise TypeError(f"control_dependencies takes operations and tensors, got {x!r} ({type(x).__name__})")
+
+
+@contextlib.contextmanager
+def colocate_with(op: Operation | Tensor | None, ignore_existing: bool = False) -> Iterator[None]:
+    """New ops stand on the device of `op`.
+
+    Source: TensorFlow's `tf.colocate_with`.
+    """
+    b = builder(op)
+    if not isinstance(b, Builder):
+        yield
+        return
+    names = () if ignore_existing or op is None else b.colocate
+    if op is not None:
+        name = _operation(b, op).name
+        names = names if name in names else (*names, name)
+    with entered(dataclasses.replace(b, colocate=names, device="")):
+        yield
+
+
+@contextlib.contextmanager
+def gradient_override_map(types: dict[str, str]) -> Iterator[None]:
+    """New ops of the given types have the named gradients instead of their own.
+
+    Source: TensorFlow's `Graph.gradient_override_map`.
+    """
+    b = graph_builder("gradient_override_map")
+    with entered(dataclasses.replace(b, gradients={**(b.gradients or {}), **types})):
+        yield

@@ -1,0 +1,336 @@
+"""What computes with the values of sparse tensors. `hr.sparse` has these names, and those of `sparse`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.api import arrays, math, nest, reductions, scopes, tensors
+from headrace.api.counting import dense_weights, lengths
+from headrace.api.debugging import assert_equal
+from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse
+
+# *** element by element ***
+
+
+def add(a: Any, b: Any, threshold: Any = 0) -> Any:
+    """The sum of two tensors, of which one at least is sparse.
+
+    Args:
+      a, b: sparse tensors, or one of them a tensor; of the same shape.
+      threshold: elements of a sparse sum whose magnitude is below it are left out: a real scalar.
+
+    Returns:
+      A sparse tensor if both are, else a tensor.
+
+    Raises:
+      TypeError: none of them is sparse.
+
+    Source: TensorFlow's `tf.sparse.add`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.SparseTensor([[0], [2]], [1.0, 2.0], [3])
+      >>> hr.sparse.add(x, [10.0, 10.0, 10.0])
+      <EagerTensor shape=[3] dtype=float32: array([11., 10., 12.], dtype=float32)>
+    """
+    if not (is_sparse(a) or is_sparse(b)):
+        raise TypeError("At least one input should be SparseTensor; do you mean to use hr.add()?")
+    if not (is_sparse(a) and is_sparse(b)):
+        sparse, dense = (as_sparse(a), b) if is_sparse(a) else (as_sparse(b), a)
+        return scopes.builder(*sparse._flatten(), dense).make("SparseTensorDenseAdd", (*sparse._flatten(), dense), {})
+    x, y = as_sparse(a), as_sparse(b)
+    real = dtypes.from_numpy(np.empty(0, x.dtype.numpy).real.dtype)
+    builder = scopes.builder(*x._flatten(), *y._flatten(), threshold)
+    least = builder.tensor(threshold, real, "threshold")
+    indices, elements, whole = builder.make("SparseAdd", (*x._flatten(), *y._flatten(), least), {})
+    known = shapes.broadcast(x.shape, shapes.merge(x.shape, y.shape))
+    if shapes.is_full(known):
+        whole = np.array(known, np.int64)
+    return SparseTensor(indices, elements, whole)
+
+
+def _greatest(name: str, type: str, what: str) -> Callable[..., SparseTensor]:
+    def function(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
+        x, y = as_sparse(sp_a), as_sparse(sp_b)
+        inputs = (*x._flatten(), *y._flatten())
+        with scopes.name_scope(name, type, inputs) as scope:
+            indices, elements = scopes.builder(*inputs).make(type, inputs, {}, scope)
+        return SparseTensor(indices, elements, x.dense_shape)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""The {what} of two sparse tensors, element by element; what one does not have is 0.
+
+    Args:
+      sp_a, sp_b: sparse tensors of the same shape and dtype.
+      name: name of the operation; "{type}" if None.
+
+    Source: TensorFlow's `tf.sparse.{name}`.
+    """
+    return function
+
+
+maximum = _greatest("maximum", "SparseSparseMaximum", "greater")
+minimum = _greatest("minimum", "SparseSparseMinimum", "lesser")
+
+
+def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTensor:
+    """A sparse tensor of what a function makes of the values of others.
+
+    Args:
+      op: called with the arguments, in which the values stand for each sparse tensor; what it gives has as many
+        elements.
+      args, kwargs: its arguments, at least one of them (or in one of them) sparse. Sparse ones have the same shape and
+        the same indices.
+
+    Raises:
+      ValueError: none is sparse.
+      InvalidArgumentError: when it runs, and shapes or indices differ.
+
+    Source: TensorFlow's `tf.sparse.map_values`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.sparse.map_values(hr.negative, hr.SparseTensor([[1]], [5], [3])).values
+      <EagerTensor shape=[1] dtype=int32: array([-5], dtype=int32)>
+    """
+    found: list[SparseTensor] = []
+
+    def values_of(x: Any) -> Any:
+        if isinstance(x, SparseTensor):
+            found.append(x)
+            return x.values
+        if isinstance(x, (list, tuple)) and nest.is_nested(x):
+            return type(x)(map(values_of, x)) if not hasattr(x, "_fields") else type(x)(*map(values_of, x))
+        return {k: values_of(v) for k, v in x.items()} if isinstance(x, dict) else x
+
+    inner, named = values_of(args), values_of(kwargs)
+    if not found:
+        raise ValueError("No SparseTensor in argument list of map_values")
+    first, checks = found[0], []
+    for other in found[1:]:
+        checks += [assert_equal(first.dense_shape, other.dense_shape, message="Mismatched shapes!")]
+        checks += [assert_equal(first.indices, other.indices, message="Mismatched indices!")]
+    with scopes.control_dependencies([c for c in checks if c is not None]):
+        return first.with_values(op(*inner, **named))
+
+
+def softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
+    """The softmax of each row of the last axis, among the elements that are there.
+
+    Args:
+      sp_input: a sparse tensor of floats, of rank 2 or more, in order.
+      name: name of the scope; "SparseSoftmax" if None.
+
+    Source: TensorFlow's `tf.sparse.softmax`.
+    """
+    sp = as_sparse(sp_input)
+    with scopes.name_scope(name, "SparseSoftmax", sp._flatten()):
+        return sp.with_values(scopes.builder(*sp._flatten()).make("SparseSoftmax", sp._flatten(), {}))
+
+
+# *** over axes ***
+
+
+def _reduction(name: str, type: str, what: str) -> Callable[..., Any]:
+    def function(
+        sp_input: Any,
+        axis: Any = None,
+        keepdims: bool | None = None,
+        output_is_sparse: bool = False,
+        name: str | None = None,
+    ) -> Any:
+        sp = as_sparse(sp_input)
+        b = scopes.builder(*sp._flatten(), axis)
+        if axis is None:
+            rank = shapes.with_rank(sp.dense_shape.shape, 1)[0]
+            axis = reductions.range(0, arrays.size(sp.dense_shape)) if rank is None else np.arange(rank, dtype=np.int32)
+        inputs, attrs = (*sp._flatten(), axis), {"keep_dims": bool(keepdims)}
+        if output_is_sparse:
+            return SparseTensor(*b.make(f"{type}Sparse", inputs, attrs, name))
+        return b.make(type, inputs, attrs, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""The {what} of the elements that are there, along axes.
+
+    Args:
+      sp_input: a sparse tensor.
+      axis: an int, or several; None: all.
+      keepdims: whether the axes stay, with length 1.
+      output_is_sparse: whether the result is sparse: it is a tensor else, with 0 where there was nothing.
+      name: name of the operation; "{type}" if None.
+
+    Source: TensorFlow's `tf.sparse.{name}`.
+    """
+    return function
+
+
+reduce_sum = _reduction("reduce_sum", "SparseReduceSum", "sum")
+reduce_max = _reduction("reduce_max", "SparseReduceMax", "greatest")
+
+
+def sparse_dense_matmul(
+    sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
+) -> Any:
+    """The product of a sparse matrix and a matrix, of which either may be the sparse one.
+
+    Args:
+      sp_a, b: a sparse tensor of rank 2, and a tensor of rank 2.
+      adjoint_a, adjoint_b: whether the one, the other is to be transposed and conjugated first.
+      name: name of the operation; "SparseTensorDenseMatMul" if None.
+
+    Raises:
+      InvalidArgumentError: when it runs, and an index is out of bounds.
+
+    Source: TensorFlow's `tf.sparse.sparse_dense_matmul`.
+
+    Example:
+      >>> import headrace as hr
+      >>> x = hr.SparseTensor([[0, 1]], [2.0], [1, 2])
+      >>> hr.sparse.sparse_dense_matmul(x, [[1.0], [3.0]])
+      <EagerTensor shape=[1,1] dtype=float32: array([[6.]], dtype=float32)>
+    """
+    if is_sparse(b):  # a b = (b' a')'
+        if adjoint_a == adjoint_b:
+            adjoint_a, adjoint_b = not adjoint_a, not adjoint_b
+        return arrays.transpose(sparse_dense_matmul(b, sp_a, adjoint_a, adjoint_b))
+    sp = as_sparse(sp_a)
+    with scopes.name_scope(name, "SparseTensorDenseMatMul", [*sp._flatten(), b]):
+        builder = scopes.builder(*sp._flatten(), b)
+        attrs = {"adjoint_a": adjoint_a, "adjoint_b": adjoint_b}
+        inputs = (*sp._flatten(), builder.tensor(b, None, "b"))
+        return builder.make("SparseTensorDenseMatMul", inputs, attrs)
+
+
+def _segments(name: str, type: str, what: str) -> Callable[..., Any]:
+    def function(
+        data: Any,
+        indices: Any,
+        segment_ids: Any,
+        num_segments: Any = None,
+        name: str | None = None,
+        sparse_gradient: bool = False,
+    ) -> Any:
+        inputs, attrs = (data, indices, segment_ids), {"sparse_gradient": sparse_gradient}
+        b = scopes.builder(*inputs, num_segments)
+        if num_segments is None:
+            return b.make(type, inputs, attrs, name)
+        return b.make(f"{type}WithNumSegments", (*inputs, num_segments), attrs, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""The {what} of some rows of a tensor, for each segment.
+
+    Args:
+      data: a tensor of floats.
+      indices: which of its rows, an int vector.
+      segment_ids: for each of these its segment, in ascending order.
+      num_segments: how many segments there are; None: as the last one says.
+      name: name of the operation; "{type}" if None.
+      sparse_gradient: whether the gradient by `data` is an `IndexedSlices`.
+
+    Source: TensorFlow's `tf.sparse.{name}`.
+    """
+    return function
+
+
+segment_sum = _segments("segment_sum", "SparseSegmentSum", "sum")
+segment_mean = _segments("segment_mean", "SparseSegmentMean", "mean")
+segment_sqrt_n = _segments("segment_sqrt_n", "SparseSegmentSqrtN", "sum, divided by the root of their number,")
+
+
+def bincount(
+    values: Any,
+    weights: Any = None,
+    axis: int | None = 0,
+    minlength: int | None = None,
+    maxlength: int | None = None,
+    binary_output: bool = False,
+    name: str | None = None,
+) -> SparseTensor:
+    """How often each number occurs, as a sparse tensor: only those that occur are in it.
+
+    Args:
+      values: ints of 0 or more: a tensor or sparse tensor of rank 1 or 2.
+      weights: what each counts for, of the shape (or in the places) of `values`; None: 1.
+      axis: 0: all are counted together; -1: row by row.
+      minlength: the least length of the result's last axis.
+      maxlength: numbers from it on do not count.
+      binary_output: 1 for what occurs at all, however often.
+      name: name of the scope; "count" if None.
+
+    Raises:
+      ValueError: `weights` and `binary_output` are both given; another axis; weights of another kind than `values`.
+
+    Source: TensorFlow's `tf.sparse.bincount`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.sparse.bincount([5, 2, 5]).indices
+      <EagerTensor shape=[2,1] dtype=int64: array([[2],
+             [5]])>
+    """
+    with scopes.name_scope(name, "count", [values, weights]):
+        b = scopes.builder(values, weights)
+        x = values if isinstance(values, SparseTensor) else b.tensor(values, None, "values")
+        if weights is not None and not is_sparse(weights):
+            weights = b.tensor(weights, None, "weights")
+        if weights is not None and binary_output:
+            raise ValueError("Arguments `binary_output` and `weights` are mutually exclusive.")
+        if axis not in (None, 0, -1):
+            raise ValueError(f"Unsupported value for argument axis={axis}. Only 0 and -1 are currently supported.")
+        attrs = {
+            "minlength": -1 if minlength is None else minlength,
+            "maxlength": -1 if maxlength is None else maxlength,
+            "binary_output": binary_output,
+        }
+        if axis != -1:
+            if isinstance(x, SparseTensor):
+                weights = None if weights is None else sparse_weights(x, weights, None)
+                x = x.values
+            else:
+                weights = None if weights is None else arrays.reshape(weights, [-1])
+                x = arrays.reshape(x, [-1])
+        if isinstance(x, SparseTensor):
+            made = b.make("SparseCountSparseOutput", (*x._flatten(), sparse_weights(x, weights, None)), attrs)
+        else:
+            made = b.make("DenseCountSparseOutput", (x, dense_weights(x, weights, None)), attrs)
+        return SparseTensor(*made)
+
+
+def sparse_weights(values: SparseTensor, weights: Any, dtype: Any) -> Any:
+    """The weights of the elements of a sparse tensor: a vector, empty if there are none."""
+    b = scopes.builder(*values._flatten())
+    if weights is None:
+        return b.const(np.zeros(0, (dtype or values.dtype).numpy), dtype or values.dtype.base)
+    if not isinstance(weights, SparseTensor):
+        raise ValueError(
+            "Argument `weights` must be a SparseTensor if `values` is a SparseTensor. Received "
+            f"weights={weights!r} of type: {type(weights).__name__}"
+        )
+    checks = []
+    for what, one, other in (("dense shape", weights.dense_shape, values.dense_shape),
+                             ("indices", weights.indices, values.indices)):  # fmt: skip
+        if one is not other:
+            checks.append(assert_equal(one, other, message=f"'weights' and 'values' must have the same {what}."))
+    with scopes.control_dependencies([c for c in checks if c is not None]):
+        return tensors.identity(weights.values) if checks else weights.values
+
+
+def sparse_counts(
+    arr: SparseTensor, weights: Any, minlength: Any, maxlength: Any, dtype: Any, axis: int | None, binary_output: bool
+) -> Any:
+    """What `hr.bincount` gives for a sparse tensor."""
+    sp = arr if arr.dtype.is_integer else arr.with_values(math.cast(arr.values, dtypes.int32))
+    b = scopes.builder(*sp._flatten(), weights, minlength, maxlength)
+    # how many numbers there are to count; the greatest of none is the least of all, of which 1 more must be 0
+    greatest = math.maximum(reductions.reduce_max(sp.values), b.const(-1, sp.dtype.base))
+    size = lengths(b, sp.values, greatest, minlength, maxlength)
+    attrs = {"binary_output": binary_output}
+    if axis == -1:
+        inputs = (*sp._flatten(), size, sparse_weights(sp, weights, dtype))
+        return b.make("SparseBincount", inputs, attrs)
+    of_each = dense_weights(sp.values, None, dtype) if weights is None else sparse_weights(sp, weights, dtype)
+    return b.make("DenseBincount", (sp.values, size, of_each), attrs)

@@ -1,0 +1,111 @@
+"""Sets: the rows of the last axis, in which each element counts once: `hr.sets`.
+
+A row of a tensor is a set whose elements may come several times. A row of a sparse tensor may also be empty, and sparse
+is what comes out, with the elements of each set in ascending order.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any, Final
+
+from headrace import dtypes
+from headrace.api import scopes
+from headrace.api.sparse_tensor import SparseTensor, convert_to_tensor_or_sparse_tensor
+
+_DTYPES: Final = (
+    dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint8, dtypes.uint16, dtypes.string
+)  # fmt: skip
+
+
+def size(a: Any, validate_indices: bool = True) -> Any:
+    """How many different elements each row of the last axis has, an int32 tensor.
+
+    Args:
+      a: a sparse tensor with its indices in order, of ints or strings.
+      validate_indices: whether the order is checked.
+
+    Raises:
+      TypeError: it is not sparse, or of another dtype.
+
+    Source: TensorFlow's `tf.sets.size`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.sets.size(hr.sparse.from_dense([[1, 1], [1, 2]]))
+      <EagerTensor shape=[2] dtype=int32: array([1, 2], dtype=int32)>
+    """
+    sp = convert_to_tensor_or_sparse_tensor(a, name="a")
+    if not isinstance(sp, SparseTensor):
+        raise TypeError(f"Expected `SparseTensor`, got {a!r}")
+    _check(sp, "a")
+    b = scopes.builder(*sp._flatten())
+    return b.make("SetSize", sp._flatten(), {"validate_indices": validate_indices})
+
+
+def intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
+    """The elements that both sets of each row have.
+
+    Args:
+      a, b: tensors or sparse tensors of the same shape but for the last dimension, of the same dtype (ints, strings).
+      validate_indices: whether the order of sparse indices is checked.
+
+    Raises:
+      TypeError: the dtypes are others, or differ.
+
+    Source: TensorFlow's `tf.sets.intersection`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.sets.intersection([[1, 2, 3]], [[3, 4, 1]]).values
+      <EagerTensor shape=[2] dtype=int32: array([1, 3], dtype=int32)>
+    """
+    one, other, _ = _in_order(a, b)
+    return _operation(one, other, "intersection", validate_indices)
+
+
+def difference(a: Any, b: Any, aminusb: bool = True, validate_indices: bool = True) -> SparseTensor:
+    """The elements of the set of `a` in each row that the one of `b` does not have; with aminusb=False the reverse.
+
+    Args: see `intersection`.
+
+    Source: TensorFlow's `tf.sets.difference`.
+    """
+    one, other, is_flipped = _in_order(a, b)
+    return _operation(one, other, "a-b" if aminusb != is_flipped else "b-a", validate_indices)
+
+
+def union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
+    """The elements that one of the sets of each row has.
+
+    Args: see `intersection`.
+
+    Source: TensorFlow's `tf.sets.union`.
+    """
+    one, other, _ = _in_order(a, b)
+    return _operation(one, other, "union", validate_indices)
+
+
+def _check(x: Any, name: str) -> None:
+    if x.dtype.base not in _DTYPES:
+        raise TypeError(
+            f"'{name}' has invalid dtype `{x.dtype.name}`: sets are of {', '.join(d.name for d in _DTYPES)}"
+        )
+
+
+def _in_order(a: Any, b: Any) -> tuple[Any, Any, builtins.bool]:
+    """Both, the dense one first if there is one; and whether they changed places."""
+    one, other = convert_to_tensor_or_sparse_tensor(a, name="a"), convert_to_tensor_or_sparse_tensor(b, name="b")
+    _check(one, "a")
+    if other.dtype.base is not one.dtype.base:
+        raise TypeError(f"Types don't match, {one.dtype.name} vs {other.dtype.name}")
+    if isinstance(one, SparseTensor) and not isinstance(other, SparseTensor):
+        return other, one, True
+    return one, other, False
+
+
+def _operation(a: Any, b: Any, what: str, validate_indices: bool) -> SparseTensor:
+    kinds = ["Sparse" if isinstance(x, SparseTensor) else "Dense" for x in (a, b)]
+    inputs = [t for x in (a, b) for t in (x._flatten() if isinstance(x, SparseTensor) else [x])]
+    attrs = {"set_operation": what, "validate_indices": validate_indices}
+    return SparseTensor(*scopes.builder(*inputs).make(f"{kinds[0]}To{kinds[1]}SetOperation", inputs, attrs))

@@ -1,0 +1,301 @@
+"""Sparse tensors: the elements that are not zero, and where they stand.
+
+A `SparseTensor` is no tensor of its own but three: the functions of `headrace.api.sparse` take it apart and put
+another one together. It can be fetched and fed as a whole (`headrace.fetches`), and goes through conditionals, loops
+and functions as any structure does (`nest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.api import scopes
+from headrace.errors import ShapeError
+from headrace.ir import infer
+from headrace.ir.graph import Tensor
+from headrace.ir.symbolic import seen
+from headrace.shapes import Shape
+
+
+class SparseTensorValue(NamedTuple):
+    """The value of a `SparseTensor`: what fetching one gives, and what one is fed with.
+
+    Source: TensorFlow's `tf.compat.v1.SparseTensorValue`.
+    """
+
+    indices: Any
+    values: Any
+    dense_shape: Any
+
+
+class SparseTensor:
+    """A tensor of which only some elements are there; the others are zero.
+
+    Args:
+      indices: where they stand, [n, rank], int64. Most functions want the rows in order (`hr.sparse.reorder`).
+      values: the elements, [n].
+      dense_shape: the shape of the whole, [rank], int64.
+
+    Attributes:
+      indices, values, dense_shape: the three tensors.
+      shape: what is known of `dense_shape` before anything runs.
+      dtype: that of the values.
+
+    Raises:
+      ShapeError (a ValueError): the ranks or lengths of the three do not fit.
+
+    Source: TensorFlow's `tf.sparse.SparseTensor`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     eye = hr.SparseTensor([[0, 0], [1, 1]], [1.0, 1.0], [2, 2])
+      ...     twice = hr.sparse.add(eye, eye)
+      >>> hr.Session(graph=g).run(hr.sparse.to_dense(twice))
+      array([[2., 0.],
+             [0., 2.]], dtype=float32)
+    """
+
+    fetched_as = SparseTensorValue
+
+    def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
+        with scopes.name_scope(None, "SparseTensor", [indices, values, dense_shape]):
+            b = scopes.builder(indices, values, dense_shape)
+            self.indices: Any = b.tensor(indices, dtypes.int64, "indices")
+            self.values: Any = b.tensor(values, None, "values")
+            self.dense_shape: Any = b.tensor(dense_shape, dtypes.int64, "dense_shape")
+        at, elements, whole = self.indices.shape, self.values.shape, self.dense_shape.shape
+        n, rank = shapes.with_rank(at, 2)
+        if not shapes.compatible((n,), shapes.with_rank(elements, 1)):
+            raise ShapeError(
+                f"Dimensions {n} and {elements[0]} are not compatible: there are so many indices and values"
+            )
+        if not shapes.compatible((rank,), shapes.with_rank(whole, 1)):
+            raise ShapeError(
+                f"Dimensions {rank} and {whole[0]} are not compatible: each index has so many parts, and the shape"
+            )
+        self._shape = static_shape(self.dense_shape)
+
+    @classmethod
+    def from_value(cls, sparse_tensor_value: Any) -> SparseTensor:
+        """A sparse tensor with the three parts of another, or of a `SparseTensorValue`.
+
+        Raises:
+          TypeError: it is neither.
+        """
+        if not isinstance(sparse_tensor_value, (SparseTensor, SparseTensorValue)):
+            raise TypeError(f"a SparseTensor or SparseTensorValue expected, got {sparse_tensor_value!r}")
+        return (
+            cls(*sparse_tensor_value._flatten())
+            if isinstance(sparse_tensor_value, SparseTensor)
+            else cls(*sparse_tensor_value)
+        )
+
+    def with_values(self, new_values: Any) -> SparseTensor:
+        """One with other values in the same places."""
+        return SparseTensor(self.indices, new_values, self.dense_shape)
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        found: dtypes.DType = self.values.dtype
+        return found
+
+    @property
+    def shape(self) -> Any:
+        """What is known of the shape of the whole."""
+        return seen(self._shape, self.values)
+
+    @property
+    def graph(self) -> Any:
+        """The graph that it is of."""
+        return self.values.graph
+
+    @property
+    def op(self) -> Any:
+        """The operation that makes the values."""
+        return self.values.op
+
+    @property
+    def name(self) -> str:
+        """The name of the values."""
+        return str(self.values.name)
+
+    def set_shape(self, shape: Any) -> None:
+        """Adds what `shape` knows to the static shape.
+
+        Raises:
+          ShapeError: they contradict one another.
+        """
+        self._shape = shapes.merge(self._shape, shapes.as_shape(shape))
+
+    def numpy(self) -> Any:
+        """The whole tensor, of one that was made outside of graphs: an array."""
+        out = np.zeros(tuple(self.dense_shape.numpy().tolist()), self.dtype.numpy)
+        for at, x in zip(self.indices.numpy().tolist(), self.values.numpy(), strict=True):
+            out[tuple(at)] = x
+        return out
+
+    def __mul__(self, other: Any) -> SparseTensor:
+        return self._with_dense("SparseDenseCwiseMul", other)
+
+    def __rmul__(self, other: Any) -> SparseTensor:
+        if not isinstance(other, Tensor) and not hasattr(type(other), "as_tensor"):
+            return NotImplemented  # a tensor alone, as in TensorFlow
+        return self._with_dense("SparseDenseCwiseMul", other)
+
+    def __truediv__(self, other: Any) -> SparseTensor:
+        return self._with_dense("SparseDenseCwiseDiv", other)
+
+    def _with_dense(self, type: str, other: Any) -> SparseTensor:
+        """Each value with the element in its place of a dense tensor, which broadcasts to the shape."""
+        parts = self._flatten()
+        b = scopes.builder(*parts, other)
+        return self.with_values(b.make(type, (*parts, b.tensor(other, self.dtype.base, "y")), {}))
+
+    def _flatten(self) -> list[Any]:
+        return [self.indices, self.values, self.dense_shape]
+
+    def _unflatten(self, parts: Sequence[Any]) -> SparseTensor:
+        out = SparseTensor.__new__(SparseTensor)  # of parts of whatever graph is at hand, which fit already
+        out.indices, out.values, out.dense_shape = parts
+        out._shape = static_shape(out.dense_shape)
+        return out
+
+    def _loop_shapes(self, invariant: Shape) -> list[Shape]:
+        """The shapes of the parts in all iterations of a loop; the number of elements may change.
+
+        Args:
+          invariant: the shape of `dense_shape`; None: what is known of it at first.
+
+        Raises:
+          ShapeError (a ValueError): `invariant` is not the shape of a vector.
+        """
+        if invariant is None:
+            return [(None, *shapes.with_rank(self.indices.shape, 2)[1:]), (None,), self.dense_shape.shape]
+        try:
+            (rank,) = shapes.with_rank(invariant, 1)
+        except ValueError as e:
+            raise ShapeError(
+                "the shape invariant of a SparseTensor is the shape of its dense_shape, which is a vector: (rank,); "
+                f"got {shapes.show(invariant)}: {e}"
+            ) from e
+        return [(None, rank), (None,), (rank,)]
+
+    def __repr__(self) -> str:
+        return f"SparseTensor(indices={self.indices!r}, values={self.values!r}, dense_shape={self.dense_shape!r})"
+
+
+class SparseTensorSpec:
+    """The shape and dtype of a `SparseTensor`.
+
+    Source: TensorFlow's `tf.SparseTensorSpec`.
+
+    >>> SparseTensorSpec((None, 3), "float32")
+    SparseTensorSpec(shape=[?,3], dtype=float32)
+    """
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: Any = None, dtype: Any = dtypes.float32) -> None:
+        self.shape: Shape = shapes.as_shape(shape)
+        self.dtype = dtypes.as_dtype(dtype)
+
+    def __repr__(self) -> str:
+        return f"SparseTensorSpec(shape={shapes.show(self.shape)}, dtype={self.dtype.name})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SparseTensorSpec) and (self.shape, self.dtype) == (other.shape, other.dtype)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+
+def static_shape(dense_shape: Any) -> Shape:
+    """What is known of a shape that a tensor gives."""
+    if isinstance(dense_shape, Tensor):
+        return infer.shape_value(dense_shape)
+    if not hasattr(dense_shape, "numpy"):
+        return None
+    return tuple(n if n >= 0 else None for n in dense_shape.numpy().tolist())
+
+
+def as_sparse(x: Any) -> SparseTensor:
+    """A sparse tensor, made of a `SparseTensorValue` if it is one.
+
+    Raises:
+      TypeError: it is neither.
+    """
+    if isinstance(x, SparseTensorValue):
+        return SparseTensor.from_value(x)
+    if not isinstance(x, SparseTensor):
+        raise TypeError(f"Input must be a SparseTensor, got {x!r} ({type(x).__name__}); hr.sparse.from_dense makes one")
+    return x
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether it is a `SparseTensor`, or the value of one."""
+    return isinstance(x, (SparseTensor, SparseTensorValue))
+
+
+def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """`value` as a tensor (`hr.convert_to_tensor`); as a `SparseTensor` if it is the value of one, or one already.
+
+    Raises:
+      RuntimeError: it is sparse, and of another dtype than `dtype`.
+
+    Source: TensorFlow's `tf.compat.v1.convert_to_tensor_or_sparse_tensor`.
+    """
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if is_sparse(value):
+        sparse = as_sparse(value)
+        if wanted not in (None, sparse.dtype.base):
+            raise RuntimeError(f"Sparse dtype mismatch. Requested: {wanted.name},  Actual: {sparse.dtype.name}")
+        return sparse
+    return scopes.builder(value).tensor(value, wanted, name or "Const")
+
+
+def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
+    """A sparse tensor that is fed when the graph runs: a `SparseTensorValue`, or a tuple of its three parts.
+
+    Args:
+      dtype: of its values.
+      shape: what is known of its shape: numbers, None for what is not known; None if not even the rank is. If it is
+        given, the shape need not be fed.
+      name: prefix of the three placeholders' names ("name/values", "name/indices", "name/shape").
+
+    Raises:
+      GraphError: no graph has been entered.
+
+    Source: TensorFlow's `tf.compat.v1.sparse_placeholder`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.sparse_placeholder(hr.float32)
+      ...     total = hr.sparse.reduce_sum(x)
+      >>> hr.Session(graph=g).run(total, {x: ([[0, 1], [2, 0]], [1.0, 2.0], [3, 2])})
+      np.float32(3.0)
+    """
+    b = scopes.graph_builder("sparse_placeholder")
+    below = {part: f"{name}/{part}" if name else "Placeholder" for part in ("values", "indices", "shape")}
+    known: Shape = None
+    if shape is None:
+        whole = b.make("Placeholder", (), {"dtype": dtypes.int64, "shape": (None,)}, below["shape"])
+    elif isinstance(shape, Tensor):
+        known = static_shape(shape)
+        whole = b.make("PlaceholderWithDefault", (shape,), {"shape": shape.shape}, name and below["shape"])
+    else:
+        known = shapes.as_shape([None if d == -1 else d for d in shape]) or ()
+        given = np.array([-1 if d is None else d for d in known], np.int64)
+        default = b.const(given, dtypes.int64, f"{name}/shape_default" if name else "Const")
+        whole = b.make("PlaceholderWithDefault", (default,), {"shape": given.shape}, name and below["shape"])
+    rank = None if whole.shape is None else whole.shape[0]
+    elements = b.make("Placeholder", (), {"dtype": dtypes.as_dtype(dtype), "shape": (None,)}, below["values"])
+    indices = b.make("Placeholder", (), {"dtype": dtypes.int64, "shape": (None, rank)}, below["indices"])
+    out = SparseTensor(indices, elements, whole)
+    out.set_shape(known)
+    return out

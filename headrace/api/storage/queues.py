@@ -1,0 +1,410 @@
+"""Queues, by which steps hand tensors to one another.
+
+An element of a queue is a tuple of tensors, its components. Steps put elements in and take them out; one that finds the
+queue full, or empty, waits, while other steps go on. Several threads running steps of one session is how they are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from headrace import dtypes, shapes
+from headrace.api import scopes
+from headrace.api.random import seeds
+from headrace.errors import ShapeError, SignatureError
+from headrace.ir.graph import Operation
+from headrace.ir.symbolic import seen
+from headrace.shapes import Dim, Shape
+
+
+class QueueBase:
+    """What all kinds of queues can do; and a queue of which only the handle is known.
+
+    Args:
+      dtypes: of the components: a dtype, or a list.
+      shapes: of the components: a list (of one, if all components have it), or None if they may be anything.
+      names: of the components: a list. Elements are dicts then.
+      queue_ref: the handle.
+
+    Attributes:
+      dtypes: a list.
+      names: a list, or None.
+      queue_ref: the tensor of dtype resource that operations know it by.
+
+    Source: TensorFlow's `tf.queue.QueueBase`.
+    """
+
+    def __init__(self, dtypes: Any, shapes: Any, names: Any, queue_ref: Any) -> None:
+        self._dtypes = _as_dtypes(dtypes)
+        self._shapes = _as_shapes(shapes, self._dtypes)
+        self._names = _as_names(names, self._dtypes)
+        self._ref = queue_ref
+        op = getattr(queue_ref, "op", None)
+        self._name: str = op.name if isinstance(op, Operation) else "queue"
+
+    def _open(self, type: str, capacity: int, shared_name: str | None, name: str, **attrs: Any) -> Any:
+        """The handle of a queue of this kind."""
+        b = scopes.builder()
+        attrs |= {
+            "component_types": tuple(self._dtypes),
+            "shapes": tuple(self._shapes or ()),
+            "capacity": capacity,
+            "shared_name": shared_name or "",
+            "container": getattr(b.graph, "current_container", ""),
+        }
+        self._name = name
+        made = b.make(type, (), attrs, name)
+        if b.graph is not None:
+            self._name = made.op.name
+        return made
+
+    @staticmethod
+    def from_list(index: Any, queues: Sequence[QueueBase]) -> QueueBase:
+        """The queue number `index` (a tensor) of `queues`, which must have the same dtypes and names.
+
+        Raises:
+          TypeError: they have not, or one is no queue.
+        """
+        if not queues or not all(isinstance(q, QueueBase) for q in queues):
+            raise TypeError(f"A list of queues expected, got {queues!r}")
+        first = queues[0]
+        if any(q.dtypes != first.dtypes for q in queues):
+            raise TypeError(f"Queues do not have matching component dtypes: {_told(queues, 'dtypes')}")
+        if any(q.names != first.names for q in queues):
+            raise TypeError(f"Queues do not have matching component names: {_told(queues, 'names')}")
+        b = scopes.builder(index, *(q.queue_ref for q in queues))
+        chosen = b.GatherV2(b.Pack([q.queue_ref for q in queues]), index, 0)
+        common: list[Shape] | None = None
+        if all(q._shapes is not None for q in queues):
+            common = [_joined(column) for column in zip(*(q._shapes or () for q in queues), strict=True)]
+        return QueueBase(first.dtypes, common, first.names, chosen)
+
+    # *** what it is ***
+
+    @property
+    def queue_ref(self) -> Any:
+        return self._ref
+
+    @property
+    def name(self) -> str:
+        """The name of the operation that makes its handle."""
+        return self._name
+
+    @property
+    def dtypes(self) -> list[dtypes.DType]:
+        return list(self._dtypes)
+
+    @property
+    def shapes(self) -> list[Any]:
+        """The shape of each component: None where it may be anything."""
+        known = self._shapes if self._shapes is not None else [None] * len(self._dtypes)
+        return list(map(seen, known, itertools.repeat(self._ref)))
+
+    @property
+    def names(self) -> list[str] | None:
+        return self._names
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"the queue {self._name!r} cannot be copied or pickled: what is in it belongs to a session. Make another "
+            "one; a graph with its queues is exported by as_graph_def()"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} of ({', '.join(d.name for d in self._dtypes)})>"
+
+    # *** operations ***
+
+    def enqueue(self, vals: Any, name: str | None = None) -> Any:
+        """Puts one element in; waits while the queue is full.
+
+        Args:
+          vals: the components: a tensor, a list of them, or a dict if they have names.
+          name: of the operation.
+
+        Raises (when it runs):
+          CancelledError: the queue is closed.
+
+        Returns:
+          The operation. Outside of graphs it has happened, and there is None.
+        """
+        return self._put("QueueEnqueueV2", "enqueue", vals, name)
+
+    def enqueue_many(self, vals: Any, name: str | None = None) -> Any:
+        """Puts the rows of the components in, an element each; waits while the queue is full. See `enqueue`.
+
+        Raises:
+          ShapeError (a ValueError): a component is a scalar, or their numbers of rows differ.
+        """
+        return self._put("QueueEnqueueManyV2", "EnqueueMany", vals, name)
+
+    def _put(self, type: str, default: str, vals: Any, name: str | None) -> Any:
+        parts = self._components(vals)
+        with scopes.name_scope(name or self._called(default), values=[self._ref, *parts]) as scope:
+            b = scopes.builder(self._ref, *parts)
+            tensors = [
+                b.tensor(x, d, f"component_{i}") for i, (x, d) in enumerate(zip(parts, self._dtypes, strict=True))
+            ]
+        rows: Dim = None  # of all components
+        for i, (t, wanted) in enumerate(zip(tensors, self.shapes, strict=True)):
+            shape = wanted
+            if type == "QueueEnqueueManyV2":
+                one = (t.shape or ())[1:] if wanted is None else wanted
+                shape = (rows, *one)
+                rows = t.shape[0] if t.shape and rows is None else rows
+            if not shapes.compatible(t.shape, shape):
+                raise ShapeError(
+                    f"component {i} of what is put into {self!r} must have the shape {shapes.show(shape)}, got "
+                    f"{shapes.show(t.shape)}"
+                )
+        return scopes.builder(self._ref, *parts).make(type, (self._ref, tensors), {}, scope)
+
+    def dequeue(self, name: str | None = None) -> Any:
+        """Takes one element; waits while the queue is empty.
+
+        Raises (when it runs):
+          OutOfRangeError: the queue is empty and closed.
+
+        Returns:
+          The tensor, a list of them if there are several components, or a dict if they have names.
+        """
+        return self._took("QueueDequeueV2", "Dequeue", (), name, ())
+
+    def dequeue_many(self, n: Any, name: str | None = None) -> Any:
+        """Takes `n` elements, stacked; waits until there are so many. The shapes of the components must be known."""
+        return self._took("QueueDequeueManyV2", "DequeueMany", (n,), name, (_known(n),))
+
+    def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
+        """Takes `n` elements, stacked, or what is left of a closed queue (at least one)."""
+        return self._took("QueueDequeueUpToV2", "DequeueUpTo", (n,), name, (None,))
+
+    def _took(self, type: str, default: str, args: tuple[Any, ...], name: str | None, leading: tuple[Any, ...]) -> Any:
+        b = scopes.builder(self._ref, *args)
+        attrs = {"component_types": tuple(self._dtypes)}
+        got = b.make(type, (self._ref, *args), attrs, name or self._called(default))
+        tensors = list(got) if isinstance(got, tuple) else [got]
+        if b.graph is not None:
+            for t, wanted in zip(tensors, self.shapes, strict=True):
+                t.shape = shapes.merge(t.shape, shapes.concatenate(leading, wanted))
+        if self._names is not None:
+            return dict(zip(self._names, tensors, strict=True))
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Any:
+        """Lets no more elements in. Those that are in it can still be taken; whoever waits for more gets an
+        OutOfRangeError.
+
+        Args:
+          cancel_pending_enqueues: whether enqueues that wait fail, instead of being waited for.
+          name: of the operation.
+        """
+        b = scopes.builder(self._ref)
+        attrs = {"cancel_pending_enqueues": cancel_pending_enqueues}
+        return b.make("QueueCloseV2", (self._ref,), attrs, name or self._called("Close"))
+
+    def is_closed(self, name: str | None = None) -> Any:
+        """Whether it is closed: a bool scalar."""
+        return scopes.builder(self._ref).make("QueueIsClosedV2", (self._ref,), {}, name or self._called("Is_Closed"))
+
+    def size(self, name: str | None = None) -> Any:
+        """How many elements are in it: an int32 scalar."""
+        return scopes.builder(self._ref).make("QueueSizeV2", (self._ref,), {}, name or self._called("Size"))
+
+    def _called(self, what: str) -> str:
+        return f"{self._name.rpartition('/')[2]}_{what}"
+
+    def _components(self, vals: Any) -> list[Any]:
+        """An element's components in their order."""
+        if isinstance(vals, Mapping):
+            if self._names is None:
+                raise ValueError("Queue must have names to enqueue a dictionary")
+            if sorted(vals) != sorted(self._names):
+                raise ValueError(
+                    "Keys in dictionary to enqueue do not match names of Queue.  "
+                    f"Dictionary: {sorted(vals)}, Queue: {sorted(self._names)}"
+                )
+            return [vals[k] for k in self._names]
+        if self._names is not None:
+            raise ValueError(f"You must enqueue a dictionary in a Queue with names: {self._names}")
+        parts = list(vals) if isinstance(vals, (list, tuple)) else [vals]
+        n = len(self._dtypes)
+        if len(parts) != n:
+            raise SignatureError(
+                f"an element of {self!r} has {n} components, got {len(parts)}: {vals!r}"
+                + ("; put a list around a list that is one component" if n == 1 else "")
+            )
+        return parts
+
+
+class FIFOQueue(QueueBase):
+    """A queue that gives its elements in the order in which they came.
+
+    Args:
+      capacity: how many elements it holds at most; negative for any number.
+      dtypes: of the components: a dtype, or a list.
+      shapes: of the components: a list of fully known shapes, or None if they may be anything (then `dequeue_many`
+        does not work).
+      names: of the components: a list. Elements are dicts then.
+      shared_name: queues of one name are one queue in a session; None: that of the operation.
+      name: of the operation.
+
+    Source: TensorFlow's `tf.queue.FIFOQueue`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     q = hr.FIFOQueue(10, hr.int32, shapes=[()])
+      ...     put, take = q.enqueue_many([[1, 2, 3]]), q.dequeue_many(2)
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(put)
+      ...     sess.run(take)
+      array([1, 2], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Any = None,
+        shared_name: str | None = None,
+        name: str = "fifo_queue",
+    ) -> None:
+        super().__init__(dtypes, shapes, names, None)
+        self._ref = self._open("FIFOQueueV2", capacity, shared_name, name)
+
+
+class PaddingFIFOQueue(QueueBase):
+    """A `FIFOQueue` whose components may differ in some dimensions; batches are filled up with zeros.
+
+    Args:
+      shapes: of the components: a list. None stands for a dimension that may differ; the rank must be known.
+
+    Source: TensorFlow's `tf.queue.PaddingFIFOQueue`.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        dtypes: Any,
+        shapes: Any,
+        names: Any = None,
+        shared_name: str | None = None,
+        name: str = "padding_fifo_queue",
+    ) -> None:
+        if not isinstance(shapes, (list, tuple)) or not shapes or any(d is None or isinstance(d, int) for d in shapes):
+            raise ValueError("When providing partial shapes, a list of shapes must be provided.")
+        super().__init__(dtypes, shapes, names, None)
+        self._ref = self._open("PaddingFIFOQueueV2", capacity, shared_name, name)
+
+
+class RandomShuffleQueue(QueueBase):
+    """A queue that gives its elements in random order.
+
+    Args:
+      capacity, dtypes, shapes, names, shared_name, name: as for `FIFOQueue`.
+      min_after_dequeue: as long as it is open, so many elements stay in it, so that there is something to mix.
+      seed: what the order follows from; None: another order each time (but see `set_random_seed`).
+
+    Source: TensorFlow's `tf.queue.RandomShuffleQueue`.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        min_after_dequeue: int,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Any = None,
+        seed: int | None = None,
+        shared_name: str | None = None,
+        name: str = "random_shuffle_queue",
+    ) -> None:
+        super().__init__(dtypes, shapes, names, None)
+        attrs = {"min_after_dequeue": min_after_dequeue, **seeds(seed)}
+        if seed is None and attrs["seed"] and shared_name is not None:
+            # the place in the graph must not matter: others may share the queue from another place
+            digest = hashlib.md5(f"{attrs['seed']}{shared_name}".encode(), usedforsecurity=False).hexdigest()
+            attrs["seed2"] = int(digest[:8], 16) & 0x7FFFFFFF
+        self._ref = self._open("RandomShuffleQueueV2", capacity, shared_name, name, **attrs)
+
+
+class PriorityQueue(QueueBase):
+    """A queue that gives the element with the least number first.
+
+    The first component of each element is that number, an int64 scalar; it comes before those of `types`.
+
+    Args:
+      types: dtypes of the other components: a dtype, or a list.
+      shapes: of the other components: a list.
+      names: must be None.
+      capacity, shared_name, name: as for `FIFOQueue`.
+
+    Source: TensorFlow's `tf.queue.PriorityQueue`.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        types: Any,
+        shapes: Any = None,
+        names: Any = None,
+        shared_name: str | None = None,
+        name: str = "priority_queue",
+    ) -> None:
+        if names is not None:
+            raise ValueError("the components of a PriorityQueue have no names; enqueue a list, the priority first")
+        super().__init__(types, shapes, None, None)
+        self._ref = self._open("PriorityQueueV2", capacity, shared_name, name)
+        self._dtypes = [dtypes.int64, *self._dtypes]
+        self._shapes = [(), *self._shapes] if self._shapes is not None else None
+
+
+def _as_dtypes(given: Any) -> list[dtypes.DType]:
+    many = given if isinstance(given, (list, tuple)) else [given]
+    return [dtypes.as_dtype(d).base for d in many]
+
+
+def _as_shapes(given: Any, types: Sequence[dtypes.DType]) -> list[Shape] | None:
+    """A list of shapes; one shape, which is a list of numbers, is that of the only component."""
+    if given is None:
+        return None
+    if not isinstance(given, (list, tuple)) or all(d is None or isinstance(d, int) for d in given):
+        given = [given]
+    out = [shapes.as_shape(s) for s in given]
+    if len(out) != len(types):
+        raise ValueError(
+            "Queue shapes must have the same length as dtypes, received "
+            f"len(shapes)={len(out)}, len(dtypes)={len(types)}"
+        )
+    return out
+
+
+def _as_names(given: Any, types: Sequence[dtypes.DType]) -> list[str] | None:
+    if not given:
+        return None
+    names = [given] if isinstance(given, str) else list(given)
+    if len(names) != len(types):
+        raise ValueError(
+            "Queue names must have the same length as dtypes, received "
+            f"len(names)={len(names)}, len(dtypes)={len(types)}"
+        )
+    return names
+
+
+def _told(queues: Sequence[QueueBase], what: str) -> str:
+    return ", ".join(f"{q!r} has {getattr(q, what)}" for q in queues)
+
+
+def _joined(column: Sequence[Shape]) -> Shape:
+    out = column[0]
+    for shape in column[1:]:
+        out = shapes.join(out, shape)
+    return out
+
+
+def _known(n: Any) -> int | None:
+    return n if isinstance(n, int) and n >= 0 else None

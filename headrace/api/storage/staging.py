@@ -1,0 +1,425 @@
+"""Staging areas and barriers, in which steps put tensors down for others to take.
+
+A staging area is a queue that belongs to a device; a `MapStagingArea` has its elements under keys. A barrier puts
+elements together of components that come one by one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from headrace import dtypes, shapes
+from headrace.api import scopes
+from headrace.api.storage import queues
+from headrace.api.tensors import as_list, constant_value
+from headrace.errors import ShapeError
+from headrace.ir.builder import Builder
+
+_numbers: Final = itertools.count()  # of areas outside of graphs, where nothing else tells them apart
+
+
+class BaseStagingArea:
+    """What both kinds of staging areas can do.
+
+    Args:
+      dtypes: of the components of an element: a list.
+      shapes: of the components: a list; None if they may be anything.
+      names: of the components: a list. Elements are dicts then.
+      shared_name: areas of one name are one in a session; None: each is another.
+      capacity: how many elements it holds at most; 0 for any number.
+      memory_limit: how many bytes it holds at most; 0 for any number.
+
+    Raises:
+      ValueError: shapes or names are not as many as dtypes.
+    """
+
+    _type = ""  # what the types of its operations begin with
+
+    def __init__(
+        self,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Any = None,
+        shared_name: str | None = None,
+        capacity: int = 0,
+        memory_limit: int = 0,
+    ) -> None:
+        if shared_name is not None and not isinstance(shared_name, str):
+            raise ValueError(f"shared_name must be a string, got {shared_name!r}")
+        self._dtypes = queues._as_dtypes(dtypes)
+        self._shapes = queues._as_shapes(shapes, self._dtypes) or [None] * len(self._dtypes)
+        self._names = queues._as_names(names, self._dtypes)
+        self._capacity, self._memory_limit = capacity, memory_limit
+        self._name = shared_name or self._own_name()
+
+    def _own_name(self) -> str:
+        b, kind = scopes.builder(), type(self).__name__
+        if not isinstance(b, Builder):
+            return f"{kind}_{next(_numbers)}"
+        return b.graph.unique_name(b.scope + kind)
+
+    @property
+    def name(self) -> str:
+        """The name of the operation that makes its handle."""
+        return self._name
+
+    @property
+    def dtypes(self) -> list[dtypes.DType]:
+        """The dtype of each component."""
+        return list(self._dtypes)
+
+    @property
+    def shapes(self) -> list[shapes.Shape]:
+        """The shape of each component: None where it may be anything."""
+        return list(self._shapes)
+
+    @property
+    def names(self) -> list[str] | None:
+        """The name of each component; None: they have none."""
+        return self._names
+
+    @property
+    def capacity(self) -> int:
+        """How many elements it holds before `put` waits; 0: any number."""
+        return self._capacity
+
+    @property
+    def memory_limit(self) -> int:
+        """How many bytes it holds before `put` waits; 0: any number."""
+        return self._memory_limit
+
+    def size(self, name: str | None = None) -> Any:
+        """How many elements are in it: an int32 scalar."""
+        return self._make(f"{self._type}Size", (), name or f"{self._name}_size")
+
+    def clear(self, name: str | None = None) -> Any:
+        """Takes all elements out: an operation."""
+        return self._make(f"{self._type}Clear", (), name or f"{self._name}_clear")
+
+    def _make(self, type: str, args: tuple[Any, ...], name: str, which: Sequence[int] | None = None) -> Any:
+        """One of its operations; `which` are the components that come out."""
+        b = scopes.builder(*args)
+        attrs = {
+            "dtypes": tuple(self._dtypes if which is None else [self._dtypes[i] for i in which]),
+            "shared_name": self._name,
+            "container": getattr(b.graph, "current_container", ""),
+            "capacity": self._capacity,
+            "memory_limit": self._memory_limit,
+        }
+        return b.make(type, args, attrs, name)
+
+    def _components(self, given: Any, indices: Sequence[int] | None) -> tuple[list[Any], list[int]]:
+        """The tensors of the components that are given, and which they are."""
+        if isinstance(given, Mapping):
+            if self._names is None:
+                raise ValueError("Staging areas must have names to enqueue a dictionary")
+            if not set(given) <= set(self._names):
+                raise ValueError(
+                    "Keys in dictionary to put do not match names of staging area. "
+                    f"Dictionary: {sorted(given)}, staging area: {sorted(self._names)}"
+                )
+            which = [i for i, name in enumerate(self._names) if name in given]
+            parts = [given[self._names[i]] for i in which]
+        else:
+            if self._names is not None:
+                raise ValueError("You must enqueue a dictionary in a staging area with names")
+            parts = list(given) if isinstance(given, (list, tuple)) else [given]
+            which = list(range(len(parts)) if indices is None else indices)
+            if len(which) != len(parts):
+                raise ValueError(f"Number of indices {len(which)} doesn't match number of values {len(parts)}")
+        if len(parts) > len(self._dtypes) or any(not 0 <= i < len(self._dtypes) for i in which):
+            raise ValueError(f"Unexpected number of inputs {len(parts)} vs {len(self._dtypes)} (indices {which})")
+        b = scopes.builder(*parts)
+        tensors = []
+        for x, i in zip(parts, which, strict=True):
+            t = b.tensor(x, None if hasattr(x, "dtype") else self._dtypes[i], f"component_{i}")
+            if t.dtype.base is not self._dtypes[i].base:
+                raise ValueError(f"Datatypes do not match. Received {t.dtype.name} for component {i}, of which it has "
+                                 f"{self._dtypes[i].name}")  # fmt: skip
+            if not shapes.compatible(t.shape, self._shapes[i]):
+                raise ShapeError(
+                    f"Shapes {shapes.show(t.shape)} and {shapes.show(self._shapes[i])} are incompatible: component {i}"
+                )
+            tensors.append(t)
+        return tensors, which
+
+    def _taken(self, made: Any, which: Sequence[int]) -> Any:
+        """What came out, as its user gets it."""
+        tensors = as_list(made)
+        for t, i in zip(tensors, which, strict=True):
+            if isinstance(scopes.builder(t), Builder):
+                t.shape = shapes.merge(t.shape, self._shapes[i])
+        if self._names is not None:
+            return {self._names[i]: t for t, i in zip(tensors, which, strict=True)}
+        return tensors
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} of ({', '.join(d.name for d in self._dtypes)})>"
+
+
+class StagingArea(BaseStagingArea):
+    """A staging area that gives its elements in the order in which they came.
+
+    Args: see `BaseStagingArea`.
+
+    Source: TensorFlow's `data_flow_ops.StagingArea`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     area = hr.StagingArea([hr.float32])
+      ...     x = hr.placeholder(hr.float32, ())
+      ...     put, take = area.put([x]), area.get()
+      >>> with hr.Session(graph=g) as session:
+      ...     session.run(put, {x: 3.0})
+      ...     session.run(take)
+      [np.float32(3.0)]
+    """
+
+    _type = "Stage"
+
+    def put(self, values: Any, name: str | None = None) -> Any:
+        """Puts one element in; waits while the area is full. An operation.
+
+        Args:
+          values: the components: a tensor, a list, or a dict if they have names.
+          name: of the operation.
+        """
+        with scopes.name_scope(name, f"{self._name}_put") as scope:
+            tensors, _ = self._components(values, None)
+            return self._make("Stage", (tensors,), scope or "Stage", self._all)
+
+    def get(self, name: str | None = None) -> Any:
+        """Takes one element; waits while there is none. A list of tensors, or a dict if they have names."""
+        return self._taken(self._make("Unstage", (), name or f"{self._name}_get"), self._all)
+
+    def peek(self, index: Any, name: str | None = None) -> Any:
+        """The element number `index`, which stays; waits while there are not so many. See `get`."""
+        return self._taken(self._make("StagePeek", (index,), name or f"{self._name}_peek"), self._all)
+
+    @property
+    def _all(self) -> list[int]:
+        return list(range(len(self._dtypes)))
+
+
+class MapStagingArea(BaseStagingArea):
+    """A staging area whose elements have keys, int64 scalars. Components of an element can be put in one by one: it is
+    there once all have come.
+
+    Args:
+      dtypes, shapes, names, shared_name, capacity, memory_limit: see `BaseStagingArea`.
+      ordered: whether `get` without a key gives the element with the least key; else it gives any.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     area = hr.MapStagingArea(hr.float32)
+      ...     put = area.put(7, [hr.constant(2.5)], [0])
+      ...     key, value = area.get(7)
+      >>> with hr.Session(graph=g) as session:
+      ...     session.run(put)
+      ...     print(session.run(value))
+      [np.float32(2.5)]
+
+    Source: TensorFlow's `data_flow_ops.MapStagingArea`.
+    """
+
+    def __init__(
+        self,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Any = None,
+        shared_name: str | None = None,
+        ordered: bool = False,
+        capacity: int = 0,
+        memory_limit: int = 0,
+    ) -> None:
+        super().__init__(dtypes, shapes, names, shared_name, capacity, memory_limit)
+        self._type = "OrderedMap" if ordered else "Map"
+
+    def put(self, key: Any, vals: Any, indices: Sequence[int] | None = None, name: str | None = None) -> Any:
+        """Puts components of the element `key` in; waits while the area is full. An operation.
+
+        Args:
+          key: an int64 scalar.
+          vals: the components: a list, or a dict if they have names.
+          indices: which they are, where they are a list: ints; None: the first.
+          name: of the operation.
+        """
+        with scopes.name_scope(name, f"{self._name}_put") as scope:
+            tensors, which = self._components(vals, indices)
+            b = scopes.builder(key, *tensors)
+            args = (b.tensor(key, dtypes.int64, "key"), b.tensor(which, dtypes.int32, "indices"), tensors)
+            return self._make(f"{self._type}Stage", args, scope or "Stage")
+
+    def get(self, key: Any = None, indices: Sequence[Any] | None = None, name: str | None = None) -> tuple[Any, Any]:
+        """Takes an element; waits until it is there.
+
+        Args:
+          key: whose; None: of any.
+          indices: the components to take, by number or name; None: all. What is not taken stays.
+          name: of the operation.
+
+        Returns:
+          The key, and a list of tensors (a dict if they have names).
+        """
+        which = self._chosen(indices)
+        if key is None:
+            made = self._make(f"{self._type}UnstageNoKey", (which,), name or f"{self._name}_get_nokey", which)
+            return made[0], self._taken(tuple(made[1:]), which)
+        args = (self._key(key), which)
+        return key, self._taken(self._make(f"{self._type}Unstage", args, name or f"{self._name}_get", which), which)
+
+    def peek(self, key: Any, indices: Sequence[Any] | None = None, name: str | None = None) -> Any:
+        """The element `key`, which stays; waits until it is there. See `get`."""
+        which = self._chosen(indices)
+        args = (self._key(key), which)
+        return self._taken(self._make(f"{self._type}Peek", args, name or f"{self._name}_pop", which), which)
+
+    def incomplete_size(self, name: str | None = None) -> Any:
+        """How many elements lack components: an int32 scalar."""
+        return self._make(f"{self._type}IncompleteSize", (), name or f"{self._name}_incomplete_size")
+
+    def _key(self, key: Any) -> Any:
+        return scopes.builder(key).tensor(key, dtypes.int64, "key")
+
+    def _chosen(self, indices: Sequence[Any] | None) -> list[int]:
+        if indices is None:
+            return list(range(len(self._dtypes)))
+        if not isinstance(indices, (tuple, list)):
+            raise TypeError(f"Invalid indices type {type(indices).__name__}: a list expected")
+        if not indices:
+            raise ValueError("Empty indices")
+        if all(isinstance(i, str) for i in indices):
+            if self._names is None or not set(indices) <= set(self._names):
+                raise ValueError(f"Named index not in Staging Area names {self._names}: {list(indices)}")
+            return [self._names.index(i) for i in indices]
+        if not all(isinstance(i, int) for i in indices):
+            raise TypeError(f"Mixed types in indices {indices}. May only be str or int")
+        return list(indices)
+
+
+class Barrier:
+    """Puts elements together of components that come one by one, each with the key of its element, a string.
+
+    Args:
+      types: dtypes of the components: a dtype, or a list.
+      shapes: of the components: a list; None if they may be anything. None has a dimension of 0.
+      shared_name: barriers of one name are one in a session; None: that of the operation.
+      name: of the operation.
+
+    It works in graphs only.
+
+    Raises:
+      ValueError: a shape has no elements.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     barrier = hr.Barrier([hr.float32], shapes=[()])
+      ...     insert = barrier.insert_many(0, ["a", "b"], [1.0, 2.0])
+      ...     indices, keys, values = barrier.take_many(2)
+      >>> with hr.Session(graph=g) as session:
+      ...     session.run(insert)
+      ...     print(session.run(keys))
+      [b'a' b'b']
+
+    Source: TensorFlow's `data_flow_ops.Barrier`.
+    """
+
+    def __init__(self, types: Any, shapes: Any = None, shared_name: str | None = None, name: str = "barrier") -> None:
+        b = scopes.graph_builder("Barrier")
+        self._types = queues._as_dtypes(types)
+        self._shapes = queues._as_shapes(shapes, self._types)
+        for i, shape in enumerate(self._shapes or ()):
+            if shape is not None and 0 in shape:
+                raise ValueError(f"Empty tensors are not supported, but received shape {shape} at index {i}")
+        attrs = {
+            "component_types": tuple(self._types),
+            "shapes": tuple(self._shapes or ()),
+            "shared_name": shared_name or "",
+            "container": getattr(b.graph, "current_container", ""),
+        }
+        self._ref = b.make("Barrier", (), attrs, name)
+        self._name = self._ref.op.name.rpartition("/")[2]
+
+    @property
+    def barrier_ref(self) -> Any:
+        """The tensor that operations know it by."""
+        return self._ref
+
+    @property
+    def name(self) -> str:
+        """The name of the operation that makes its handle."""
+        return str(self._ref.op.name)
+
+    def insert_many(self, component_index: int, keys: Any, values: Any, name: str | None = None) -> Any:
+        """Puts the component number `component_index` of some elements in: an operation.
+
+        Args:
+          component_index: an int.
+          keys: of the elements, a vector of strings.
+          values: for each key a row.
+          name: of the operation.
+
+        Raises (when it runs):
+          InvalidArgumentError: an element has that component already.
+          CancelledError: the barrier is closed, and there is no element of that key.
+        """
+        return self._make("BarrierInsertMany", (keys, values), {"component_index": component_index}, name)
+
+    def take_many(
+        self, num_elements: Any, allow_small_batch: bool = False, timeout: int | None = None, name: str | None = None
+    ) -> tuple[Any, Any, list[Any]]:
+        """Takes complete elements; waits until there are so many.
+
+        Args:
+          num_elements: how many, an int32 scalar.
+          allow_small_batch: whether a closed barrier gives fewer.
+          timeout: how long to wait, in milliseconds; None: forever.
+          name: of the operation.
+
+        Returns:
+          For each element a number that says when its key first came, its key, and, of each component, a row.
+
+        Raises (when it runs):
+          OutOfRangeError: the barrier is closed, and there are not so many.
+        """
+        attrs = {
+            "component_types": tuple(self._types),
+            "allow_small_batch": allow_small_batch,
+            "timeout_ms": -1 if timeout is None else timeout,
+        }
+        made = list(self._make("BarrierTakeMany", (num_elements,), attrs, name))
+        n = None if allow_small_batch else constant_value(num_elements)
+        rows = (None if n is None else int(n),)
+        for t, shape in zip(made, [(), (), *(self._shapes or [None] * len(self._types))], strict=True):
+            t.shape = shapes.merge(t.shape, shapes.concatenate(rows, shape))
+        return made[0], made[1], made[2:]
+
+    def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Any:
+        """Lets no more elements in: an operation.
+
+        Args:
+          cancel_pending_enqueues: whether elements that are not complete can no longer become so, either.
+          name: of the operation.
+        """
+        attrs = {"cancel_pending_enqueues": cancel_pending_enqueues}
+        return self._make("BarrierClose", (), attrs, name)
+
+    def ready_size(self, name: str | None = None) -> Any:
+        """How many complete elements are in it: an int32 scalar."""
+        return self._make("BarrierReadySize", (), {}, name)
+
+    def incomplete_size(self, name: str | None = None) -> Any:
+        """How many elements lack components: an int32 scalar."""
+        return self._make("BarrierIncompleteSize", (), {}, name)
+
+    def _make(self, type: str, args: tuple[Any, ...], attrs: dict[str, Any], name: str | None) -> Any:
+        b = scopes.builder(self._ref, *args)
+        return b.make(type, (self._ref, *args), attrs, name or f"{self._name}_{type}")
+
+    def __repr__(self) -> str:
+        return f"<Barrier {self.name!r} of ({', '.join(d.name for d in self._types)})>"

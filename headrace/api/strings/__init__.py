@@ -1,0 +1,415 @@
+"""Strings of bytes.
+
+What gives another number of strings for each string (`split`) gives a `SparseTensor`, or takes a single string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace import dtypes, shapes
+from headrace.api import arrays, reductions, scopes
+from headrace.api.sparse_tensor import SparseTensor
+from headrace.api.strings.unicode import single_string
+from headrace.api.strings.unicode import unicode_decode as unicode_decode
+from headrace.api.strings.unicode import unicode_decode_with_offsets as unicode_decode_with_offsets
+from headrace.api.strings.unicode import unicode_encode as unicode_encode
+from headrace.api.strings.unicode import unicode_script as unicode_script
+from headrace.api.strings.unicode import unicode_split as unicode_split
+from headrace.api.strings.unicode import unicode_split_with_offsets as unicode_split_with_offsets
+from headrace.api.strings.unicode import unicode_transcode as unicode_transcode
+from headrace.errors import ShapeError
+
+
+def join(inputs: Any, separator: str = "", name: str | None = None) -> Any:
+    """Tensors of strings, joined element by element; their shapes broadcast if some are scalars.
+
+    Source: TensorFlow's `tf.strings.join`.
+    """
+    return scopes.builder(*inputs).make("StringJoin", (list(inputs),), {"separator": separator}, name)
+
+
+def reduce_join(
+    inputs: Any, axis: Any = None, keepdims: bool = False, separator: str = "", name: str | None = None
+) -> Any:
+    """The strings of a tensor, joined along axes (None: all).
+
+    Source: TensorFlow's `tf.strings.reduce_join`.
+    """
+    with scopes.name_scope(name, "ReduceJoin", [inputs, axis]):
+        b = scopes.builder(inputs, axis)
+        x = b.tensor(inputs, None, "inputs")
+        attrs = {"keep_dims": keepdims, "separator": separator}
+        return b.make("ReduceJoin", (x, reductions.axes_of(b, x, axis)), attrs)
+
+
+def format(template: str, inputs: Any, placeholder: str = "{}", summarize: int = 3, name: str | None = None) -> Any:
+    """A string: a template in which the text of a tensor stands for each placeholder.
+
+    Args:
+      template: text with as many placeholders as there are tensors.
+      inputs: a tensor, or a list of them.
+      placeholder: what stands for a tensor.
+      summarize: how many elements at each end of an axis are shown; -1: all.
+      name: name of the operation; "StringFormat" if None.
+
+    Raises:
+      ValueError: the numbers of placeholders and tensors differ.
+
+    Source: TensorFlow's `tf.strings.format`.
+    """
+    items = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    if template.count(placeholder) != len(items):
+        raise ValueError(
+            f"{len(items)} placeholder(s) {placeholder!r} needed in the template for as many tensors, found "
+            f"{template.count(placeholder)}: {template!r}"
+        )
+    attrs = {"template": template, "placeholder": placeholder, "summarize": summarize}
+    b = scopes.builder(*items)
+    return b.make("StringFormat", ([b.tensor(x) for x in items],), attrs, name)
+
+
+def as_string(
+    input: Any,
+    precision: int = -1,
+    scientific: bool = False,
+    shortest: bool = False,
+    width: int = -1,
+    fill: str = "",
+    name: str | None = None,
+) -> Any:
+    """Numbers as strings.
+
+    Source: TensorFlow's `tf.strings.as_string`.
+    """
+    attrs = {"precision": precision, "scientific": scientific, "shortest": shortest, "width": width, "fill": fill}
+    return scopes.builder(input).make("AsString", (input,), attrs, name)
+
+
+def to_number(input: Any, out_type: Any = dtypes.float32, name: str | None = None) -> Any:
+    """Strings as numbers.
+
+    Source: TensorFlow's `tf.strings.to_number`.
+    """
+    return scopes.builder(input).make("StringToNumber", (input,), {"out_type": dtypes.as_dtype(out_type)}, name)
+
+
+def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
+    """The lengths of strings, in bytes or (unit "UTF8_CHAR") characters.
+
+    Source: TensorFlow's `tf.strings.length`.
+    """
+    return scopes.builder(input).make("StringLength", (input,), {"unit": unit}, name)
+
+
+def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None) -> Any:
+    """The part of each string that starts at `pos` and is `len` long.
+
+    Source: TensorFlow's `tf.strings.substr`.
+    """
+    return scopes.builder(input, pos, len).make("Substr", (input, pos, len), {"unit": unit}, name)
+
+
+def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
+    """Strings in lower case: of ASCII letters, or (encoding "utf-8") of all.
+
+    Source: TensorFlow's `tf.strings.lower`.
+    """
+    return scopes.builder(input).make("StringLower", (input,), {"encoding": encoding}, name)
+
+
+def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
+    """Strings in upper case; see `lower`.
+
+    Source: TensorFlow's `tf.strings.upper`.
+    """
+    return scopes.builder(input).make("StringUpper", (input,), {"encoding": encoding}, name)
+
+
+def strip(input: Any, name: str | None = None) -> Any:
+    """Strings without the white space at both ends.
+
+    Source: TensorFlow's `tf.strings.strip`.
+    """
+    return scopes.builder(input).make("StringStrip", (input,), {}, name)
+
+
+# *** parts ***
+
+
+def split(input: Any, sep: Any = None, maxsplit: int = -1, name: str | None = None) -> SparseTensor:
+    """The parts of strings between separators.
+
+    Args:
+      input: strings, a vector; or one string.
+      sep: the separator. If None or empty, white space of any length, of which none is at the ends.
+      maxsplit: how often a string is split at most; -1: as often as there are separators.
+      name: name of the scope; "StringSplit" if None.
+
+    Returns:
+      A sparse tensor, [strings, greatest number of parts]: a row for each string.
+
+    Source: TensorFlow's `tf.compat.v1.strings.split`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.sparse.to_dense(hr.strings.split(["a b", "c"]), "")
+      <EagerTensor shape=[2,2] dtype=string: array([[b'a', b'b'],
+             [b'c', b'']], dtype=object)>
+    """
+    with scopes.name_scope(name, "StringSplit", [input]):
+        b = scopes.builder(input, sep)
+        x = b.tensor(input, dtypes.string)
+        if x.shape == ():
+            x = arrays.expand_dims(x, 0)
+        separator = b.tensor("" if sep is None else sep, dtypes.string)
+        return SparseTensor(*b.make("StringSplitV2", (x, separator), {"maxsplit": maxsplit}))
+
+
+def string_split(
+    source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = None, name: str | None = None
+) -> SparseTensor:
+    """The parts of strings between single characters.
+
+    Args:
+      source: strings, a vector.
+      sep: each of its bytes separates; a blank if None. If it is empty, each byte is a part.
+      skip_empty: whether empty parts are left out.
+      delimiter: another name of `sep`.
+      name: name of the scope; "StringSplit" if None.
+
+    Returns:
+      A sparse tensor, [strings, greatest number of parts].
+
+    Raises:
+      ValueError: both `sep` and `delimiter` are given.
+
+    Source: TensorFlow's `tf.compat.v1.string_split`.
+    """
+    if sep is not None and delimiter is not None:
+        raise ValueError("'sep' and 'delimiter' are the same; give one of them")
+    separator = next((x for x in (sep, delimiter) if x is not None), " ")
+    with scopes.name_scope(name, "StringSplit", [source]):
+        b = scopes.builder(source, separator)
+        args = (b.tensor(source, dtypes.string), b.tensor(separator, dtypes.string))
+        return SparseTensor(*b.make("StringSplit", args, {"skip_empty": skip_empty}))
+
+
+def bytes_split(input: Any, name: str | None = None) -> Any:
+    """The bytes of one string, each as a string: a vector.
+
+    Raises:
+      ValueError: `input` is not known to be a scalar. (`split` takes several strings apart.)
+
+    Source: TensorFlow's `tf.strings.bytes_split`, as far as its results are not ragged.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.bytes_split("ab")
+      <EagerTensor shape=[2] dtype=string: array([b'a', b'b'], dtype=object)>
+    """
+    with scopes.name_scope(name, "StringsByteSplit", [input]):
+        b = scopes.builder(input)
+        one = arrays.expand_dims(single_string(b, input, "bytes_split"), 0)
+        return b.make("StringSplit", (one, ""), {"skip_empty": False})[1]
+
+
+def ngrams(
+    data: Any,
+    ngram_width: int | Sequence[int],
+    separator: str = " ",
+    pad_values: str | tuple[str, str] | None = None,
+    padding_width: int | None = None,
+    preserve_short_sequences: bool = False,
+    name: str | None = None,
+) -> Any:
+    """All runs of neighbouring strings of a vector, each joined to one string.
+
+    Args:
+      data: strings, a vector.
+      ngram_width: how many neighbours, or several such numbers: first the runs of the first width.
+      separator: what stands between them.
+      pad_values: what is thought to stand in front of and behind the strings; a pair, or one for both. None: nothing.
+      padding_width: how many at each end at most; as many as the width allows if None.
+      preserve_short_sequences: whether of a vector shorter than the width one run is made of all there is.
+      name: name of the operation; "StringNGrams" if None.
+
+    Raises:
+      TypeError: `pad_values` is none of these.
+      ValueError: a width is not positive, `padding_width` without `pad_values`, or `data` is not a vector.
+
+    Source: TensorFlow's `tf.strings.ngrams`, as far as its results are not ragged.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.ngrams(["a", "b", "c"], 2)
+      <EagerTensor shape=[2] dtype=string: array([b'a b', b'b c'], dtype=object)>
+    """
+    widths = [ngram_width] if isinstance(ngram_width, int) else list(ngram_width)
+    if any(w < 1 for w in widths):
+        raise ValueError(f"All ngram_widths must be greater than 0. Got {ngram_width}")
+    if isinstance(pad_values, (str, bytes)):
+        pad_values = (pad_values, pad_values)  # type: ignore[assignment]
+    if pad_values is not None and not (
+        isinstance(pad_values, (tuple, list)) and len(pad_values) == 2
+        and all(isinstance(p, (str, bytes)) for p in pad_values)
+    ):  # fmt: skip
+        raise TypeError(f"pad_values must be a string, a pair of strings, or None; got {pad_values!r}")
+    if padding_width is not None and pad_values is None:
+        raise ValueError("pad_values must be provided if padding_width is set.")
+    if padding_width is not None and padding_width < 1:
+        raise ValueError(f"padding_width must be greater than 0. Got {padding_width}")
+    b = scopes.builder(data)
+    x = b.tensor(data, dtypes.string)
+    if x.shape is None or len(x.shape) != 1:
+        raise ShapeError(f"ngrams takes a vector of strings, got shape {shapes.show(x.shape)}")
+    left, right = ("", "") if pad_values is None else pad_values
+    attrs = {
+        "separator": separator,
+        "ngram_widths": widths,
+        "left_pad": left,
+        "right_pad": right,
+        "pad_width": 0 if pad_values is None else -1 if padding_width is None else padding_width,
+        "preserve_short_sequences": preserve_short_sequences,
+    }
+    ends = arrays.pad(arrays.shape(x, dtypes.int64), [[1, 0]])
+    return b.make("StringNGrams", (x, ends), attrs, name)[0]
+
+
+# *** patterns, buckets, codes ***
+
+
+def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Any:
+    """Whether strings, as wholes, are of a pattern: bools.
+
+    Args:
+      input: strings.
+      pattern: a regular expression in RE2's syntax: text, or a string scalar.
+      name: name of the operation.
+
+    Raises:
+      InvalidArgumentError: when it runs, and the pattern is none.
+
+    Source: TensorFlow's `tf.strings.regex_full_match`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.regex_full_match(["aab", "abc"], "a+b")
+      <EagerTensor shape=[2] dtype=bool: array([ True, False])>
+    """
+    b = scopes.builder(input, pattern)
+    if isinstance(pattern, (str, bytes)):
+        return b.make("StaticRegexFullMatch", (input,), {"pattern": pattern}, name)
+    return b.make("RegexFullMatch", (input, pattern), {}, name)
+
+
+def regex_replace(input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None) -> Any:
+    """Strings in which what is of a pattern has been replaced.
+
+    Args:
+      input: strings.
+      pattern: a regular expression in RE2's syntax: text, or a string scalar.
+      rewrite: what stands there instead; \\1 to \\9 are what the groups of the pattern found, \\0 is all of it.
+      replace_global: whether all places are replaced, or the first one.
+      name: name of the operation.
+
+    Raises:
+      InvalidArgumentError: when it runs, and the pattern is none, or `rewrite` has groups that it does not have.
+
+    Source: TensorFlow's `tf.strings.regex_replace`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.regex_replace("a1b22", "[0-9]+", "#")
+      <EagerTensor shape=[] dtype=string: b'a#b#'>
+    """
+    b = scopes.builder(input, pattern, rewrite)
+    if isinstance(pattern, (str, bytes)) and isinstance(rewrite, (str, bytes)):
+        attrs = {"pattern": pattern, "rewrite": rewrite, "replace_global": replace_global}
+        return b.make("StaticRegexReplace", (input,), attrs, name)
+    return b.make("RegexReplace", (input, pattern, rewrite), {"replace_global": replace_global}, name)
+
+
+def to_hash_bucket(input: Any, num_buckets: int, name: str | None = None) -> Any:
+    """A number below `num_buckets` for each string, from a hash that may be another in another version.
+
+    Source: TensorFlow's `tf.compat.v1.strings.to_hash_bucket`.
+    """
+    return scopes.builder(input).make("StringToHashBucket", (input,), {"num_buckets": num_buckets}, name)
+
+
+def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Any:
+    """A number below `num_buckets` for each string, from a hash (FarmHash's Fingerprint64) that stays what it is.
+
+    Source: TensorFlow's `tf.strings.to_hash_bucket_fast`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.to_hash_bucket_fast(["Hello", "TensorFlow"], 3)
+      <EagerTensor shape=[2] dtype=int64: array([0, 2])>
+    """
+    return scopes.builder(input).make("StringToHashBucketFast", (input,), {"num_buckets": num_buckets}, name)
+
+
+def to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int], name: str | None = None) -> Any:
+    """A number below `num_buckets` for each string, from a hash (SipHash) that nobody foresees who has not the key.
+
+    Args:
+      input: strings.
+      num_buckets: how many buckets.
+      key: two numbers.
+      name: name of the operation.
+
+    Source: TensorFlow's `tf.strings.to_hash_bucket_strong`.
+    """
+    attrs = {"num_buckets": num_buckets, "key": key}
+    return scopes.builder(input).make("StringToHashBucketStrong", (input,), attrs, name)
+
+
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any:
+    """Strings in base64, of the alphabet that is safe in web addresses.
+
+    Args:
+      input: strings.
+      pad: whether "=" fills the last group.
+      name: name of the operation.
+
+    Source: TensorFlow's `tf.io.encode_base64`.
+    """
+    return scopes.builder(input).make("EncodeBase64", (input,), {"pad": pad}, name)
+
+
+def decode_base64(input: Any, name: str | None = None) -> Any:
+    """What strings in base64 (see `encode_base64`) stand for.
+
+    Raises:
+      InvalidArgumentError: when it runs, and a string is no base64.
+
+    Source: TensorFlow's `tf.io.decode_base64`.
+    """
+    return scopes.builder(input).make("DecodeBase64", (input,), {}, name)
+
+
+def unsorted_segment_join(
+    inputs: Any, segment_ids: Any, num_segments: Any, separator: str = "", name: str | None = None
+) -> Any:
+    """The strings of each segment, joined.
+
+    Args:
+      inputs: strings.
+      segment_ids: to which segment each belongs, or each row: ints whose shape begins that of `inputs`. Those of a
+        negative number are left out.
+      num_segments: an int scalar.
+      separator: what stands between them.
+      name: name of the operation; "UnsortedSegmentJoin" if None.
+
+    Source: TensorFlow's `tf.strings.unsorted_segment_join`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.unsorted_segment_join(["a", "b", "c"], [1, 0, 1], 2, "-")
+      <EagerTensor shape=[2] dtype=string: array([b'b', b'a-c'], dtype=object)>
+    """
+    args = (inputs, segment_ids, num_segments)
+    return scopes.builder(*args).make("UnsortedSegmentJoin", args, {"separator": separator}, name)

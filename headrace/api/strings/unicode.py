@@ -1,0 +1,205 @@
+"""Text: the characters of strings and their numbers, in Unicode's encodings. All of it is in `hr.strings`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace import dtypes, shapes
+from headrace.api import arrays, reductions, scopes
+from headrace.errors import ShapeError
+
+
+def single_string(b: Any, x: Any, what: str) -> Any:
+    """A tensor of one string; `what` is the function that takes no more.
+
+    Raises:
+      ShapeError (a ValueError): it is not known to be a scalar.
+    """
+    t = b.tensor(x, dtypes.string, "input")
+    if t.shape != ():
+        raise ShapeError(
+            f"{what} takes one string (shape []), got shape {shapes.show(t.shape)}: the results of several would be "
+            "of different lengths"
+        )
+    return t
+
+
+def unicode_script(input: Any, name: str | None = None) -> Any:
+    """The script of each character, given by its number in Unicode: ICU's number of the script, -1 for what is none.
+
+    Source: TensorFlow's `tf.strings.unicode_script`.
+    """
+    return scopes.builder(input).make("UnicodeScript", (input,), {}, name)
+
+
+def unicode_transcode(
+    input: Any,
+    input_encoding: str,
+    output_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Strings in another encoding.
+
+    Args:
+      input: strings.
+      input_encoding: what they are in; of a wider choice than the other.
+      output_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
+      errors: what becomes of what is no character: "replace", "ignore" (left out) or "strict" (an error).
+      replacement_char: the number of the character that replaces it.
+      replace_control_characters: whether it replaces control characters, too.
+      name: name of the operation; "UnicodeTranscode" if None.
+
+    Raises:
+      InvalidArgumentError: when it runs, an encoding is not known, or with "strict".
+
+    Source: TensorFlow's `tf.strings.unicode_transcode`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.unicode_transcode("hé", "UTF-8", "UTF-16-BE")
+      <EagerTensor shape=[] dtype=string: b'\\x00h\\x00\\xe9'>
+    """
+    attrs = {
+        "input_encoding": input_encoding,
+        "output_encoding": output_encoding,
+        "errors": errors,
+        "replacement_char": replacement_char,
+        "replace_control_characters": replace_control_characters,
+    }
+    return scopes.builder(input).make("UnicodeTranscode", (input,), attrs, name)
+
+
+def unicode_encode(
+    input: Any, output_encoding: str, errors: str = "replace", replacement_char: int = 65533, name: str | None = None
+) -> Any:
+    """Strings of characters, given by their numbers in Unicode: one for each row along the last axis.
+
+    Args:
+      input: int32, of at least one axis.
+      output_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
+      errors: what becomes of numbers that are no character; see `unicode_transcode`.
+      replacement_char: the number of the character that replaces them.
+      name: name of the scope; "UnicodeEncode" if None.
+
+    Raises:
+      ValueError: `input` is a scalar, or nothing is known of its rank.
+
+    Source: TensorFlow's `tf.strings.unicode_encode`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.unicode_encode([[104, 105], [104, 111]], "UTF-8")
+      <EagerTensor shape=[2] dtype=string: array([b'hi', b'ho'], dtype=object)>
+    """
+    with scopes.name_scope(name, "UnicodeEncode", [input]):
+        b = scopes.builder(input)
+        x = b.tensor(input, dtypes.int32)
+        if x.shape is None:
+            raise ShapeError("Rank of input_tensor must be statically known.")
+        if not x.shape:
+            raise ShapeError("input_tensor's rank must be at least 1.")
+        dims = arrays.shape(x, dtypes.int64)
+        ends = reductions.range(reductions.reduce_prod(dims[:-1]) + 1, dtype=dtypes.int64) * dims[-1]
+        attrs = {"output_encoding": output_encoding, "errors": errors, "replacement_char": replacement_char}
+        made = b.make("UnicodeEncode", (arrays.reshape(x, [-1]), ends), attrs)
+        return arrays.reshape(made, dims[:-1])
+
+
+def unicode_decode(
+    input: Any,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    name: str | None = None,
+) -> Any:
+    """The characters of one string, as their numbers in Unicode: an int32 vector.
+
+    Args:
+      input: one string.
+      others: see `unicode_transcode`.
+
+    Raises:
+      ValueError: `input` is not known to be a scalar.
+
+    Source: TensorFlow's `tf.strings.unicode_decode`, as far as its results are not ragged.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.unicode_decode("hé", "UTF-8")
+      <EagerTensor shape=[2] dtype=int32: array([104, 233], dtype=int32)>
+    """
+    with scopes.name_scope(name, "UnicodeDecode", [input]):
+        attrs = (input_encoding, errors, replacement_char, replace_control_characters)
+        return _decoded(input, *attrs, "unicode_decode")[0]
+
+
+def unicode_decode_with_offsets(
+    input: Any,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """The characters of one string, see `unicode_decode`, and the byte at which each begins: an int64 vector.
+
+    Source: TensorFlow's `tf.strings.unicode_decode_with_offsets`, as far as its results are not ragged.
+    """
+    with scopes.name_scope(name, "UnicodeDecodeWithOffsets", [input]):
+        attrs = (input_encoding, errors, replacement_char, replace_control_characters)
+        return _decoded(input, *attrs, "unicode_decode_with_offsets")
+
+
+def _decoded(input: Any, encoding: str, errors: str, replacement: int, controls: bool, what: str) -> tuple[Any, Any]:
+    b = scopes.builder(input)
+    one = arrays.expand_dims(single_string(b, input, what), 0)
+    attrs = {
+        "input_encoding": encoding,
+        "errors": errors,
+        "replacement_char": replacement,
+        "replace_control_characters": controls,
+    }
+    _, numbers, starts = b.make("UnicodeDecodeWithOffsets", (one,), attrs)
+    return numbers, starts
+
+
+def unicode_split(
+    input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 65533, name: str | None = None
+) -> Any:
+    """The characters of one string, each as a string in the same encoding: a vector.
+
+    Args:
+      input: one string.
+      input_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
+      errors, replacement_char: see `unicode_transcode`.
+      name: name of the scope; "UnicodeSplit" if None.
+
+    Raises:
+      ValueError: `input` is not known to be a scalar.
+
+    Source: TensorFlow's `tf.strings.unicode_split`, as far as its results are not ragged.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.strings.unicode_split("hé", "UTF-8")
+      <EagerTensor shape=[2] dtype=string: array([b'h', b'\\xc3\\xa9'], dtype=object)>
+    """
+    with scopes.name_scope(name, "UnicodeSplit", [input]):
+        return unicode_split_with_offsets(input, input_encoding, errors, replacement_char)[0]
+
+
+def unicode_split_with_offsets(
+    input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 65533, name: str | None = None
+) -> tuple[Any, Any]:
+    """The characters of one string, see `unicode_split`, and the byte at which each begins: an int64 vector.
+
+    Source: TensorFlow's `tf.strings.unicode_split_with_offsets`, as far as its results are not ragged.
+    """
+    with scopes.name_scope(name, "UnicodeSplitWithOffsets", [input]):
+        numbers, starts = _decoded(input, input_encoding, errors, replacement_char, False, "unicode_split")
+        one_each = arrays.expand_dims(numbers, 1)
+        return unicode_encode(one_each, input_encoding, "replace", replacement_char), starts

@@ -1,0 +1,301 @@
+"""Tensors from values: `constant`, `placeholder`, `convert_to_tensor` and their kin."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.api import nest, scopes
+from headrace.errors import ShapeError
+from headrace.ir import infer
+from headrace.ir.builder import as_array
+from headrace.ir.graph import Tensor
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Any:
+    """A tensor that always has the same value.
+
+    Args:
+      value: a number, text, an array, or nested lists of them.
+      dtype: of the tensor. If None, Python floats become float32, ints int32 (int64 if too large), and arrays keep what
+        they have.
+      shape: of the tensor. A single value fills it; otherwise the number of elements must be the same.
+      name: name of the operation.
+
+    Raises:
+      TypeError: the value is no such thing, not of that dtype, or a tensor already.
+      ShapeError (a ValueError): the value has another number of elements.
+
+    Source: TensorFlow's `tf.constant`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     hr.constant([1, 2, 3, 4], shape=(2, 2))
+      <Tensor 'Const:0' shape=[2,2] dtype=int32>
+    """
+    if isinstance(value, Tensor):
+        raise TypeError(
+            f"a constant needs a value, got the symbolic tensor {value.name!r}; use it as it is (or identity)"
+        )
+    dtype = None if dtype is None else dtypes.as_dtype(dtype)
+    array = as_array(value, dtype)
+    if shape is not None:
+        array = _shaped(array, shape)
+    return scopes.builder().const(array, dtype, name)
+
+
+def _shaped(array: np.ndarray, shape: Any) -> np.ndarray:
+    wanted = known_shape(shape, "a constant")
+    size = math.prod(wanted)
+    if array.size == size:
+        return array.reshape(wanted)
+    if array.size == 1:
+        return np.broadcast_to(array.reshape(()), wanted)
+    raise ShapeError(
+        f"a constant of shape {shapes.show(wanted)} has {size} elements, but the value given has {array.size} (shape "
+        f"{shapes.show(array.shape)}); give as many, or one to fill it"
+    )
+
+
+def known_shape(shape: Any, what: str) -> tuple[int, ...]:
+    """The shape of `what`, which has to be known.
+
+    Raises:
+      ShapeError: it is not, or a dimension is negative.
+    """
+    dims = shapes.as_shape([shape] if isinstance(shape, (int, np.integer)) else shape)
+    known = [d for d in dims or () if d is not None]
+    if dims is None or len(known) < len(dims):
+        raise ShapeError(f"the shape of {what} must be known, with dimensions of 0 or more, got {shape!r}")
+    return tuple(known)
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
+    """A tensor whose value is fed when the graph runs.
+
+    Args:
+      dtype: what is fed.
+      shape: what is known of its shape: numbers, None for what is not known; None if not even the rank is.
+      name: name of the operation; "Placeholder" if None.
+
+    Raises:
+      GraphError: no graph has been entered.
+      InvalidArgumentError: when it runs, and nothing is fed.
+
+    Source: TensorFlow's `tf.placeholder`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.placeholder(hr.float32, (None, 2), name="x")
+      >>> hr.Session(graph=g).run(x * 2.0, {x: [[1.0, 2.0]]})
+      array([[2., 4.]], dtype=float32)
+    """
+    b = scopes.graph_builder("placeholder")
+    made: Tensor = b.make(
+        "Placeholder", (), {"dtype": dtypes.as_dtype(dtype), "shape": shapes.as_shape(shape)}, name or "Placeholder"
+    )
+    return made
+
+
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
+    """A tensor that has the value of `input` unless another is fed.
+
+    Args:
+      input: the value for when nothing is fed.
+      shape: what all values fed fit, that of `input` included.
+      name: name of the operation; "PlaceholderWithDefault" if None.
+
+    Source: TensorFlow's `tf.placeholder_with_default`.
+    """
+    b = scopes.graph_builder("placeholder_with_default")
+    made: Tensor = b.make("PlaceholderWithDefault", (input,), {"shape": shapes.as_shape(shape)}, name)
+    return made
+
+
+def convert_to_tensor(
+    value: Any,
+    dtype: Any = None,
+    name: str | None = None,
+    preferred_dtype: Any = None,
+    dtype_hint: Any = None,
+) -> Any:
+    """`value` as a tensor: itself if it is one, else a constant; a list with tensors in it is stacked.
+
+    Args:
+      value: a tensor, a variable, a number, an array, or nested lists of them.
+      dtype: what it has to be.
+      name: name of a constant that is made.
+      preferred_dtype, dtype_hint: what it is to be if it can.
+
+    Raises:
+      TypeError: it cannot be a tensor, or not one of `dtype`.
+
+    Source: TensorFlow's `tf.convert_to_tensor`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     x = hr.placeholder(hr.float32, ())
+      ...     hr.convert_to_tensor([x, 1.0])
+      <Tensor 'packed:0' shape=[2] dtype=float32>
+    """
+    b = scopes.builder(value)
+    hint = dtype_hint if preferred_dtype is None else preferred_dtype
+    if dtype is None and hint is not None:
+        try:
+            return b.tensor(value, dtypes.as_dtype(hint), name or "Const")
+        except TypeError:
+            pass
+    return b.tensor(value, None if dtype is None else dtypes.as_dtype(dtype), name or "Const")
+
+
+def constant_value(tensor: Any) -> np.ndarray | None:
+    """The value `tensor` always has, where that can be known without running the graph; else None.
+
+    Constants have one, and what is computed from small constants alone; so do eager tensors, numbers and arrays.
+
+    Source: TensorFlow's `tf.get_static_value`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph():
+      ...     hr.constant_value(hr.constant([1, 2]) + 1)
+      array([2, 3], dtype=int32)
+    """
+    if isinstance(tensor, Tensor):
+        return infer.constant_value(tensor)
+    if nest.is_composite(tensor):
+        return None
+    if not is_tensor(tensor):
+        return as_array(tensor)
+    is_variable = hasattr(type(tensor), "assign")  # which may change
+    return np.asarray(tensor.numpy()) if hasattr(tensor, "numpy") and not is_variable else None
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor, symbolic or eager, or something that stands for one (a variable).
+
+    Source: TensorFlow's `tf.is_tensor`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.is_tensor(hr.constant(1)), hr.is_tensor(1)
+      (True, False)
+    """
+    return isinstance(x, Tensor) or hasattr(type(x), "as_tensor")
+
+
+def identity(input: Any, name: str | None = None) -> Any:
+    """A tensor with the value of `input`, made by an operation of its own (which can wait for others).
+
+    Of a composite (`SparseTensor`, `IndexedSlices`) one like it, each of whose parts is made so.
+
+    Source: TensorFlow's `tf.identity`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     y = hr.identity(hr.constant(3) * 2, name="result")
+      >>> hr.Session(graph=g).run("result:0")
+      np.int32(6)
+    """
+    if nest.is_composite(input):
+        return nest.map_leaves(identity, input)
+    return scopes.builder(input).make("Identity", (input,), {}, name)
+
+
+def identity_n(input: Any, name: str | None = None) -> list[Any]:
+    """Tensors with the values of `input`, a list; none is there before all are.
+
+    Source: TensorFlow's `tf.identity_n`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.identity_n([1, 2])
+      [<EagerTensor shape=[] dtype=int32: np.int32(1)>, <EagerTensor shape=[] dtype=int32: np.int32(2)>]
+    """
+    return as_list(scopes.builder(*input).make("IdentityN", (list(input),), {}, name))
+
+
+def stop_gradient(input: Any, name: str | None = None) -> Any:
+    """`input`, a tensor or composite, which gradients treat as a constant.
+
+    Source: TensorFlow's `tf.stop_gradient`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     x = hr.constant(3.0)
+      ...     dx = hr.gradients(x * hr.stop_gradient(x), [x])
+      >>> hr.Session(graph=g).run(dx)
+      [np.float32(3.0)]
+    """
+    if nest.is_composite(input):
+        return nest.map_leaves(stop_gradient, input)
+    return scopes.builder(input).make("StopGradient", (input,), {}, name)
+
+
+def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Any:
+    """`input`; asking for a gradient through it is an error that says `message`.
+
+    Source: TensorFlow's `tf.raw_ops.PreventGradient`.
+    """
+    return scopes.builder(input).make("PreventGradient", (input,), {"message": message}, name)
+
+
+def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Any:
+    """`x`, checked when it runs to have a shape that fits `shape`, and statically known to.
+
+    Source: TensorFlow's `tf.ensure_shape`.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.ensure_shape([1, 2], (None,))
+      <EagerTensor shape=[2] dtype=int32: array([1, 2], dtype=int32)>
+    """
+    return scopes.builder(x).make("EnsureShape", (x,), {"shape": shapes.as_shape(shape)}, name)
+
+
+def narrow(x: Any, shape: Any) -> None:
+    """Adds what `shape` knows to the static shape of a symbolic tensor; that of an eager one is known."""
+    if hasattr(x, "set_shape"):
+        x.set_shape(shape)
+
+
+def as_list(made: Any) -> list[Any]:
+    """The outputs of an op with a list of them, as a builder gives them: one tensor is not in a tuple."""
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def pair(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """Both arguments of a binary function as tensors; a number takes the dtype of the other.
+
+    Raises:
+      TypeError: it cannot.
+    """
+    if is_tensor(x) or not is_tensor(y):
+        x = b.tensor(x, None, "x")
+        return x, b.tensor(y, None if is_tensor(y) else x.dtype.base, "y")
+    y = b.tensor(y, None, "y")
+    return b.tensor(x, y.dtype.base, "x"), y
+
+
+def floats(b: Any, x: Any, name: str) -> Any:
+    """`x` as a tensor; whole numbers that are none yet become float32."""
+    if not is_tensor(x) and np.asarray(x).dtype.kind in "iu":
+        return b.tensor(np.asarray(x, np.float32), None, name)
+    return b.tensor(x, None, name)
+
+
+def shape_tensor(b: Any, shape: Any) -> Any:
+    """A shape as an int vector; numbers become an int32 constant."""
+    if isinstance(shape, (int, np.integer)):
+        shape = [shape]
+    if isinstance(shape, (list, tuple)) and not shape:
+        return b.const(np.zeros(0, np.int32), None, "shape")
+    return b.tensor(shape, None, "shape")

@@ -1,0 +1,539 @@
+"""Variables: tensors that live from step to step, and that operations change.
+
+A variable is a *handle*, made once, and operations on the handle: one gives it its first value (its *initializer*),
+each use reads it, `assign` and its kin change it. All are TensorFlow's resource variables, in `headrace.v1` too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.api import grouping, operators, scopes
+from headrace.api.cond import cond
+from headrace.api.initial_value import guarded
+from headrace.errors import ConversionError, GraphError, ShapeError
+from headrace.ir.builder import Builder
+from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.symbolic import seen
+from headrace.shapes import Shape
+
+
+class Variable:
+    """A tensor that keeps its value from one step of a session to the next, and that can be assigned to.
+
+    In a graph each session has a value of its own, and the first must be assigned to it by running `initializer`
+    (`variables_initializer`). Outside of graphs the value is there at once and is the object's own.
+
+    It can be used wherever a tensor can; it is read then and there. In an `hr.Graph` reads and changes happen in the
+    order in which they are written. Outside of this order are the initializer, which runs when it is asked for, and
+    what is read when the variable itself is fetched: that is its value at some time during the step.
+
+    A variable made in a branch or a loop's body belongs to the graph around all of them; so must its initial value,
+    which can be given as a function for that.
+
+    Args:
+      initial_value: what a tensor can be made of, or a function without arguments that returns it. If it reads other
+        variables, those that have no value yet give their own initial value.
+      trainable: whether it is one of those that are learned; kept for whoever asks.
+      name: below the name scope; "Variable" if None.
+      dtype: None: that of `initial_value`.
+      shape: None: that of `initial_value`. It may be partly known; values of all shapes that fit can be assigned then.
+      validate_shape: if False, values of any shape can be assigned.
+      constraint: a function from a new value to the one that is to be kept; kept for whoever updates the variable.
+
+    Attributes:
+      handle: the tensor of dtype resource that operations know it by.
+      graph: where it is; None outside of graphs.
+      dtype: of its value.
+      trainable, constraint: as given.
+
+    Raises:
+      TypeError: `initial_value` is missing, cannot be a tensor, or is not of `dtype`.
+      ShapeError (a ValueError): it is not of `shape`.
+      GraphError (a ValueError): it was made in a branch or a loop's body.
+
+    Source: TensorFlow's `tf.Variable`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable([1.0, 2.0], name="v")
+      ...     w = v.assign_add([10.0, 10.0])
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(v.initializer)
+      ...     sess.run(w)
+      array([11., 12.], dtype=float32)
+      >>> n = hr.Variable(3)
+      >>> n.assign(n * 2).numpy()
+      np.int32(6)
+    """
+
+    __array_priority__ = 100.0
+
+    handle: Any
+    graph: Graph | None
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+        shape: Any = None,
+        validate_shape: bool = True,
+        constraint: Callable[[Any], Any] | None = None,
+    ) -> None:
+        if initial_value is None:
+            raise ConversionError(
+                "initial_value must be specified: what the variable starts with, or a function that gives it"
+            )
+        self.trainable = trainable
+        self.constraint = constraint
+        self._validates = validate_shape
+        wanted = None if dtype is None else dtypes.as_dtype(dtype).base
+        b = scopes.builder() if callable(initial_value) else scopes.builder(initial_value)
+        if isinstance(b, Builder):
+            self._make(b, initial_value, name or "Variable", wanted, shape)
+        else:
+            self._make_eagerly(b, initial_value, name or "Variable", wanted, shape)
+
+    def _make(self, b: Builder, initial_value: Any, name: str, dtype: dtypes.DType | None, shape: Any) -> None:
+        """Makes the handle and what TensorFlow 1 makes with it, in the graph around everything that is open."""
+        root = _root(b.graph)
+        full = name[:-1] if name[-1] == "/" else root.unique_name(b.scope + name)
+        # no control inputs and no order: whoever runs the initializer wants it, and nothing else, to happen
+        b = dataclasses.replace(b, graph=root, scope=full + "/", control_inputs=(), is_ordered=False)
+        value = _initial(dataclasses.replace(b, scope=full + "/Initializer/"), initial_value, dtype, full)
+        self.graph = root
+        self.dtype = value.dtype.base
+        self._shape = self._declared(shape, value.shape, full)
+        self._initial_value = value
+        place = {"container": getattr(root, "current_container", ""), "shared_name": full}
+        self.handle = b.make("VarHandleOp", (), {"dtype": self.dtype, "shape": self._shape, **place}, full + "/")
+        self._name = full
+        self._op: Operation = self.handle.op
+        self._is_initialized = b.VarIsInitializedOp(self.handle, name="IsInitialized/VarIsInitializedOp")
+        self._first = guarded(value, b)
+        attrs = {"dtype": self.dtype, "validate_shape": False}
+        self._initializer: Operation = b.make("AssignVariableOp", (self.handle, self._first), attrs, "Assign")
+        self._element: Tensor = b.ReadVariableOp(self.handle, dtype=self.dtype, name="Read/ReadVariableOp")
+        if isinstance(root, scopes.Graph):
+            root.variables.append(self)
+
+    @classmethod
+    def of_operations(
+        cls, handle: Tensor, initializer: Operation, element: Tensor, initial_value: Tensor | None, trainable: bool
+    ) -> Any:
+        """The variable that operations which are there already make up, as in an imported graph. (Whoever asks for it
+        puts it where variables are kept.)
+
+        Args:
+          handle: what operations know it by.
+          initializer: the operation that gives it its first value.
+          element: its value, as it is fetched.
+          initial_value: what its first value comes from; None: that value.
+          trainable: see `Variable`.
+
+        Raises:
+          GraphError: these operations are not those of a variable.
+        """
+        self = object.__new__(cls)
+        held = cls._held(handle)
+        if held is None:
+            raise GraphError(f"'{handle.name}' ({handle.op.type}) is no handle of a variable")
+        self.dtype, self._shape = held
+        if element.dtype.base is not self.dtype:
+            raise GraphError(f"'{element.name}' is {element.dtype.base.name}, so not a value of '{handle.op.name}'")
+        self.graph = handle.graph
+        self.trainable, self.constraint, self._validates = trainable, None, True
+        self.handle, self._op, self._name = handle, handle.op, handle.op.name
+        self._initializer, self._element = initializer, element
+        # the initializer may be a group of operations, too
+        assigns = len(initializer.inputs) > 1 and initializer.inputs[0] is handle
+        self._first = initializer.inputs[1] if assigns else element
+        self._initial_value = self._first if initial_value is None else initial_value
+        return self
+
+    @classmethod
+    def _held(cls, handle: Tensor) -> tuple[dtypes.DType, Shape] | None:
+        """The dtype and shape of what `handle` is the handle of; None if it is none."""
+        return handle.handle if handle.dtype is dtypes.resource and handle.op.type == "VarHandleOp" else None
+
+    def _make_eagerly(self, b: Any, initial_value: Any, name: str, dtype: dtypes.DType | None, shape: Any) -> None:
+        value = b.tensor(initial_value() if callable(initial_value) else initial_value, dtype)
+        self.graph = None
+        self.dtype = value.dtype
+        self._name = name.rstrip("/")
+        self._shape = self._declared(shape, value.shape, self._name)
+        # without a shared name it is nobody else's, and is gone with this object
+        self.handle = b.make("VarHandleOp", (), {"dtype": self.dtype, "shape": self._shape}, self._name)
+        b.make("AssignVariableOp", (self.handle, value), {"dtype": self.dtype})
+
+    def _declared(self, given: Any, initial: Shape, name: str) -> Shape:
+        """The static shape of all its values."""
+        if not self._validates:
+            return None
+        if given is None:
+            return initial
+        wanted = shapes.as_shape(given)
+        if not shapes.compatible(initial, wanted):
+            raise ShapeError(
+                f"The initial value's shape ({shapes.show(initial)}) is not compatible with the explicitly supplied "
+                f"`shape` argument ({shapes.show(wanted)}) of variable '{name}'"
+            )
+        return wanted
+
+    # *** what it is ***
+
+    @property
+    def name(self) -> str:
+        """The name of its handle, "v:0"; of what an assignment gave, that of the operation."""
+        return self._name + ":0" if self._is_whole else self._op.name
+
+    @property
+    def shape(self) -> Any:
+        """What is known of the shape of its values."""
+        return seen(self._shape, self.handle)
+
+    @property
+    def op(self) -> Operation:
+        """The operation that makes its handle; of what an assignment gave, the assignment."""
+        self._graph_only("op")
+        return self._op
+
+    @property
+    def device(self) -> str:
+        """The device requested for it."""
+        device: str = self.handle.device
+        return device
+
+    @property
+    def initializer(self) -> Operation:
+        """The operation that gives it its initial value."""
+        self._graph_only("initializer")
+        return self._initializer
+
+    @property
+    def initial_value(self) -> Tensor:
+        """The tensor that its first value comes from."""
+        self._graph_only("initial_value")
+        return self._initial_value
+
+    @property
+    def graph_element(self) -> Tensor:
+        """What is fetched when it is fetched: its value; of what an assignment gave, the value right after it."""
+        self._graph_only("graph_element")
+        return self._element
+
+    @property
+    def fed_element(self) -> Tensor:
+        """The tensor that a feed replaces: its handle, and so every read; of an assignment's result, the value."""
+        self._graph_only("fed_element")
+        handle: Tensor = self.handle
+        return handle if self._is_whole else self._element
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether it is the variable itself, and not what an assignment gave."""
+        return self.graph is None or self._op is self.handle.op
+
+    def _graph_only(self, what: str) -> None:
+        if self.graph is None:
+            raise GraphError(
+                f"{self!r} was made outside of graphs, so it has no {what}: its value is there already (.numpy())"
+            )
+
+    # *** reading ***
+
+    def value(self) -> Any:
+        """A tensor with its value, read here."""
+        b = self._builder()
+        return b.ReadVariableOp(self.handle, dtype=self.dtype)
+
+    def read_value(self) -> Any:
+        """A tensor with its value, read here; by an operation of its own, which can wait for others.
+
+        Example: `with hr.control_dependencies([step]): after = v.read_value()`.
+        """
+        b = self._builder()
+        return b.Identity(b.within("Read").ReadVariableOp(self.handle, dtype=self.dtype))
+
+    def as_tensor(self, b: Any) -> Any:
+        """What stands for it where `b` makes operations: its value at this point."""
+        if not self._is_whole:
+            return self._element
+        self._check_place(b)
+        return b.ReadVariableOp(self.handle, dtype=self.dtype)
+
+    def sparse_read(self, indices: Any, name: str | None = None) -> Any:
+        """The rows at `indices` (int32 or int64) of its value, without reading all of it."""
+        return self._builder(indices).make(
+            "ResourceGather", (self.handle, indices), {"dtype": self.dtype}, name or "Gather"
+        )
+
+    def gather_nd(self, indices: Any, name: str | None = None) -> Any:
+        """The elements or slices at `indices`, whose last dimension is an index each."""
+        return self._builder(indices).make("GatherNd", (self, indices), {}, name)
+
+    def is_initialized(self, name: str | None = None) -> Any:
+        """Whether it has a value: a bool scalar. Like the initializer, it is outside of the order of changes."""
+        return self._unordered().make("VarIsInitializedOp", (self.handle,), {}, name)
+
+    def initialized_value(self) -> Any:
+        """Its value if it has one, else its initial value. For the initial values of others: like initializers, it is
+        outside of the order of reads and changes."""
+        if self.graph is None:
+            return self.value()
+        with scopes.entered(self._unordered()):
+            return cond(self.is_initialized(), self.value, lambda: self._first)
+
+    # *** changing ***
+
+    def assign(
+        self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Makes `value` its value.
+
+        Args:
+          value: what a tensor of its dtype can be made of, of a shape that fits its own.
+          use_locking: not used; changes never overlap.
+          name: of the operation.
+          read_value: if False, only the operation is given.
+
+        Returns:
+          In a graph: what can be run (`.op`, too), and used as a tensor: the value right after the change. Outside:
+          the variable.
+
+        Raises:
+          ShapeError (a ValueError): `value` is of another shape.
+          TypeError: it is of another dtype.
+        """
+        b = self._builder(value)
+        t = b.tensor(value, self.dtype)
+        if not shapes.compatible(t.shape, self._shape):
+            raise ShapeError(
+                f"Cannot assign value to variable '{self.name}': Shape mismatch. The variable shape "
+                f"{shapes.show(self._shape)}, and the assigned value shape {shapes.show(t.shape)} are incompatible. "
+                "(A variable made with validate_shape=False takes values of any shape.)"
+            )
+        attrs = {"dtype": self.dtype, "validate_shape": shapes.is_full(self._shape)}
+        return self._changed(b, b.make("AssignVariableOp", (self.handle, t), attrs, name), read_value)
+
+    def assign_add(
+        self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Adds `delta`, which has its shape; see `assign`."""
+        return self._update("AssignAddVariableOp", delta, name, read_value)
+
+    def assign_sub(
+        self, delta: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Subtracts `delta`, which has its shape; see `assign`."""
+        return self._update("AssignSubVariableOp", delta, name, read_value)
+
+    def _update(self, type: str, delta: Any, name: str | None, read_value: bool) -> Any:
+        b = self._builder(delta)
+        made = b.make(type, (self.handle, b.tensor(delta, self.dtype)), {"dtype": self.dtype}, name)
+        return self._changed(b, made, read_value)
+
+    def count_up_to(self, limit: int) -> Any:
+        """Adds one, and gives what it was before; an `OutOfRangeError` once it is `limit`. For integer scalars."""
+        return self._builder().make("ResourceCountUpTo", (self.handle,), {"limit": limit, "T": self.dtype})
+
+    def scatter_update(self, indices: Any, updates: Any = None, name: str | None = None) -> Any:
+        """Replaces the rows at `indices` by `updates`, of shape `indices.shape + shape[1:]` (or a scalar for all).
+
+        An object with `indices` and `values` can be given in place of both. See `assign` for what is returned.
+        """
+        return self._scatter("Update", indices, updates, name)
+
+    def scatter_add(self, indices: Any, updates: Any = None, name: str | None = None) -> Any:
+        """Adds `updates` to the rows at `indices`; see `scatter_update`."""
+        return self._scatter("Add", indices, updates, name)
+
+    def scatter_sub(self, indices: Any, updates: Any = None, name: str | None = None) -> Any:
+        """Subtracts `updates` from the rows at `indices`; see `scatter_update`."""
+        return self._scatter("Sub", indices, updates, name)
+
+    def scatter_mul(self, indices: Any, updates: Any = None, name: str | None = None) -> Any:
+        """Multiplies the rows at `indices` by `updates`; see `scatter_update`."""
+        return self._scatter("Mul", indices, updates, name)
+
+    def scatter_div(self, indices: Any, updates: Any = None, name: str | None = None) -> Any:
+        """Divides the rows at `indices` by `updates`; see `scatter_update`."""
+        return self._scatter("Div", indices, updates, name)
+
+    def scatter_min(self, indices: Any, updates: Any = None, name: str | None = None) -> Any:
+        """The smaller of the rows at `indices` and `updates`; see `scatter_update`."""
+        return self._scatter("Min", indices, updates, name)
+
+    def scatter_max(self, indices: Any, updates: Any = None, name: str | None = None) -> Any:
+        """The larger of the rows at `indices` and `updates`; see `scatter_update`."""
+        return self._scatter("Max", indices, updates, name)
+
+    def _scatter(self, what: str, indices: Any, updates: Any, name: str | None) -> Any:
+        if updates is None:
+            indices, updates = indices.indices, indices.values
+        b = self._builder(indices, updates)
+        updates = b.tensor(updates, self.dtype)
+        made = b.make(f"ResourceScatter{what}", (self.handle, indices, updates), {"dtype": self.dtype}, name)
+        return self._changed(b, made, True)
+
+    def _changed(self, b: Any, op: Any, read_value: bool) -> Any:
+        """What a changing method gives: the variable as it is after `op`."""
+        if self.graph is None:
+            return self
+        if not read_value:
+            return op
+        after = object.__new__(type(self))
+        vars(after).update(vars(self), _op=op, _element=b.after(op).ReadVariableOp(self.handle, dtype=self.dtype))
+        return after
+
+    def _builder(self, *near: Any) -> Any:
+        """Where operations on it go: what makes them wait for the assignment that gave this, if one did."""
+        b = scopes.builder(self, *near)
+        self._check_place(b)
+        return b if self._is_whole else b.after(self._op)
+
+    def _unordered(self) -> Any:
+        b = self._builder()
+        return dataclasses.replace(b, is_ordered=False) if isinstance(b, Builder) else b
+
+    def _check_place(self, b: Any) -> None:
+        if self.graph is None and b.graph is not None:
+            raise GraphError(
+                f"{self!r} was made outside of graphs and cannot be used in one; make it inside `with g:`, or use its "
+                "value as it is now (.numpy())"
+            )
+
+    # *** outside of graphs, as a value ***
+
+    def numpy(self) -> Any:
+        """Its value: an array that the caller may write into. Outside of graphs only."""
+        return self._concrete("numpy()").numpy()
+
+    def _concrete(self, what: str) -> Any:
+        if self.graph is not None:
+            raise TypeError(
+                f"{what} of the variable '{self.name}', which has no value until the graph runs; run it: "
+                "session.run(variable)"
+            )
+        # inside `with g:` too
+        return scopes.outside.builder.ReadVariableOp(self.handle, dtype=self.dtype)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._concrete("a numpy array").numpy(), dtype)
+
+    def __bool__(self) -> bool:
+        return bool(self._concrete("bool()"))
+
+    def __int__(self) -> int:
+        return int(self._concrete("int()"))
+
+    def __float__(self) -> float:
+        return float(self._concrete("float()"))
+
+    def __index__(self) -> int:
+        return self._concrete("an index").__index__()  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        return len(self._concrete("len()"))
+
+    def __iter__(self) -> Any:
+        return iter(self._concrete("iteration"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self._concrete("a formatted value") if spec else str(self), spec)
+
+    def __repr__(self) -> str:
+        value = f": {self.numpy()!r}" if self.graph is None else ""
+        return f"<Variable {self.name!r} shape={shapes.show(self._shape)} dtype={self.dtype.name}{value}>"
+
+    def __copy__(self) -> Any:
+        return self._copied()
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self._copied()
+
+    def _outside_graphs(self) -> None:
+        if self.graph is not None:
+            raise TypeError(
+                "a Variable belongs to its graph and cannot be copied or pickled: make another one, or export the "
+                f"graph with as_graph_def(); the value of {self.name!r} is what session.run(variable) gives"
+            )
+
+    def _copied(self) -> Any:
+        self._outside_graphs()
+        return _remade(*self._made_of())
+
+    def _made_of(self) -> tuple[Any, ...]:
+        return type(self), self.value(), self.trainable, self._name, self._shape, self.constraint
+
+    def __reduce__(self) -> Any:
+        self._outside_graphs()
+        return _remade, self._made_of()
+
+
+def _remade(kind: type[Variable], value: Any, trainable: bool, name: str, shape: Shape, constraint: Any) -> Variable:
+    """A variable outside of graphs like another one."""
+    return kind(value, trainable, name, shape=shape, constraint=constraint)
+
+
+operators.install(Variable)
+
+
+def variables_initializer(var_list: Iterable[Variable] | None = None, name: str = "init") -> Operation | None:
+    """An operation that gives all variables of a list their initial values; None outside of graphs.
+
+    Args:
+      var_list: None: all variables there are now in the graph.
+      name: of the operation.
+
+    Source: TensorFlow's `tf.variables_initializer`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     v = hr.Variable(1.0)
+      ...     init = hr.variables_initializer()
+      >>> with hr.Session(graph=g) as sess:
+      ...     sess.run(init)
+      ...     sess.run(v)
+      np.float32(1.0)
+    """
+    if var_list is None:
+        graph = scopes.current_graph()
+        var_list = [] if graph is None else getattr(_root(graph), "variables", [])
+    return grouping.group(*(v.initializer for v in var_list if v.graph is not None), name=name)
+
+
+def _root(graph: Graph) -> Graph:
+    """The graph around all conditionals, loops and functions."""
+    while graph.outer is not None:
+        graph = graph.outer
+    return graph
+
+
+def _initial(b: Builder, initial_value: Any, dtype: dtypes.DType | None, name: str) -> Tensor:
+    """The initial value as a tensor of the graph of `b`."""
+    with scopes.entered(b):
+        if callable(initial_value):
+            initial_value = initial_value()
+        if (
+            isinstance(initial_value, Tensor)
+            and initial_value.graph is not b.graph
+            and _root(initial_value.graph) is b.graph
+        ):
+            where = f" (made at {initial_value.op.source})" if initial_value.op.source is not None else ""
+            raise GraphError(
+                f"The `initial_value` of variable '{name}' is from inside a control-flow construct, such as a loop or "
+                f"conditional: '{initial_value.name}'{where} belongs to {initial_value.graph.title}, and the variable "
+                "to the graph around it. Give a function that makes the value: hr.Variable(lambda: ...)"
+            )
+        made: Tensor = b.tensor(initial_value, dtype, "initial_value")
+        return made

@@ -1,0 +1,337 @@
+"""Loops: `while_loop`.
+
+It makes one operation, `While`, which owns two graphs (`api.tracing`): the condition and the body. Both have a
+parameter for each loop variable and then one for each tensor from outside that either of them uses; a loop constant is
+a parameter that the body hands on as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import shapes
+from headrace.api import nest, rematerialization, scopes, tracing
+from headrace.api.cond import checked_predicate, is_true
+from headrace.errors import ShapeError, SignatureError
+from headrace.ir.builder import Builder
+from headrace.ir.graph import Tensor
+
+if TYPE_CHECKING:
+    from headrace.ir.function import FuncGraph
+    from headrace.shapes import Shape
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    parallel_iterations: int = 10,
+    maximum_iterations: Any = None,
+    name: str | None = None,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    return_same_structure: bool = True,
+    save: Any = "all",
+) -> Any:
+    """`loop_vars`, replaced by what `body(*loop_vars)` returns as long as `cond(*loop_vars)` holds.
+
+    Both functions are called now, once, with symbolic tensors; the loop runs when the graph does. Tensors from outside
+    may be used in both.
+
+    Args:
+      cond: returns a boolean scalar.
+      body: returns a new value for each loop variable, in their order: with the structure and dtype of the variable,
+        and a static shape that fits it.
+      loop_vars: a list or tuple of the variables' first values: tensors, numbers, arrays, tensor arrays, sparse
+        tensors, `IndexedSlices`, and nested tuples, lists, dicts, named tuples and dataclasses of them. What is no list
+        or tuple is a single variable.
+      shape_invariants: for each variable, in the same structure, a shape that covers all the shapes it takes: a tuple
+        with None for what changes, or None if the rank does too. If left out, the shape it has at first is the one it
+        keeps. For a `SparseTensor` it is the shape of its `dense_shape`, (rank,): the number of elements may change in
+        any case. For an `IndexedSlices` it is the shape of its values.
+      parallel_iterations: how many iterations may be under way at once, 1 or more. It never changes results.
+      maximum_iterations: an integer scalar: the loop ends after so many iterations even if `cond` still holds.
+      name: what the loop and its scope are called; "while" if None.
+      back_prop: False says that no gradient is to go through the loop (attribute `_back_prop`).
+      swap_memory: True says that what the gradient needs may go to a slower memory and come back: it does where it
+        would exceed the session's memory limit (`Session(memory_limit=...)`). (Attribute `_swap_memory`.)
+      save: what a gradient of the loop keeps: "all" that it needs of every iteration; `hr.recompute(...)`: the loop
+        variables now and then, from which it computes the rest again; or "auto": what is cheap to compute is computed
+        again, the rest is kept, and swapped if the session has a memory limit that it would exceed; but if it is
+        expected to exceed the flag ACCUMULATOR_LIMIT, it is as with `hr.recompute("sqrt")`.
+      return_same_structure: False gives the result of a single variable as itself, not as a list of one.
+
+    Returns:
+      The variables' last values, in the structure of `loop_vars`.
+
+    Raises:
+      ValueError: there are no loop variables, or `save` is none of the above.
+      TypeError: `cond` or `body` cannot be called, or `parallel_iterations` is no positive integer.
+      SignatureError (a ValueError and TypeError): `cond` gave no boolean scalar; `body` gave too few or too many
+        values, or values of other structure or dtype.
+      ShapeError (a ValueError): a variable changes its shape, or an invariant does not cover its first shape.
+
+    Source: TensorFlow's `tf.while_loop`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph() as g:
+      ...     i, total = hr.while_loop(lambda i, s: i < 5, lambda i, s: (i + 1, s + i), (0, 0))
+      >>> hr.Session(graph=g).run(total)
+      np.int32(10)
+    """
+    tracing.check_callable(cond=cond, body=body)
+    if not isinstance(parallel_iterations, (int, np.integer)) or parallel_iterations < 1:
+        raise TypeError(f"'parallel_iterations' must be a positive integer, got {parallel_iterations!r}")
+    is_single = not isinstance(loop_vars, (list, tuple))
+    variables = [loop_vars] if is_single else list(loop_vars)
+    if not variables:
+        raise ValueError(
+            "'loop_vars' must be provided: a loop needs at least one variable that its condition can ask for"
+        )
+    flat = nest.flatten(variables)
+    if isinstance(scopes.builder(*flat, maximum_iterations), Builder):
+        with scopes.name_scope(name, "while", [*flat, maximum_iterations]) as scope:
+            attrs: dict[str, Any] = {"parallel_iterations": int(parallel_iterations)}
+            if not back_prop:
+                attrs["_back_prop"] = False
+            if swap_memory or save == "auto":
+                attrs["_swap_memory"] = True
+            loop = _Loop(scopes.builder(), scope, cond, body, variables)
+            results = loop.make(shape_invariants, is_single, maximum_iterations, attrs, save)
+    else:
+        results = _run(cond, body, variables, maximum_iterations)
+    if is_single or (len(results) == 1 and not return_same_structure):
+        return results[0]
+    if isinstance(loop_vars, tuple):
+        return type(loop_vars)(*results) if hasattr(loop_vars, "_fields") else tuple(results)
+    return results
+
+
+class _Loop:
+    """A loop as it is made: where, of what functions, from what first values."""
+
+    def __init__(
+        self, b: Builder, scope: str, cond: Callable[..., Any], body: Callable[..., Any], variables: list[Any]
+    ) -> None:
+        self.b = b
+        self.scope = scope
+        self.name = scope[:-1]
+        self.cond = cond
+        self.body = body
+        self.structure = variables
+        self.first: list[Tensor] = []  # the variables' first values
+        self.shapes: list[Shape] = []  # what is known of each in all iterations
+        self.labels: list[str] = []
+        self.names: list[str] = []
+        self.limit: Tensor | None = None
+
+    def make(
+        self, invariants: Any, is_single: bool, maximum_iterations: Any, attrs: dict[str, Any], save: Any
+    ) -> list[Any]:
+        """The results, a list like the list of variables."""
+        b = self.b
+        counter = []
+        if maximum_iterations is not None:
+            self.limit = _limit(b, maximum_iterations)
+            counter = [b.const(0, self.limit.dtype.base, "iteration_counter")]
+        arguments = tracing.argument_names(self.body, len(self.structure))
+        for k, variable in enumerate(self.structure):
+            argument = arguments[k] if k < len(arguments) else ""
+            for path, leaf in nest.flatten_with_paths(variable):
+                label = f"{k}" + (f" ({argument!r})" if argument else "") + (f" at {path}" if path else "")
+                self.labels.append(label)
+                self.names.append(argument or f"var{k}")
+                try:
+                    self.first.append(b.tensor(leaf))
+                except TypeError as e:
+                    raise SignatureError(f"loop variable {label} of {self.name!r} cannot be a tensor: {e}") from e
+        self._shapes(invariants, is_single)
+        cond_graph = self._condition(counter)
+        body_graph, value = self._body(counter)
+        variables = [*counter, *self.first]
+        how = rematerialization.strategy(save, body_graph, self.limit, self.name)
+        if how is not None:
+            op = rematerialization.segmented(b, self.scope, cond_graph, body_graph, variables, attrs, how)
+        else:
+            graphs = {"cond": cond_graph, "body": body_graph}
+            op = tracing.make("While", b, self.scope, [*graphs.values()], [], variables, attrs | graphs)
+        results: list[Any] = nest.pack(value, op.outputs[len(counter) : len(counter) + len(self.first)])
+        return results
+
+    def _shapes(self, invariants: Any, is_single: bool) -> None:
+        leaves = nest.flatten(self.structure, expand=False)
+        given: list[Any] = [None] * len(leaves)
+        if invariants is not None:
+            try:
+                given = nest.flatten_up_to(
+                    self.structure, [invariants] if is_single else list(invariants), expand=False
+                )
+            except (ValueError, TypeError) as e:
+                raise SignatureError(
+                    f"'shape_invariants' of {self.name!r} must have the structure of 'loop_vars', with a shape for "
+                    f"each tensor: {e}"
+                ) from e
+        rest = iter(self.first)
+        for leaf, invariant in zip(leaves, given, strict=True):
+            of_leaf = [next(rest) for _ in nest.flatten(leaf)]
+            shape = None if invariant is None else shapes.as_shape(getattr(invariant, "shape", invariant))
+            if hasattr(type(leaf), "_loop_shapes"):
+                self.shapes += leaf._loop_shapes(shape)
+            elif invariants is None or (invariant is None and any(t.handle is not None for t in of_leaf)):
+                self.shapes += [t.shape for t in of_leaf]  # a tensor array has no shape to speak of
+            else:
+                self.shapes += [shape] * len(of_leaf)
+        for k, (t, shape) in enumerate(zip(self.first, self.shapes, strict=True)):
+            if not shapes.covers(shape, t.shape):
+                raise ShapeError(
+                    f"The shape invariant specified for {t.name} is not compatible with the initial shape of the loop "
+                    f"variable. It enters the loop with shape {_show(t.shape)}, but the specified shape invariant is "
+                    f"{_show(shape)}. This is loop variable {self.labels[k]} of {self.name!r}; give a shape with None "
+                    "for what changes"
+                )
+
+    def _graph(self, role: str, fn: Callable[..., Any], counter: list[Tensor]) -> FuncGraph:
+        kind = "the condition" if role == "cond" else "the body"
+        graph = tracing.sub_graph(self.b, f"{self.name}_{role}", f"{kind} of loop {self.name!r}", fn)
+        for t in counter:
+            graph.add_param(t.dtype, (), "iteration_counter")
+        for t, shape, name in zip(self.first, self.shapes, self.names, strict=True):
+            graph.add_param(t.dtype, shape, name, source=t.op.source).handle = t.handle
+        return graph
+
+    def _condition(self, counter: list[Tensor]) -> FuncGraph:
+        graph = self._graph("cond", self.cond, counter)
+
+        def holds(*variables: Any) -> Any:
+            if not counter:
+                return self.cond(*variables)
+            b = scopes.builder()
+            below = b.Less(graph.params[0], self.limit)
+            more = self.cond(*variables)
+            return b.LogicalAnd(below, checked_predicate(b.tensor(more), f"what {graph.title} returned"))
+
+        value = tracing.call(holds, graph, self.b, nest.pack(self.structure, graph.params[len(counter) :]))
+        if isinstance(value, (list, tuple)) and len(value) == 1:
+            value = value[0]
+        what = f"what {graph.title} returned"
+        if not isinstance(value, Tensor):
+            raise SignatureError(f"{what} must be a boolean scalar, got {nest.describe(value)}; return one comparison")
+        tracing.finish(graph, [checked_predicate(value, what)])
+        return graph
+
+    def _body(self, counter: list[Tensor]) -> tuple[FuncGraph, list[Any]]:
+        graph = self._graph("body", self.body, counter)
+        results = []
+
+        def step(*variables: Any) -> Any:
+            if counter:
+                b = scopes.builder()
+                results.append(b.AddV2(graph.params[0], 1, name="add"))
+            return self.body(*variables)
+
+        params = graph.params[len(counter) :]
+        value = tracing.call(step, graph, self.b, nest.pack(self.structure, params))
+        values = as_list(value, self.structure, graph.title, self.labels)
+        flat = nest.flatten(values)
+        for k, (first, param, last) in enumerate(zip(self.first, params, flat, strict=True)):
+            self._check(graph, k, first, param, last)
+        tracing.finish(graph, results + flat)
+        return graph, nest.merged(self.structure, values)
+
+    def _check(self, graph: FuncGraph, k: int, first: Tensor, param: Tensor, last: Tensor) -> None:
+        which = f"loop variable {self.labels[k]}; {graph.title} returned '{last.name}' for it"
+        was, now = param.dtype.base.name, last.dtype.base.name
+        if was != now:
+            raise SignatureError(
+                f"Input tensor '{first.name}' enters the loop with dtype {was}, but has dtype {now} after one "
+                f"iteration: {which}. Cast it back (hr.cast), or start with a {now}"
+            )
+        if not shapes.covers(param.shape, last.shape):
+            raise ShapeError(
+                f"Input tensor '{first.name}' enters the loop with shape {_show(first.shape)}, but has shape "
+                f"{_show(last.shape)} after one iteration. To allow the shape to vary across iterations, use the "
+                f"`shape_invariants` argument of while_loop to specify a less-specific shape. This is {which}"
+            )
+        if None not in (param.handle, last.handle) and param.handle != last.handle:
+            raise ShapeError(
+                f"Input tensor '{first.name}' enters the loop as a handle of {_held(param)}, but is one of "
+                f"{_held(last)} after one iteration: {which}. Let it hold the same in all iterations"
+            )
+
+
+def as_list(result: Any, structure: Sequence[Any], who: str, labels: Sequence[str]) -> list[Any]:
+    """What a body returned, as a list of a value for each variable.
+
+    Raises:
+      SignatureError: there are too few or too many, or they have another structure.
+    """
+    n = len(structure)
+    if n == 1 and nest.mismatch(structure[0], result) is None:
+        return [result]
+    values = list(result) if isinstance(result, (list, tuple)) else [result]
+    must = "It must return a new value for each, in their order"
+    if len(values) != n:
+        raise SignatureError(
+            f"{who} returned {len(values)} value{'s' * (len(values) != 1)} ({nest.describe(result)}) for {n} loop "
+            f"variable{'s' * (n != 1)}: {', '.join(labels)}. {must}: those that do not change, too"
+        )
+    for k, (old, new) in enumerate(zip(structure, values, strict=True)):
+        found = nest.mismatch(old, new)
+        if found is not None:
+            at = f" at {found.path}" if found.path else ""
+            raise SignatureError(
+                f"The two structures don't have the same nested structure: loop variable {k}{at} is {found.first} "
+                f"when it enters the loop, but {who} returned {found.second}. {must}, of the structure that the "
+                f"variable has{_LISTS if found.first.startswith('a list') else ''}"
+            )
+    return values
+
+
+_LISTS = " (a list of numbers is as many variables; to make it one tensor, start with hr.constant([...]))"
+
+
+def _held(t: Tensor) -> str:
+    assert t.handle is not None
+    return f"{t.handle[0].name}{shapes.show(t.handle[1])}"
+
+
+def _show(shape: Shape) -> str:
+    """As TensorFlow shows a shape in these messages."""
+    return "<unknown>" if shape is None else str(shape)
+
+
+def _limit(b: Builder, maximum_iterations: Any) -> Tensor:
+    limit: Tensor = b.tensor(maximum_iterations, name="maximum_iterations")
+    if not shapes.compatible(limit.shape, ()):
+        raise ShapeError(f"'maximum_iterations' must be a scalar, got one of shape {shapes.show(limit.shape)}")
+    if not limit.dtype.is_integer:
+        raise SignatureError(f"'maximum_iterations' must be an integer, got one of dtype {limit.dtype.base.name}")
+    return limit
+
+
+def _run(cond: Callable[..., Any], body: Callable[..., Any], variables: list[Any], most: Any) -> list[Any]:
+    """The loop outside a graph: Python's."""
+    b = scopes.builder()
+
+    def as_tensors(values: list[Any]) -> list[Any]:
+        made: list[Any] = nest.map_leaves(b.tensor, values)
+        return made
+
+    structure = variables = as_tensors(variables)
+    if most is not None and np.ndim(most):
+        raise ShapeError(f"'maximum_iterations' must be a scalar, got one of shape {shapes.show(np.shape(most))}")
+    left = None if most is None else int(np.asarray(most))
+    labels = [str(k) for k in range(len(variables))]
+    who = f"the body of a loop ({tracing.source_of(body)})"
+    what = f"what the condition of a loop ({tracing.source_of(cond)}) returned"
+    while left is None or left > 0:
+        if not is_true(cond(*variables), what):
+            break
+        variables = as_tensors(as_list(body(*variables), structure, who, labels))
+        left = None if left is None else left - 1
+    return variables

@@ -1,0 +1,241 @@
+"""Clusters: regions of a primitive graph, each compiled into one node of the token machine.
+
+A step that has to wait in between (for a queue) cannot become one Python function, but much of it can become a few. A
+*cluster* is a set of pure operations that the token machine fires as one: when all that enters it is there, a compiled
+function computes all of them, and what leaves it is sent on. Nothing else may change by it:
+
+* **Alive or dead together.** The members stand in one frame, and what decides whether they are dead is the same for all
+  (`deadness`). So the node is dead if and only if each of them would be.
+* **No new waiting.** The members wait for the same operations that take time. So none of them, and nobody who needs
+  one of them, has to wait for a queue that it did not wait for before; what fills that queue may depend on it.
+* **No cycles.** No path leads out of a cluster and back. Each operation has a *stage*: the number of steps from one
+  group to another on the longest way to it. Members of a cluster have one stage, and an edge between two groups leads
+  to a higher one; so between clusters, too, there are no cycles.
+
+The primitives themselves, the marks of loops (`LoopCond`) and all that has effects stay single nodes. Loops and
+conditionals that were left as they are (`outlining`) are members, too. What such a cluster computes is optimized as a
+step is that is compiled as a whole, and where it has loops its function is made for each step, so that they can look
+whether the step is still wanted.
+
+    ops, found = contract(ops, is_heavy, prepare)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace.compile.deadness import Fate, fates
+from headrace.compile.fused_kernels import Prepare, Report, compute_of, constant
+from headrace.compile.outlining import is_left
+from headrace.ir import walk
+from headrace.ir.analysis import frames
+from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.edit.editor import Editor, arrange
+from headrace.ir.kernel import find_kernel, may_wait
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation
+
+FEWEST: Final = 3  # operations that compute something: of fewer, a node for each costs no more
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cluster:
+    """One cluster.
+
+    Attributes:
+      members: its operations, each after what it waits for. They are no longer part of the graph.
+      op: what stands in their place.
+      source: the function that computes them.
+      report: what the passes did before it was compiled; None: they did not run.
+    """
+
+    members: tuple[Operation, ...]
+    op: Operation
+    source: str
+    report: Report | None = None
+
+
+@with_room
+def contract(
+    ops: Sequence[Operation], is_heavy: Callable[[Operation], bool], prepare: Prepare | None = None
+) -> tuple[Sequence[Operation], list[Cluster]]:
+    """Puts clusters in the place of what can be clusters, in a graph that nobody else has.
+
+    Args:
+      ops: the operations of a primitive graph that are to run. What else is in the graph goes.
+      is_heavy: whether an operation with a pure kernel may be worth a thread of its own.
+      prepare: runs the passes over the graph of a cluster that has loops or conditionals, given what must be kept.
+
+    Returns:
+      What is to run now, and the clusters among it.
+
+    Raises:
+      GraphError, InvalidArgumentError: the graph is not legal (`ir.analysis.frames`).
+    """
+    groups = regions(ops, is_heavy)
+    if not groups:
+        return ops, []
+    graph = ops[0].graph
+    edit = Editor(graph)
+    wanted = set(ops)
+    edit.remove([op for op in graph.operations if op not in wanted])
+    stands_for: dict[Operation, Operation] = {}
+    found = []
+    for members in groups:
+        c = _contract(edit, members, prepare)
+        found.append(c)
+        stands_for.update(dict.fromkeys(members, c.op))
+    edit.remove(stands_for.keys())
+    arrange(graph, list(dict.fromkeys(stands_for.get(op, op) for op in ops)))
+    return list(graph.operations), found
+
+
+def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> list[list[Operation]]:
+    """Which of `ops` can be clusters: for each its members, each after what it waits for.
+
+    Args, Raises: see `contract`.
+    """
+    tree = frames.derive(ops)
+    marks = {f.loop_cond for f in tree.frames}
+    fate = fates(ops, tree, lambda op: waits(op) or is_heavy(op)).of
+    keys: dict[Operation, tuple[frames.Frame, Fate]] = {}
+    for op in ops:
+        if _can_be_member(op) and op not in marks and not is_heavy(op):
+            keys[op] = (tree.of(op), fate[op])
+    order = walk.toposort(ops)
+    drawn = _draw_in(order, keys) if any(map(is_left, keys)) else {}
+    stages: dict[Operation, int] = {}
+    for op in order:
+        key, stage = keys.get(op), 0
+        for p in walk.forward_predecessors(op):
+            if constant(p) is None:
+                stage = max(stage, stages[p] + (key is None or key != keys.get(p)))
+        stages[op] = stage
+    for op, readers in drawn.items():  # nobody is kept waiting if they come as late as they can
+        stages[op] = min(stages[r] for r in readers)
+    groups: dict[tuple[frames.Frame, Fate, int], list[Operation]] = {}
+    for op in order:
+        if op in keys:
+            groups.setdefault((*keys[op], stages[op]), []).append(op)
+    out = [g for g in groups.values() if sum(map(_computes, g)) >= FEWEST or any(map(is_left, g))]
+    return sorted(out, key=lambda g: g[0].id)
+
+
+def _draw_in(
+    order: Sequence[Operation], keys: dict[Operation, tuple[frames.Frame, Fate]]
+) -> dict[Operation, list[Operation]]:
+    """Puts operations that wait for nothing, and that only a group with loops or conditionals reads, in this group:
+    what a loop begins with. Nobody else knows when they are done.
+
+    Returns:
+      These operations, each after those that read it, and who these are.
+    """
+    nested = {key for op, key in keys.items() if is_left(op)}
+    readers: dict[Operation, list[Operation]] = {}
+    drawn: dict[Operation, list[Operation]] = {}
+    for op in reversed(order):
+        key, mine = keys.get(op), readers.get(op, ())
+        if mine and key is not None and not key[1].waits and not is_left(op):
+            into = keys.get(mine[0])
+            if into in nested and all(keys.get(r) == into for r in mine):
+                assert into is not None
+                if into[0] is key[0] and not key[1].dead & ~into[1].dead:
+                    keys[op] = into
+                    drawn[op] = list(mine)
+        for p in walk.forward_predecessors(op):
+            readers.setdefault(p, []).append(op)
+    return drawn
+
+
+def apart(ops: Iterable[Operation], is_heavy: Callable[[Operation], bool]) -> dict[str, list[Operation]]:
+    """Which of `ops`, whose clusters are made, are nodes of their own, by the reason.
+
+    Constants and the ends of a step are left out: there is nothing to be done for them.
+    """
+    few = f"fewer than {FEWEST} that compute something wait for the same and die together"
+    out: dict[str, list[Operation]] = {}
+    for op in ops:
+        if op.type not in ("_Cluster", "_ClusterOfStep", "_Arg", "_Retval") and constant(op) is None:
+            why = _why_not(op) or ("may be worth a thread of its own" if is_heavy(op) else few)
+            out.setdefault(why, []).append(op)
+    return out
+
+
+def _can_be_member(op: Operation) -> bool:
+    return constant(op) is None and not _why_not(op)
+
+
+def _why_not(op: Operation) -> str:
+    """Why `op`, whatever there is around it, is in no cluster; "" if it may be in one."""
+    if op.opdef.primitive:
+        return "a primitive of control flow"
+    if op.opdef.structured:
+        return "" if is_left(op) else "calls a function in a frame of its own"
+    kernel = find_kernel(op)
+    if kernel is None or may_wait(op):
+        return "may wait for something else"
+    if not op.opdef.is_pure or kernel.form != "pure":
+        return "has effects, or sees those of others"
+    if any(t.dtype.is_ref for t in (*op.inputs, *op.outputs)):
+        return "works on a reference"
+    return ""
+
+
+def waits(op: Operation) -> bool:
+    """Whether `op`, once it fires, waits for something else, or calls a function in a frame of its own."""
+    if op.opdef.structured:
+        return not is_left(op)
+    return may_wait(op)
+
+
+def _computes(op: Operation) -> bool:
+    """Whether compiled code has anything to do for `op`."""
+    return bool(op.outputs) and bool(op.inputs) and op.opdef.facts.forwards is None
+
+
+# *** making one ***
+
+
+def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | None) -> Cluster:
+    """Puts one operation in the place of `members`; these have no readers left then but one another."""
+    graph, inside = edit.graph, set(members)
+    read = list(dict.fromkeys(t for op in members for t in op.inputs if t.op not in inside))
+    inputs = [t for t in read if constant(t.op) is None]
+    before = {c for op in members for c in op.control_inputs if c not in inside and constant(c) is None}
+    before -= {t.op for t in inputs if not t.op.opdef.primitive and not t.op.opdef.structured}  # they are waited for
+    if not inputs and not before:
+        inputs = [t for t in read if t.op.type != "Const"]  # an Enter, which tells the frame
+    outputs = [
+        t for op in members for t in op.outputs if any(reader not in inside for reader, _ in edit.uses.get(t, ()))
+    ]
+    wanted = [op for op in members if any(after not in inside for after in edit.waits.get(op, ()))]
+    compute, report = compute_of(members, inputs, outputs, wanted, prepare)
+    attrs = {
+        "Tin": tuple(t.dtype for t in inputs),
+        "Tout": tuple(t.dtype for t in outputs),
+        "_compute": compute,
+        "_of": tuple(t.name for t in outputs),
+    }
+    name = graph.unique_name(f"{members[-1].name}/cluster")
+    controls = [c for c in dict.fromkeys(c for op in members for c in op.control_inputs) if c in before]
+    type = "_ClusterOfStep" if compute.is_of_step else "_Cluster"
+    op = graph.add_op(type, name, inputs, attrs, controls, members[-1].device, members[-1].source)
+    edit.note([op])
+    for old, new in zip(outputs, op.outputs, strict=True):
+        new.shape, new.handle = old.shape, old.handle
+        for reader, i in list(edit.uses[old]):
+            if reader not in inside:
+                edit.set_input(reader, i, new)
+    for m in members:
+        for after in list(edit.waits.get(m, ())):
+            if after not in inside:
+                edit.set_controls(after, [op if c is m else c for c in after.control_inputs])
+    return Cluster(tuple(members), op, compute.source, report)
+
+
+def show(clusters: Iterable[Cluster]) -> str:
+    """The members of clusters as text, a line for each."""
+    return "\n".join(" ".join(op.name for op in c.members) for c in clusters)

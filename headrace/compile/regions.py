@@ -1,0 +1,226 @@
+"""What of a structured graph has to be done, in which order: blocks of items.
+
+A `Block` is a graph, or one that an operation owns, reduced to what somebody wants of it: its operations in an order in
+which each comes after what it waits for, without those that nobody needs. An operation that owns graphs becomes an item
+with blocks of its own, and these too have only what is wanted: results that nobody reads are left out, and loop
+variables that reach nothing (a liveness fixpoint). One walk over blocks is all a target needs to know about order.
+
+Nothing here knows what will be made of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceInternalError
+from headrace.ir import walk
+from headrace.ir.analysis.signature_check import check_fit
+from headrace.ir.analysis.trip_count import Bound, Trips, trips
+from headrace.ir.edit.for_as_while import counting
+from headrace.ir.function import FuncGraph, bodies, body, recursive_functions
+from headrace.ir.infer import constant_value
+from headrace.ir.opdef import Func
+from headrace.ir.order import is_constant
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Item:
+    """One operation that is done.
+
+    Attributes:
+      op: it.
+      kind: "" if a kernel does it, else "If", "Case", "While", "Call" (the function's operations stand in its place) or
+        "Recursive" (the function is called by name).
+      live: the positions of its outputs that somebody reads.
+      blocks: of its graphs: the branches (of an If: else, then); the condition and the body; the function.
+      variables: of a While: the positions of the loop variables that go round.
+      trips: of a While: how often it goes round, if it counts.
+      counter: of a While that only counts: the variable that does, which no item of the body makes; else -1.
+      offset: the position of the input that is parameter 0 of its graphs.
+      reads: the tensors, of the graph it stands in, that it or its blocks read.
+    """
+
+    op: Operation
+    live: tuple[int, ...]
+    kind: str = ""
+    blocks: tuple[Block, ...] = ()
+    variables: tuple[int, ...] = ()
+    trips: Trips | None = None
+    counter: int = -1
+    offset: int = 0
+    reads: tuple[Tensor, ...] = ()
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Block:
+    """What is wanted of one graph.
+
+    Attributes:
+      graph: it.
+      items: what is done, in order.
+      results: the tensors that are wanted of it.
+      params: the positions of its parameters that are read, waited for, or among the results.
+    """
+
+    graph: Graph
+    items: tuple[Item, ...]
+    results: tuple[Tensor, ...]
+    params: tuple[int, ...]
+
+
+class Blocks:
+    """The blocks of a step.
+
+    Args:
+      graph: the step's graph, with `_Arg` and `_Retval` ends.
+      targets: operations of it that must be done.
+      expand: gives the graph of an operation that stands for the gradient of a function.
+
+    Attributes:
+      root: the block of the graph itself.
+      functions: the blocks of functions that call themselves, with all their results, by name.
+    """
+
+    def __init__(
+        self, graph: Graph, targets: Sequence[Operation] = (), expand: Callable[[Operation], FuncGraph] | None = None
+    ) -> None:
+        self._known: dict[tuple[Graph, tuple[Tensor, ...]], Block] = {}
+        self._expand = expand
+        self._graphs: dict[Operation, FuncGraph] = {}
+        self.recursive = recursive_functions(graph.operations)
+        self.functions: dict[str, Block] = {}
+        ends = [op for op in graph.operations if op.type == "_Retval"]
+        self.root = self._block(graph, (), [*ends, *targets])
+
+    def _block(self, graph: Graph, results: tuple[Tensor, ...], must: Iterable[Operation]) -> Block:
+        """The block of `graph` that gives `results` and does what `must` be done."""
+        known = self._known.get((graph, results))
+        if known is not None:
+            return known
+        wanted: set[Tensor] = set(results)
+        needed: set[Operation] = set(must)
+        order = walk.in_order(walk.reachable([*needed, *(t.op for t in results)]))
+        items: list[Item] = []
+        for op in reversed(order):
+            live = tuple([i for i, t in enumerate(op.outputs) if t in wanted])
+            if (not live and op not in needed) or op.type == "_Arg":
+                continue
+            if op in needed and op.opdef.structured:  # whoever waits for it waits for all its results
+                live = tuple(range(len(op.outputs)))
+            item = self._item(op, live)
+            wanted.update(item.reads)
+            needed.update(op.control_inputs)
+            items.append(item)
+        items.reverse()
+        params: Sequence[Tensor] = graph.params if isinstance(graph, FuncGraph) else ()
+        used = tuple(k for k, p in enumerate(params) if p in wanted or p.op in needed)
+        block = Block(graph, tuple(items), results, used)
+        self._known[graph, results] = block
+        return block
+
+    def _item(self, op: Operation, live: tuple[int, ...]) -> Item:
+        kind = op.opdef.structured
+        if not kind:
+            return Item(op, live, reads=tuple(op.inputs))
+        check_fit(op)
+        if kind in ("If", "Case"):
+            graphs = [g for _, g in bodies(op)]
+            if kind == "If":
+                graphs = [body(op, op.attrs["else_branch"]), body(op, op.attrs["then_branch"])]
+            blocks = tuple(self._block(g, tuple(g.results[i] for i in live), g.control_results) for g in graphs)
+            reads = dict.fromkeys(op.inputs[1 + k] for b in blocks for k in b.params)
+            return Item(op, live, kind, blocks, offset=1, reads=(op.inputs[0], *reads))
+        if kind == "While":
+            return self._loop(op, live)
+        if kind in ("Call", "RemoteCall") and self._is_recursive(op):
+            return self._recursive(op, live)
+        return self._call(op, live, kind)
+
+    def _loop(self, op: Operation, live: tuple[int, ...]) -> Item:
+        cond, loop = body(op, op.attrs["cond"]), body(op, op.attrs["body"])
+        n = len(op.inputs)
+        counted = trips(op)
+        test = self._block(cond, (cond.results[0],), cond.control_results)
+        only_counts = counted is not None and counted.is_exact and _is_quiet(test) and all(map(_ends, counted.bounds))
+        if counted is not None and only_counts:
+            only_counts = all(_waits_for_nothing(loop.results[b.counter]) for b in counted.bounds)
+        counter = counted.bounds[0].counter if counted is not None and only_counts else -1
+        varying = {k for k in range(n) if not is_constant(loop, k)}
+        going = {k for k in (*live, *(() if only_counts else test.params)) if k in varying}
+        if counted is not None and only_counts:
+            going.update(b.counter for b in counted.bounds)
+        while True:
+            results = tuple(loop.results[k] for k in sorted(going) if k != counter)
+            inner = self._block(loop, results, loop.control_results)
+            more = {k for k in inner.params if k in varying} - going
+            if not more:
+                break
+            going |= more
+        used = {*going, *inner.params, *(() if only_counts else test.params)}
+        if counted is not None and only_counts:
+            used.update(b.position for b in counted.bounds if b.position is not None)
+        reads = dict.fromkeys(op.inputs[k] for k in sorted(used))
+        reads.update(dict.fromkeys(op.inputs[k] for k in live if k not in varying))
+        return Item(
+            op,
+            live,
+            "While",
+            (test, inner),
+            tuple(sorted(going)),
+            counted if only_counts else None,
+            counter,
+            reads=tuple(reads),
+        )
+
+    def _call(self, op: Operation, live: tuple[int, ...], kind: str) -> Item:
+        graph = self._graphs.get(op)
+        if graph is None:
+            if kind == "For":
+                graph = counting(op)
+            elif kind == "SymbolicGradient":
+                if self._expand is None:
+                    raise HeadraceInternalError(f"SymbolicGradient '{op.name}' cannot be compiled without gradients")
+                graph = self._expand(op)
+            else:
+                graph = body(op, op.attrs["f"])
+            self._graphs[op] = graph
+        offset = 1 if kind == "RemoteCall" else 0
+        inner = self._block(graph, tuple(graph.results[i] for i in live), graph.control_results)
+        return Item(op, live, "Call", (inner,), offset=offset, reads=tuple(dict.fromkeys(op.inputs)))
+
+    def _is_recursive(self, op: Operation) -> bool:
+        f = op.attrs["f"]
+        return isinstance(f, Func) and f.name in self.recursive
+
+    def _recursive(self, op: Operation, live: tuple[int, ...]) -> Item:
+        f = op.attrs["f"]
+        graph = body(op, f)
+        offset = 1 if op.opdef.structured == "RemoteCall" else 0
+        if f.name not in self.functions:
+            self.functions[f.name] = Block(graph, (), (), ())  # it is on its way
+            self.functions[f.name] = self._block(graph, tuple(graph.results), graph.control_results)
+        return Item(op, live, "Recursive", offset=offset, reads=tuple(op.inputs[offset:]))
+
+
+def _is_quiet(block: Block) -> bool:
+    """Whether a block does nothing but compute its results."""
+    return all(i.op.opdef.is_pure and not i.op.control_inputs for i in block.items)
+
+
+def _ends(bound: Bound) -> bool:
+    """Whether the counter gets past the limit: past an inclusive one that is the greatest number of its dtype it never
+    gets, it wraps around. What was lessened by a constant, as the count of a loop is for its gradient, is not that."""
+    limit = bound.limit
+    less = constant_value(limit.op.inputs[1]) if limit.op.type == "Sub" else None
+    is_less = less is not None and int(less) > 0
+    return not bound.is_inclusive or is_less or constant_value(limit) is not None
+
+
+def _waits_for_nothing(t: Tensor) -> bool:
+    """Whether all that makes `t` waits for no other operation."""
+    return not any(op.control_inputs for op in walk.reachable([t.op]))

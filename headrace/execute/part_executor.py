@@ -1,0 +1,196 @@
+"""The executor of one device's part of a step: it sends, receives, and never waits.
+
+What it does with a part is what `Executor` does with a whole step, and two kinds of nodes more: a Send ships its token,
+dead or alive, and a Recv takes one, or is told when it is there. When nothing is ready it does not wait but returns
+(`advance`), and whoever drives it (`execute.parts`) calls again when there is something new among its completions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import flags
+from headrace.execute.blame import raise_blamed
+from headrace.execute.dispatch_loop import burst
+from headrace.execute.executor import BURST, Executor
+from headrace.execute.plan import RECV, SEND, STATEFUL
+
+if TYPE_CHECKING:
+    from headrace.execute.plan import Node
+    from headrace.execute.records import Iteration, Origin
+    from headrace.execute.rendezvous import Rendezvous, Token
+
+
+NEWEST: Final = 0.25  # what the newest of several measurements counts
+
+
+class PartExecutor(Executor):
+    """One part of a step under way.
+
+    Attributes:
+      rendezvous: where it meets the others; set by who makes it.
+      busy: called before something that may take long.
+      measured: (operation, type of device) → seconds; what heavy kernels take is added.
+      device_type: the type of its device.
+    """
+
+    __slots__ = ("_detaches", "_receiving", "busy", "device_type", "measured", "rendezvous")
+
+    rendezvous: Rendezvous
+    busy: Callable[[], object]
+    measured: dict[tuple[str, str], float]
+    device_type: str
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._receiving = 0  # Recvs that wait for their tokens
+        self._is_fed = True
+        # Arrays are immutable, so what crosses need not be copied in one process. When checking, it is: then a buffer
+        # that two devices can reach did not get there by a Send.
+        self._detaches = flags.VERIFY.value >= 2
+
+    def advance(self, limit: int = BURST, once: bool = False) -> bool:
+        """Takes in what has completed and fires what is ready, until nothing is.
+
+        Args:
+          limit: how many nodes at most between two looks at what has completed.
+          once: whether to return at the first such look.
+
+        Returns:
+          Whether anything was done.
+
+        Raises:
+          OpError: of a kernel, or `DeadlineExceededError`, `CancelledError`; `InternalError` if the part is stuck.
+        """
+        nothing_new = self.step.completions.empty
+        did = not self._started or not nothing_new()
+        if not self._started:
+            self._started = True
+            self.propagator.start()
+        super()._poll()
+        while True:
+            if not self._ready and not self._open_call():
+                if self.propagator.finished or self._waiting:
+                    return did
+                if not self._release():
+                    if self.propagator.finished:
+                        return True
+                    raise self._stuck()
+            did = True
+            if once:
+                burst(self.propagator, self._fire, self._predicate, limit)
+                return True
+            self._fire_ready(limit)
+            if not nothing_new():
+                super()._poll()
+
+    @property
+    def only_receives(self) -> bool:
+        """Whether all that it waits for is other devices."""
+        return len(self._waiting) == self._receiving
+
+    def end_half_fed(self) -> None:
+        """Ends an iteration that no device will ever complete, see `Propagator.release`."""
+        frame = self.propagator.releasable()
+        assert frame is not None, "who asks for it has looked"
+        for node, it in list(self._waiting):
+            if it is frame.oldest:
+                self.rendezvous.forget((node.edge, it.frame.path, it.index))
+                del self._waiting[node, it]
+                self._receiving -= 1
+        self.propagator.release()
+
+    # *** what only parts have ***
+
+    def _poll(self) -> None:
+        self.busy()  # who comes here after a burst has more to do
+        super()._poll()
+
+    def _block(self, node: Node, it: Iteration, x: Any) -> None:
+        self._waiting[node, it] = None
+        self._start_blocking(node, it, x)  # other parts go on meanwhile
+
+    def _heavy(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
+        self.busy()
+        return super()._heavy(node, it, x)
+
+    def _fire(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
+        live = node.live
+        real = live.real
+        if real == RECV:  # if what it waited for is dead, what it gets need not be
+            return self._receive(live, it)
+        if real != SEND:
+            if node.kind == STATEFUL:  # a function of the user's, perhaps
+                self.busy()
+            return super()._fire(node, it, x)
+        if node is not live:
+            self._send(live, it, None, x)
+            self.propagator.dead(node, it, x)
+            return ()
+        if node.reads:
+            x = x.read()
+        self._send(node, it, x if node.arity else None, None)
+        if node.gates:
+            self.propagator.done_many(node, it, ())
+        else:
+            self.propagator.absorbed(it)
+        return ()
+
+    def _computed(self, node: Node, kernel: Callable[..., Any], x: Any) -> Any:
+        began = time.perf_counter()
+        value = super()._computed(node, kernel, x)
+        key, seconds = (node.op.name, self.device_type), time.perf_counter() - began
+        before = self.measured.get(key, seconds)
+        self.measured[key] = before + (seconds - before) * NEWEST
+        return value
+
+    def _send(self, node: Node, it: Iteration, value: Any, origin: Origin | None) -> None:
+        """Ships the token of the Send `node`, dead if there is an `origin`."""
+        if self._events is not None:
+            self._events.sent(node, it, value, origin is not None)
+        if self._detaches and isinstance(value, np.ndarray):
+            value = value.copy()
+        self.rendezvous.send((node.edge, it.frame.path, it.index), value, origin)
+
+    def _receive(self, node: Node, it: Iteration) -> tuple[Any, ...]:
+        """The Recv `node` takes its token, or begins to wait for it."""
+        key = (node.edge, it.frame.path, it.index)
+        token = self.rendezvous.take(key)
+        if token is not None:
+            return self._received(node, it, token)
+        completions = self.step.completions
+        self._waiting[node, it] = None
+        self._receiving += 1
+        self.rendezvous.recv_async(key, lambda token, error: completions.put((node, it, (), token, error)))
+        return ()
+
+    def _received(self, node: Node, it: Iteration, token: Token) -> tuple[Any, ...]:
+        value, origin = token
+        if self._events is not None:
+            self._events.received(node, it, value, origin is not None)
+        if origin is not None:
+            self.propagator.dead(node.dead, it, origin)
+            return ()
+        if node.n_outputs:
+            self.propagator.done(node, it, value)
+            return (value,)
+        self.propagator.done_many(node, it, ())
+        return ()
+
+    def _complete(self, entry: Any) -> None:
+        if entry is None or entry[0].kind != RECV:
+            super()._complete(entry)
+            return
+        node, it, x, token, error = entry
+        if self._waiting.pop((node, it), self) is self:
+            return  # cancelled, and late
+        self._receiving -= 1
+        if error is not None:
+            raise_blamed(error, node, it, x)
+        values = self._received(node, it, token)
+        if self._events is not None:
+            self._events.end(node if token[1] is None else node.dead, it, values, waited=True)

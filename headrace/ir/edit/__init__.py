@@ -1,0 +1,1 @@
+"""Changes of private graphs: copies, rewiring, values added to and removed from structured operations."""

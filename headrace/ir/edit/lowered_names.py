@@ -1,0 +1,90 @@
+"""Names of operations inside the graphs that operations own: those that lowering gives them.
+
+An operation `y` in the function that the branch of `c` names is "c/then_branch/y" to the token machine. Errors say so,
+and random operations keep the state of their streams by it: two conditionals that name the same function each have a
+stream of their own. So code that is made of the structured graph needs the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.edit import add_values
+from headrace.ir.function import FuncGraph, bodies, functions_of, owned, recursive_functions
+from headrace.ir.opdef import Func
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+# Operations that come out of functions, and functions in one another. What calls more keeps the names that it has in
+# the library, as it does when it is lowered: its calls run in frames of their own then. (Most functions have been
+# inlined before, or belong to who calls them, and do not count.)
+_MOST: Final = 10_000
+_DEEPEST: Final = 20
+
+
+@with_room
+def name_as_lowered(graph: Graph) -> None:
+    """Gives all operations inside those of `graph`, a step's own, the names that they have where it is lowered.
+
+    Functions of the library that operations name become their own graphs for that; recursive ones stay, and have names
+    of their own in frames of their own.
+    """
+    recursive = recursive_functions(graph.operations)
+    made = 0
+    todo: list[tuple[Graph, int]] = [(graph, 0)]
+    while todo:
+        outer, depth = todo.pop()
+        for op in [op for op in outer.operations if op.opdef.structured in _PARTS]:
+            called = _names(op)
+            if called:
+                size = sum(len(g) for _, g in bodies(op))
+                if depth == _DEEPEST or made + size > _MOST or not recursive.isdisjoint(called):
+                    continue
+                made += size
+                add_values.own(op)
+            for part, f in _parts(op):
+                if not f.shares_names:
+                    prefix(f, f"{op.name}/{part}")
+                    f.shares_names = True
+                todo.append((f, depth + bool(called)))
+
+
+def base_name(t: Tensor) -> str:
+    """The last part of the name of what makes `t`; of a parameter, of what it stands for."""
+    return t.op.name.rpartition("/")[2].removeprefix("arg.")
+
+
+def prefix(graph: FuncGraph, text: str) -> None:
+    """Puts `text` before the names of all operations of `graph`, and of those inside that share names with it."""
+    ops = list(graph.operations)
+    for op in ops:
+        for f in owned(op):
+            if f.shares_names:
+                prefix(f, text)
+        op.name = text + op.name
+    graph._by_name.clear()
+    graph._by_name.update((op.name, op) for op in ops)
+
+
+# What stands between the name of a structured operation and those inside it. Where it is not here (a For, the gradient
+# of a function), what is compiled is made when it is.
+_PARTS: Final[dict[str, dict[str, str]]] = {
+    "If": {"then_branch": "then_branch/", "else_branch": "else_branch/"},
+    "Case": {},
+    "While": {"cond": "cond/", "body": "body/"},
+    "Call": {"f": ""},
+    "RemoteCall": {"f": ""},
+}
+
+
+def _parts(op: Operation) -> Iterator[tuple[str, FuncGraph]]:
+    kind = op.opdef.structured
+    for i, (name, f) in enumerate(bodies(op)):
+        yield f"branch{i}/" if kind == "Case" else _PARTS[kind][name], f
+
+
+def _names(op: Operation) -> list[str]:
+    return [f.name for f in functions_of(op) if isinstance(f, Func)]

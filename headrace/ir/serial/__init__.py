@@ -1,0 +1,1 @@
+"""Graphs and functions as TensorFlow's messages: `GraphDef`, `FunctionDef`, `NodeDef`, attribute values."""

@@ -1,0 +1,292 @@
+"""`FunctionDef` in and out: TensorFlow's file format for functions.
+
+A function on the wire has a signature (names and types of arguments, results and control results), nodes, and for each
+result the tensor it is. Its inputs are written differently from a graph's: an argument by its name, an output of a node
+as "node:output argument:number". In headrace a function is a `FuncGraph`: each argument a parameter, which is the
+output of an `_Arg`.
+
+`decode` is called when somebody asks for a function of a graph's library for the first time, so what is wrong with a
+function that nobody calls does no harm.
+
+Source: TensorFlow's function library, whose rules are kept. Functions that are generic (with types as attributes) and
+arguments that are references are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from google.protobuf import message as protobuf
+
+from headrace import pb
+from headrace.errors import GraphError, HeadraceError
+from headrace.ir.analysis.loop_shapes import infer_all
+from headrace.ir.function import FuncGraph
+from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.serial import attrs as wire
+from headrace.ir.serial.nodedefs import CONTROL, SHAPES, Input, Node, NodeImport, Signatures, argument_type, write_node
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.shapes import Shape
+
+# What names of arguments and results are made of.
+_OTHER = re.compile(r"[^a-z0-9_]+")
+
+
+def decode(data: bytes, home: Graph) -> FuncGraph:
+    """The function that a serialized `FunctionDef` describes.
+
+    Args:
+      data: the bytes.
+      home: the graph that has the library; functions that this one calls are looked for there.
+
+    Raises:
+      GraphError: it describes no legal function; the text names function and node.
+      NotFoundError: an op type in it is not registered.
+    """
+    try:
+        message = pb.FunctionDef.FromString(data)
+    except protobuf.DecodeError as e:
+        raise GraphError(f"not a FunctionDef: {e}") from e
+    name = message.signature.name
+    try:
+        return _decode(message, home)
+    except HeadraceError as e:
+        e.add_note(f"in the function {name!r}")
+        raise
+
+
+def _decode(message: pb.FunctionDef, home: Graph) -> FuncGraph:
+    signature = message.signature
+    graph = FuncGraph(signature.name, home, captures_from_outer=False)
+    for a in signature.attr:
+        raise GraphError(
+            f"the function '{signature.name}' is generic (in its attribute '{a.name}'), which is not supported: write "
+            "one for each type"
+        )
+    mapped = _add_params(graph, message)
+    body = _FunctionImport(graph, message, mapped, home)
+    made = body.make_all()
+    infer_all(made)
+    for result in signature.output_arg:
+        graph.results.append(body.result(result))
+    order = {name: i for i, name in enumerate(signature.control_output)}
+    for name in sorted(message.control_ret, key=lambda n: (order.get(n, len(order)), n)):
+        graph.control_results.append(body.control_result(name))
+    graph.is_ordered = bool(graph.control_results)
+    graph.attrs = {k: wire.decode_attr(message.attr[k], None) for k in sorted(message.attr)}
+    return graph
+
+
+def _add_params(graph: FuncGraph, message: pb.FunctionDef) -> dict[Input, Tensor | Operation]:
+    """Gives `graph` its parameters; returns what the inputs of nodes mean that name them."""
+    mapped: dict[Input, Tensor | Operation] = {}
+    for i, arg in enumerate(message.signature.input_arg):
+        try:
+            dtype = wire.decode_dtype(argument_type(arg))
+            if arg.is_ref or dtype.is_ref:
+                raise GraphError("an argument of a function cannot be a reference; pass the variable's value")
+            shape = _stated_shape(message.arg_attr[i]) if i in message.arg_attr else None
+            if (arg.name, "") in mapped:
+                raise GraphError("another argument has that name")
+            t = graph.add_param(dtype, shape, arg.name)
+            t.handle = _handle(arg)
+        except GraphError as e:
+            raise GraphError(f"argument {i} ('{arg.name}') of the function '{graph.name}': {e}") from e
+        mapped[arg.name, ""] = t
+        mapped[arg.name, CONTROL] = t.op
+    return mapped
+
+
+def _stated_shape(attrs: pb.FunctionDef.ArgAttrs) -> Shape:
+    value = attrs.attr.get(SHAPES)
+    if value is None or len(value.list.shape) != 1:
+        return None
+    return wire.decode_shape(value.list.shape[0])
+
+
+def _handle(arg: pb.OpDef.ArgDef) -> tuple[DType, Shape] | None:
+    """What a resource holds, where the signature says so."""
+    if len(arg.handle_data) != 1:
+        return None
+    return wire.decode_dtype(arg.handle_data[0].dtype), wire.decode_shape(arg.handle_data[0].shape)
+
+
+class _FunctionImport(NodeImport):
+    """The nodes of a function on their way into its graph. References to outputs are read when the node is there."""
+
+    def __init__(
+        self, graph: FuncGraph, message: pb.FunctionDef, mapped: Mapping[Input, Tensor | Operation], home: Graph
+    ) -> None:
+        super().__init__(
+            graph,
+            message.node_def,
+            f"the function '{graph.name}'",
+            mapped,
+            Signatures(home),
+            message.ByteSize(),
+            home.versions[0],
+        )
+        self.message = message
+
+    def parse(self, text: str) -> Input:
+        name, _, output = text.partition(":")
+        return name, "" if output == "0" and (name, "") in self.mapped else output
+
+    def read_nodes(self) -> None:
+        super().read_nodes()
+        for name, node in self.nodes.items():
+            if (name, "") in self.mapped:
+                raise self.error(node, "is called as an argument of the function is", "")
+
+    def output(self, node: Node, op: Operation, name: Input) -> Tensor:
+        found = self.find(name, op)
+        if found is None:
+            raise self.error(node, f"Connecting to invalid output '{name[1]}' of source node {name[0]} ({op.type})")
+        return found
+
+    def find(self, name: Input, op: Operation) -> Tensor | None:
+        """The output of `op`, made of the node `name[0]`, that "argument:number" in `name[1]` means."""
+        argument, _, number = str(name[1]).partition(":")
+        spans = self.nodes[name[0]].spans or op.opdef.spans(op.attrs, outputs=True)
+        span = spans.get(argument)
+        if span is None or (number and not (number.isascii() and number.isdigit() and len(number) < 10)):
+            return None
+        at = span.start + int(number or 0)
+        return op.outputs[at] if at < span.stop and (number or span.stop - span.start == 1) else None
+
+    def check_colocated(self, node: Node, name: str) -> None:
+        """It may stand beside something outside the function."""
+
+    def result(self, arg: pb.OpDef.ArgDef) -> Tensor:
+        """The tensor that is the result `arg`."""
+        text = self.message.ret.get(arg.name)
+        name = self.parse(text or "")
+        found = self.mapped.get(name)
+        if found is None and name[0] in self.nodes:
+            op = self.nodes[name[0]].op
+            assert op is not None
+            found = self.find(name, op)
+        if not isinstance(found, Tensor):
+            says = f"is said to be '{text}', which is not in it" if text else "has no value"
+            raise GraphError(f"the result '{arg.name}' of {self.where} {says}")
+        want = wire.decode_dtype(argument_type(arg))
+        if found.dtype.base is not want:
+            raise GraphError(
+                f"the result '{arg.name}' of {self.where} is declared as {want}, but '{text}' is {found.dtype}"
+            )
+        return found
+
+    def control_result(self, name: str) -> Operation:
+        """The operation that the control result `name` is."""
+        text = self.message.control_ret[name]
+        node = self.nodes.get(text)
+        if node is not None and node.op is not None:
+            return node.op
+        found = self.mapped.get((text, CONTROL))
+        if isinstance(found, Operation):
+            return found
+        raise GraphError(f"the control result '{name}' of {self.where}, '{text}', is not in it")
+
+
+# *** out ***
+
+
+def _refuse(graph: Any) -> str:
+    raise GraphError(f"{graph!r} is owned by an operation; export the whole graph")
+
+
+def encode(
+    graph: FuncGraph, name: str, name_of: Callable[[Any], str] = _refuse, add_shapes: bool = False
+) -> pb.FunctionDef:
+    """The `FunctionDef` of a function.
+
+    Args:
+      graph: the function.
+      name: what it is called there.
+      name_of: the names of the functions that graphs owned by its operations are written as.
+      add_shapes: whether each node says what is known of its outputs' shapes.
+
+    Raises:
+      GraphError: an attribute's value has no wire form.
+    """
+    out = pb.FunctionDef()
+    signature = out.signature
+    signature.name = name
+    params = {t.op for t in graph.params}
+    ops = [op for op in graph.operations if op not in params]
+    signature.is_stateful = any(map(_is_stateful, ops))
+    taken = {op.name for op in ops}
+    names: dict[Operation, str] = {}
+    for i, t in enumerate(graph.params):
+        names[t.op] = arg_name = _unique(t.op.name, taken)
+        arg = signature.input_arg.add(name=arg_name, type=t.dtype.number)
+        if t.handle is not None:
+            arg.handle_data.add(dtype=t.handle[0].number, shape=wire.encode_shape(t.handle[1]))
+        out.arg_attr[i].attr[SHAPES].list.shape.append(wire.encode_shape(t.shape))
+
+    def show(t: Tensor) -> str:
+        op = t.op
+        if op in params:
+            return names[op]
+        for argument, span in op.opdef.spans(op.attrs, outputs=True).items():
+            if span.start <= t.index < span.stop:
+                return f"{op.name}:{argument}:{t.index - span.start}"
+        raise GraphError(f"{t!r} is no output of its operation")
+
+    waited = dict.fromkeys(c for op in ops for c in op.control_inputs if c in params)
+    there: dict[str, str] = {}
+    for c in waited:  # an argument is no node that another one could name, so an Identity of it stands for it
+        (t,) = c.outputs
+        node = out.node_def.add(name=_unique(f"{names[c]}_there", taken), op="Identity", input=[names[c]])
+        node.attr["T"].CopyFrom(wire.encode_attr(t.dtype.base))
+        there[f"^{c.name}"] = f"^{node.name}"
+    for op in ops:
+        node = out.node_def.add()
+        write_node(node, op, show, name_of, add_shapes)
+        if not waited.keys().isdisjoint(op.control_inputs):
+            node.input[:] = [there.get(text, text) for text in node.input]
+    _add_results(out, graph, show)
+    for key, value in graph.attrs.items():
+        out.attr[key].CopyFrom(wire.encode_attr(value))
+    return out
+
+
+def _add_results(out: pb.FunctionDef, graph: FuncGraph, show: Callable[[Tensor], str]) -> None:
+    taken: set[str] = set()
+    for t in graph.results:
+        name = _unique(t.op.name, taken)
+        out.signature.output_arg.add(name=name, type=t.dtype.base.number)
+        out.ret[name] = show(t)
+    params = {t.op for t in graph.params}
+    for op in graph.control_results:
+        if op not in params:
+            out.signature.control_output.append(op.name)
+            out.control_ret[op.name] = op.name
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """`name` as the name of an argument or result: small letters, digits and underscores."""
+    base = _OTHER.sub("_", name.lower()).strip("_")
+    if not base or not base[0].isalpha():
+        base = f"arg_{base}"
+    out, n = base, 0
+    while out in taken:
+        n += 1
+        out = f"{base}_{n}"
+    taken.add(out)
+    return out
+
+
+def _is_stateful(op: Operation) -> bool:
+    """Whether running `op` can mean more than its outputs."""
+    record = op.opdef
+    if record.structured:
+        return not (record.type.startswith("Stateless") or record.type in _STATELESS)
+    return bool(record.stateful or record.async_ or record.facts.effect)
+
+
+_STATELESS: Final = frozenset({"PartitionedCall", "SymbolicGradient"})

@@ -1,0 +1,269 @@
+"""Graphs as text, one line for each operation: what humans read, and tests of passes write.
+
+    # x * w + 1, on two devices
+    x   = Placeholder[dtype=float32, shape=[2,?]]
+    w   = Const[value=float32[]{2.0}, dtype=float32] @"/device:CPU:1"
+    one = Const[value=float32[]{1.0}, dtype=float32] ^x : float32[]
+    xw  = Mul(x, w)
+    y   = AddV2[T=float32](xw:0, one) : float32[2,?]
+
+A line is `name = Type[attributes](inputs) ^control @"device" : dtypes and shapes of the outputs`; everything after the
+type may be left out where it is empty, has its default or can be inferred (`T` above). A name must be defined in a line
+above, except where a Merge takes the input of a loop's back edge, and in control inputs. `#` starts a comment.
+
+| value of an attribute | written |
+|---|---|
+| dtype, bool, int, float | `float32`, `true`, `-3`, `1e-05` (a float has a point, an exponent, or is `inf` or `nan`) |
+| string | `"text"`, with `\\n`, `\\"`, `\\\\` and `\\xff` for other bytes |
+| shape | `[2,?]`; `<unknown>` for an unknown rank |
+| list | `(1, 2)` |
+| function | `&"name"[T=float32]`; `@"name"` for a graph of its own, which follows |
+| tensor | `int32[2,2]{1, 2, 3, 4}`; `float32[1000]{0.0...}` repeats one element; `:base64"..."` for long ones |
+| others | `bad("reason", "...")`, a tensor that could not be read; `raw"..."`, an undeclared attribute as in the file |
+
+A graph that an operation owns (`ir.function`) follows its line as a block, and so do functions that operations call:
+
+    c = If[then_branch=@"c_true", else_branch=@"c_false", Tin=(float32), Tout=(float32)](p, x)
+    graph "c_true" of c, then_branch (a: float32[2] of "x:0") -> (double) ^done {
+      double = AddV2(a, a)
+      done = NoOp ^double
+    }
+    graph "c_false" of c, else_branch (a: float32[2] of "x:0") -> (a) {
+    }
+    function "square" (v: float32[]) -> (y) {
+      y = Mul(v, v)
+    }
+
+The first line of a block has the parameters, each with what it was captured `of` and what a resource `holds`
+(`v: resource[] holds float32[2]`), the results, and the operations that always run. After the name of the attribute
+(`branches.0` in a list) stand `, is_ordered` and `, shares_names` where they hold, and the graph's attributes. A
+function of a file's library, as it came, is `function "name" = base64"..."`; `gradient "f" = "g"` says that g computes
+the gradient of f.
+
+Nothing is lost on the way out and back: `to_text(from_text(to_text(g))) == to_text(g)`, with the same arrays bit for
+bit. (The lines of the user's program that made the operations are not part of the text, and parameters come first.)
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.dtypes import DType
+from headrace.errors import GraphError
+from headrace.ir import walk
+from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.function import FuncGraph
+from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.opdef import REQUIRED, Func
+from headrace.ir.serial import attrs as wire
+from headrace.ir.serial.nodedefs import show_tensor
+from headrace.ir.text.line import WORD, from_words
+from headrace.ir.text.parse import read
+
+_INLINE = 16  # elements of an array written out; of longer ones the bytes are
+
+# *** out ***
+
+
+@with_room
+def to_text(graph: Graph | Sequence[Operation]) -> str:
+    """The text of a graph, or of some operations; of a sub-graph, as if it were a function.
+
+    Raises:
+      GraphError: an attribute holds what has no text (an array of handles).
+
+    Example:
+      >>> print(to_text(from_text("x = Placeholder[dtype=int32, shape=[?]]")), end="")
+      x = Placeholder[dtype=int32, shape=[?]] : int32[?]
+    """
+    if isinstance(graph, FuncGraph):
+        lines = _block(f"function {_quote(graph.name)}", graph)
+    else:
+        lines = _lines(graph) if isinstance(graph, Graph) else _op_lines(graph)
+    return "".join(line + "\n" for line in lines)
+
+
+def _lines(graph: Graph) -> Iterator[str]:
+    """All of a graph but its ends."""
+    if graph.versions != (0, 0):
+        yield f"versions {graph.versions[0]} {graph.versions[1]}"
+    for name, data in graph.library.items():
+        yield f"function {_quote(name)} = {_base64(data)}"
+    for name, gradient in graph.gradient_functions.items():
+        yield f"gradient {_quote(name)} = {_quote(gradient)}"
+    for name, f in graph.functions.items():
+        if name not in graph.library:
+            yield from _block(f"function {_quote(name)}", f)
+    params = {t.op for t in graph.params} if isinstance(graph, FuncGraph) else frozenset()
+    yield from _op_lines(_in_order([op for op in graph.operations if op not in params]))
+
+
+def _in_order(ops: Sequence[Operation]) -> Sequence[Operation]:
+    """`ops`, each after those that it takes inputs from (it need not be so: conditionals and loops may gain inputs)."""
+    late = {op: [t.op for t in op.inputs if t.op.id >= op.id and not walk.is_back_edge(t.op, op)] for op in ops}
+    if not any(late.values()):
+        return ops
+    out: dict[Operation, None] = {}
+    todo = list(reversed(ops))
+    open_: set[Operation] = set()
+    while todo:
+        op = todo[-1]
+        first = [] if op in open_ else [x for x in _makers(op) if x not in out]
+        open_.add(op)
+        if first:
+            todo += reversed(first)
+        else:
+            out.setdefault(todo.pop())
+    inside = set(ops)
+    return [op for op in out if op in inside]
+
+
+def _makers(op: Operation) -> Iterator[Operation]:
+    return (t.op for t in op.inputs if not walk.is_back_edge(t.op, op))
+
+
+def _op_lines(ops: Sequence[Operation]) -> Iterator[str]:
+    """The lines of operations, each followed by the graphs that it owns."""
+    for op in ops:
+        yield show_op(op)
+        for name, spec in op.opdef.attrs.items():
+            if spec.kind == "func":
+                value = op.attrs.get(name)
+                for i, f in enumerate(value if isinstance(value, tuple) else (value,)):
+                    if isinstance(f, FuncGraph):
+                        yield from _block(
+                            f"graph {_quote(f.name)} of {op.name}, {name}{f'.{i}' if spec.is_list else ''}", f
+                        )
+
+
+def _block(first: str, graph: FuncGraph) -> Iterator[str]:
+    """A graph with its ends, in braces."""
+    words = "".join(f", {w}" for w in ("is_ordered", "shares_names") if getattr(graph, w))
+    attrs = _show_attrs([(name, show_value(v)) for name, v in graph.attrs.items()])
+    params = ", ".join(map(_show_param, graph.params))
+    results = ", ".join(map(show_tensor, graph.results))
+    controls = "".join(f" ^{c.name}" for c in graph.control_results)
+    yield f"{first}{words}{attrs and ' ' + attrs} ({params}) -> ({results}){controls} {{"
+    for line in _lines(graph):
+        yield "  " + line
+    yield "}"
+
+
+def _show_param(t: Tensor) -> str:
+    attrs = t.op.attrs
+    more = _show_attrs([(name, show_value(attrs[name])) for name in sorted(attrs.keys() - t.op.opdef.attrs.keys())])
+    holds = f" holds {t.handle[0].name}{shapes.show(t.handle[1])}" if t.handle is not None else ""
+    of = f" of {_quote(attrs['of'])}" if attrs["of"] else ""
+    return f"{t.op.name}{more}: {t.dtype.name}{shapes.show(t.shape)}{holds}{of}"
+
+
+def show_op(op: Operation) -> str:
+    """The line of one operation."""
+    line = f"{op.name} = {op.type}"
+    declared = op.opdef.attrs
+    given = []
+    for name in [*(n for n in declared if n in op.attrs), *sorted(op.attrs.keys() - declared.keys())]:
+        value, spec = op.attrs[name], declared.get(name)
+        if spec is None or spec.default is REQUIRED or not wire.equal(value, spec.default):
+            given.append((name, show_value(value, spec is not None and spec.kind == "shape")))
+    line += _show_attrs(given)
+    if op.inputs:
+        line += "(" + ", ".join(map(show_tensor, op.inputs)) + ")"
+    line += "".join(f" ^{c.name}" for c in op.control_inputs)
+    if op.device:
+        line += f" @{_quote(op.device)}"
+    if op.outputs:
+        line += " : " + ", ".join(f"{t.dtype.name}{shapes.show(t.shape)}" for t in op.outputs)
+    return line
+
+
+def _show_attrs(attrs: Sequence[tuple[str, str]]) -> str:
+    if not attrs:
+        return ""
+    return "[" + ", ".join(f"{k if WORD.fullmatch(k) else _quote(k)}={v}" for k, v in attrs) + "]"
+
+
+def show_value(v: Any, is_shape: bool = False) -> str:
+    """The text of an attribute's value. `is_shape`: it is a shape, or a list of them."""
+    if is_shape and (v is None or all(d is None or isinstance(d, int) for d in v)):
+        return shapes.show(v)
+    if isinstance(v, tuple):
+        return "(" + ", ".join(show_value(x, is_shape) for x in v) + ")"
+    if isinstance(v, DType):
+        return v.name
+    if isinstance(v, (bool, np.bool_)):
+        return "true" if v else "false"
+    if isinstance(v, (int, np.integer)):
+        return str(int(v))
+    if isinstance(v, (float, np.floating)):
+        return repr(float(v))
+    if isinstance(v, str):
+        return _quote(v)
+    if isinstance(v, FuncGraph):
+        return "@" + _quote(v.name)
+    if isinstance(v, Func):
+        return "&" + _quote(v.name) + _show_attrs([(name, show_value(x)) for name, x in v.attrs])
+    if isinstance(v, np.ndarray):
+        return _show_array(v)
+    if isinstance(v, wire.BadTensor):
+        return f"bad({_quote(v.reason)}, {_base64(v.proto)})"
+    if isinstance(v, wire.Raw):
+        return f"raw({_base64(v.proto)})"
+    raise GraphError(f"{v!r} ({type(v).__name__}) has no text form")
+
+
+def _show_array(array: wire.Values) -> str:
+    dtype = dtypes.from_numpy(array.dtype)
+    head = dtype.name + shapes.show(array.shape)
+    repeated = "..." if array.size > 1 and wire.is_splat(array) else ""
+    flat = wire.first_element(array) if repeated else array.reshape(-1)
+    if dtype is dtypes.string:
+        if not all(isinstance(x, bytes) for x in flat):
+            raise GraphError(f"an array of {type(flat[0]).__name__} objects has no text form")
+        return f"{head}{{{', '.join(map(_quote, flat))}{repeated}}}"
+    if len(flat) <= _INLINE:
+        words = [str(x).lower() if dtype is dtypes.bool_ else str(x).strip("()") for x in flat]
+        if from_words(dtype, words).tobytes() == flat.tobytes():  # else it has a NaN of a special kind
+            return f"{head}{{{', '.join(words)}{repeated}}}"
+    return f"{head}:{_base64(flat.astype(flat.dtype.newbyteorder('<'), copy=False).tobytes())}{repeated}"
+
+
+_ESCAPES: Final = {ord("\n"): r"\n", ord("\t"): r"\t", ord("\r"): r"\r", ord('"'): r"\"", ord("\\"): r"\\"}
+
+
+def _quote(text: str | bytes) -> str:
+    data = text if isinstance(text, bytes) else wire.to_bytes(text)
+    return '"' + "".join(_ESCAPES.get(b) or (chr(b) if 32 <= b < 127 else f"\\x{b:02x}") for b in data) + '"'
+
+
+def _base64(data: bytes) -> str:
+    return f'base64"{base64.b64encode(data).decode()}"'
+
+
+# *** in ***
+
+
+def from_text(text: str, file: str = "<text>") -> Graph:
+    """The graph that `text` describes.
+
+    The shapes of outputs are inferred; where a line states them, that is what they are, if the two agree.
+
+    Args:
+      text: see the module's docstring.
+      file: what to call the text in error messages; each operation's `source` is its line of it.
+
+    Raises:
+      TextError (a GraphError): it is no text of a graph; the message has the line, with a caret where it goes wrong.
+      ShapeError: the inputs of an operation cannot go together.
+
+    Example:
+      >>> g = from_text("x = Placeholder[dtype=float32, shape=[2,?]]\\ny = Identity(x)")
+      >>> g.get_tensor_by_name("y:0")
+      <Tensor 'y:0' shape=[2,?] dtype=float32>
+    """
+    return read(text, file)

@@ -1,0 +1,1 @@
+"""Building blocks of op records: shape rules, tangent rules, windows, samples."""

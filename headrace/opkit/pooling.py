@@ -1,0 +1,216 @@
+"""What the records of poolings share: windows over all axes of an array, reductions of them, shape rules.
+
+An array of any layout is taken as it is: windows are of one element along the axes that are not pooled, and those cost
+nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from headrace.errors import InvalidArgumentError, UnimplementedError
+from headrace.opkit.arrays import dims
+from headrace.opkit.windows import Axis, Sliding, sliding
+from headrace.shapes import merge, show, with_rank
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.infer import Inference
+    from headrace.shapes import Shape
+
+Array: TypeAlias = np.ndarray
+Axes: TypeAlias = tuple[Axis, ...]
+
+BLOCK = 2**20  # bytes of images that are reduced at a time
+
+
+@functools.lru_cache(1024)
+def axes_of(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
+    """The windows over all axes of an array of the shape `x`.
+
+    Raises:
+      InvalidArgumentError: there is no such pooling.
+      UnimplementedError: it is along the batch.
+    """
+    rank = len(s.strides)
+    if len(x) != rank:
+        raise InvalidArgumentError(
+            f"tensor_in must be {rank}-dimensional: it must have {rank - 2} spatial dimensions, got {show(x)}"
+        )
+    _check_ksize(s, ksize)
+    if ksize[0] != 1 or s.strides[0] != 1:
+        raise UnimplementedError("Pooling is not yet supported on the batch dimension.")
+    for i in s.spatial if s.margins else ():
+        if max(s.margins[i]) >= ksize[i]:
+            raise InvalidArgumentError(
+                f"Padding {list(s.margins[i])} of dimension {i} needs to be smaller than the window size {ksize[i]}"
+            )
+    return tuple(s.axis(i, x[i], ksize[i]).trimmed() for i in range(rank))
+
+
+def _check_ksize(s: Sliding, ksize: tuple[int, ...]) -> None:
+    if len(ksize) != len(s.strides):
+        raise InvalidArgumentError(
+            f"Sliding window ksize field must specify {len(s.strides)} dimensions, got {list(ksize)}"
+        )
+    if min(ksize) < 1:
+        raise InvalidArgumentError(f"Sliding window ksize must be positive, got {list(ksize)}")
+
+
+def counted(axes: Axes) -> tuple[int, ...]:
+    """The shape of the result of a pooling."""
+    return tuple(a.count for a in axes)
+
+
+def expect(what: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    """Raises `InvalidArgumentError` unless an array has the shape `wanted`."""
+    if got != wanted:
+        raise InvalidArgumentError(f"Expected {what} shape to be {show(wanted)}, but got {show(got)}")
+
+
+# *** Reductions of the windows of an array, one axis after the other ***
+
+
+def reduced(f: Any, x: Array, axes: Axes, start: Any) -> Array:
+    """Each window reduced by the ufunc `f`; `start` is what a window of nothing but padding gives."""
+    moved = [(i, axis) for i, axis in enumerate(axes) if not axis.is_plain]
+    if len(moved) < 2 or x.nbytes <= 2 * BLOCK or not axes[0].is_plain:
+        return _reduced(f, x, moved, start)
+    out = np.empty(counted(axes), x.dtype)
+    step = max(1, len(x) * BLOCK // x.nbytes)
+    for image in range(0, len(x), step):  # so that what lies between two axes stays in the cache
+        out[image : image + step] = _reduced(f, x[image : image + step], moved, start)
+    return out
+
+
+def _reduced(f: Any, x: Array, moved: Sequence[tuple[int, Axis]], start: Any) -> Array:
+    for i, axis in moved:
+        x = _along(f, x, i, axis, start)
+    return x
+
+
+def _along(f: Any, x: Array, i: int, axis: Axis, start: Any) -> Array:
+    before = (slice(None),) * i
+    every = slice(0, axis.count)
+    pieces = [axis.tap(k) for k in range(axis.size)]
+    whole = [x[*before, elements] for windows, elements in pieces if windows == every]
+    if len(whole) == len(pieces) == 1:
+        return whole[0]
+    if not whole:
+        out = np.full((*x.shape[:i], axis.count, *x.shape[i + 1 :]), start, x.dtype)
+    else:
+        out = whole[0].copy() if len(whole) == 1 else f(*whole[:2])
+    for piece in whole[2:]:
+        f(out, piece, out=out)
+    for windows, elements in pieces:
+        if windows != every:
+            some = out[*before, windows]
+            f(some, x[*before, elements], out=some)
+    return out
+
+
+def spread(g: Array, axes: Axes) -> Array:
+    """The transpose of sums: to each element of the input, the sum of what its windows have in `g`."""
+    for i, axis in reversed(list(enumerate(axes))):
+        if not axis.is_plain:
+            before = (slice(None),) * i
+            out = np.zeros((*g.shape[:i], axis.length, *g.shape[i + 1 :]), g.dtype)
+            for windows, elements in (axis.tap(k) for k in range(axis.size)):
+                out[*before, elements] += g[*before, windows]
+            g = out
+    return g
+
+
+def counts(axes: Axes, dtype: np.dtype) -> Any:
+    """How many elements each window has that are not padding; broadcasts to the shape of the result."""
+    found: Any = dtype.type(1)
+    for i, axis in enumerate(axes):
+        if axis.is_inside:
+            found = found * dtype.type(axis.size)
+            continue
+        mine = np.zeros(axis.count, dtype)
+        for windows, _ in (axis.tap(k) for k in range(axis.size)):
+            mine[windows] += 1
+        found = found * mine.reshape(-1, *[1] * (len(axes) - 1 - i))
+    return found
+
+
+# *** Shape rules and kernels ***
+
+
+def rank_of(attrs: Mapping[str, Any]) -> int:
+    """How many axes the arrays of a pooling with these attributes have."""
+    return len(attrs.get("data_format", "NHWC"))
+
+
+def pooled_shape(type: str) -> Any:
+    """The shape rule of a pooling; its windows are attributes, or the last two inputs."""
+
+    def rule(c: Inference) -> Sequence[Shape]:
+        s, ksize = _windows_of(type, c)
+        x = with_rank(c.shapes[0], rank_of(c.attrs))
+        if s is None or ksize is None:
+            return [(x[0], *[None] * (len(x) - 1))]
+        return [tuple(d if ksize[i] == s.strides[i] == 1 else s.dim(i, d, ksize[i]) for i, d in enumerate(x))]
+
+    return rule
+
+
+def _windows_of(type: str, c: Inference) -> tuple[Sliding | None, tuple[int, ...] | None]:
+    """The windows of an operation and their size, None if they are not known."""
+    if "ksize" in c.attrs:
+        ksize = c.attrs["ksize"]
+        s = sliding(type, c.attrs)
+    else:
+        with_rank(c.shapes[-2], 1)
+        with_rank(c.shapes[-1], 1)
+        values = [c.value(i) for i in (len(c.shapes) - 2, len(c.shapes) - 1)]
+        if values[0] is None or values[1] is None:
+            return None, None
+        ksize = dims(values[0])
+        s = sliding(type, {**c.attrs, "strides": dims(values[1])})
+    if len(ksize) != len(s.strides):
+        raise ValueError(
+            f"{type} requires the ksize attribute to contain {len(s.strides)} values, but got: {len(ksize)}"
+        )
+    return s, ksize if min(ksize) > 0 else None
+
+
+def grad_shape(result: int, others: tuple[int, int]) -> Any:
+    """The result has the shape of an input, and two other inputs are alike."""
+
+    def rule(c: Inference) -> Sequence[Shape]:
+        rank = rank_of(c.attrs)
+        merge(c.shapes[others[0]], c.shapes[others[1]])
+        return [with_rank(c.shapes[result], rank)]
+
+    return rule
+
+
+def pooling(type: str, make: Callable[[DType], Callable[..., Array]]) -> Any:
+    """The factory of a kernel, of which `make(dtype)` makes a function of `Sliding`, ksize and arrays.
+
+    ksize and strides are attributes, or the last two inputs.
+    """
+
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        compute = make(attrs["T"])
+        if "ksize" in attrs:
+            return functools.partial(compute, sliding(type, attrs), tuple(attrs["ksize"]))
+
+        def kernel(*args: Array) -> Array:
+            *arrays, ksize, strides = args
+            return compute(sliding(type, {**attrs, "strides": dims(strides)}), dims(ksize), *arrays)
+
+        return kernel
+
+    return factory
+
+
+def windows_attrs(n: Any) -> dict[str, Any]:
+    """The attributes of the node of a gradient rule that say what its windows are."""
+    return {k: n.attrs[k] for k in ("ksize", "strides", "padding", "data_format", "explicit_paddings") if k in n.attrs}

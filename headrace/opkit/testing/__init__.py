@@ -1,0 +1,1 @@
+"""Samples and oracles by which the registry-driven tests exercise an op."""

@@ -1,0 +1,249 @@
+"""Operations that give back what they were given are bypassed.
+
+| what | becomes | where |
+|---|---|---|
+| `Identity(x)` and whatever else hands on its input | `x` | it cannot fail |
+| `x + 0`, `x - 0`, `x * 1`, `x / 1`, `x and true`, `x or false` | `x` | see below |
+| `Neg(Neg(x))`, `LogicalNot`, `Invert` | `x` | |
+| `Transpose` by the order as it is; of one that it undoes | `x` | |
+| `Cast` to the dtype as it is; there and back through one that holds every value | `x` | |
+| `Reshape`, `BroadcastTo` to the shape as it is; `EnsureShape` of such a one | `x` | that is known |
+| `Sum`, `Prod`, `Max`, `Min`, `Mean`, `All`, `Any` over no dimension | `x` | |
+| `Reshape(Reshape(x, s), t)` | `Reshape(x, t)` | the first cannot fail |
+| a result of a conditional or call that is what went in; a loop constant's | what went in | |
+
+Only what is the same bit for bit: for floats, `x + 0` is not (-0.0 becomes 0.0), `x + (-0.0)` and `x - 0` are; for
+complex numbers not even `x * 1`. And only where the shape is the same: `zeros([3]) + x` may be larger than `x`.
+
+What waits for such an operation waits for what makes `x`. One that waits for others itself is left alone, and so is one
+that asks for another device than what makes `x`: it is there to bring the value to that device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from headrace import shapes
+from headrace.dtypes import OBJECT
+from headrace.ir.analysis.speculatable import is_total
+from headrace.ir.function import FuncGraph, owned
+from headrace.ir.order import is_constant
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.queries import const, is_plain, owns_graphs, primitives
+from headrace.optimize.rewriter import Rewriter
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+Rule: TypeAlias = "Callable[[Operation], Tensor | None]"
+
+
+class Identities(Pass):
+    """See the module's text."""
+
+    name = "identities"
+
+    def requires(self, graph: Graph) -> str:
+        return primitives(graph)
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        walking = Rewriter(graph, context)
+        changed = False
+        for op in walking:
+            if op.opdef.structured:
+                _bypass_results(op, walking)
+                continue
+            x = _RULES.get(op.type, _forwarded)(op)
+            if x is not None and _may_go(op, x, walking):
+                if not x.op.opdef.structured or not walking.is_waited_for(op):
+                    walking.replace(op, [x], (x.op,))
+                elif walking.is_read(op.outputs[0]):
+                    walking.move(op.outputs[0], x)  # to wait for `x` alone, it stays
+                else:
+                    continue
+                context.fired("identities", op, f"{op.type} gives '{x.name}' as it is")
+            elif op.type == "Reshape":
+                changed |= _reshape_once(op, walking)
+        return walking.finish() or changed
+
+
+def _may_go(op: Operation, x: Tensor, walking: Rewriter) -> bool:
+    """Whether `x` can stand in the place of what `op` gives, now that the two are the same."""
+    y = op.outputs[0]
+    if op in walking.kept or x.dtype is not y.dtype:
+        return False
+    if op.control_inputs:
+        walking.context.refused("identities", op, f"it waits for '{op.control_inputs[0].name}'")
+        return False
+    if op.device and op.device != x.op.device:
+        walking.context.refused("identities", op, f"it asks for {op.device!r}, and '{x.op.name}' does not")
+        return False
+    if x.op.type == "_Arg" and not shapes.covers(y.shape, x.shape):
+        walking.context.refused("identities", op, "more is known of its shape than of its input's")
+        return False
+    return True
+
+
+def _forwarded(op: Operation) -> Tensor | None:
+    k = op.opdef.facts.forwards
+    return op.inputs[k] if k is not None and is_total(op) else None
+
+
+# *** numbers that change nothing ***
+
+_INTS: Final = "integers"
+_ANY: Final = "any but complex numbers"
+
+
+def _neutral(right: Callable[[np.ndarray], bool], which: str = _ANY, either: bool = False) -> Rule:
+    """`x op n` is x for each `n` that `right` accepts; `either`: `n op x` is too."""
+
+    def rule(op: Operation) -> Tensor | None:
+        dtype: DType = op.outputs[0].dtype
+        if dtype.is_complex or dtype.base in OBJECT or (which == _INTS and not dtype.is_integer):
+            return None
+        x, y = op.inputs
+        for a, b in ((x, y), (y, x)) if either else ((x, y),):
+            n = const(b)
+            if n is not None and right(n) and _keeps_shape(op, a, n):
+                return a
+        return None
+
+    return rule
+
+
+def _keeps_shape(op: Operation, x: Tensor, n: np.ndarray) -> bool:
+    """Whether `n` does not stretch `x`."""
+    if n.ndim == 0:
+        return True
+    if x.shape is not None and n.size == 1 and n.ndim <= len(x.shape):
+        return True
+    return shapes.is_full(x.shape) and x.shape == op.outputs[0].shape
+
+
+def _is_zero_to_add(n: np.ndarray) -> bool:
+    return not n.any() and (n.dtype.kind in "iu" or bool(np.signbit(n).all()))
+
+
+def _is_zero_to_take(n: np.ndarray) -> bool:
+    return not n.any() and not np.signbit(n).any()
+
+
+def _is_one(n: np.ndarray) -> bool:
+    return bool((n == 1).all())
+
+
+# *** what undoes itself ***
+
+
+def _twice(op: Operation) -> Tensor | None:
+    inner = op.inputs[0].op
+    return inner.inputs[0] if inner.type == op.type and _is_beside(inner, op) else None
+
+
+def _is_beside(inner: Operation, op: Operation) -> bool:
+    """Whether what `inner` does is nothing but the first half of what `op` does."""
+    return not inner.control_inputs and inner.device == op.device and is_plain(inner)
+
+
+def _transpose(op: Operation) -> Tensor | None:
+    x, perm = op.inputs[0], const(op.inputs[1])
+    if perm is None:
+        return None
+    as_it_is = list(range(perm.size))
+    if perm.tolist() == as_it_is:
+        return x if x.shape is not None else None
+    first = const(x.op.inputs[1]) if x.op.type == op.type and _is_beside(x.op, op) else None
+    if first is None:
+        return None
+    order = dict(enumerate(first.tolist()))
+    return x.op.inputs[0] if [order.get(k) for k in perm.tolist()] == as_it_is else None
+
+
+def _cast(op: Operation) -> Tensor | None:
+    x = op.inputs[0]
+    if op.attrs["SrcT"] is op.attrs["DstT"]:
+        return x
+    first = x.op
+    if first.type != op.type or not _is_beside(first, op):
+        return None
+    narrow, wide = (np.dtype(first.attrs[k].numpy) for k in ("SrcT", "DstT"))
+    # integers of 64 bits go "safely" into floats for numpy, but do not come back
+    kinds = narrow.kind + wide.kind
+    return first.inputs[0] if kinds in ("ii", "uu", "ui", "ff") and np.can_cast(narrow, wide, "safe") else None
+
+
+def _same_shape(op: Operation) -> Tensor | None:
+    x = op.inputs[0]
+    return x if shapes.is_full(x.shape) and x.shape == op.outputs[0].shape else None
+
+
+def _over_nothing(op: Operation) -> Tensor | None:
+    axes = const(op.inputs[1])
+    return op.inputs[0] if axes is not None and not axes.size else None
+
+
+def _reshape_once(op: Operation, walking: Rewriter) -> bool:
+    first = op.inputs[0].op
+    if first.type != op.type or not _is_beside(first, op) or not is_total(first):
+        return False
+    op.inputs[0] = first.inputs[0]
+    walking.context.fired("identities", op, f"reshapes '{op.inputs[0].name}' at once, not by way of '{first.name}'")
+    return True
+
+
+_RULES: Final[Mapping[str, Rule]] = {
+    "AddV2": _neutral(_is_zero_to_add, either=True),
+    "Add": _neutral(_is_zero_to_add, either=True),
+    "Sub": _neutral(_is_zero_to_take),
+    "Mul": _neutral(_is_one, either=True),
+    "Div": _neutral(_is_one),
+    "RealDiv": _neutral(_is_one),
+    "FloorDiv": _neutral(_is_one, _INTS),
+    "TruncateDiv": _neutral(_is_one, _INTS),
+    "LogicalAnd": _neutral(lambda n: bool(n.all()), either=True),
+    "LogicalOr": _neutral(lambda n: not n.any(), either=True),
+    "Neg": _twice,
+    "LogicalNot": _twice,
+    "Invert": _twice,
+    "Transpose": _transpose,
+    "Cast": _cast,
+    "Reshape": _same_shape,
+    "BroadcastTo": _same_shape,
+    **dict.fromkeys(("Sum", "Prod", "Max", "Min", "Mean", "All", "Any"), _over_nothing),
+    "EnsureShape": lambda op: op.inputs[0] if shapes.covers(op.attrs["shape"], op.inputs[0].shape) else None,
+}
+
+
+# *** structures that hand on what they are given ***
+
+
+def _bypass_results(op: Operation, walking: Rewriter) -> None:
+    """Lets who reads a result of `op` that is what went in read that."""
+    if not owns_graphs(op):
+        return
+    graphs = owned(op)
+    found = {}
+    offset = len(op.inputs) - len(graphs[0].params)
+    for k, t in enumerate(op.outputs):
+        j = _handed_on(op, graphs, k)
+        if j is not None and op.inputs[j + offset].dtype is t.dtype:  # a reference is not what it refers to
+            found[t] = op.inputs[j + offset]
+    read = [t for t in found if walking.is_read(t)] if found else []
+    if not read:
+        return
+    for t in read:
+        walking.move(t, found[t])
+    walking.context.fired("identities", op, f"gives {len(read)} of its inputs back as they are")
+
+
+def _handed_on(op: Operation, graphs: list[FuncGraph], k: int) -> int | None:
+    """The parameter that result `k` of `op` is, whatever it does; None if there is none."""
+    if op.opdef.structured == "While":
+        return k if is_constant(op.attrs["body"], k) else None
+    ends = {g.results[k].op.attrs["index"] if g.results[k].op.type == "_Arg" else None for g in graphs}
+    return ends.pop() if len(ends) == 1 else None

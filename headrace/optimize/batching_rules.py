@@ -1,0 +1,209 @@
+"""From one operation an iteration to one operation for all: how an operation is done to rows that lie in one tensor.
+
+If `x` is a row of `xs` in each iteration, then `tanh(x)` is a row of `tanh(xs)`, `x @ w` one of `xs @ w` (whose first
+two dimensions are made one for that, so that it is a single product), and a sum over dimension 0 of `x` is one over
+dimension 1 of `xs`. `batch` says so for the operations that it knows; those that are elementwise by their records need
+not be known one by one.
+
+What an operation reads is either a tensor with one dimension more, in front (`rows`), or the same for all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from headrace import shapes
+from headrace.ir.analysis.speculatable import is_total
+from headrace.ir.infer import constant_value
+from headrace.ir.opdef import PerElement
+from headrace.opkit.elementwise import alike
+from headrace.opkit.shape_rules import broadcast
+
+if TYPE_CHECKING:
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.shapes import Shape
+
+# (builder, operation, what stands for its inputs, which of those have rows) -> what stands for its outputs
+Rule: TypeAlias = "Callable[[Builder, Operation, Sequence[Tensor], Sequence[bool]], Sequence[Tensor]]"
+Test: TypeAlias = "Callable[[Operation, Sequence[bool]], bool]"
+
+
+def can_batch(op: Operation, rows: Sequence[bool]) -> bool:
+    """Whether `op` can be done to all rows at once, where `rows` says which of its inputs have rows.
+
+    It is sure not to fail then, and to give for each row what it gives for that alone (float sums aside, whose order is
+    up to the library of matrix products).
+    """
+    if not any(rows) or not is_total(op):
+        return False
+    if _is_elementwise(op):
+        return _lines_up(op, rows)
+    found = _RULES.get(op.type)
+    return found is not None and found[0](op, rows)
+
+
+def batch(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
+    """Does `op` to all rows; see `can_batch`, which must hold.
+
+    Args:
+      b: where to.
+      op: the operation that is done in each iteration.
+      inputs: what stands for its inputs; they are of the graph of `b`.
+      rows: which of them have rows.
+
+    Returns:
+      What stands for its outputs; all have rows.
+    """
+    if _is_elementwise(op):
+        return _made(b, op, inputs)
+    return _RULES[op.type][1](b, op, inputs, rows)
+
+
+def _made(b: Builder, op: Operation, inputs: Sequence[Tensor], **attrs: Any) -> Sequence[Tensor]:
+    """`op` on other inputs."""
+    out = b.make(op.type, _arguments(op, inputs), {**op.attrs, **attrs}, op.name)
+    return out if isinstance(out, tuple) else (out,)
+
+
+def _arguments(op: Operation, inputs: Sequence[Tensor]) -> list[Any]:
+    spans = op.opdef.spans(op.attrs)
+    return [list(inputs[spans[a.name]]) if a.is_list else inputs[spans[a.name]][0] for a in op.opdef.ins]
+
+
+# *** elementwise ***
+
+
+def _is_elementwise(op: Operation) -> bool:
+    record = op.opdef
+    if not isinstance(record.facts.cost, PerElement):
+        return False
+    return len(record.ins) == 1 or record.shape is broadcast or record.shape is alike
+
+
+def _lines_up(op: Operation, rows: Sequence[bool]) -> bool:
+    """Whether the dimensions of the inputs lie over one another still when some have one more in front: those have all
+    the dimensions of the result."""
+    rank = _rank(op.outputs[0].shape)
+    if any(r and _rank(t.shape) != rank for t, r in zip(op.inputs, rows, strict=True)):
+        return False
+    return op.opdef.shape is not alike or all(rows)
+
+
+def _rank(shape: Shape) -> int | None:
+    return None if shape is None else len(shape)
+
+
+# *** products ***
+
+
+def _one_product(op: Operation, rows: Sequence[bool]) -> bool:
+    x, y = op.inputs[0].shape, op.outputs[0].shape
+    assert x is not None  # or it could fail
+    assert y is not None
+    is_known = bool(x[1]) and y[1] is not None  # of how many columns they are, to find the rows again
+    return is_known and tuple(rows) == (True, False) and not op.attrs["transpose_a"]
+
+
+def _product(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
+    x, w = inputs
+    assert x.shape is not None
+    flat = b.Reshape(x, [-1, x.shape[2]], name=f"{op.name}/flat")
+    (y,) = _made(b, op, [flat, w])
+    assert y.shape is not None
+    return [b.Reshape(y, front_shape(b, op, x, 2, y.shape[1:]), name=f"{op.name}/rows")]
+
+
+def front_shape(b: Builder, op: Operation, x: Tensor, n: int, rest: Sequence[int | None]) -> Any:
+    """The first `n` dimensions of `x`, then `rest`, as an operation takes a shape: known numbers where there are."""
+    assert x.shape is not None
+    dims = [*x.shape[:n], *rest]
+    if None not in dims:
+        return np.array(dims, np.int32)
+    front = b.StridedSlice(b.Shape(x, name=f"{op.name}/all"), [0], [n], [1], name=f"{op.name}/front")
+    return b.ConcatV2([front, np.array(rest, np.int32)], 0, name=f"{op.name}/shape") if rest else front
+
+
+# *** shapes ***
+
+
+def _only_first(op: Operation, rows: Sequence[bool]) -> bool:
+    """The data have rows, and what says how they are treated has not."""
+    return not any(rows[1:])
+
+
+def _as_it_is(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
+    return _made(b, op, inputs)
+
+
+def _bias(op: Operation, rows: Sequence[bool]) -> bool:
+    return _only_first(op, rows) and op.attrs.get("data_format", "NHWC") == "NHWC"
+
+
+def _axis_input(op: Operation, i: int) -> np.ndarray:
+    """The axes that input `i` of `op` names, as those of a tensor with rows."""
+    axes = constant_value(op.inputs[i])
+    assert axes is not None
+    return np.where(axes >= 0, axes + 1, axes).astype(axes.dtype)
+
+
+def _concat(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
+    return [b.ConcatV2(list(inputs[:-1]), _axis_input(op, len(inputs) - 1), name=op.name)]
+
+
+def _split(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
+    out = b.make("Split", (_axis_input(op, 0), inputs[1]), dict(op.attrs), op.name)
+    return out if isinstance(out, tuple) else (out,)
+
+
+def _split_v(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
+    out = b.make("SplitV", (inputs[0], inputs[1], _axis_input(op, 2)), dict(op.attrs), op.name)
+    return out if isinstance(out, tuple) else (out,)
+
+
+def _slice(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
+    begin, size = constant_value(op.inputs[1]), constant_value(op.inputs[2])
+    assert begin is not None
+    assert size is not None
+    more = np.concatenate([np.zeros(1, begin.dtype), begin]), np.concatenate([np.full(1, -1, size.dtype), size])
+    return [b.make("Slice", (inputs[0], *more), dict(op.attrs), op.name)]
+
+
+def _transpose(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
+    perm = constant_value(op.inputs[1])
+    assert perm is not None
+    n = len(perm)
+    more = np.concatenate([np.zeros(1, perm.dtype), perm % n + 1 if n else perm]).astype(perm.dtype)
+    return [b.make("Transpose", (inputs[0], more), dict(op.attrs), op.name)]
+
+
+def _reduce(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
+    return [b.make(op.type, (inputs[0], _axis_input(op, 1)), dict(op.attrs), op.name)]
+
+
+def _is_known_reshape(op: Operation, rows: Sequence[bool]) -> bool:
+    return _only_first(op, rows) and shapes.is_full(op.outputs[0].shape)
+
+
+def _reshape(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
+    assert op.outputs[0].shape is not None
+    return [b.Reshape(inputs[0], front_shape(b, op, inputs[0], 1, op.outputs[0].shape), name=op.name)]
+
+
+_RULES: Final[Mapping[str, tuple[Test, Rule]]] = {
+    "MatMul": (_one_product, _product),
+    "BiasAdd": (_bias, _as_it_is),
+    "ConcatV2": (lambda op, rows: all(rows[:-1]), _concat),
+    "Split": (lambda op, rows: tuple(rows) == (False, True), _split),
+    "SplitV": (_only_first, _split_v),
+    "Slice": (_only_first, _slice),
+    "Transpose": (_only_first, _transpose),
+    "Reshape": (_is_known_reshape, _reshape),
+    "ExpandDims": (_is_known_reshape, _reshape),
+    "Squeeze": (_is_known_reshape, _reshape),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), (_only_first, _as_it_is)),  # along the last dimension
+    **dict.fromkeys(("Sum", "Mean", "Max", "Min", "Prod"), (_only_first, _reduce)),
+}

@@ -1,0 +1,147 @@
+"""Branches and loops of which it is known what they do.
+
+* A conditional whose predicate is a constant becomes the branch that it takes.
+* In a branch the predicate is known: a conditional on the same predicate inside becomes one of its branches, too.
+* A loop whose condition is false at the first look does nothing: it gives back what it is given.
+
+The branch that is not taken would not have run, so nothing is lost with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace import dtypes
+from headrace.ir import walk
+from headrace.ir.edit.editor import arrange
+from headrace.ir.function import FuncGraph
+from headrace.ir.infer import forget
+from headrace.ir.kernel import constant_kernel
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.queries import const, has_effects, is_plain, owns_graphs, primitives
+from headrace.optimize.rewriter import Rewriter
+from headrace.optimize.splicing import splice
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+
+class Branches(Pass):
+    """See the module's text."""
+
+    name = "branches"
+    grows = True  # a branch that is a mere parameter becomes an Identity where the conditional waits for something
+
+    def requires(self, graph: Graph) -> str:
+        return primitives(graph)
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        if not any(op.opdef.structured for op in graph.operations):
+            return False
+        walking = Rewriter(graph, context)
+        changed = False
+        for op in walking:
+            if not owns_graphs(op):
+                continue
+            if op.opdef.structured in ("If", "Case"):
+                taken = _taken(op)
+                if taken is not None:
+                    name, branch = taken
+                    context.fired("branches", op, f"always does {name}")
+                    op.control_inputs = list(dict.fromkeys([*op.control_inputs, *op.inputs[0].op.control_inputs]))
+                    splice(walking, op, branch, op.inputs[1:], name)
+                elif op.opdef.structured == "If":
+                    changed |= _tell_predicate(op, context)
+            elif op.opdef.structured == "While":
+                _skip(op, walking)
+        return walking.finish() or changed
+
+
+def _taken(op: Operation) -> tuple[str, FuncGraph] | None:
+    """(name, graph) of the branch that a conditional takes, if that is known."""
+    value = const(op.inputs[0])
+    if value is None or value.ndim or value.dtype.kind not in "biuf":
+        return None
+    if op.opdef.structured == "If":
+        name = "then_branch" if value else "else_branch"
+        return name, op.attrs[name]
+    branches = op.attrs["branches"]
+    k = int(value) if 0 <= value < len(branches) else len(branches) - 1
+    return f"branch{k}", branches[k]
+
+
+def _tell_predicate(op: Operation, context: Context) -> bool:
+    """Puts constants in the place of the predicate, where the branches of `op` read it."""
+    pred = op.inputs[0]
+    if pred.dtype.base is not dtypes.bool_ or pred.shape != ():
+        return False
+    changed = False
+    for k in [k for k, t in enumerate(op.inputs[1:]) if t is pred]:
+        for name, value in (("then_branch", True), ("else_branch", False)):
+            branch: FuncGraph = op.attrs[name]
+            param = branch.params[k]
+            readers = [(r, i) for r in branch.operations for i, x in enumerate(r.inputs) if x is param]
+            if not readers:
+                continue
+            array = np.array(value)
+            array.flags.writeable = False
+            attrs = {"value": array, "dtype": dtypes.bool_}
+            new = branch.add_op("Const", branch.unique_name(param.op.name), (), attrs, (), "", pred.op.source)
+            new.outputs[0].shape = ()
+            arrange(branch, [new, *(o for o in branch.operations if o is not new)])
+            for r, i in readers:
+                r.inputs[i] = new.outputs[0]
+            for r in branch.operations:
+                forget(r)
+            changed = True
+    if changed:
+        context.fired("branches", op, "its branches know the predicate")
+    return changed
+
+
+def _skip(op: Operation, walking: Rewriter) -> None:
+    """Takes away the loop `op` if it never goes round."""
+    cond: FuncGraph = op.attrs["cond"]
+    if _value(cond, op.inputs) is not False:
+        return
+    if has_effects([cond]):
+        walking.context.refused("branches", op, "it does not go round, but its condition does something")
+        return
+    if op.control_inputs or op in walking.kept or walking.is_waited_for(op):
+        walking.context.refused("branches", op, "it does not go round, but there is waiting for it, or by it")
+        return
+    walking.replace(op, list(op.inputs), ())
+    walking.context.fired("branches", op, "its condition is false at the first look")
+
+
+def _value(cond: FuncGraph, inputs: list[Tensor]) -> bool | None:
+    """What a loop's condition is for `inputs`, if it follows from those that are constants."""
+    known: dict[Tensor, Any] = {}
+    for p, t in zip(cond.params, inputs, strict=True):
+        value = const(t)
+        if value is not None:
+            known[p] = value
+    if not known:
+        return None
+    end = cond.results[0]
+    for op in walk.in_order(walk.reachable([end.op])):
+        if op.type == "Const":
+            value = const(op.outputs[0])
+            if value is not None:
+                known[op.outputs[0]] = value
+        elif op.outputs and is_plain(op) and not op.opdef.facts.no_fold and all(t in known for t in op.inputs):
+            kernel = constant_kernel(op)
+            if kernel is None:  # one that is made for each step has been put in the place of the record's
+                return None
+            try:
+                with np.errstate(all="ignore"):
+                    out = kernel(*(known[t] for t in op.inputs))
+            except Exception:  # it says so itself, when it runs
+                return None
+            known.update(zip(op.outputs, (out,) if len(op.outputs) == 1 else out, strict=True))
+        elif op.type == "LogicalAnd" and op.outputs[0].shape == () and any(not known.get(t, True) for t in op.inputs):
+            known[op.outputs[0]] = np.False_
+    value = known.get(end)
+    return bool(value) if value is not None and np.ndim(value) == 0 and end.dtype.base is dtypes.bool_ else None

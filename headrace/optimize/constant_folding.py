@@ -1,0 +1,171 @@
+"""Constant folding: what can be computed now is not computed in every step.
+
+    n = Shape(x)                x: float32[8,3]         n = Const[int32[2]{8, 3}]
+    y = Mul(two, three)                         becomes y = Const[6]
+
+A pure operation of constants becomes a `Const`, in place: under its name, on its device, with its line, waiting for
+what it waited for. So does one that asks only for shapes, where these are known (*shape materialisation*): the tensor
+it was asked of is then perhaps not needed at all. What reads a variable, or is to be fed, fails if there is no value;
+the constant waits for it, so that it fails as before.
+
+An operation that fails when it is tried is left to fail when it runs, if it does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import dtypes, shapes
+from headrace.ir.infer import forget
+from headrace.ir.kernel import constant_kernel
+from headrace.ir.opdef import op_registry
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.queries import const, primitives
+from headrace.optimize.rewriter import Rewriter
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+_SMALL: Final = 1 << 16  # bytes that may be kept whatever they are made of
+_GROWTH: Final = 4
+
+
+class Fold(Pass):
+    """See the module's text. An operation with several outputs becomes as many constants."""
+
+    name = "fold"
+    grows = True
+
+    def requires(self, graph: Graph) -> str:
+        return primitives(graph)
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        walking = Rewriter(graph, context)
+        folding = _Folding(walking)
+        for op in walking:
+            record = op.opdef
+            if op.inputs and record.is_pure and not record.facts.no_fold:
+                folding.fold(op)
+        return walking.finish()
+
+
+class _Folding:
+    """The folding of one graph."""
+
+    def __init__(self, walking: Rewriter) -> None:
+        self.walking = walking
+
+    def fold(self, op: Operation) -> None:
+        """Makes constants of `op`, if that can be done."""
+        facts = op.opdef.facts
+        given = [const(t) for t in op.inputs]
+        if any(v is None for v in given):
+            if not facts.shape_only or not all(_has_shape(t) for t in op.inputs):
+                return
+            given = [np.broadcast_to(np.zeros((), t.dtype.numpy), t.shape) for t in op.inputs]  # type: ignore[arg-type]
+            waits = [t.op for t in op.inputs if t.op.type == "Const" or _may_have_no_value(t.op)]
+        else:
+            waits = [t.op for t in op.inputs]
+        if any(t.dtype.base in dtypes.OBJECT for t in op.outputs):
+            return
+        why = self._too_large(op, given)
+        values = why or _evaluate(op, given)
+        if isinstance(values, list):
+            values = self._misfit(op, values) or values
+        if isinstance(values, str):
+            self.walking.context.refused("fold", op, values)
+            return
+        before = dict.fromkeys(op.control_inputs)
+        for w in waits:
+            before.update(dict.fromkeys(w.control_inputs if w.type == "Const" else (w,)))
+        self._become(op, values, list(before))
+
+    def _too_large(self, op: Operation, given: list[Any]) -> str:
+        """Why the result is not to be kept, as far as its size is known before; "" if nothing is against it."""
+        read = 0 if op.opdef.facts.shape_only else sum(v.nbytes for v in given)
+        made = 0
+        for t in op.outputs:
+            n = shapes.size(t.shape)
+            if n is None:
+                return "" if read <= _SMALL else "how large its result is cannot be told"
+            made += n * t.dtype.size
+        return self._is_worth(made, read)
+
+    def _is_worth(self, made: int, read: int) -> str:
+        limit = self.walking.context.options.fold_bytes
+        if made > limit:
+            return f"its result has {made} bytes, and constants of more than {limit} are not made"
+        if made > _SMALL and made > _GROWTH * read:
+            return f"its result has {made} bytes, {_GROWTH} times more than what it is made of"
+        return ""
+
+    def _misfit(self, op: Operation, values: list[np.ndarray]) -> str:
+        for t, v in zip(op.outputs, values, strict=True):
+            if v.dtype != t.dtype.base.numpy or not shapes.fits(v.shape, t.shape):
+                return (
+                    f"its result {v.dtype}{list(v.shape)} is not what the graph says, {t.dtype}{shapes.show(t.shape)}"
+                )
+        return self._is_worth(sum(v.nbytes for v in values), _SMALL)
+
+    def _become(self, op: Operation, values: list[np.ndarray], before: list[Operation]) -> None:
+        """Puts constants in the place of `op`."""
+        walking, record = self.walking, op.opdef
+        colocated = {"_class": op.attrs["_class"]} if "_class" in op.attrs else {}
+        what = f"{op.type} of {'a known shape' if record.facts.shape_only else 'constants'}: {_show(values)}"
+        if len(values) == 1:
+            (t,), (v,) = op.outputs, values
+            op.opdef = op_registry.get("Const")
+            op.type, op.inputs, op.control_inputs = op.opdef.type, [], before
+            op.attrs = {"value": v, "dtype": t.dtype, **colocated}
+            t.shape = v.shape
+            forget(op)
+            walking.knows_more(t)
+        else:
+            if op in walking.kept:
+                return
+            new = []
+            for t, v in zip(op.outputs, values, strict=True):
+                if not walking.is_read(t):
+                    new.append(t)
+                    continue
+                name = walking.graph.unique_name(f"{op.name}/{t.index}")
+                attrs = {"value": v, "dtype": t.dtype, **colocated}
+                made = walking.graph.add_op("Const", name, (), attrs, before, op.device, op.source)
+                made.outputs[0].shape = v.shape
+                walking.insert(made)
+                walking.knows_more(made.outputs[0])
+                new.append(made.outputs[0])
+            walking.replace(op, new, before)
+        walking.context.fired("fold", op, what)
+
+
+def _has_shape(t: Tensor) -> bool:
+    # what a list or a resource is is not told by the shape of its handle; a reference may change its shape, or have no
+    # value, which is an error
+    return shapes.is_full(t.shape) and t.dtype not in (dtypes.variant, dtypes.resource) and not t.dtype.is_ref
+
+
+def _may_have_no_value(op: Operation) -> bool:
+    return any(t.dtype.is_ref for t in op.inputs) or (op.opdef.stateful is not None and op.type != "_Arg")
+
+
+def _evaluate(op: Operation, given: list[Any]) -> list[np.ndarray] | str:
+    """The values that `op` has, or why it has none now."""
+    kernel = constant_kernel(op)
+    if kernel is None:
+        return "its kernel has been replaced by one that is made for each step"
+    try:
+        with np.errstate(all="ignore"):
+            out = kernel(*given)
+    except Exception as e:  # the operation itself says so when it runs, if it does
+        return f"it fails: {e}"
+    made = [np.array(v, order="C") for v in ((out,) if len(op.outputs) == 1 else out or ())]
+    for v in made:
+        v.flags.writeable = False
+    return made
+
+
+def _show(values: list[np.ndarray]) -> str:
+    return ", ".join(str(v.tolist()) if v.size <= 8 else f"{v.dtype}{list(v.shape)}" for v in values)

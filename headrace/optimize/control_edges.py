@@ -1,0 +1,187 @@
+"""Control edges that say nothing are left out.
+
+    w = AssignVariableOp(v, x) ^NoOp      NoOp = NoOp ^a ^x          becomes      w = AssignVariableOp(v, x) ^a
+
+* What has no effect need not be waited for: instead, one waits for what it waits for, as far as that has effects.
+  It must be something that cannot fail; to wait for a check means to want it made.
+* What is waited for anyway, because of an input or by way of others, need not be named.
+* A constant does not wait. What reads it does, in its place.
+
+What a stateful operation waits for has to be said by edges that stay (`effects`): a data edge by way of a pure
+operation may be gone after the next pass.
+
+An input from a conditional, loop or call says little: its results come one by one, so who has one of them cannot be
+sure that all is done. Only a control edge to the operation says that.
+
+A call that computes again what its gradient needs keeps its edges: they say not to begin too early, for memory's sake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace.ir.function import FuncGraph
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.queries import in_order, is_silent, primitives
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation
+
+_MOST_INSTEAD: Final = 4  # edges that may come in the place of one
+_MOST_READERS: Final = 16
+_SEARCH: Final = 64  # operations looked at to find that an edge is implied
+
+
+class Controls(Pass):
+    """See the module's text."""
+
+    name = "controls"
+
+    def requires(self, graph: Graph) -> str:
+        return primitives(graph)
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        if not any(op.control_inputs for op in graph.operations):
+            return False
+        return _Cleaning(graph, context).run()
+
+
+class _Cleaning:
+    def __init__(self, graph: Graph, context: Context) -> None:
+        self.graph = graph
+        self.context = context
+        self.ops = in_order(graph)
+        self.at = {op: i for i, op in enumerate(self.ops)}
+        self._instead: dict[Operation, tuple[Operation, ...] | None] = {}
+
+    def run(self) -> bool:
+        """Cleans; returns whether there was anything to be cleaned."""
+        changed = self.reduce(self.ops)
+        readers = self.free_constants()  # now that hardly anybody waits for these themselves
+        self.reduce(readers)
+        return changed or bool(readers)
+
+    def reduce(self, ops: Iterable[Operation]) -> bool:
+        """Leaves out edges of `ops`; returns whether there were any to be left out."""
+        changed = False
+        for op in ops:
+            if "_recompute" not in op.attrs:
+                before = op.control_inputs
+                after = self.reduced(op)
+                if after != before:
+                    op.control_inputs = after
+                    left = f"waits for {', '.join(c.name for c in after)}" if after else "waits for nothing"
+                    self.context.fired("controls", op, f"{left} instead of {', '.join(c.name for c in before)}")
+                    changed = True
+        return changed
+
+    def free_constants(self) -> list[Operation]:
+        """Lets the readers of constants wait instead of these; returns those readers."""
+        graph = self.graph
+        readers: dict[Operation, list[Operation]] = {}
+        for op in self.ops:
+            for t in op.inputs:
+                if t.op.type == "Const" and t.op.control_inputs:
+                    readers.setdefault(t.op, []).append(op)
+        held = set(self.context.kept_of(graph))
+        if isinstance(graph, FuncGraph):
+            held.update(t.op for t in graph.results)
+            held.update(graph.control_results)
+        for op in self.ops:
+            held.update(op.control_inputs)
+        found: dict[Operation, None] = {}
+        for c, mine in readers.items():
+            if c in held or len(mine) > _MOST_READERS or any(r.type == "_Retval" or r.opdef.structured for r in mine):
+                continue
+            for r in mine:
+                r.control_inputs = list(dict.fromkeys([*r.control_inputs, *c.control_inputs]))
+            self.context.fired("controls", c, "does not wait; what reads it does")
+            c.control_inputs = []
+            found.update(dict.fromkeys(mine))
+        return list(found)
+
+    def reduced(self, op: Operation) -> list[Operation]:
+        """What `op` has to wait for by control edges."""
+        out: dict[Operation, None] = {}
+        for c in op.control_inputs:
+            instead = self.instead(c)
+            out.update(dict.fromkeys((c,) if instead is None else instead))
+        if not out:
+            return []
+        implied = self.implied(op, out)
+        return [c for c in out if c not in implied]
+
+    def instead(self, c: Operation) -> tuple[Operation, ...] | None:
+        """What to wait for instead of `c`; None: there is nothing better."""
+        known = self._instead.get(c, ())
+        if c in self._instead:
+            return known
+        todo = [c]
+        while todo:  # what comes before first; without recursion, chains may be long
+            op = todo[-1]
+            if op in self._instead:
+                todo.pop()
+                continue
+            if not is_silent(op):
+                self._instead[todo.pop()] = None
+                continue
+            before = self.before(op)
+            missing = [p for p in before if p not in self._instead]
+            if missing:
+                todo += missing
+                continue
+            self._instead[todo.pop()] = self.joined(op, before)
+        return self._instead[c]
+
+    def joined(self, op: Operation, before: Sequence[Operation]) -> tuple[Operation, ...] | None:
+        out: dict[Operation, None] = {}
+        makers = {t.op for t in op.inputs}
+        for p in before:
+            instead = self._instead[p]
+            if instead is not None:
+                out.update(dict.fromkeys(instead))
+            elif p.opdef.structured and p in makers:
+                return None  # `op` waits for one result of it, not for all
+            else:
+                out[p] = None
+        return tuple(out) if len(out) <= max(_MOST_INSTEAD, len(op.control_inputs) if not op.inputs else 0) else None
+
+    @staticmethod
+    def before(op: Operation) -> list[Operation]:
+        return list(dict.fromkeys([*(t.op for t in op.inputs), *op.control_inputs]))
+
+    def implied(self, op: Operation, wanted: dict[Operation, None]) -> set[Operation]:
+        """What `op` comes after anyway, as far as one of `wanted` may be found there."""
+        first = min(self.at[c] for c in wanted)
+        firmly = _is_stateful(op)
+        makers = _makers(op, firmly)
+        found = {c for c in wanted if makers.get(c)}
+        todo = list(dict.fromkeys([*makers, *wanted]))
+        seen = set(todo)
+        for looked_at, each in enumerate(todo):
+            if looked_at == _SEARCH:
+                break
+            for p, is_all in {**_makers(each, firmly), **dict.fromkeys(each.control_inputs, True)}.items():
+                if is_all:
+                    found.add(p)
+                if p not in seen and self.at[p] >= first:
+                    seen.add(p)
+                    todo.append(p)
+        return found
+
+
+def _is_stateful(op: Operation) -> bool:
+    return not op.opdef.is_pure
+
+
+def _makers(op: Operation, firmly: bool) -> dict[Operation, bool]:
+    """The operations that make inputs of `op`, and whether an input says that all that they do is done.
+
+    Args:
+      op: an operation.
+      firmly: whether only edges count that no pass takes away: between two stateful operations that own no graphs.
+    """
+    if op.opdef.structured or (firmly and not _is_stateful(op)):
+        return {}
+    return {t.op: not t.op.opdef.structured for t in op.inputs if not firmly or _is_stateful(t.op)}

@@ -1,0 +1,100 @@
+"""What is done to several pieces of a small tensor is done to the whole at once.
+
+    i, j, f, o = split(z)                                s = sigmoid(z)
+    sigmoid(i), tanh(j), sigmoid(f), sigmoid(o)          i, _, f, o = split(s)      j = split(z)[1]; tanh(j)
+
+A call costs more than the work on a few hundred elements, even if a piece that lies in between is computed for nothing:
+one sigmoid of 512 numbers takes half the time of three of 128. This is how the gates of an LSTM come to be computed
+together. Of what is larger, each piece is done by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace import shapes
+from headrace.ir.analysis.speculatable import is_total
+from headrace.ir.builder import Builder
+from headrace.ir.edit.editor import Editor
+from headrace.ir.opdef import PerElement
+from headrace.optimize.base import Context, Pass
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+LARGE: Final = 1 << 14  # bytes of a whole whose pieces are done one by one
+
+# what cuts a tensor into pieces along one axis: the position of the tensor among its inputs
+_CUTS: Final = {"Split": 1, "SplitV": 0}
+
+
+class JoinPieces(Pass):
+    """See the module's text."""
+
+    name = "pieces"
+    grows = True
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        cuts = [op for op in graph.operations if op.type in _CUTS and not op.control_inputs]
+        if not cuts:
+            return False
+        edit = Editor(graph, context.kept_of(graph))
+        changed = False
+        for cut in cuts:
+            for same in _alike(edit, cut):
+                changed |= _join(edit, cut, same, context)
+        if changed:
+            edit.sweep()
+        return changed
+
+
+def _alike(edit: Editor, cut: Operation) -> list[list[Operation]]:
+    """What is done to the pieces that `cut` makes, the same to several of them."""
+    found: dict[tuple[str, str], list[Operation]] = {}
+    for t in cut.outputs:
+        uses = edit.uses.get(t, [])
+        if len(uses) != 1:
+            continue
+        op = uses[0][0]
+        is_free = not op.control_inputs and not edit.waits.get(op) and "_class" not in op.attrs
+        if is_free and op not in edit.kept and _is_function(op) and op.device == cut.device:
+            found.setdefault((op.type, repr(sorted(op.attrs.items(), key=str))), []).append(op)
+    return [ops for ops in found.values() if len(ops) > 1]
+
+
+def _is_function(op: Operation) -> bool:
+    """Whether `op` is a function of one number, done to each element, whatever that is."""
+    record = op.opdef
+    return isinstance(record.facts.cost, PerElement) and [a.is_list for a in record.ins] == [False] and is_total(op)
+
+
+def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: Context) -> bool:
+    data = _CUTS[cut.type]
+    whole = cut.inputs[data]
+    size = shapes.size(whole.shape)
+    if size is None:
+        return False
+    if size * whole.dtype.base.size > LARGE:
+        context.refused("pieces", same[0], f"the whole has {size * whole.dtype.base.size} bytes, more than {LARGE}")
+        return False
+    wanted = sum(shapes.size(op.outputs[0].shape) or 0 for op in same)
+    if 2 * wanted < size:
+        context.refused("pieces", same[0], "less than half of the whole is known to be wanted")
+        return False
+    first = same[0]
+    b = Builder(edit.graph, device=first.device, source=first.source)
+    count = len(edit.graph)
+    done = b.make(first.type, (whole,), dict(first.attrs), first.name)
+    pieces: Any = b.make(cut.type, _with(cut, data, done), {**cut.attrs, "T": done.dtype.base}, cut.name)
+    edit.note(edit.graph.operations[count:])
+    for op in same:
+        piece: Tensor = pieces[op.inputs[0].index]
+        edit.replace(op.outputs[0], piece)
+    context.fired("pieces", cut, f"{first.type} of {len(same)} of {len(cut.outputs)} pieces at once")
+    return True
+
+
+def _with(cut: Operation, position: int, t: Tensor) -> list[Tensor]:
+    """The inputs of `cut`, with `t` for that at `position`."""
+    return [t if i == position else x for i, x in enumerate(cut.inputs)]

@@ -1,0 +1,173 @@
+"""A loop under change: what the passes on loops share.
+
+A `Loop` is a While of a private graph together with an editor of its body and one of the graph around it. It says what
+is known of the variables, makes operations on either side, and gives the loop more variables. A tensor of the body is
+
+* *invariant*, if it is a loop constant or a `Const`: `outside` is what stands for it in the graph around;
+* something else in every iteration, otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from headrace.ir.analysis.trip_count import trips
+from headrace.ir.builder import Builder
+from headrace.ir.edit import add_values
+from headrace.ir.edit.copying import copy_into
+from headrace.ir.edit.editor import Editor
+from headrace.ir.function import FuncGraph
+from headrace.ir.order import is_constant
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.optimize.base import Context
+
+
+class Loop:
+    """See the module's text.
+
+    Args:
+      op: a While that owns its graphs.
+      context: with the operations of the graph around it that must stay.
+
+    Attributes:
+      body, cond: its graphs.
+      outer, inner: editors of the graph around it, and of the body.
+      trips: how often it goes round, if it counts.
+    """
+
+    def __init__(self, op: Operation, context: Context) -> None:
+        self.op = op
+        self.body: FuncGraph = op.attrs["body"]
+        self.cond: FuncGraph = op.attrs["cond"]
+        self.inner = Editor(self.body)
+        self.trips = trips(op)
+        self._context = context
+        self._outer: Editor | None = None
+        self._noted = [0, len(self.body)]
+        self._copies: dict[Tensor, Tensor] = {}
+
+    @property
+    def outer(self) -> Editor:
+        """Made when it is first asked for: mostly nothing is to be done, and the graph around may be large."""
+        if self._outer is None:
+            self._outer = Editor(self.op.graph, self._context.kept_of(self.op.graph))
+            self._noted[0] = len(self.op.graph)
+        return self._outer
+
+    # *** what is known ***
+
+    def position(self, t: Tensor) -> int | None:
+        """The number of the variable whose parameter in the body `t` is."""
+        if t.op.type != "_Arg":
+            return None
+        k: int = t.op.attrs["index"]
+        return k
+
+    def is_constant(self, k: int) -> bool:
+        return is_constant(self.body, k)
+
+    def is_invariant(self, t: Tensor) -> bool:
+        k = self.position(t)
+        return t.op.type == "Const" if k is None else self.is_constant(k)
+
+    def outside(self, t: Tensor) -> Tensor:
+        """What stands for `t`, which is invariant, in the graph around the loop."""
+        k = self.position(t)
+        if k is not None:
+            return self.op.inputs[k]
+        got = self._copies.get(t)
+        if got is None:
+            copy_into(self.op.graph, [t.op], self._copies)
+            self.note()
+            got = self._copies[t]
+        return got
+
+    def is_movable(self, op: Operation) -> bool:
+        """Whether nothing but its inputs says where `op`, of the body, is: it is pure, and no control edge ends or
+        begins there."""
+        return op.opdef.is_pure and not op.control_inputs and not self.inner.waits.get(op) and self.is_free(op)
+
+    def is_free(self, op: Operation) -> bool:
+        return op not in self.body.control_results and "_class" not in op.attrs
+
+    def is_only_for_itself(self, k: int) -> bool:
+        """Whether variable `k` is read only by the operation that makes its next value, which nothing else reads: what
+        it is, nobody wants to know before the loop ends."""
+        p, r, twin = self.body.params[k], self.body.results[k], self.cond.params[k]
+        if [op for op, _ in self.inner.uses.get(p, ())] != [r.op] or self.inner.uses.get(r):
+            return False
+        if self.body.results.count(r) != 1 or p in self.body.results:
+            return False
+        return twin not in self.cond.results and not any(twin in op.inputs for op in self.cond.operations)
+
+    # *** changing ***
+
+    def before(self, like: Operation) -> Builder:
+        """A builder in the graph around, of operations that stand for `like`. Tell with `note` when they are made."""
+        return Builder(self.op.graph, device=like.device, source=like.source or self.op.source)
+
+    def within(self, like: Operation) -> Builder:
+        """A builder in the body, of operations that stand for `like`. Tell with `note` when they are made."""
+        return Builder(self.body, device=like.device, source=like.source or self.op.source)
+
+    def note(self) -> None:
+        """Takes in what was made since."""
+        for i, edit in enumerate((self._outer, self.inner)):
+            if edit is not None:
+                edit.note(edit.graph.operations[self._noted[i] :])
+                self._noted[i] = len(edit.graph)
+
+    def sweep(self) -> None:
+        """Takes out of the body what nobody needs any more."""
+        self.note()
+        self.inner.sweep()
+        self._noted[1] = len(self.body)
+
+    def constant(self, t: Tensor, name: str = "") -> Tensor:
+        """The parameter of the body that stands for `t`, a tensor of the graph around: there is one, or it is made."""
+        for k, given in enumerate(self.op.inputs):
+            if given is t and self.is_constant(k):
+                return self.body.params[k]
+        return self.variable(t, name)[0]
+
+    def variable(self, init: Tensor, name: str = "") -> tuple[Tensor, Tensor]:
+        """One variable more, a constant for now: its parameter in the body, and the loop's new output."""
+        param, out = add_values.add_variable(self.op, init, name)
+        if self._outer is not None:
+            self._outer.uses.setdefault(init, []).append((self.op, len(self.op.inputs) - 1))
+        self.note()
+        return param, out
+
+    def set_next(self, k: int, value: Tensor) -> None:
+        """Makes `value` what variable `k` becomes; its parameter, to make it a constant again."""
+        param = self.body.params[k]
+        if value is param:
+            self.body.results[k] = param
+            self.op.outputs[k].shape, self.op.outputs[k].handle = self.op.inputs[k].shape, self.op.inputs[k].handle
+        else:
+            add_values.set_result(self.op, k, value)
+
+
+def loops_of(graph: Graph, having: Callable[[Operation], bool] | None = None) -> Iterator[Operation]:
+    """The Whiles of `graph` that own their graphs, if these fit: whoever runs others says that they do not.
+
+    Args:
+      having: only those with an operation in the body of which it is true. To see that there is none costs less than
+        to make a `Loop`.
+    """
+    for op in list(graph.operations):
+        if op.opdef.structured == "While" and all(isinstance(op.attrs[f], FuncGraph) for f in ("cond", "body")):
+            loop: FuncGraph = op.attrs["body"]
+            if len(loop.params) == len(loop.results) == len(op.inputs) == len(op.attrs["cond"].params) and (
+                having is None or any(map(having, loop.operations))  # mutate: no
+            ):
+                yield op
+
+
+def names(ops: Iterator[Operation] | list[Operation], most: int = 4) -> str:
+    """The names of some operations, for the report."""
+    some = [op.name for op in ops]
+    return ", ".join(some[:most]) + (f" and {len(some) - most} more" if len(some) > most else "")

@@ -1,0 +1,109 @@
+"""Two loops that stand beside one another and go round equally often become one.
+
+    While(i = 0, x)  i < n  body: i + 1, f(x)            While(i = 0, x, j = 0, y)  i < n
+    While(j = 0, y)  j < n  body: j + 1, g(y)               body: i + 1, f(x), j + 1, g(y)
+
+What that saves is a condition and a counter an iteration (`loop_variables` sees that the two counters are one), so it
+pays for small bodies only. Neither loop may need what the other gives, directly or by others, nor have effects, which
+would come in another order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.ir import walk
+from headrace.ir.analysis.trip_count import trips
+from headrace.ir.edit.copying import copy_into
+from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.infer import constant_value
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.loop_editor import Loop, loops_of
+
+if TYPE_CHECKING:
+    from headrace.ir.analysis.trip_count import Bound
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+_SMALL: Final = 64  # operations in both bodies
+_NEAR: Final = 8  # loops that a loop is compared with
+
+
+class MergeLoops(Pass):
+    """See the module's text."""
+
+    name = "loop_merging"
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        changed = False
+        while _merge_two(graph, context):
+            changed = True
+        return changed
+
+
+def _merge_two(graph: Graph, context: Context) -> bool:
+    loops = [(op, bound) for op in loops_of(graph) if (bound := _bound(op)) is not None]
+    for n, (second, other) in enumerate(loops):
+        for first, bound in loops[max(0, n - _NEAR) : n]:
+            if not _alike(first, bound, second, other):
+                continue
+            size = len(first.attrs["body"]) + len(second.attrs["body"])
+            if size > _SMALL:
+                context.refused("loop_merging", second, f"with '{first.name}' it has {size} operations, which is many")
+            elif second in context.kept or any(second in op.control_inputs for op in graph.operations):
+                context.refused("loop_merging", second, "something waits for it")
+            elif first in walk.reachable([second]) or second in walk.reachable([first]):
+                context.refused("loop_merging", second, f"one of it and '{first.name}' needs the other")
+            else:
+                _merge(first, second, context)
+                return True
+    return False
+
+
+def _bound(op: Operation) -> Bound | None:
+    """The one thing that ends the loop `op`, if there is one and it has no effects."""
+    found = trips(op)
+    if found is None or not found.is_exact or len(found.bounds) != 1 or op.control_inputs:
+        return None
+    graphs = op.attrs["cond"], op.attrs["body"]
+    if any(not (each.opdef.is_pure or each.type == "_Arg") for g in graphs for each in g.operations):
+        return None
+    return found.bounds[0]
+
+
+def _alike(x: Operation, a: Bound, y: Operation, b: Bound) -> bool:
+    """Whether two loops go round equally often, and may be one as far as devices go."""
+    if x.type != y.type or x.device != y.device or a.is_inclusive != b.is_inclusive:
+        return False
+    if x.attrs.get("parallel_iterations") != y.attrs.get("parallel_iterations"):
+        return False
+    return _same(a.first, b.first) and _same(a.limit, b.limit)
+
+
+def _same(x: Tensor, y: Tensor) -> bool:
+    if x is y:
+        return True
+    a, b = constant_value(x), constant_value(y)
+    return a is not None and bool(a == b)  # what is not known is equal to no number
+
+
+def _merge(first: Operation, second: Operation, context: Context) -> None:
+    """Puts what the loop `second` does into the loop `first`."""
+    loop = Loop(first, context)
+    other = second.attrs["body"]
+    moved: dict[Tensor, Tensor] = {}
+    at = len(first.inputs)
+    for init, param in zip(second.inputs, other.params, strict=True):
+        mine, _ = loop.variable(init, base_name(param))
+        twin = loop.cond.params[mine.op.attrs["index"]]
+        for p in (mine, twin):
+            p.shape, p.handle, p.op.attrs["shape"] = param.shape, param.handle, param.shape
+        moved[param] = mine
+    params = {p.op for p in other.params}
+    copy_into(loop.body, walk.in_order(op for op in other.operations if op not in params), moved)
+    loop.note()
+    for k, (result, out) in enumerate(zip(other.results, second.outputs, strict=True), at):
+        loop.body.results[k] = moved[result]
+        first.outputs[k].shape, first.outputs[k].handle = out.shape, out.handle
+        loop.outer.replace(out, first.outputs[k])
+    loop.outer.remove([second])
+    context.fired("loop_merging", first, f"goes round for '{second.name}' too")

@@ -1,0 +1,191 @@
+"""A product of parts that are known at different times is made a sum of products.
+
+    z = [x, h] @ w        becomes        z = x @ w[:m] + h @ w[m:]
+
+where `x` is a row of something known before the loop (or a loop constant) and `h` is carried from one iteration to the
+next: the first product can then be done for all iterations at once (`loop_fission`). What is backwards of it,
+
+    dx, dh = split(dz @ wT)        becomes        dx = dz @ w[:m]T        dh = dz @ w[m:]T
+
+where one of the two is wanted by nobody, and then not computed, or only collected, and then computed behind the loop.
+The slices of `w`, a loop constant, are made before the loop.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace.ir import walk
+from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.infer import constant_value
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.loop_editor import Loop, loops_of
+from headrace.optimize.loop_row_reads import Rows
+
+if TYPE_CHECKING:
+    from headrace.ir.builder import Builder
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+
+class SplitProducts(Pass):
+    """See the module's text."""
+
+    name = "loop_products"
+    is_exact = False
+    grows = True
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        changed = False
+        for op in loops_of(graph, having=lambda op: op.type == "MatMul"):  # mutate: no
+            changed |= _Products(op, context).split()
+        return changed
+
+
+class _Products:
+    """The products of one loop."""
+
+    def __init__(self, op: Operation, context: Context) -> None:
+        self.loop = Loop(op, context)
+        self.context = context
+        self._slices: dict[tuple[Tensor, int, int, int], Tensor] = {}
+
+    @functools.cached_property
+    def rows(self) -> Rows:
+        return Rows(self.loop)
+
+    def split(self) -> bool:
+        changed = False
+        for op in walk.in_order(self.loop.body.operations):
+            if op.type != "MatMul" or not self.loop.is_movable(op) or not self._has_fixed_factor(op):
+                continue
+            joined = op.inputs[0].op
+            if self._narrow(op):
+                changed = True
+            elif joined.type == "ConcatV2" and not op.attrs["transpose_a"]:
+                changed |= self._split_joined(op, joined)
+        if changed:
+            self.loop.sweep()
+        return changed
+
+    def _has_fixed_factor(self, op: Operation) -> bool:
+        w = op.inputs[1]
+        k = self.loop.position(w)
+        return k is not None and self.loop.is_constant(k) and w.shape is not None
+
+    def _refused(self, op: Operation, why: str) -> bool:
+        self.context.refused("loop_products", op, why)
+        return False
+
+    def _part(self, w: Tensor, axis: int, begin: int, size: int, like: Operation) -> Tensor:
+        """`size` of the rows (axis 0) or columns of `w`, a loop constant, sliced before the loop."""
+        key = (w, axis, begin, size)
+        got = self._slices.get(key)
+        if got is None:
+            at, sizes = ([begin, 0], [size, -1]) if axis == 0 else ([0, begin], [-1, size])
+            k = self.loop.position(w)
+            name = f"{base_name(w)}_part"
+            sliced = self.loop.before(like).Slice(self.loop.outside(w), at, sizes, name=f"{self.loop.op.name}/{name}")
+            assert k is not None
+            self.loop.note()
+            got = self._slices[key] = self.loop.constant(sliced, name)
+        return got
+
+    def _split_joined(self, op: Operation, joined: Operation) -> bool:
+        parts, axis = joined.inputs[:-1], constant_value(joined.inputs[-1])
+        w = op.inputs[1]
+        if axis is None or int(axis) not in (1, -1):
+            return False
+        known = [t in self.rows or self.loop.is_invariant(t) for t in parts]
+        if all(known) or not any(known):
+            return self._refused(op, "all its parts are carried" if not any(known) else "no part of it is carried")
+        inner = 1 if op.attrs["transpose_b"] else 0
+        sizes = [None if t.shape is None else t.shape[1] for t in parts]
+        assert w.shape is not None
+        if None in (*sizes, w.shape[inner]):
+            return self._refused(op, "how wide its parts are is not known")
+        b = self.loop.within(op)
+        products, at = [], 0
+        for (first, last), same in _runs(known):
+            wide = [int(s) for s in sizes[first:last] if s is not None]
+            x = parts[first] if last - first == 1 else b.ConcatV2(list(parts[first:last]), joined.inputs[-1])
+            part = self._part(w, inner, at, sum(wide), op)
+            products.append((same, _product(b, op, x, part)))
+            at += sum(wide)
+        # what is known first: those sums can be moved as one
+        total = None
+        for _, y in sorted(products, key=lambda p: not p[0]):
+            total = y if total is None else b.AddV2(total, y, name=op.name)
+        assert total is not None
+        self.loop.note()
+        self.loop.inner.replace(op.outputs[0], total)
+        many = f"{len(products)} products of the parts of '{joined.name}'"
+        self.context.fired("loop_products", op, f"split into {many}, of which some are known before the loop")
+        return True
+
+    def _narrow(self, op: Operation) -> bool:
+        """Where a product is cut into columns: what nobody wants is not computed, what is only collected apart."""
+        loop, y = self.loop, op.outputs[0]
+        cuts = list(dict.fromkeys(r for r, _ in loop.inner.uses.get(y, [])))
+        if len(cuts) != 1 or y in loop.body.results or not loop.is_movable(cuts[0]):
+            return False
+        pieces = _columns(cuts[0], y)
+        wanted = [t for t in cuts[0].outputs if loop.inner.is_used(t)]
+        if not pieces or not wanted:
+            return False
+        if len(wanted) == len(pieces) and len({self._is_collected(t) for t in wanted}) == 1:
+            return False  # all of it is for the same
+        outer = 0 if op.attrs["transpose_b"] else 1
+        b = loop.within(op)
+        at = 0
+        made: list[tuple[Tensor, Tensor]] = []
+        for t, size in zip(cuts[0].outputs, pieces, strict=True):
+            if t in wanted:
+                made.append((t, _product(b, op, op.inputs[0], self._part(op.inputs[1], outer, at, size, op))))
+            at += size
+        loop.note()
+        for old, new in made:
+            loop.inner.replace(old, new)
+        gone = len(pieces) - len(wanted)
+        what = f"{gone} of {len(pieces)} pieces wanted by nobody" if gone else "one piece apart, which is collected"
+        self.context.fired("loop_products", op, what)
+        return True
+
+    def _is_collected(self, t: Tensor) -> bool:
+        """Whether nothing happens with `t` but that it is put into a list."""
+        uses = self.loop.inner.uses.get(t, [])
+        return len(uses) == 1 and t not in self.loop.body.results and uses[0][0].type in _COLLECTS
+
+
+_COLLECTS: Final = ("TensorListPushBack", "TensorListSetItem")
+_AXIS: Final = {"Split": 0, "SplitV": 2}  # which input says it
+
+
+def _runs(flags: Sequence[bool]) -> list[tuple[tuple[int, int], bool]]:
+    """((first, end), value) of the stretches of equal values."""
+    out: list[tuple[tuple[int, int], bool]] = []
+    for i, value in enumerate(flags):
+        if out and out[-1][1] == value:
+            out[-1] = ((out[-1][0][0], i + 1), value)
+        else:
+            out.append(((i, i + 1), value))
+    return out
+
+
+def _product(b: Builder, op: Operation, x: Tensor, w: Tensor) -> Tensor:
+    turned = {name: op.attrs[name] for name in ("transpose_a", "transpose_b")}
+    out: Tensor = b.MatMul(x, w, **turned, name=op.name)
+    return out
+
+
+def _columns(cut: Operation, y: Tensor) -> list[int] | None:
+    """How wide the pieces are into which `cut`, which reads `y`, cuts its columns, if that is what it does."""
+    if cut.type not in _AXIS:
+        return None
+    axis = constant_value(cut.inputs[_AXIS[cut.type]])
+    if axis is None or int(axis) not in (1, -1):
+        return None
+    sizes = [t.shape[1] or 0 for t in cut.outputs if t.shape is not None]
+    assert y.shape is not None
+    return sizes if sum(sizes) == y.shape[1] else None  # else there are some that are not known

@@ -1,0 +1,159 @@
+"""In sums and products of a loop's body, what is known before the loop goes first.
+
+    (x + h) + b        becomes        (x + b) + h             x a row of something known, h carried, b fixed
+    ((d * h) * o) * p  becomes        d * (h * o * p)         h, o, p popped, d carried
+
+Then `loop_fission` can do the first part for all iterations at once. The last bits of floats may differ.
+
+Products are regrouped only where that cannot make an infinity, or lose a small number, on the way: all factors that are
+known before, but one, are sure to lie in [-1, 1] (`ir.analysis.value_range`): gates, and slopes of the functions that
+make them. So the derivative of such a function, `TanhGrad(y, d)`, is first written as the product that it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace import dtypes
+from headrace.ir import walk
+from headrace.ir.analysis.value_range import bounds
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.loop_editor import Loop, loops_of
+from headrace.optimize.loop_row_reads import Rows
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+
+class _Regroup(Pass):
+    """See the module's text.
+
+    Attributes:
+      type: the operation whose arguments are regrouped.
+      what: what these are called.
+    """
+
+    grows = True
+    is_exact = False
+    type: ClassVar[str]
+    what: ClassVar[str]
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        changed = False
+        for op in loops_of(graph):
+            loop = Loop(op, context)
+            changed |= self._prepare(loop, context)
+            # of fewer than two nothing can be regrouped; to know that first saves work
+            if sum(each.type == self.type for each in loop.body.operations) < 2:  # mutate: no
+                continue
+            rows = Rows(loop)
+            for each in walk.in_order(loop.body.operations):
+                if self._is_one(loop, each) and not self._is_part(loop, each):
+                    changed |= self._regroup(loop, rows, each, context)
+        return changed
+
+    def _prepare(self, loop: Loop, context: Context) -> bool:
+        return False
+
+    def _is_one(self, loop: Loop, op: Operation) -> bool:
+        return op.type == self.type and op.outputs[0].dtype.base.is_floating and loop.is_movable(op)
+
+    def _is_part(self, loop: Loop, op: Operation) -> bool:
+        """Whether `op` is itself only read by one such operation of the same shape."""
+        y = op.outputs[0]
+        uses = loop.inner.uses.get(y, [])
+        if len(uses) != 1 or y in loop.body.results or y.shape is None:
+            return False
+        reader = uses[0][0]
+        return self._is_one(loop, reader) and reader.outputs[0].shape == y.shape
+
+    def _parts(self, loop: Loop, t: Tensor) -> Iterator[Tensor]:
+        """What is joined to make `t`, parts that are themselves such operations resolved."""
+        todo = [*reversed(t.op.inputs)]
+        while todo:
+            x = todo.pop()
+            if self._is_one(loop, x.op) and self._is_part(loop, x.op):
+                todo += reversed(x.op.inputs)
+            else:
+                yield x
+
+    def _is_safe(self, loop: Loop, early: Sequence[Tensor]) -> bool:
+        """Whether those may be joined first."""
+        return True
+
+    def _regroup(self, loop: Loop, rows: Rows, op: Operation, context: Context) -> bool:
+        parts = list(self._parts(loop, op.outputs[0]))
+        early = [t for t in parts if t in rows or loop.is_invariant(t)]
+        late = [t for t in parts if t not in early]
+        if len(early) < 2 or not late or not any(t in rows for t in early) or len(set(parts)) != len(parts):
+            return False
+        if any(set(self._parts(loop, t)) == set(early) for t in op.inputs if t not in parts):
+            return False  # they are one side of it already
+        if not self._is_safe(loop, early):
+            return False
+        total = self._joined(loop, op, [self._joined(loop, op, early), self._joined(loop, op, late)])
+        loop.note()
+        loop.inner.replace(op.outputs[0], total)
+        loop.sweep()
+        context.fired(self.name, op, f"{len(early)} of {len(parts)} {self.what}")
+        return True
+
+    def _joined(self, loop: Loop, op: Operation, parts: Sequence[Tensor]) -> Tensor:
+        b = loop.within(op)
+        total = parts[0]
+        for t in parts[1:]:
+            total = b.make(self.type, (total, t), {}, op.name)
+        return total
+
+
+class RegroupSums(_Regroup):
+    """See the module's text."""
+
+    name = "loop_sums"
+    type = "AddV2"
+    what = "terms are known before the loop, and added first"
+
+
+class RegroupFactors(_Regroup):
+    """See the module's text."""
+
+    name = "loop_factors"
+    type = "Mul"
+    what = "factors are known before the loop, and multiplied first"
+
+    def _prepare(self, loop: Loop, context: Context) -> bool:
+        """Writes derivatives that are products as such, where one factor is known before the loop."""
+        found = [op for op in loop.body.operations if op.opdef.facts.slope is not None and loop.is_movable(op)]
+        if not found:
+            return False
+        rows = Rows(loop)
+        changed = False
+        for op in walk.in_order(found):
+            y, dy = op.inputs
+            if y not in rows or dy in rows or not rows.is_small(y) or not _is_wide(y) or y.shape != dy.shape:
+                continue
+            slope = op.opdef.facts.slope
+            assert slope is not None
+            b = loop.within(op)
+            product = b.Mul(dy, slope(b, y), name=op.name)
+            loop.note()
+            loop.inner.replace(op.outputs[0], product)
+            context.fired(self.name, op, f"a product with the slope of {op.type.removesuffix('Grad')}")
+            changed = True
+        if changed:
+            loop.sweep()
+        return changed
+
+    def _is_safe(self, loop: Loop, early: Sequence[Tensor]) -> bool:
+        return all(_is_wide(t) for t in early) and sum(not _is_small(t, loop) for t in early) <= 1
+
+
+def _is_wide(t: Tensor) -> bool:
+    """Whether its exponents reach so far that small factors can be multiplied before large ones come in."""
+    return t.dtype.base.is_floating and t.dtype.base is not dtypes.float16
+
+
+def _is_small(t: Tensor, loop: Loop) -> bool:
+    found = bounds(t, loop.op)
+    return found is not None and -1 <= found[0] <= found[1] <= 1

@@ -1,0 +1,258 @@
+"""What a loop only adds up is computed behind it, of all iterations at once.
+
+    While(dw, ...)   body: dw + aT @ d, ...          dw is read by nothing else
+
+becomes
+
+    While(...)       body: push a, push d, ...
+    dw + stack(a)T @ stack(d)                        one product over iterations and rows together
+
+This is what the gradients of loops do with the weights: each iteration makes a matrix as large as the weights, of two
+small ones, and adds it to what there is. One product at the end does the same work without ever touching the large
+matrix in between. `loop_residuals` says how the small ones are had behind the loop; those that a forward loop kept
+anyway need not be kept again. Sums over some dimensions (the gradient of a bias) come along.
+
+The order of the float sums changes, and so may the last bits. After no trip at all the sum is one over nothing.
+
+**How much is kept.** Of a loop whose number of iterations is known, no more than `Options.stack_bytes` of one value;
+of another one only if it reads lists that a loop before it filled: those are as long, so what is kept here is of the
+order of what is there already. And only what is no larger than what is added up in each iteration: a sum of a few
+numbers over a huge batch stays in the loop.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headrace import shapes
+from headrace.ir.infer import constant_value
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.loop_editor import Loop, loops_of, names
+from headrace.optimize.loop_residuals import Kept
+from headrace.optimize.loop_row_reads import element_bytes
+from headrace.optimize.queries import is_zeros
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+_GROWTH: Final = 4  # operands may be so many times as large as what is added in an iteration
+_SMALL: Final = 1 << 14  # bytes that are kept whatever they save
+_RULE: Final = "loop_accumulations"
+
+
+class FissionBackward(Pass):
+    """See the module's text."""
+
+    name = _RULE
+    is_exact = False
+    grows = True
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        changed = False
+        for op in loops_of(graph):
+            changed |= _move(op, context)
+        return changed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Sum:
+    """A variable that the loop only adds to, and what it adds that could be added behind.
+
+    Attributes:
+      k: its number.
+      add: the operation that adds.
+      terms: those of its inputs.
+    """
+
+    k: int
+    add: Operation
+    terms: list[Tensor]
+
+
+def _move(op: Operation, context: Context) -> bool:
+    loop = Loop(op, context)
+    sums = [s for k in range(len(loop.body.params)) if (s := _sum(loop, k)) is not None]
+    if not sums:
+        return False
+    leaving = {t.op for s in sums for t in s.terms}
+    while True:  # what cannot leave, does not; so others, which it reads, cannot either
+        kept = Kept(loop, leaving)
+        staying = {t.op: why for s in sums for t in s.terms if t.op in leaving and (why := _why_not(kept, t, context))}
+        if not staying:
+            break
+        for each, why in staying.items():
+            context.refused(_RULE, each, why)
+        leaving -= staying.keys()
+    sums = [dataclasses.replace(s, terms=[t for t in s.terms if t.op in leaving]) for s in sums]
+    sums = [s for s in sums if s.terms]
+    for s in sums:
+        _behind(loop, kept, s)
+    if not sums:
+        return False
+    loop.sweep()
+    moved = [t.op for s in sums for t in s.terms]
+    context.fired(_RULE, op, f"added up behind the loop, for all iterations at once: {names(moved)}")
+    return True
+
+
+# *** what could move ***
+
+
+def _sum(loop: Loop, k: int) -> _Sum | None:
+    """Variable `k`, if the loop only adds to it."""
+    p, r = loop.body.params[k], loop.body.results[k]
+    add = r.op
+    if add.type not in ("AddV2", "Add", "AddN") or not loop.is_movable(add):
+        return None
+    if not (p.dtype.base.is_floating or p.dtype.base.is_complex) or not loop.is_only_for_itself(k):
+        return None
+    terms = [t for t in add.inputs if _is_term(loop, t) and t.shape == p.shape]
+    return _Sum(k, add, terms) if terms else None
+
+
+def _is_term(loop: Loop, t: Tensor) -> bool:
+    """Whether `t` is computed only to be added, in a way that can be done to all iterations at once."""
+    op = t.op
+    if not loop.is_movable(op) or len(loop.inner.uses.get(t, ())) != 1 or t in loop.body.results:
+        return False
+    operands = [x for x in _operands(op) if not loop.is_invariant(x)]
+    return len(operands) == len(_operands(op)) > 0
+
+
+def _operands(op: Operation) -> list[Tensor]:
+    """What the values are of which `op` makes a sum over rows; none if it makes none."""
+    if op.type == "MatMul":
+        return list(op.inputs)
+    if op.type == "Sum" and constant_value(op.inputs[1]) is not None:
+        return [op.inputs[0]]
+    if op.type == "BiasAddGrad" and op.attrs["data_format"] == "NHWC":
+        return [op.inputs[0]]
+    return []
+
+
+def _why_not(kept: Kept, t: Tensor, context: Context) -> str:
+    """Why `t` is not to be added up behind the loop; "" if it is."""
+    op, loop = t.op, kept.loop
+    operands = _operands(op)
+    pushed = list(dict.fromkeys(x for o in operands for x in kept.pushed(o)))
+    if not all(shapes.is_full(o.shape) for o in operands) and not _joins(op, operands):
+        return "the shape of what would have to be kept is not known"
+    if any(shapes.size(o.shape) == 0 for o in operands):
+        return "there is nothing to add"
+    n = kept.count
+    if n is None:
+        if not any(x.attrs.get("_accumulated") for x in loop.body.operations):
+            return "it is not known how often the loop goes round, nor is as much kept already"
+    elif n < 2:
+        return "it goes round once at most"
+    else:
+        for x in operands:
+            size = element_bytes(x)
+            if size is not None and n * size > context.options.stack_bytes:
+                return f"{n} values of {size} bytes are more than {context.options.stack_bytes}"
+    others = {x for each in kept.leaving if each is not op for o in _operands(each) for x in kept.pushed(o)}
+    total = sum(size for x in pushed if x not in others and (size := element_bytes(x)) is not None)
+    made = element_bytes(t)
+    assert made is not None
+    if total > max(_SMALL, _GROWTH * made):
+        return f"{total} bytes would be kept in each iteration, to add up {made}"
+    return ""
+
+
+def _joins(op: Operation, operands: Sequence[Tensor]) -> bool:
+    """Whether the values can be joined along their first dimension, over which `op` sums, without their number there
+    being known."""
+    if any(o.shape is None or None in o.shape[1:] for o in operands):
+        return False
+    if op.type == "MatMul":
+        return bool(op.attrs["transpose_a"]) and not op.attrs["transpose_b"]
+    if op.type == "Sum":
+        return 0 in _axes(op)
+    return True
+
+
+def _axes(op: Operation) -> list[int]:
+    """Over which dimensions a Sum sums."""
+    axes, shape = constant_value(op.inputs[1]), op.inputs[0].shape
+    assert axes is not None
+    assert shape is not None
+    return sorted({int(a) % len(shape) for a in np.ravel(axes)}) if shape else []
+
+
+# *** moving it ***
+
+
+def _behind(loop: Loop, kept: Kept, s: _Sum) -> None:
+    """Adds the terms of `s` behind the loop instead of in it."""
+    op, k = loop.op, s.k
+    p = loop.body.params[k]
+    parts = [_total(loop, kept, t) for t in s.terms]
+    before = op.outputs[k]
+    b = loop.before(s.add)
+    rest = [t for t in s.add.inputs if t is not p and t not in s.terms]
+    if rest:
+        left = loop.within(s.add).AddN([p, *rest], name=s.add.name)
+        loop.note()
+        loop.body.results[k] = left
+        parts.append(before)
+    else:
+        loop.body.results[k] = p
+        if not is_zeros(op.inputs[k]):
+            parts.append(op.inputs[k])
+    total = parts[0] if len(parts) == 1 else b.AddN(parts[::-1], name=f"{op.name}/{p.op.name.removeprefix('arg.')}")
+    loop.note()
+    loop.outer.replace(before, total)
+    if rest:
+        loop.outer.set_input(total.op, 0, before)
+
+
+def _total(loop: Loop, kept: Kept, t: Tensor) -> Tensor:
+    """The sum of the values of `t`, of a body, over all iterations."""
+    op = t.op
+    operands = _operands(op)
+    b = loop.before(op)
+    out: Tensor
+    if not all(shapes.is_full(o.shape) for o in operands):
+        whole = [kept.joined(o) for o in operands]
+        out = b.make(op.type, (*whole, *(loop.outside(x) for x in op.inputs[len(whole) :])), dict(op.attrs), op.name)
+    elif op.type == "MatMul":
+        x, y = (kept.values(o) for o in operands)
+        # the smaller one is turned around where that is necessary
+        is_backward = (y if _size(operands[0]) <= _size(operands[1]) else x).is_backward
+        flat = [
+            _flat(loop, kept.turned(v, is_backward), turn)
+            for v, turn in ((x, op.attrs["transpose_a"]), (y, not op.attrs["transpose_b"]))
+        ]
+        out = b.MatMul(*flat, transpose_a=True, name=op.name)
+    else:
+        values = kept.values(operands[0]).tensor
+        assert operands[0].shape is not None
+        axes = _axes(op) if op.type == "Sum" else list(range(len(operands[0].shape) - 1))
+        out = b.Sum(values, np.array([0, *(a + 1 for a in axes)], np.int32), name=op.name)
+        if out.shape != t.shape:
+            out = b.Reshape(out, np.array(t.shape, np.int32), name=f"{op.name}/shape")
+    loop.note()
+    out.shape = t.shape
+    return out
+
+
+def _size(t: Tensor) -> int:
+    n = shapes.size(t.shape)
+    assert n is not None
+    return n
+
+
+def _flat(loop: Loop, values: Tensor, rows_first: bool) -> Tensor:
+    """Values of rank 2, stacked, as one matrix: rows below rows if the rows are what is summed over, else the columns
+    of the one turned into such rows."""
+    b = loop.before(values.op)
+    if not rows_first:
+        values = b.Transpose(values, [0, 2, 1], name=f"{values.op.name}/columns")
+    assert values.shape is not None
+    out: Tensor = b.Reshape(values, [-1, values.shape[2]], name=f"{values.op.name}/flat")
+    loop.note()
+    return out

@@ -1,0 +1,215 @@
+"""The values that a tensor of a loop's body has in all iterations, put together behind the loop.
+
+There are four ways to have them (`Kept.values`), the first that applies is taken:
+
+* the tensor is a row of something that was known before the loop (`loop_row_reads`): that is it;
+* it is popped from a list that a forward loop filled: that list is it, last iteration first;
+* it is computed, for this purpose alone, of such tensors: then it is computed of all of them behind the loop;
+* else each iteration pushes it to a list.
+
+Each has one value after the other along a new first dimension, in the order of the iterations or against it, and
+`Kept` turns one around where two must go together. If the shape of a value is not known but for its first dimension,
+which may differ from one iteration to the next, values are pushed, and joined along that dimension.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from headrace import shapes
+from headrace.dtypes import int64
+from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.infer import constant_value
+from headrace.optimize.batching_rules import batch, can_batch
+from headrace.optimize.loop_row_reads import as_vector, index_of, popped_from, stacked
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.optimize.loop_editor import Loop
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Values:
+    """All values of a tensor of the body.
+
+    Attributes:
+      tensor: of the graph around; they lie along its first dimension.
+      is_backward: the last iteration's comes first.
+    """
+
+    tensor: Tensor
+    is_backward: bool
+
+
+class Kept:
+    """The values of the tensors of one loop's body.
+
+    Args:
+      loop: it.
+      leaving: operations of the body that will not be done there any more.
+      computed: those of them that are to be done behind the loop, to all values at once.
+    """
+
+    def __init__(
+        self, loop: Loop, leaving: Collection[Operation], computed: Collection[Operation] = frozenset()
+    ) -> None:
+        self.loop = loop
+        self.leaving = leaving
+        self.computed = computed
+        self._had: dict[Tensor, bool] = {}
+        self._values: dict[Tensor, Values] = {}
+        self._lists: dict[Tensor, Tensor] = {}
+        self._turned: dict[Tensor, Tensor] = {}
+
+    @property
+    def count(self) -> int | None:
+        """How often the loop goes round, if that is known."""
+        return None if self.loop.trips is None else self.loop.trips.count
+
+    # *** what there is ***
+
+    def is_had(self, t: Tensor) -> bool:
+        """Whether the values need not be pushed."""
+        got = self._had.get(t)
+        if got is None:
+            self._had[t] = False
+            got = self._had[t] = shapes.is_full(t.shape) and (
+                popped_from(self.loop, t) is not None or self._is_row(t) or self._is_computed(t)
+            )
+        return got
+
+    def pushed(self, t: Tensor) -> list[Tensor]:
+        """What has to be pushed for the values of `t`."""
+        if self.is_had(t):
+            return []
+        return [t] if self._list_of(t) is None else []
+
+    def _is_row(self, t: Tensor) -> bool:
+        """Whether it is read row by row from a tensor, of which there are as many rows as iterations."""
+        op, loop = t.op, self.loop
+        if op.type != "TensorListGetItem" or not loop.is_movable(op):
+            return False
+        k, at = loop.position(op.inputs[0]), index_of(loop, op.inputs[1])
+        if k is None or not loop.is_constant(k) or at is None or self.count is None:
+            return False
+        maker = loop.op.inputs[k].op
+        if maker.type != "TensorListFromTensor":
+            return False
+        assert t.shape is not None
+        assert loop.trips is not None  # or there would be no index
+        is_whole = len(loop.trips.bounds) == 1 and constant_value(loop.trips.bounds[0].first) == 0
+        return bool(is_whole) and maker.inputs[0].shape == (self.count, *t.shape)
+
+    def _is_computed(self, t: Tensor) -> bool:
+        """Whether it can be computed behind the loop, and need not be in it."""
+        op, loop = t.op, self.loop
+        if op in self.computed:
+            return True
+        if not loop.is_movable(op):
+            return False
+        used = [r for x in op.outputs for r, _ in loop.inner.uses.get(x, ())]
+        if any(x in loop.body.results for x in op.outputs) or not all(r in self.leaving for r in used):
+            return False
+        had = [self.is_had(x) for x in op.inputs]
+        if not all(h or loop.is_invariant(x) for x, h in zip(op.inputs, had, strict=True)):
+            return False
+        return can_batch(op, had)
+
+    def _list_of(self, t: Tensor) -> Tensor | None:
+        """The list of its values that the loop makes already."""
+        made = self._lists.get(t)
+        if made is not None:
+            return made
+        body = self.loop.body
+        for r, _ in self.loop.inner.uses.get(t, ()):
+            if r.type == "TensorListPushBack" and r.outputs[0] in body.results:
+                k = body.results.index(r.outputs[0])
+                if r.inputs[0] is body.params[k] and self.loop.op.inputs[k].op.type == "EmptyTensorList":
+                    return self.loop.op.outputs[k]
+        return None
+
+    # *** getting it ***
+
+    def values(self, t: Tensor) -> Values:
+        """The values, stacked along a new first dimension; `t` has a known shape."""
+        got = self._values.get(t)
+        if got is None:
+            got = self._values[t] = self._make(t)
+        return got
+
+    def _make(self, t: Tensor) -> Values:
+        loop, op = self.loop, t.op
+        b = loop.before(op)
+        if not self.is_had(t):
+            return Values(stacked(loop, self.list(t), t), False)
+        k = popped_from(loop, t)
+        if k is not None:
+            return Values(stacked(loop, loop.op.inputs[k], t), True)
+        if self._is_row(t):
+            at = index_of(loop, op.inputs[1])
+            position = loop.position(op.inputs[0])
+            assert at is not None
+            assert position is not None
+            return Values(loop.op.inputs[position].op.inputs[0], not at.is_upward)
+        rows = [not loop.is_invariant(x) for x in op.inputs]
+        parts = [self.values(x) for x, r in zip(op.inputs, rows, strict=True) if r]
+        is_backward = parts[0].is_backward
+        inputs = [
+            self.turned(self.values(x), is_backward) if r else loop.outside(x)
+            for x, r in zip(op.inputs, rows, strict=True)
+        ]
+        made = batch(b, op, inputs, rows)
+        loop.note()
+        for x, y in zip(op.outputs, made, strict=True):
+            self._values[x] = Values(y, is_backward)
+        return self._values[t]
+
+    def turned(self, values: Values, is_backward: bool) -> Tensor:
+        """The values in the order that is asked for."""
+        if values.is_backward is is_backward:
+            return values.tensor
+        got = self._turned.get(values.tensor)
+        if got is None:
+            b = self.loop.before(values.tensor.op)
+            got = self._turned[values.tensor] = b.ReverseV2(values.tensor, [0], name=f"{values.tensor.op.name}/turned")
+            self.loop.note()
+        return got
+
+    def joined(self, t: Tensor) -> Tensor:
+        """The values of `t`, pushed in the order of the iterations, joined along their first dimension."""
+        values = self.list(t)
+        b = self.loop.before(t.op)
+        none = b.const([], int64, f"{self.loop.op.name}/leading_dims")
+        out, _ = b.TensorListConcatV2(
+            values,
+            as_vector(t.shape),
+            none,
+            element_dtype=t.dtype.base,
+            name=f"{self.loop.op.name}/{base_name(t)}_values",
+        )
+        assert t.shape is not None
+        out.shape = (None, *t.shape[1:])
+        self.loop.note()
+        joined: Tensor = out
+        return joined
+
+    def list(self, t: Tensor) -> Tensor:
+        """The list of the values of `t`: an output of the loop, the one there is or a new one."""
+        got = self._list_of(t)
+        if got is None:
+            loop = self.loop
+            name = f"{base_name(t)}_kept"
+            dtype = t.dtype.base
+            first = loop.before(t.op).EmptyTensorList(
+                as_vector(t.shape), -1, element_dtype=dtype, name=f"{loop.op.name}/{name}"
+            )
+            loop.note()
+            param, got = loop.variable(first, name)
+            pushed = loop.within(t.op).TensorListPushBack(param, t, name=f"{t.op.name}/push")
+            loop.note()
+            loop.set_next(len(loop.body.params) - 1, pushed)
+            got.handle = first.handle
+        self._lists[t] = got
+        return got

@@ -1,0 +1,329 @@
+"""What a loop reads row by row, known before it begins.
+
+    inputs = TensorListFromTensor(xs)
+    While(i = 0, ...)   condition: i < n      body: x = TensorListGetItem(inputs, i) ...
+
+The loop counts, `inputs` is a loop constant, so in iteration k the value of `x` is row k of `xs`; and what is computed
+of such rows and of invariant values alone is a row of a tensor too, which could be computed before the loop. `Rows`
+finds those tensors of a body, and makes the tensors that they are rows of.
+
+A loop that counts upwards may read downwards (the gradient of one that reads upwards does): its index is `last - i`,
+where the condition is `i <= last`. So rows have a direction; what is made of rows of both directions is no row.
+
+What a loop pops from a list that another loop filled is known before it begins, too:
+
+    While(acc, d, ...)   body: acc, y = TensorListPopBack(acc); d * (1 - y * y) ...
+
+`1 - y * y` is computed from all elements of `acc` at once, and the loop pops from a list of that. These are the
+*popped* rows, a direction of their own. So are the values of a variable that becomes what is popped: those are the same
+elements, one iteration later, and first what it begins with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headrace import shapes
+from headrace.dtypes import INDEX, OBJECT
+from headrace.ir import walk
+from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.infer import constant_value
+from headrace.ir.opdef import CHEAP, PerElement
+from headrace.optimize.batching_rules import batch, can_batch
+
+if TYPE_CHECKING:
+    from headrace.ir.analysis.trip_count import Bound
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.optimize.loop_editor import Loop
+    from headrace.shapes import Shape
+
+
+LARGE: Final = 1 << 14  # bytes of an element with which little is lost by doing it alone
+_FIRST: Final = frozenset({"TensorListGetItem", "TensorListPopBack", "_Arg"})  # what a row comes from
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Index:
+    """What says which row an iteration reads.
+
+    Attributes:
+      tensor: the number of the row, a tensor of the body.
+      is_upward: it is the counter; else it goes from the last row to the first.
+      bound: the comparison that says how far it goes.
+    """
+
+    tensor: Tensor
+    is_upward: bool
+    bound: Bound
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Popped:
+    """Says that what an iteration reads is the last element, of those that none has read yet."""
+
+
+class Rows:
+    """The tensors of a loop's body that are rows; see the module's text."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.why = ""  # why there are none, if there could be
+        self._found: dict[Tensor, Index | Popped] = {}
+        self._made: dict[Tensor, Tensor] = {}
+        self._work: dict[Tensor, float] = {}  # operations an element; only moving it about is none
+        self._products: set[Tensor] = set()  # those with a product of matrices in them
+        if loop.trips is not None and not loop.trips.is_exact:
+            self.why = "the loop may end before its counter does"
+        for p, r in zip(loop.body.params, loop.body.results, strict=True):
+            if popped_from(loop, r) is not None and shapes.is_full(r.shape) and p.shape == r.shape:
+                self._found[p] = Popped()
+        for op in walk.in_order(loop.body.operations):
+            self._look_at(op)
+
+    def __contains__(self, t: Tensor) -> bool:
+        return t in self._found
+
+    def __getitem__(self, t: Tensor) -> Index | Popped:
+        return self._found[t]
+
+    def pays(self, t: Tensor) -> bool:
+        """Whether it is worth while to compute `t`, a row, for all iterations at once.
+
+        Of what is popped: one product of many rows always is; other work on large elements has little overhead, and is
+        done faster where they still are in the cache. To put numbers into an array and take them out again costs as
+        much as one or two operations on them. And what is only moved about is not worth anything.
+        """
+        if not isinstance(self._found[t], Popped) or t in self._products:
+            return True
+        return self._work.get(t, 0) >= (CHEAP if t.shape == () else 1) and self.is_small(t)
+
+    def is_small(self, t: Tensor) -> bool:
+        """Whether what an operation on an element like `t` costs is above all that there is an operation."""
+        size = element_bytes(t)
+        return size is not None and size <= LARGE
+
+    def source(self, t: Tensor) -> Tensor:
+        """The tensor of the graph around whose rows `t` is; it is made if need be."""
+        todo = [t]
+        while todo:  # chains of operations on rows may be longer than Python's stack
+            x = todo[-1]
+            before = [] if x in self._made or x.op.type in _FIRST else [r for r in x.op.inputs if self._is_left(r)]
+            if before:
+                todo += reversed(before)
+            else:
+                self._source(todo.pop())
+        return self._made[t]
+
+    def _is_left(self, t: Tensor) -> bool:
+        """Whether `t` is a row of something that has still to be made."""
+        return t in self._found and t not in self._made
+
+    def _source(self, t: Tensor) -> Tensor:
+        got = self._made.get(t)
+        if got is None:
+            op = t.op
+            if op.type == "TensorListGetItem":
+                self._made[t] = self._read(op)
+            elif op.type == "TensorListPopBack":
+                self._made[t] = self._elements(t)
+            elif op.type == "_Arg":
+                self._made[t] = self._one_later(t)
+            else:
+                rows = [x in self._found for x in op.inputs]
+                inputs = [self._made[x] if r else self.loop.outside(x) for x, r in zip(op.inputs, rows, strict=True)]
+                made = batch(self.loop.before(op), op, inputs, rows)
+                self._made.update(zip(op.outputs, made, strict=True))
+            self.loop.note()
+            got = self._made[t]
+        return got
+
+    def note(self, item: Tensor, t: Tensor) -> None:
+        """What read `t` in the body reads `item` now, a row of the same."""
+        self._found[item], self._made[item] = self._found[t], self._made[t]
+
+    def _look_at(self, op: Operation) -> None:
+        loop = self.loop
+        if not loop.is_movable(op):
+            return
+        if op.type == "TensorListGetItem":
+            at = index_of(loop, op.inputs[1])
+            if at is not None and not self.why and self._is_read_of_rows(op, at):
+                self._found[op.outputs[0]] = at
+            return
+        if op.type == "TensorListPopBack":
+            if popped_from(loop, op.outputs[1]) is not None and shapes.is_full(op.outputs[1].shape):
+                self._found[op.outputs[1]] = Popped()
+            return
+        rows = [t in self._found for t in op.inputs]
+        if not all(r or loop.is_invariant(t) for t, r in zip(op.inputs, rows, strict=True)):
+            return
+        indices = [self._found[t] for t, r in zip(op.inputs, rows, strict=True) if r]
+        if len({_direction(i) for i in indices}) == 1 and can_batch(op, rows):
+            self._found.update((t, indices[0]) for t in op.outputs)
+            cost = op.opdef.facts.cost
+            here = cost.flops if isinstance(cost, PerElement) else float(cost is not None)
+            self._work.update(dict.fromkeys(op.outputs, here + sum(self._work.get(t, 0) for t in set(op.inputs))))
+            if op.opdef.facts.blas or any(t in self._products for t in op.inputs):
+                self._products.update(op.outputs)
+
+    def _is_read_of_rows(self, op: Operation, at: Index) -> bool:
+        handle, _, shape = op.inputs
+        k = self.loop.position(handle)
+        if k is None or not self.loop.is_constant(k) or not self.loop.is_invariant(shape):
+            return False
+        maker = self.loop.op.inputs[k].op
+        if maker.type != "TensorListFromTensor":
+            return False
+        xs = maker.inputs[0]
+        return xs.shape is not None and xs.shape[1:] == op.outputs[0].shape and self._is_enough(op, xs, at)
+
+    def _is_enough(self, op: Operation, xs: Tensor, at: Index) -> bool:
+        """Whether not many more rows would be computed than are read."""
+        first = constant_value(at.bound.first)
+        if first is None:
+            self.why = "it is not known which row is read first"
+            return False
+        n = at.bound.count
+        if at.is_upward and first > 0 and (n is None or first > n):
+            self.why = "many rows lie before the first that is read"
+            return False
+        if first < 0:
+            self.why = "it reads rows that are not there"
+            return False
+        return True
+
+    def _elements(self, t: Tensor) -> Tensor:
+        """All elements of the list from which `t` is popped."""
+        k = popped_from(self.loop, t)
+        assert k is not None
+        return stacked(self.loop, self.loop.op.inputs[k], t)
+
+    def _one_later(self, p: Tensor) -> Tensor:
+        """All values of the parameter `p`: in each iteration it is what was popped in the one before."""
+        k = p.op.attrs["index"]
+        all = self._elements(self.loop.body.results[k])
+        b = self.loop.before(p.op)
+        name = f"{all.op.name}/later"
+        first = b.ExpandDims(self.loop.op.inputs[k], 0, name=f"{name}/first")
+        more = b.ConcatV2([all, first], 0, name=f"{name}/all")
+        one = np.ones(1, np.int32)
+        out: Tensor = b.StridedSlice(more, one, np.zeros(1, np.int32), one, end_mask=1, name=name)
+        return out
+
+    def _read(self, op: Operation) -> Tensor:
+        """The rows that `op` reads, from the first on to the last that the loop comes to."""
+        k = self.loop.position(op.inputs[0])
+        assert k is not None
+        xs = self.loop.op.inputs[k].op.inputs[0]
+        at = self._found[op.outputs[0]]
+        assert isinstance(at, Index)
+        end = self._end(at, op)
+        assert xs.shape is not None
+        if isinstance(end, int):
+            if xs.shape[0] is not None and end >= xs.shape[0]:
+                return xs
+            end_value: object = [end]
+        else:
+            end_value = self.loop.before(op).ExpandDims(end, 0, name=f"{op.name}/end")
+        out: Tensor = self.loop.before(op).StridedSlice(
+            xs, np.zeros(1, _dtype(end)), end_value, np.ones(1, _dtype(end)), begin_mask=1, name=f"{op.name}/all"
+        )
+        return out
+
+    def _end(self, at: Index, op: Operation) -> int | Tensor:
+        """How many rows the loop may read, counted from row 0."""
+        bound = at.bound
+        limit = constant_value(bound.limit)
+        more = int(bound.is_inclusive)
+        if limit is not None:
+            return max(0, int(limit) + more)
+        outer = bound.limit
+        if more:
+            made: Tensor = self.loop.before(op).AddV2(outer, np.ones((), outer.dtype.base.numpy))
+            return made
+        return outer
+
+
+def _dtype(end: int | Tensor) -> np.dtype:
+    return np.dtype(np.int32) if isinstance(end, int) else end.dtype.base.numpy
+
+
+def _direction(at: Index | Popped) -> object:
+    return "popped" if isinstance(at, Popped) else (at.is_upward, at.tensor.dtype.base)
+
+
+def popped_from(loop: Loop, t: Tensor) -> int | None:
+    """If `t` is popped from a list with an element for each iteration, the number of that variable."""
+    op = t.op
+    if op.type != "TensorListPopBack" or not op.attrs.get("_accumulated"):
+        return None
+    k = loop.position(op.inputs[0])
+    if k is None or loop.body.results[k] is not op.outputs[0] or t.dtype.base in OBJECT:
+        return None
+    return k
+
+
+def stacked(loop: Loop, values: Tensor, t: Tensor) -> Tensor:
+    """The elements of the list `values`, one for each iteration, along a new first dimension; they are like `t`, of the
+    body, whose shape is known."""
+    n = None if loop.trips is None else loop.trips.count
+    assert t.shape is not None
+    if values.op.type == "TensorListFromTensor" and values.op.inputs[0].shape == (n, *t.shape):
+        rows: Tensor = values.op.inputs[0]
+        return rows
+    out: Tensor = loop.before(t.op).TensorListStack(
+        values,
+        as_vector(t.shape),
+        element_dtype=t.dtype.base,
+        num_elements=-1 if n is None else n,
+        name=f"{loop.op.name}/{base_name(t)}_values",
+    )
+    out.shape = (n, *t.shape)
+    loop.note()
+    return out
+
+
+def index_of(loop: Loop, t: Tensor) -> Index | None:
+    """If `t`, a tensor of the body, is the number of a row that goes up or down by one each iteration, how."""
+    trips = loop.trips
+    if trips is None:
+        return None
+    x = _uncast(t)
+    k = loop.position(x)
+    if k is not None:
+        bound = next((b for b in trips.bounds if b.counter == k), None)
+        return None if bound is None else Index(t, True, bound)
+    if x.op.type == "Sub":
+        most, count = map(_uncast, x.op.inputs)
+        k = loop.position(count)
+        for b in trips.bounds:
+            if b.counter == k and b.is_inclusive and _is_limit(loop, b, most):
+                return Index(t, False, b)
+    return None
+
+
+def _is_limit(loop: Loop, bound: Bound, t: Tensor) -> bool:
+    if bound.position is not None:
+        return loop.position(t) == bound.position
+    return bool(constant_value(t) == constant_value(bound.limit))  # the latter is known, or there would be no bound
+
+
+def _uncast(t: Tensor) -> Tensor:
+    """`t` before casts among the dtypes that number rows; in others a counter wraps around."""
+    while t.op.type == "Cast" and {t.op.attrs["SrcT"], t.op.attrs["DstT"]} <= INDEX:
+        t = t.op.inputs[0]
+    return t
+
+
+def element_bytes(t: Tensor) -> int | None:
+    """How many bytes a value of `t` has, if that is known."""
+    n = shapes.size(t.shape)
+    return None if n is None or t.dtype.base in OBJECT else n * t.dtype.size
+
+
+def as_vector(shape: Shape) -> np.ndarray:
+    """A shape as operations on lists take it: -1 for what is unknown."""
+    return np.array(-1 if shape is None else [-1 if d is None else d for d in shape], np.int32)

@@ -1,0 +1,217 @@
+"""What a loop only collects in a list is made behind it, for all iterations at once.
+
+    While(ys, h)   body: push(ys, h @ v)        ys is read by nothing else
+
+becomes
+
+    While(hs, h)   body: push(hs, h)
+    TensorListFromTensor(stack(hs) @ v)
+
+if there is a matrix product in what is moved: less would not pay for putting the values together. The gradient with
+respect to inputs that a loop reads row by row is collected too, in a way that costs more: each iteration makes a list
+that has something in one place, and adds it to what there is. Behind the loop that is one list.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from headrace import dtypes, shapes
+from headrace.ir import walk
+from headrace.ir.infer import constant_value
+from headrace.optimize.base import Context, Pass
+from headrace.optimize.batching_rules import can_batch
+from headrace.optimize.loop_editor import Loop, loops_of
+from headrace.optimize.loop_residuals import Kept
+from headrace.optimize.loop_row_reads import Index, as_vector, element_bytes, index_of
+
+if TYPE_CHECKING:
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+_GROWTH: Final = 4  # what is kept may be so many times as large as what is made of it
+_RULE: Final = "loop_collections"
+
+
+class CollectBehind(Pass):
+    """See the module's text."""
+
+    name = _RULE
+    is_exact = False
+    grows = True
+
+    def call(self, graph: Graph, context: Context) -> bool:
+        changed = False
+        for op in loops_of(graph):
+            loop = Loop(op, context)
+            for k in range(len(op.inputs)):
+                changed |= _move(loop, k, context)
+        return changed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _List:
+    """A list that a loop only puts values into.
+
+    Attributes:
+      value: what is put there in each iteration.
+      put: the operation that puts it there.
+      index: where to; None: at the end.
+      adds: it is put into a list of zeros, which is added to what there is.
+    """
+
+    value: Tensor
+    put: Operation
+    index: Index | None
+    adds: bool
+
+
+def _move(loop: Loop, k: int, context: Context) -> bool:
+    op = loop.op
+    found = _list(loop, k)
+    if found is None:
+        return False
+    value = found.value
+    leaving = {found.put, loop.body.results[k].op}
+    computed = _computed(loop, value, leaving)
+    if not any(each.opdef.facts.blas for each in computed):
+        if not found.adds:
+            return False  # it is a list already
+        computed = {}
+    kept = Kept(loop, {*leaving, *computed}, computed)
+    why = _why_not(kept, found, k, context)
+    if why:
+        context.refused(_RULE, found.put, why)
+        return False
+    rows = kept.values(value)
+    is_backward = found.index is not None and not found.index.is_upward
+    tensor = kept.turned(rows, is_backward)
+    made = _as_list(loop, k, found, tensor)
+    before = op.outputs[k]
+    if found.adds and op.inputs[k].op.type != "ZerosLike":
+        made = loop.before(found.put).AddN([op.inputs[k], made], name=f"{op.name}/collected")
+    loop.note()
+    loop.body.results[k] = loop.body.params[k]
+    made.handle = before.handle
+    if made.op.type == "TensorListFromTensor":
+        _unstack(loop, before, tensor)
+    loop.outer.replace(before, made)
+    loop.sweep()
+    what = ", ".join(f"'{each.name}'" for each in computed) or f"what '{found.put.name}' collects"
+    context.fired(_RULE, op, f"done behind the loop, for all iterations at once: {what}")
+    return True
+
+
+def _list(loop: Loop, k: int) -> _List | None:
+    """Variable `k`, if it is a list that the loop only puts values into."""
+    p, r = loop.body.params[k], loop.body.results[k]
+    op = r.op
+    if not loop.is_movable(op) or not loop.is_only_for_itself(k):
+        return None
+    holds = loop.op.outputs[k].handle
+    if holds is None or holds[0] in dtypes.OBJECT:  # no list, or one of lists
+        return None
+    if op.type == "TensorListPushBack":
+        return _List(op.inputs[1], op, None, False)
+    put, adds = op, op.type == "AddN"
+    if adds:
+        others = [t.op for t in op.inputs if t is not p]
+        if len(others) != 1:
+            return None
+        put = others[0]
+        if not loop.is_movable(put) or len(loop.inner.uses.get(put.outputs[0], ())) != 1:
+            return None
+    if put.type != "TensorListSetItem" or put.attrs["resize_if_index_out_of_bounds"]:
+        return None
+    into = loop.position(put.inputs[0])
+    index = index_of(loop, put.inputs[1])
+    if into is None or index is None:
+        return None
+    if adds and not (loop.is_constant(into) and loop.op.inputs[into].op.type == "ZerosLike"):
+        return None
+    return _List(put.inputs[2], put, index, adds)
+
+
+def _computed(loop: Loop, value: Tensor, leaving: set[Operation]) -> dict[Operation, None]:
+    """The operations that are there for `value` alone, and can be done to all iterations at once."""
+    found: dict[Operation, None] = {}
+    for op in reversed(walk.in_order(walk.reachable([value.op]))):
+        readers = [r for t in op.outputs for r, _ in loop.inner.uses.get(t, ())]
+        is_mine = all(r in found or r in leaving for r in readers)
+        is_mine = is_mine and not any(t in loop.body.results for t in op.outputs)
+        rows = [not loop.is_invariant(t) for t in op.inputs]
+        is_known = all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs))
+        if is_mine and is_known and loop.is_movable(op) and can_batch(op, rows):
+            found[op] = None
+    return found
+
+
+def _why_not(kept: Kept, found: _List, k: int, context: Context) -> str:
+    """Why the list is not to be made behind the loop; "" if it is."""
+    loop, value = kept.loop, found.value
+    first = loop.op.inputs[k].op
+    if not shapes.is_full(value.shape) or loop.is_invariant(value):
+        return "the shape of what is collected is not known, or it is the same in all iterations"
+    if found.index is None and first.type != "EmptyTensorList":
+        return "the list has elements before the loop"
+    n = kept.count
+    if found.index is not None and not found.adds:
+        size = constant_value(first.inputs[1]) if first.type == "TensorListReserve" else None
+        low = constant_value(found.index.bound.first)
+        if n is None or size != n or low != 0:
+            return "it is not known that every element of the list is set"
+    leaves = [t for op in kept.computed for t in op.inputs if not loop.is_invariant(t)]
+    pushed = dict.fromkeys(x for t in leaves for x in kept.pushed(t))
+    sizes = [n_bytes for t in pushed if (n_bytes := element_bytes(t)) is not None]
+    made = element_bytes(value)
+    assert made is not None
+    if sum(sizes) > _GROWTH * made:
+        return f"{sum(sizes)} bytes would be kept in each iteration, to make {made} of them"
+    most = max([made, *sizes])
+    if n is not None and n * most > context.options.stack_bytes:
+        return f"{n} values of {most} bytes are more than {context.options.stack_bytes}"
+    return ""
+
+
+def _unstack(loop: Loop, values: Tensor, rows: Tensor) -> None:
+    """Who stacks the values, has the rows."""
+    assert rows.shape is not None
+    for reader, _ in list(loop.outer.uses.get(values, ())):
+        if reader.type == "TensorListStack" and reader.attrs["num_elements"] in (-1, rows.shape[0]):
+            stacked = reader.outputs[0]
+            if shapes.compatible(stacked.shape, rows.shape):
+                loop.outer.replace(stacked, rows)
+
+
+def _as_list(loop: Loop, k: int, found: _List, rows: Tensor) -> Tensor:
+    """The list behind the loop, of `rows`, which lie in the order of the places that they go to."""
+    b = loop.before(found.put)
+    name = f"{loop.op.name}/{found.put.name.rpartition('/')[2]}_collected"
+    shape = as_vector(found.value.shape)
+    out: Tensor
+    if not found.adds or _is_whole(loop, found, rows):
+        out = b.TensorListFromTensor(rows, shape, name=name)
+    else:
+        into = loop.position(found.put.inputs[0])
+        assert into is not None
+        assert found.index is not None
+        first = loop.op.inputs[found.index.bound.counter] if found.index.is_upward else b.const(0)
+        if first.dtype.base is not dtypes.int32:
+            first = b.Cast(first, DstT=dtypes.int32)
+        n = b.StridedSlice(b.Shape(rows), [0], [1], [1], shrink_axis_mask=1)
+        places = b.Range(first, b.AddV2(first, n), 1, name=f"{name}/places")
+        out = b.TensorListScatterIntoExistingList(loop.op.inputs[into], rows, places, name=name)
+    loop.note()
+    return out
+
+
+def _is_whole(loop: Loop, found: _List, rows: Tensor) -> bool:
+    """Whether the list that the gradient is of is known to have just so many elements."""
+    into = loop.position(found.put.inputs[0])
+    assert into is not None
+    like = loop.op.inputs[into].op.inputs[0].op
+    n = rows.shape[0] if rows.shape is not None else None
+    xs = like.inputs[0].shape if like.type == "TensorListFromTensor" else None
+    assert found.index is not None
+    starts = not found.index.is_upward or constant_value(found.index.bound.first) == 0
+    return bool(starts) and n is not None and xs is not None and xs[0] == n

@@ -1,0 +1,117 @@
+"""What must stand on one device, whatever it costs.
+
+* What the user says: `colocate_with` (the attribute `_class`, whose entries "loc:@name" are names of operations, or of
+  groups if there is no such operation).
+* What has to do with state. A resource handle and a reference are worth something only where the state lies. So both
+  ends of an edge that carries one stand together, and since that holds for each edge, an operation follows its handle
+  through any number of Enters, Switches and Merges.
+* What the partition of loops needs (`partition`). An iteration begins when a Merge has its token, so the Merge, its
+  Enter and its NextIteration are one place; and a loop is cut by running its predicate everywhere, so one without a
+  single LoopCond is not cut at all, nor what is inside it.
+* Functions that are called in frames of their own: the frame is opened by one executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace import dtypes
+from headrace.errors import NotFoundError
+from headrace.ir import walk
+from headrace.place.groups import Bonds
+
+if TYPE_CHECKING:
+    from headrace.ir.analysis.frames import Frame, FrameTree
+    from headrace.ir.graph import Operation
+
+_COLOCATED: Final = "loc:@"
+_CLASS: Final = "_class"
+
+
+def bonds(ops: Sequence[Operation], tree: FrameTree, functions: Mapping[str, Sequence[Operation]]) -> Bonds:
+    """What of `ops`, and of the bodies of `functions`, must stand together.
+
+    Args:
+      ops: of the root graph.
+      tree: the frames of `ops`.
+      functions: for each function that is called in frames of its own its operations.
+
+    Raises:
+      NotFoundError: a call of a function that is not there.
+    """
+    out = Bonds([*ops, *(op for body in functions.values() for op in body)])
+    for graph in (ops, *functions.values()):
+        _colocated(out, graph)
+        _stateful(out, graph)
+        _called(out, graph, functions)
+    _rounds(out, ops)
+    for frame in tree.frames[1:]:
+        if sum(op.type == "LoopCond" for op in frame.ops) != 1:
+            _whole(out, frame, tree)
+    for name, body in functions.items():
+        out.tie_all(body, f"{{a}} and {{b}} are in the body of the function '{name}'")
+    return out
+
+
+def _colocated(out: Bonds, ops: Sequence[Operation]) -> None:
+    """Ties what `_class` says."""
+    named = {op.name: op for op in ops}
+    first: dict[str, Operation] = {}
+    for op in ops:
+        for entry in op.attrs.get(_CLASS) or ():
+            if not isinstance(entry, str) or not entry.startswith(_COLOCATED):
+                continue
+            name = entry[len(_COLOCATED) :]
+            target = named.get(name)
+            if target is not None:
+                out.tie(op, target, f"{{a}} is colocated with {{b}} ({entry!r})")
+            elif name in first:
+                out.tie(op, first[name], f"{{a}} and {{b}} are both colocated with '{name}'")
+            else:
+                first[name] = op
+
+
+def _stateful(out: Bonds, ops: Sequence[Operation]) -> None:
+    """Ties both ends of each edge that carries a handle."""
+    for op in ops:
+        wants = op.opdef.input_dtypes(op.attrs)
+        for t, want in zip(op.inputs, wants, strict=True):
+            if t.dtype is dtypes.resource:
+                out.tie(op, t.op, f"{{a}} uses the resource '{t.name}' of {{b}}")
+            elif want.is_ref:
+                out.tie(op, t.op, f"{{a}} uses the reference '{t.name}' of {{b}}")
+
+
+def _rounds(out: Bonds, ops: Sequence[Operation]) -> None:
+    """Ties each loop Merge to its Enter and its NextIteration."""
+    for op in ops:
+        if op.opdef.primitive == "Merge" and any(walk.is_back_edge(t.op, op) for t in op.inputs):
+            for t in op.inputs:
+                if t.op.opdef.primitive in ("Enter", "NextIteration"):
+                    out.tie(t.op, op, "{a} and {b} are one variable of a loop")
+
+
+def _whole(out: Bonds, frame: Frame, tree: FrameTree) -> None:
+    """Ties all of a loop that cannot be cut."""
+    inside: list[Operation] = []
+    for f in tree.frames:
+        around: Frame | None = f
+        while around is not None and around is not frame:
+            around = around.parent
+        if around is frame:
+            inside += [*f.enters, *f.ops]
+    out.tie_all(inside, f"{{a}} and {{b}} are in the loop '{frame.name}', which cannot be cut: it has not one LoopCond")
+
+
+def _called(out: Bonds, ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]) -> None:
+    """Ties calls to what they call."""
+    for op in ops:
+        if op.opdef.structured != "Call":
+            continue
+        name = op.attrs["f"].name
+        body = functions.get(name)
+        if body is None:
+            raise NotFoundError(f"'{op.name}' ({op.type}) calls function {name!r}, which is not defined", op.name, op)
+        if body:
+            out.tie(op, body[0], f"{{a}} calls the function '{name}', in whose body {{b}} is")

@@ -1,0 +1,207 @@
+"""A step as the placer sees it: how much work each operation is, and what would cross where edges are cut.
+
+Everything is counted over the whole step: an operation in a loop works, and an edge in it costs a crossing, once an
+iteration, for as many iterations as are expected. Seen like that a loop has no back edges; what its last iteration gave
+the Exits is put in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.ir import walk
+from headrace.place.costs import is_free, size
+
+if TYPE_CHECKING:
+    from headrace.ir.analysis.frames import FrameTree
+    from headrace.ir.graph import Operation, Tensor
+    from headrace.place.cluster import Cluster, DeviceModel
+    from headrace.place.costs import Costs
+
+
+class Edge(NamedTuple):
+    """What an operation waits for: `tensor` of `producer`, or, if that is None, that it is done."""
+
+    producer: Operation
+    tensor: Tensor | None
+
+
+class Flow:
+    """The work and the edges of a step.
+
+    Args:
+      ops: primitive operations.
+      tree: their frames.
+      cluster, costs: what they cost where.
+      bodies: operations of functions that are called in frames of their own. They are taken to work once, at no time in
+        particular.
+
+    Attributes:
+      ops: each after those that its edges come from.
+      times: how often each fires.
+      into: for each the edges into it that cost something if they are cut; an Exit also waits for the NextIteration of
+        its variable.
+      rounds: (NextIteration, Merge) of each back edge.
+      circle: for each operation of a recurrence (one that, by way of back edges, waits for itself) the number of it.
+    """
+
+    def __init__(
+        self,
+        ops: Sequence[Operation],
+        tree: FrameTree,
+        cluster: Cluster,
+        costs: Costs,
+        bodies: Iterable[Operation] = (),
+    ) -> None:
+        self.tree = tree
+        self.cluster = cluster
+        self.costs = costs
+        alike: dict[tuple[object, ...], dict[Operation, float]] = {}  # devices that differ in nothing but the name
+        self._seconds = {
+            d.name: alike.setdefault((d.type, d.flops, d.bandwidth, d.overhead), {}) for d in cluster.devices
+        }
+        self._sizes: dict[Tensor, float] = {}
+        self._passes = costs.trips_of(tree)
+        for frame in tree.frames[1:]:  # parents first
+            assert frame.parent is not None, "only the root has none"
+            self._passes[frame] *= self._passes[frame.parent]
+        self.times = {op: self._passes[tree.of(op)] for op in ops}
+        self.rounds = [(e.next_iteration, e.merge) for f in tree.frames for e in f.back_edges]
+        inside = set(ops)
+        free = {op for op in ops if is_free(op) and not op.device}  # who pins a constant means what reads it, too
+        self.into: dict[Operation, list[Edge]] = {}
+        for op in ops:
+            edges = dict.fromkeys(Edge(t.op, t) for t in op.inputs if not walk.is_back_edge(t.op, op))
+            data = {e.producer for e in edges}
+            edges.update(dict.fromkeys(Edge(c, None) for c in op.control_inputs if c not in data))
+            self.into[op] = [e for e in edges if e.producer in inside and e.producer not in free]
+        self.ops = self._sorted(ops, self._ends(ops))
+        for op in bodies:
+            self.into[op], self.times[op] = [], 1.0
+        self.circle = self._circles()
+
+    def firing(self, op: Operation, device: DeviceModel) -> float:
+        """The seconds that one firing of `op` takes on `device`."""
+        known = self._seconds[device.name]
+        seconds = known.get(op)
+        if seconds is None:
+            seconds = known[op] = self.costs.seconds(op, device)
+        return seconds
+
+    def work(self, op: Operation, device: DeviceModel) -> float:
+        """The seconds that `op` works in the step on `device`."""
+        return self.firing(op, device) * self.times[op]
+
+    def sent(self, op: Operation) -> float:
+        """How often what comes out of `op` would cross: as often as it fires, but out of a loop once each time."""
+        frame = self.tree.of(op)
+        if op.opdef.primitive == "Exit" and frame.parent is not None:
+            return self._passes[frame.parent]
+        return self.times[op]
+
+    def crossing(self, edge: Edge, source: str = "", target: str = "") -> float:
+        """The seconds that `edge` takes in the step if it is cut: between two devices, or by the usual link."""
+        return self.once(edge, source, target) * self.sent(edge.producer)
+
+    def once(self, edge: Edge, source: str = "", target: str = "") -> float:
+        """The seconds that one token takes along `edge`."""
+        return self.cluster.between(source, target).seconds(self._size(edge.tensor))
+
+    def _size(self, t: Tensor | None) -> float:
+        if t is None:
+            return 0.0
+        known = self._sizes.get(t)
+        if known is None:
+            known = self._sizes[t] = size(t)
+        return known
+
+    def shared(self, producer: Operation, consumer: Operation) -> float:
+        """How many iterations producer and consumer have in common, which may overlap; 1: what they do is done once."""
+        a, b = self.tree.outputs_of(producer), self.tree.of(consumer)
+        if consumer.opdef.primitive == "Exit" and b.parent is not None:
+            b = b.parent  # it waits for all iterations of its own loop
+        while a is not b:
+            if a.depth >= b.depth and a.parent is not None:
+                a = a.parent
+            elif b.parent is not None:
+                b = b.parent
+        if a.parallel_iterations == 1:  # the iterations do not overlap
+            return 1.0
+        return max(1.0, self._passes[a])
+
+    def _ends(self, ops: Iterable[Operation]) -> dict[Operation, Edge]:
+        """For each Exit of a loop variable the edge from the NextIteration of it."""
+        last = {merge: last for last, merge in self.rounds}
+        out = {}
+        for op in ops:
+            if op.opdef.primitive == "Exit" and op.inputs[0].op.inputs:
+                merge = op.inputs[0].op.inputs[0].op
+                if merge in last:
+                    out[op] = Edge(last[merge], None)
+        return out
+
+    def _sorted(self, ops: Sequence[Operation], ends: Mapping[Operation, Edge]) -> list[Operation]:
+        """`ops`, each after those that its edges come from; `ends` become edges if that is possible."""
+        edges = {op: [*self.into[op], ends[op]] if op in ends else self.into[op] for op in ops}
+        missing = {op: len(edges[op]) for op in ops}
+        after: dict[Operation, list[Operation]] = {op: [] for op in ops}
+        for op in ops:
+            for e in edges[op]:
+                after[e.producer].append(op)
+        order = [op for op in ops if not missing[op]]
+        for op in order:
+            for reader in after[op]:
+                missing[reader] -= 1
+                if not missing[reader]:
+                    order.append(reader)
+        if len(order) < len(ops):  # a loop that takes what comes out of it: without `ends` there is no cycle
+            return self._sorted(ops, {})
+        self.into.update(edges)
+        return order
+
+    def _circles(self) -> dict[Operation, int]:
+        """The recurrences: strongly connected components of more than one operation, by Tarjan's algorithm."""
+        after: dict[Operation, list[Operation]] = {op: [e.producer for e in self.into[op]] for op in self.ops}
+        for last, merge in self.rounds:
+            after[merge].append(last)
+        index: dict[Operation, int] = {}
+        low: dict[Operation, int] = {}
+        stack: list[Operation] = []
+        on: set[Operation] = set()
+        out: dict[Operation, int] = {}
+        found = 0
+        for root in self.ops:
+            if root in index:
+                continue
+            todo: list[tuple[Operation, Iterator[Operation]]] = [(root, iter(after[root]))]
+            index[root] = low[root] = len(index)
+            stack.append(root)
+            on.add(root)
+            while todo:
+                op, rest = todo[-1]
+                following = next(rest, None)
+                if following is not None:
+                    if following not in index:
+                        index[following] = low[following] = len(index)
+                        stack.append(following)
+                        on.add(following)
+                        todo.append((following, iter(after[following])))
+                    elif following in on:
+                        low[op] = min(low[op], index[following])
+                    continue
+                todo.pop()
+                if todo:
+                    low[todo[-1][0]] = min(low[todo[-1][0]], low[op])
+                if low[op] == index[op]:
+                    members = []
+                    while True:
+                        member = stack.pop()
+                        on.discard(member)
+                        members.append(member)
+                        if member is op:
+                            break
+                    if len(members) > 1:
+                        out.update(dict.fromkeys(members, found))
+                        found += 1
+        return out

@@ -1,0 +1,132 @@
+"""How often the loops of a primitive graph go round, as far as the graph tells.
+
+A loop that counts from one number to another is found by its shape:
+
+    LoopCond(Less(Merge(Enter(start), NextIteration(AddV2(Switch(...), step))), end))
+
+or downwards, or the other way round. This is for the primitive form what `ir.analysis.trip_count` is for the structured
+one, and need not be exact: it is for estimates. So it looks farther. The loop of a gradient ends where the forward
+loop's counter came to, which stands in the graph as what comes out of an Exit, or, of an inner loop, out of a list of
+counts; both are followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.ir.infer import constant_value
+
+if TYPE_CHECKING:
+    from headrace.ir.analysis.frames import Frame, FrameTree
+    from headrace.ir.graph import Operation, Tensor
+
+
+_DEEPEST: Final = 8  # additions in a row that are looked through for a number: each may double the work
+_FLIPPED: Final = {"Less": "Greater", "LessEqual": "GreaterEqual", "Greater": "Less", "GreaterEqual": "LessEqual"}
+
+
+class Trips:
+    """How often each loop of `tree` goes round.
+
+    Args:
+      tree: the frames.
+      known: frame → how often, where it has been measured.
+    """
+
+    def __init__(self, tree: FrameTree, known: Mapping[str, float]) -> None:
+        self._tree = tree
+        self._counts: dict[str, float | None] = dict(known)
+
+    def count(self, frame: Frame) -> float | None:
+        """How often the loop of `frame` goes round each time it is entered; None: that cannot be told."""
+        if frame.name not in self._counts:
+            self._counts[frame.name] = None  # a loop that waits for its own end has none
+            if frame.loop_cond is not None:
+                self._counts[frame.name] = self._until(frame.loop_cond.inputs[0])
+        return self._counts[frame.name]
+
+    def _until(self, pred: Tensor) -> float | None:
+        """How often a loop with this predicate goes round."""
+        op = _origin(pred).op
+        if op.type == "LogicalAnd":
+            return min((n for t in op.inputs if (n := self._until(t)) is not None), default=None)
+        if op.type not in _FLIPPED:
+            return None
+        type, (x, y) = op.type, op.inputs
+        counter = self._counter(_origin(x).op)
+        if counter is None:
+            type, x, y = _FLIPPED[type], y, x
+            counter = self._counter(_origin(x).op)
+        end = self._value(y)
+        if counter is None or end is None:
+            return None
+        start, step = counter
+        distance = end - start
+        if type in ("Greater", "GreaterEqual"):
+            step, distance = -step, -distance
+        if step <= 0:
+            return None
+        last = type in ("LessEqual", "GreaterEqual") and distance % step == 0
+        return max(0.0, -(-distance // step) + last)
+
+    def _counter(self, merge: Operation) -> tuple[float, float] | None:
+        """Where the loop variable of `merge` begins, and by how much it grows in each iteration (or shrinks)."""
+        into = [t for t in merge.inputs if t.op.opdef.primitive == "Enter"]
+        again = [t for t in merge.inputs if t.op.opdef.primitive == "NextIteration"]
+        if merge.opdef.primitive != "Merge" or len(into) != 1 or len(again) != 1:
+            return None
+        start, new = self._value(into[0]), _origin(again[0]).op
+        if start is None or new.type not in ("Add", "AddV2", "Sub"):
+            return None
+        for k in (0, 1) if new.type != "Sub" else (0,):
+            step, old = self._value(new.inputs[1 - k]), _origin(new.inputs[k]).op
+            if step and old.opdef.primitive == "Switch" and _origin(old.inputs[0]).op is merge:
+                return start, -step if new.type == "Sub" else step
+        return None
+
+    def _value(self, t: Tensor, depth: int = _DEEPEST) -> float | None:
+        """The number that `t` is, by at most `depth` additions in a row."""
+        t = _origin(t)
+        op = t.op
+        if op.type in ("Sub", "Add", "AddV2"):
+            x, y = [self._value(i, depth - 1) if depth else None for i in op.inputs]
+            return None if x is None or y is None else x - y if op.type == "Sub" else x + y
+        if op.opdef.primitive == "Exit":
+            counter, n = self._counter(_merge(op)), self.count(self._tree.of(op))
+            return None if counter is None or n is None else counter[0] + counter[1] * n
+        if op.type == "TensorListPopBack" and t.index == 1:
+            pushed = _pushed(op.inputs[0])
+            return None if pushed is None else self._value(pushed)
+        value: Any = constant_value(t)
+        return None if value is None or value.shape != () or value.dtype.kind not in "iu" else float(value)
+
+
+def _origin(t: Tensor) -> Tensor:
+    """What `t` is handed on from, past Identities, NextIterations and Enters."""
+    while t.op.opdef.primitive in ("NextIteration", "Enter") or t.op.opdef.facts.forwards == 0:
+        t = t.op.inputs[0]
+    return t
+
+
+def _merge(op: Operation) -> Operation:
+    """The Merge of the loop variable that `op`, an Exit, brings out (or whatever it brings out)."""
+    op = _origin(op.inputs[0]).op
+    return _origin(op.inputs[0]).op if op.opdef.primitive == "Switch" else op
+
+
+def _pushed(handle: Tensor) -> Tensor | None:
+    """What is pushed, in some loop, into the list `handle`, which is popped from in another."""
+    seen: set[Tensor] = set()
+    while handle not in seen:
+        seen.add(handle)
+        op = handle.op
+        if op.type == "TensorListPushBack":
+            return op.inputs[1]
+        if op.opdef.primitive == "Exit":
+            handle = next((t for t in _merge(op).inputs if t.op.opdef.primitive == "NextIteration"), handle)
+        elif op.opdef.primitive == "Merge":
+            handle = next((t for t in op.inputs if t.op.opdef.primitive == "Enter"), handle)
+        elif op.opdef.primitive in ("Switch", "Enter", "NextIteration") or op.opdef.facts.forwards == 0:
+            handle = op.inputs[0]
+    return None
