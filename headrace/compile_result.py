@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.compile import Compiled
-    from headrace.optimize.base import Context
+    from headrace.optimize.base import PassContext
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class CompileResult:
     """See the module's text.
 
     Attributes:
@@ -24,7 +24,7 @@ class Outcome:
 
     compiled: Compiled | None = None
     reasons: tuple[str, ...] = ()
-    report: Context | None = None
+    report: PassContext | None = None
 
 
 def not_compiled(reasons: Sequence[str]) -> str:

@@ -394,12 +394,12 @@ def as_own(values: list[Any]) -> list[Any]:
 
 
 @dataclasses.dataclass(slots=True)
-class Call:
+class PreparedCall:
     """A compiled (fetches, feed keys) pair.
 
     Attributes:
       counts: how many tensors each key means.
-      used: how many calls `Calls` had made when this one was last asked for.
+      used: how many calls `CallCache` had made when this one was last asked for.
     """
 
     step: CompiledStep
@@ -422,7 +422,7 @@ class Call:
 MOST_CALLS: Final = 1000  # that a session keeps; those of `make_callable` are kept by their functions
 
 
-class Calls:
+class CallCache:
     """The cache of a session's calls, by their fetches and feed keys.
 
     All are of one version of the graph: when it grows, the steps of the version before can not be asked for any more
@@ -436,13 +436,13 @@ class Calls:
     def __init__(self) -> None:
         self.version = -1
         self.made = 0
-        self._by_key: dict[Hashable, Call] = {}
+        self._by_key: dict[Hashable, PreparedCall] = {}
 
     def __contains__(self, key: Hashable) -> bool:
         """Whether it has a call of `key`, of this version of the graph or of the one before."""
         return key in self._by_key
 
-    def find(self, key: Hashable, version: int) -> Call | None:
+    def find(self, key: Hashable, version: int) -> PreparedCall | None:
         """The call of `key` for `version` of the graph, if it is there."""
         if version != self.version:
             return None
@@ -451,7 +451,7 @@ class Calls:
             call.used = self.made  # the order of uses between two additions decides nothing
         return call
 
-    def add(self, key: Hashable, version: int, call: Call) -> None:
+    def add(self, key: Hashable, version: int, call: PreparedCall) -> None:
         """Keeps `call`, and lets go of those that have become stale or too many."""
         self.made += 1
         call.used = self.made
@@ -462,6 +462,6 @@ class Calls:
         if len(self._by_key) > MOST_CALLS:
             del self._by_key[min(self._by_key, key=lambda k: self._by_key[k].used)]
 
-    def all(self) -> list[Call]:
+    def all(self) -> list[PreparedCall]:
         """The calls, those added first first."""
         return list(self._by_key.values())

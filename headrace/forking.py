@@ -2,8 +2,8 @@
 
 A child has a copy of all that its parent's memory had, but only one thread: the one that forked. A lock that another
 thread held is held for ever there, and a pool of threads has none. So what lives long and has a lock or threads
-*follows* (`follow`): in each child its method `_forked` is called, before anything else happens there, and it makes
-itself new ones. What belongs to one step need not: the step's thread is not there any more, or it is the one that
+*follows* (`register_at_fork`): in each child its method `_forked` is called, before anything else happens there, and it
+makes itself new ones. What belongs to one step need not: the step's thread is not there any more, or it is the one that
 forked.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 
-class Followed(Protocol):
+class ForkAware(Protocol):
     """What has to be told."""
 
     def _forked(self) -> None:
@@ -23,15 +23,15 @@ class Followed(Protocol):
 
 
 _functions: Final[list[Callable[[], None]]] = []
-_followed: Final[weakref.WeakSet[Followed]] = weakref.WeakSet()
+_followed: Final[weakref.WeakSet[ForkAware]] = weakref.WeakSet()
 
 
-def follow(owner: Followed) -> None:
+def register_at_fork(owner: ForkAware) -> None:
     """Calls `owner._forked()` in every process that is forked off this one, as long as `owner` is there."""
     _followed.add(owner)
 
 
-def when_forked(f: Callable[[], None]) -> None:
+def run_after_fork(f: Callable[[], None]) -> None:
     """Calls `f()` in every process that is forked off this one; for the locks of modules."""
     _functions.append(f)
 

@@ -71,4 +71,4 @@ class _Pauses:
 
 
 _pauses: Final = _Pauses()
-forking.when_forked(_pauses.forked)
+forking.run_after_fork(_pauses.forked)

@@ -14,12 +14,12 @@ from headrace.fetches import Fetches, feed_tensors, result, spread
 if TYPE_CHECKING:
     from headrace.execute.executor import Executor
     from headrace.execute.parts import Parts
-    from headrace.execute.static_schedule import Sequential
+    from headrace.execute.static_schedule import ScheduledStep
     from headrace.ir.graph import Graph, Tensor
     from headrace.pipeline import CompiledStep
 
 
-def take(executor: Executor | Sequential | Parts, i: int) -> Any:
+def take(executor: Executor | ScheduledStep | Parts, i: int) -> Any:
     """Fetch `i` as the user's own value; the executor's reference is dropped, so that it need not be copied."""
     values = [executor.fetch(i)]
     if isinstance(values[0], np.generic):

@@ -16,11 +16,11 @@ from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers, too_large
 from headrace.compile.fallback import Failure
 from headrace.compile.fused_kernels import Prepare
-from headrace.compile.fused_regions import Cluster as Clustered
-from headrace.compile.fused_regions import apart, contract, show, waits
-from headrace.compile.outlining import leaving
+from headrace.compile.fused_regions import FusedRegion as Clustered
+from headrace.compile.fused_regions import apart, fuse_regions, show, waits
+from headrace.compile.outlining import select_outlined
 from headrace.compile.variants import Variants
-from headrace.compile_result import Outcome, not_compiled
+from headrace.compile_result import CompileResult, not_compiled
 from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.execute.plan import Plan, is_heavy, make_plan, may_be_heavy
 from headrace.gc_pause import paused
@@ -37,7 +37,7 @@ from headrace.ir.text.dumps import Dumps
 from headrace.lower import Lowered, is_structured, lower
 from headrace.lower.calls import called_by
 from headrace.lower.collectives import expand_collectives
-from headrace.optimize.base import Context, Options
+from headrace.optimize.base import Options, PassContext
 from headrace.optimize.pipeline import names, optimize, options_from
 from headrace.optimize.specialize import specialize
 from headrace.partition import partition
@@ -81,7 +81,7 @@ class Devices:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Divided:
+class PartitionedStep:
     """A step over several devices.
 
     Attributes:
@@ -120,16 +120,16 @@ class CompiledStep:
         self._clustered: Plan | None = None
         self._clusters: tuple[Clustered, ...] = ()
         self._is_apart = may_be_heavy
-        self._outcome: Outcome | None = None
-        self._variants: Variants[Outcome] | None = None
-        self._fixed: Outcome | None = None  # the one whatever is fed
+        self._outcome: CompileResult | None = None
+        self._variants: Variants[CompileResult] | None = None
+        self._fixed: CompileResult | None = None  # the one whatever is fed
         self._placed: tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]] | None = None
         self._is_divided: bool | None = None
-        self._divided: dict[bool, Divided] = {}
+        self._divided: dict[bool, PartitionedStep] = {}
         self._dumps = Dumps()
         self.failures: list[Failure] = []  # of compiling it, or clusters of it
         self._lock = threading.Lock()
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""
@@ -196,7 +196,7 @@ class CompiledStep:
         """The operations that are not on the device that they ask for, and why, if the session has several."""
         return self.placement.reasons if len(self._devices.names) > 1 else {}
 
-    def divided(self, is_seen: bool = False) -> Divided:
+    def divided(self, is_seen: bool = False) -> PartitionedStep:
         """The step as several devices run it.
 
         Args:
@@ -215,7 +215,7 @@ class CompiledStep:
         return self._divided[clustered]
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CompileResult:
         """What compiling gave.
 
         Raises:
@@ -224,7 +224,7 @@ class CompiledStep:
         if self._outcome is None:
             with self._lock:
                 if self._outcome is None:
-                    self._outcome = self._compile() if self._engine != "interpret" else Outcome()
+                    self._outcome = self._compile() if self._engine != "interpret" else CompileResult()
         return self._outcome
 
     @property
@@ -253,11 +253,11 @@ class CompiledStep:
         return "" if outcome is None else "interpret" if outcome.compiled is None else "compiled"
 
     @property
-    def variants(self) -> Mapping[tuple[Shape, ...], Outcome]:
+    def variants(self) -> Mapping[tuple[Shape, ...], CompileResult]:
         """What compiling gave for each set of shapes that was fed, of the feeds whose shapes the graph leaves open."""
         return {} if self._variants is None else self._variants.made
 
-    def _find_variants(self) -> Variants[Outcome]:
+    def _find_variants(self) -> Variants[CompileResult]:
         wanted = self._engine != "interpret" and flags.OPTIMIZE.value != "off" and not self.is_divided
         if wanted and self._has_structure is None:
             self._spare.append(self._prune())
@@ -265,7 +265,7 @@ class CompiledStep:
         self._variants = Variants(self._ends[0] if wanted else (), self._compile_for)
         return self._variants
 
-    def _compile_for(self, known: Mapping[int, Shape]) -> Outcome | None:
+    def _compile_for(self, known: Mapping[int, Shape]) -> CompileResult | None:
         outcome = self._compile(known)
         if outcome.compiled is not None:
             return outcome
@@ -342,7 +342,7 @@ class CompiledStep:
         # what nobody needs is not computed when it is lowered, so it must not be there where it is not
         kept = list(optimize(graph, kept, Options(off=frozenset(names()) - {"prune"})).kept)
         name_as_lowered(graph)
-        lowered = leaving(lambda stays: lower(graph, kept, differentiate, stays), may_be_heavy, waits)
+        lowered = select_outlined(lambda stays: lower(graph, kept, differentiate, stays), may_be_heavy, waits)
         if lowered is None:
             return None
         self._count([*lowered.ops, *itertools.chain(*lowered.functions.values())])
@@ -350,7 +350,7 @@ class CompiledStep:
         self._dumps.graph("lowered", lowered.graph)
         return lowered
 
-    def _prepared(self, graph: Graph, kept: Sequence[Operation], known: Mapping[Tensor, Shape]) -> Context:
+    def _prepared(self, graph: Graph, kept: Sequence[Operation], known: Mapping[Tensor, Shape]) -> PassContext:
         """The passes over the graph of a cluster; `known` are shapes of what enters it."""
         context = _optimized(graph, kept, None, self._devices.has_limit, known)
         self._count(graph.operations)
@@ -418,7 +418,7 @@ class CompiledStep:
 
     @paused()
     @notices.timed("partition and plan")
-    def _divide(self, clustered: bool) -> Divided:
+    def _divide(self, clustered: bool) -> PartitionedStep:
         self._placed = self._placed or self._place()
         placement, ops, functions = self._placed
         of = placement.of
@@ -438,18 +438,18 @@ class CompiledStep:
                 mine = _contract(mine, found)
                 called = {f: _contract(body, found) for f, body in called.items()}
             plans[name] = make_plan(mine, called, name)
-        return Divided(plans, tuple(found))
+        return PartitionedStep(plans, tuple(found))
 
     @paused()
     @notices.timed("compile, all in all")
-    def _compile(self, known: Mapping[int, Shape] = MappingProxyType({})) -> Outcome:
+    def _compile(self, known: Mapping[int, Shape] = MappingProxyType({})) -> CompileResult:
         """Compiles the step; `known` are the shapes of feeds, by position."""
         if self.is_divided:
             used = set(self.placement.of.values())
             reasons = [f"it runs on {len(used)} devices" if len(used) > 1 else f"it runs on {min(used)}"]
             if self._engine == "compiled":
                 raise InvalidArgumentError(not_compiled(reasons))
-            return Outcome(None, tuple(reasons), None)
+            return CompileResult(None, tuple(reasons), None)
         mine = self._take_pruned()
         kept = _kept(mine, self._ends[2])
         is_changed = any(map(_is_control, mine.graph.operations))
@@ -467,13 +467,13 @@ class CompiledStep:
                 stage = "compile"
                 compiled = compile_graph(mine.graph, mine.args, mine.retvals, report.kept, differentiate)  # 5.
                 self._dumps.text("source.py", compiled.source)
-                return Outcome(compiled, (), report)
+                return CompileResult(compiled, (), report)
         except Exception as e:
             reasons = [str(self._failed(stage, e))]
         self._dumps.text("not-compiled.txt", "".join(f"# {line}\n" for r in reasons for line in r.splitlines()))
         if self._engine == "compiled":
             raise InvalidArgumentError(not_compiled(reasons))
-        return Outcome(None, tuple(reasons), None)
+        return CompileResult(None, tuple(reasons), None)
 
     def _failed(self, stage: str, error: Exception) -> Failure:
         """Takes note of what went wrong while compiling, if nothing is wrong with the program.
@@ -562,7 +562,7 @@ def _optimized(
     dumps: Dumps | None,
     has_limit: bool,
     known: Mapping[Tensor, Shape] = MappingProxyType({}),
-) -> Context:
+) -> PassContext:
     """The passes over a step's graph, and the graphs in it."""
     check_fits(graph.operations)  # they rely on it
     own_bodies(graph)
@@ -598,7 +598,7 @@ def _contract(
     prepare: Prepare | None = None,
 ) -> Sequence[Operation]:
     """`ops`, of a graph that nobody else has, with clusters as single operations; they are added to `found`."""
-    ops, clusters = contract(ops, is_apart, prepare)
+    ops, clusters = fuse_regions(ops, is_apart, prepare)
     found += clusters
     for c in clusters[:1]:
         _checkpoint(c.op.graph)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headrace.forking import when_forked
+from headrace.forking import run_after_fork
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -95,7 +95,7 @@ def _forked() -> None:
     _lock = threading.RLock()
 
 
-when_forked(_forked)
+run_after_fork(_forked)
 
 
 def _load(entry: EntryPoint) -> None:

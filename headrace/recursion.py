@@ -33,11 +33,11 @@ def _forked() -> None:
     _lock = threading.Lock()
 
 
-forking.when_forked(_forked)
+forking.run_after_fork(_forked)
 
 
 @contextlib.contextmanager
-def room_for(calls: int) -> Iterator[None]:
+def recursion_room(calls: int) -> Iterator[None]:
     """Lets Python functions call one another `calls` deeper than outside, for the length of a `with` block."""
     if calls:
         _give(calls)
@@ -49,7 +49,7 @@ def room_for(calls: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def room_for_levels(levels: int) -> Iterator[None]:
+def recursion_room_for_levels(levels: int) -> Iterator[None]:
     """Room for a walk over structures that are nested `levels` deep, or for tracing one level more.
 
     Example:
@@ -59,7 +59,7 @@ def room_for_levels(levels: int) -> Iterator[None]:
       ...     sys.getrecursionlimit() - before
       4000
     """
-    with room_for(FRAMES * min(levels, MOST)):
+    with recursion_room(FRAMES * min(levels, MOST)):
         yield
 
 

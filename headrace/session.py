@@ -23,13 +23,13 @@ from headrace.execute.blocking import is_observed, watched
 from headrace.execute.devices import DeviceAttributes, make_devices
 from headrace.execute.executor import Executor
 from headrace.execute.parts import Parts
-from headrace.execute.static_schedule import Sequential, sequence_of
-from headrace.execute.step import Step
+from headrace.execute.static_schedule import ScheduledStep, static_schedule
+from headrace.execute.step import StepState
 from headrace.execute.threads import MOST_THREADS, Pool
 from headrace.explain import Explanation, explanation
-from headrace.fetches import Call, Calls, Convert, Fetches, as_own, feed_tensors, feeder, key_of, strict
+from headrace.fetches import CallCache, Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, strict
 from headrace.ir.function import find_anywhere
-from headrace.ir.kernel_errors import retell
+from headrace.ir.kernel_errors import as_op_error
 from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
 from headrace.metadata.counters import measuring
 from headrace.partial import PartialRun, take
@@ -152,17 +152,17 @@ class Session:
         if self._intra < 1 or self._inter < 1:
             raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
         self._resources = ResourceManager()
-        self._calls = Calls()
+        self._calls = CallCache()
         self._grown: dict[Hashable, int] = {}  # by fetches and by line: how often the graph had grown by then
         self._is_warned = False
         self._lock = threading.Lock()
         self._pool: Pool | None = None
         self._blocking = Pool(MOST_THREADS, "headrace-blocking", computes=False)  # for kernels that may block
-        self._active: set[Step] = set()
+        self._active: set[StepState] = set()
         self._partial: dict[str, PartialRun] = {}
         self._closed = ""  # once it is: why it can no more be used
-        forking.follow(self)
-        forking.follow(self._resources)
+        forking.register_at_fork(self)
+        forking.register_at_fork(self._resources)
         if notices.listener("session", notices.INFO) is not None:
             names = ", ".join(d.short_name for d in self._local.values())
             notices.inform("session", [f"session of {graph!r}: devices {names}; engine {engine!r}"])
@@ -280,7 +280,7 @@ class Session:
             tuple(self._resources.names()), memory,
         )  # fmt: skip
 
-    def _call(self, fetches: Any, feeds: Any) -> Call:
+    def _call(self, fetches: Any, feeds: Any) -> PreparedCall:
         """The compiled form of a fetch structure with these feed keys, from the cache if the graph has not grown."""
         if self._closed:
             raise RuntimeError(self._closed)
@@ -298,7 +298,7 @@ class Session:
                 self._calls.add(key, version, call)
         return call
 
-    def _compile(self, fetches: Any, feed_keys: list[Any]) -> Call:
+    def _compile(self, fetches: Any, feed_keys: list[Any]) -> PreparedCall:
         resolved = Fetches(self.graph, fetches)
         keys = [feed_tensors(self.graph, k) for k in feed_keys]
         tensors = [t for ts in keys for t in ts]
@@ -309,7 +309,7 @@ class Session:
         with self._explained():
             step = compile_step(tensors, resolved.tensors, resolved.targets, self._devices, self._engine)
         names, counts = [t.name for t in resolved.tensors], [len(ts) for ts in keys]
-        return Call(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
+        return PreparedCall(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
 
     def _look_at_growth(self, key: Hashable, fetches: Any, is_known: bool) -> None:
         """Warns, once, if the graph grows from run to run: of the same fetches, or by the same line of the user's."""
@@ -324,7 +324,7 @@ class Session:
                     "Build the graph first, then run it."
                 )
 
-    def _run(self, call: Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
+    def _run(self, call: PreparedCall, values: Sequence[Any], options: RunOptions, timeout_ms: float | None) -> Any:
         fed = call.feed(values)
         if options is _NO_OPTIONS or (options.listener is None and options.ready is None):
             try:
@@ -363,7 +363,7 @@ class Session:
         return call.pack(out)
 
     def _measured(
-        self, call: Call, values: Sequence[Any], options: RunOptions, timeout_ms: float | None, m: RunMetadata
+        self, call: PreparedCall, values: Sequence[Any], options: RunOptions, timeout_ms: float | None, m: RunMetadata
     ) -> Any:
         """`_run`, and fills `m`."""
         if not isinstance(m, RunMetadata):
@@ -392,27 +392,29 @@ class Session:
             self._active.discard(step)
             step.close()
 
-    def _call_compiled(self, compiled: Compiled, step: Step | None, fed: Sequence[Any]) -> tuple[Any, ...]:
+    def _call_compiled(self, compiled: Compiled, step: StepState | None, fed: Sequence[Any]) -> tuple[Any, ...]:
         with blas.threads(self._intra) if compiled.uses_blas else _NO_LIMIT:
             if compiled.blocks and step is not None and is_observed(step):
                 return watched(step, lambda: compiled.run(step, fed))
             return compiled.run(step, fed)
 
-    def _step(self, options: RunOptions, timeout_ms: float | None) -> Step:
+    def _step(self, options: RunOptions, timeout_ms: float | None) -> StepState:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms
         until = time.monotonic() + limit / 1000 if limit else None
-        step = Step(self._resources, ResourceManager, until, self._blocking)
+        step = StepState(self._resources, ResourceManager, until, self._blocking)
         if self._memories:
             self._account(step, next(iter(self._local)), options)
         return step
 
-    def _account(self, step: Step, device: str, options: RunOptions) -> None:
+    def _account(self, step: StepState, device: str, options: RunOptions) -> None:
         """Lets `step`, or a device's part of one, know the memory of its device."""
         memory = self._memories.get(device)
         if memory is not None:
             step.memory = StepMemory(memory, step, options.listener)
 
-    def _executor(self, compiled: CompiledStep, step: Step, options: RunOptions) -> Executor | Sequential | Parts:
+    def _executor(
+        self, compiled: CompiledStep, step: StepState, options: RunOptions
+    ) -> Executor | ScheduledStep | Parts:
         is_seen = options.listener is not None or options.ready is not None  # then single operations are shown
         if compiled.is_divided:
             if options.ready is not None and not callable(options.ready):
@@ -426,9 +428,9 @@ class Session:
                 self._account(part.step, name, options)
             return parts
         plan = compiled.plan if is_seen else compiled.clustered
-        sequence = None if is_seen else sequence_of(plan)
+        sequence = None if is_seen else static_schedule(plan)
         if sequence is not None:
-            return Sequential(sequence, step, self._intra)
+            return ScheduledStep(sequence, step, self._intra)
         ready = options.ready("") if callable(options.ready) else options.ready
         return Executor(plan, step, self._get_pool, options.listener, ready, self._intra)
 
@@ -437,7 +439,7 @@ class Session:
         if isinstance(error, OpError) and error.node is not None:
             error.op = op = find_anywhere(self.graph, error.node.partition(":")[0])
             if op is not None:
-                retell(error, op)
+                as_op_error(error, op)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

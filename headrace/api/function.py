@@ -135,7 +135,7 @@ class Function:
         if not isinstance(scopes.builder(*nest.flatten((args, kwargs))), Builder):
             return self.fn(*args, **kwargs)
         b: Builder = scopes.builder(*nest.flatten((args, kwargs)))
-        return _Call(self, b, args, kwargs).make()
+        return _FunctionCall(self, b, args, kwargs).make()
 
 
 def _as_spec(x: Any) -> TensorSpec:
@@ -214,7 +214,7 @@ _now = _Tracing()
 _DEEPEST = 30  # a function that calls itself with so many different Python arguments will never end
 
 
-class _Call:
+class _FunctionCall:
     """One call of a `Function` in a graph."""
 
     def __init__(self, function: Function, b: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> None:

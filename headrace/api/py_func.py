@@ -115,7 +115,7 @@ class _OnTensors:
         code = getattr(func, "__code__", None)
         if code is not None:
             self.__code__ = code
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""

@@ -99,7 +99,7 @@ def call(
       SignatureError: it returned what is no tensor. What `fn` itself raises, with a note that says what called it.
     """
     inner = dataclasses.replace(b, graph=graph, control_inputs=())
-    with scopes.entered(inner), recursion.room_for_levels(1):
+    with scopes.entered(inner), recursion.recursion_room_for_levels(1):
         try:
             value = fn(*args, **(kwargs or {}))
         except Exception as e:

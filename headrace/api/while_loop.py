@@ -101,7 +101,7 @@ def while_loop(
                 attrs["_back_prop"] = False
             if swap_memory or save == "auto":
                 attrs["_swap_memory"] = True
-            loop = _Loop(scopes.builder(), scope, cond, body, variables)
+            loop = _LoopTracer(scopes.builder(), scope, cond, body, variables)
             results = loop.make(shape_invariants, is_single, maximum_iterations, attrs, save)
     else:
         results = _run(cond, body, variables, maximum_iterations)
@@ -112,7 +112,7 @@ def while_loop(
     return results
 
 
-class _Loop:
+class _LoopTracer:
     """A loop as it is made: where, of what functions, from what first values."""
 
     def __init__(

@@ -18,18 +18,18 @@ import numpy as np
 from headrace import flags
 from headrace.compile.blame import raise_blamed, tag
 from headrace.compile.emit import Emitter
-from headrace.compile.regions import Blocks
-from headrace.compile.runtime import Run, quietly
+from headrace.compile.regions import Regions
+from headrace.compile.runtime import RunState, quietly
 from headrace.compile.source import FILE
 from headrace.denormals import flushed
-from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.kernel import KernelContext
-from headrace.recursion import room_for
+from headrace.recursion import recursion_room
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
     from headrace.ir.graph import Graph, Operation
-    from headrace.ir.kernel import Step
+    from headrace.ir.kernel import StepContext
 
 
 class Compiled:
@@ -71,7 +71,7 @@ class Compiled:
         self.is_plain = not (emitter.stateful or self._has_loops)
         self.is_direct = self.is_plain and not self.uses_blas
 
-    def run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
+    def run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
         """Runs it on the values of the feeds; returns those of the fetches.
 
         Raises:
@@ -88,24 +88,24 @@ class Compiled:
         with flushed():
             if not self._calls_itself:
                 return self._run(step, values)
-            with room_for(4 * flags.CALL_DEPTH.value):  # what is outlined is a call too
+            with recursion_room(4 * flags.CALL_DEPTH.value):  # what is outlined is a call too
                 return self._run(step, values)
 
-    def _run(self, step: Step | None, values: Sequence[Any]) -> tuple[Any, ...]:
+    def _run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
         try:
             if not self._stateful:
-                return quietly(self._function, Run(step, ()) if self._has_loops else None, *values)
+                return quietly(self._function, RunState(step, ()) if self._has_loops else None, *values)
             assert step is not None
             step.locate = lambda: tag(FILE, self._marks)
             kernels = [k.factory(KernelContext(step, op), op.attrs) for op, k in self._stateful]
             with np.errstate(all="ignore"):  # not `quietly`: kernels may call users' functions
-                return self._function(Run(step, kernels), *values)
+                return self._function(RunState(step, kernels), *values)
         except Exception as e:
             raise_blamed(e, FILE, self._marks)
             raise
 
 
-@with_room
+@deepens_recursion
 def compile_graph(
     graph: Graph,
     args: Sequence[Operation],
@@ -124,4 +124,4 @@ def compile_graph(
     Raises:
       GraphError, NotFoundError: a function that is called is not there or does not fit.
     """
-    return Compiled(Emitter(Blocks(graph, targets, expand), args, retvals))
+    return Compiled(Emitter(Regions(graph, targets, expand), args, retvals))

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
-from headrace.ir.kernel_errors import blamed, endless
+from headrace.ir.kernel_errors import endless, with_inputs_named
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from headrace.compile.source import Loop, Mark
+    from headrace.compile.source import Mark, SourceLoop
     from headrace.ir.graph import Operation
 
 SHOWN: Final = 4  # of deeply nested loops and calls so many are named at either end
@@ -33,7 +33,7 @@ def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
     found = culprit(error, file, marks)
     if found is None:
         return
-    out = blamed(found.error, found.op, found.where, found.inputs)
+    out = with_inputs_named(found.error, found.op, found.where, found.inputs)
     if found.round:
         out.add_note(endless(found.round, found.op.source))
     out._blamed = True  # type: ignore[attr-defined]
@@ -134,11 +134,11 @@ def _where(at: Sequence[tuple[Mark, FrameType]]) -> str:
     return ", in ".join(parts)
 
 
-def _iteration(loop: Loop, frame: FrameType) -> str:
+def _iteration(loop: SourceLoop, frame: FrameType) -> str:
     return f"iteration {_index(loop, frame)} of loop '{loop.name}'"
 
 
-def _index(loop: Loop, frame: FrameType) -> int:
+def _index(loop: SourceLoop, frame: FrameType) -> int:
     first = int(loop.first) if loop.first.isdecimal() else frame.f_locals.get(loop.first, 0)
     return int(frame.f_locals.get(loop.number, first)) - int(first)
 

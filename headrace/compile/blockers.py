@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from headrace import recursion
 from headrace.errors import NotFoundError
 from headrace.ir.analysis.concurrency import concurrent
-from headrace.ir.analysis.graph_size import extent
+from headrace.ir.analysis.graph_size import graph_size
 from headrace.ir.function import FuncGraph, bodies, functions_of, recursive_functions, with_owned
 from headrace.ir.kernel import find_kernel
 from headrace.ir.kernel_errors import place
@@ -64,7 +64,7 @@ def too_large(ops: Iterable[Operation]) -> list[str]:
     recursive = _recursive(ops)
     if recursive:
         return recursive
-    found = extent(ops, reads=True)
+    found = graph_size(ops, reads=True)
     if found.levels > recursion.MOST:
         return [
             f"its structures and calls are nested {found.levels:,} deep, and at most {recursion.MOST:,} are compiled"

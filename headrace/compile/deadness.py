@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MOST_PASSES: Final = 12  # over the graph; then each loop variable that is left is a class of its own
 
 
-class Fate(NamedTuple):
+class Deadness(NamedTuple):
     """What decides about an operation, or about a token: sets of symbols.
 
     Attributes:
@@ -62,14 +62,14 @@ class _Class(NamedTuple):
     """
 
     bit: int
-    entered: Fate
+    entered: Deadness
     lasts: bool
 
 
-_ALWAYS: Final = Fate(0, 0)
+_ALWAYS: Final = Deadness(0, 0)
 
 
-def fates(ops: Sequence[Operation], tree: FrameTree, is_late: Callable[[Operation], bool]) -> Fates:
+def deadness_of(ops: Sequence[Operation], tree: FrameTree, is_late: Callable[[Operation], bool]) -> DeadnessClasses:
     """What decides about each of `ops`.
 
     Args:
@@ -81,15 +81,15 @@ def fates(ops: Sequence[Operation], tree: FrameTree, is_late: Callable[[Operatio
     late = {op for op in ops if not op.opdef.primitive and is_late(op)}
     split: dict[Operation, tuple[Hashable, bool]] = {}
     for _ in range(MOST_PASSES):
-        found = Fates(order, tree, late, split)
+        found = DeadnessClasses(order, tree, late, split)
         refined = found.refined()
         if refined is None:
             return found
         split = refined
-    return Fates(order, tree, late, {m: (m, False) for m in split})
+    return DeadnessClasses(order, tree, late, {m: (m, False) for m in split})
 
 
-class Fates:
+class DeadnessClasses:
     """What one walk over the operations finds out, under what is assumed of loop variables.
 
     Args:
@@ -110,18 +110,18 @@ class Fates:
         late: set[Operation],
         split: Mapping[Operation, tuple[Hashable, bool]],
     ) -> None:
-        self.of: dict[Operation, Fate] = {}
+        self.of: dict[Operation, Deadness] = {}
         self._tree = tree
         self._late = late
         self._split = split
-        self.after: dict[Operation, Fate] = {}  # and of what comes out, where `_out` says nothing else
-        self._out: dict[Tensor, Fate] = {}  # of outputs that differ from that
+        self.after: dict[Operation, Deadness] = {}  # and of what comes out, where `_out` says nothing else
+        self._out: dict[Tensor, Deadness] = {}  # of outputs that differ from that
         self._symbols: dict[Hashable, int] = {}
         self._inside: dict[Frame, int] = dict.fromkeys(tree.frames, 0)  # the symbols of each frame
         self._sides: dict[int, tuple[Tensor, int, int]] = {}  # symbol -> selector, side, number of sides
         self._classes: dict[Operation, _Class] = {}  # by Merge
         self._in_frame: dict[Frame, set[_Class]] = {f: set() for f in tree.frames}
-        rules: dict[str, Callable[[Operation, Frame, Fate], Fate]] = {
+        rules: dict[str, Callable[[Operation, Frame, Deadness], Deadness]] = {
             "": self._plain,
             "Switch": self._switch,
             "SwitchN": self._switch,
@@ -163,11 +163,11 @@ class Fates:
             self._inside[frame] |= bit
         return bit
 
-    def out(self, t: Tensor) -> Fate:
+    def out(self, t: Tensor) -> Deadness:
         """The fate of what comes out as `t`."""
         return self._out.get(t) or self.after[t.op]
 
-    def _of_inputs(self, op: Operation) -> Fate:
+    def _of_inputs(self, op: Operation) -> Deadness:
         dead = waits = 0
         for t in op.inputs:
             d, w = self.out(t)
@@ -177,20 +177,20 @@ class Fates:
             d, w = self.after[c]
             dead |= d
             waits |= w
-        return Fate(dead, waits)
+        return Deadness(dead, waits)
 
     # *** rules: what comes out of an operation whose inputs are `known` ***
 
-    def _plain(self, op: Operation, frame: Frame, known: Fate) -> Fate:
+    def _plain(self, op: Operation, frame: Frame, known: Deadness) -> Deadness:
         if op not in self._late:
             return known
         if op.opdef.structured:  # a call; its results come as soon as they are there, some of them dead
             for t in op.outputs:
                 bit = self._symbol(frame, t)
-                self._out[t] = Fate(known.dead | bit, known.waits | bit)
-        return Fate(known.dead, known.waits | self._symbol(frame, op))
+                self._out[t] = Deadness(known.dead | bit, known.waits | bit)
+        return Deadness(known.dead, known.waits | self._symbol(frame, op))
 
-    def _switch(self, op: Operation, frame: Frame, known: Fate) -> Fate:
+    def _switch(self, op: Operation, frame: Frame, known: Deadness) -> Deadness:
         selector = _origin(op.inputs[1])
         where, key = self._tree.outputs_of(selector.op), selector
         if selector.dtype.is_ref:  # it may have changed when the next one reads it
@@ -199,10 +199,10 @@ class Fates:
         for k, t in enumerate(op.outputs):
             bit = self._symbol(where, "side", key, k, n)
             self._sides[bit] = (key, k, n)
-            self._out[t] = Fate(known.dead | bit, known.waits)
+            self._out[t] = Deadness(known.dead | bit, known.waits)
         return known
 
-    def _merge(self, op: Operation, frame: Frame, known: Fate) -> Fate:
+    def _merge(self, op: Operation, frame: Frame, known: Deadness) -> Deadness:
         enter = _loop_variable(op)
         if enter is not None and self._tree.entered_by(enter) is frame:
             entered = self.of[enter]
@@ -210,7 +210,7 @@ class Fates:
             c = _Class(self._symbol(frame, "loop", entered, number, lasts), entered, lasts)
             self._classes[op] = c
             self._in_frame[frame].add(c)
-            return Fate(c.bit | entered.dead, c.bit | entered.waits) if lasts else Fate(c.bit, c.bit)
+            return Deadness(c.bit | entered.dead, c.bit | entered.waits) if lasts else Deadness(c.bit, c.bit)
         if op.control_inputs or any(t.op.opdef.primitive in ("NextIteration", "Enter") for t in op.inputs):
             return self._own(op, frame, known)
         given = [self.out(t) for t in op.inputs]
@@ -222,7 +222,7 @@ class Fates:
             dead |= self._symbol(frame, "dead", *(g.dead for g in given))
         if any(g.waits != given[0].waits for g in given):
             waits |= self._symbol(frame, "waits", *given)
-        return Fate(dead, waits)
+        return Deadness(dead, waits)
 
     def _is_exhaustive(self, rests: Sequence[int]) -> bool:
         """Whether one of `rests` is surely alive: they are all the sides of one selector."""
@@ -232,19 +232,19 @@ class Fates:
         selector, _, n = sides[0]
         return set(sides) == {(selector, k, n) for k in range(n)}
 
-    def _enter(self, op: Operation, frame: Frame, known: Fate) -> Fate:
+    def _enter(self, op: Operation, frame: Frame, known: Deadness) -> Deadness:
         # one that is no constant has a token in iteration 0 only; its Merge knows what to make of it
         return known if op.attrs["is_constant"] else self._own(op, self._tree.entered_by(op), known)
 
-    def _own(self, op: Operation, frame: Frame, known: Fate) -> Fate:
+    def _own(self, op: Operation, frame: Frame, known: Deadness) -> Deadness:
         """Nothing is known of what comes out."""
         bit = self._symbol(frame, op)
-        return Fate(bit, bit)
+        return Deadness(bit, bit)
 
-    def _trigger(self, op: Operation, frame: Frame, known: Fate) -> Fate:
-        return Fate(self._symbol(frame, op), known.waits)
+    def _trigger(self, op: Operation, frame: Frame, known: Deadness) -> Deadness:
+        return Deadness(self._symbol(frame, op), known.waits)
 
-    def _exit(self, op: Operation, frame: Frame, known: Fate) -> Fate:
+    def _exit(self, op: Operation, frame: Frame, known: Deadness) -> Deadness:
         assert frame.parent is not None
         inside = self._inside[frame]
         dead, waits = known.dead & ~inside, known.waits & ~inside
@@ -254,7 +254,7 @@ class Fates:
             if c.lasts and known.waits & c.bit:
                 waits |= c.entered.waits
         bit = self._symbol(frame.parent, "exit", frame, known)
-        return Fate(dead | bit, waits | bit)
+        return Deadness(dead | bit, waits | bit)
 
 
 def _loop_variable(merge: Operation) -> Operation | None:

@@ -23,9 +23,9 @@ from headrace.compile import runtime, tiling
 from headrace.compile.kernels import Writer
 from headrace.compile.lists import LIST, ROWS
 from headrace.compile.names import INT, Value
-from headrace.compile.regions import Block, Blocks, Item
-from headrace.compile.source import Loop
-from headrace.compile.tiling import Group, Unit
+from headrace.compile.regions import Item, Region, Regions
+from headrace.compile.source import SourceLoop
+from headrace.compile.tiling import TiledGroup, Unit
 from headrace.ir.function import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.opdef import op_registry
@@ -46,7 +46,7 @@ class Emitter(Writer):
       args, retvals: the ends of the step, in the order in which they are fed and fetched.
     """
 
-    def __init__(self, blocks: Blocks, args: Sequence[Operation], retvals: Sequence[Operation]) -> None:
+    def __init__(self, blocks: Regions, args: Sequence[Operation], retvals: Sequence[Operation]) -> None:
         super().__init__(blocks)
         self._blocks = blocks
         self._functions: dict[str, str] = {}
@@ -67,7 +67,7 @@ class Emitter(Writer):
         self.out.indent()
         # `_Retval`s are items of the root; what they read is returned
         results = [op.inputs[0] for op in retvals]
-        inner = Block(
+        inner = Region(
             self._blocks.root.graph,
             tuple(i for i in self._blocks.root.items if i.op.type != "_Retval"),
             tuple(results),
@@ -85,10 +85,10 @@ class Emitter(Writer):
 
     # *** blocks ***
 
-    def block(self, block: Block) -> None:
+    def block(self, block: Region) -> None:
         """Writes the items of a block. Its results stay; all else that it makes goes when nobody reads it any more."""
         found = block.items if self._checks else tiling.units(block.items, self.formula_of)
-        if any(isinstance(unit, Group) for unit in found):  # items have moved
+        if any(isinstance(unit, TiledGroup) for unit in found):  # items have moved
             for t in block.results:
                 self.wanted.pop(t, None)
         self._units(found, set(block.results), self.retained(block.items) | set(block.results), set())
@@ -108,7 +108,7 @@ class Emitter(Writer):
         for i, unit in enumerate(units):
             dying = [t for t in dict.fromkeys(unit.reads) if last[t] == i and t in mine and t not in kept]
             reusable = {t for t in dying if t not in retained}
-            if isinstance(unit, Group):
+            if isinstance(unit, TiledGroup):
                 wanted = [t for t in unit.made if last.get(t, -1) > i or t in kept]
                 given = self._given(unit, wanted, reusable)
                 if tiling.fits(unit, wanted, dying, list(given.values())):
@@ -122,7 +122,7 @@ class Emitter(Writer):
             else:
                 self.next = self._only_reader(unit, units[i + 1 : i + 2], last, i, kept)
                 self.kernel(unit, reusable)
-            if not isinstance(unit, Group):
+            if not isinstance(unit, TiledGroup):
                 mine.update(unit.op.outputs[k] for k in unit.live)
             self.drop([t for t in dying if t in self.values])
 
@@ -130,14 +130,14 @@ class Emitter(Writer):
         self, item: Item, next: Sequence[Unit], last: Mapping[Tensor, int], i: int, kept: Collection[Tensor]
     ) -> Operation | None:
         """The operation behind `item`, number `i`, if it alone reads what that makes."""
-        if self._checks or item.live != (0,) or not next or isinstance(next[0], Group) or next[0].kind:
+        if self._checks or item.live != (0,) or not next or isinstance(next[0], TiledGroup) or next[0].kind:
             return None
         t = item.op.outputs[0]
         return next[0].op if last.get(t) == i + 1 and t not in kept else None
 
     # *** groups ***
 
-    def _given(self, group: Group, wanted: Sequence[Tensor], reusable: Collection[Tensor]) -> dict[Tensor, Tensor]:
+    def _given(self, group: TiledGroup, wanted: Sequence[Tensor], reusable: Collection[Tensor]) -> dict[Tensor, Tensor]:
         """For what a group makes, arrays of `reusable` that it may be written over: nobody reads them after that."""
         out: dict[Tensor, Tensor] = {}
         free = [t for t in group.reads if t in reusable]
@@ -152,7 +152,7 @@ class Emitter(Writer):
         return out
 
     def _group(
-        self, group: Group, wanted: Sequence[Tensor], given: Mapping[Tensor, Tensor], retained: set[Tensor]
+        self, group: TiledGroup, wanted: Sequence[Tensor], given: Mapping[Tensor, Tensor], retained: set[Tensor]
     ) -> None:
         """Writes a group as a loop over slices; `wanted` is written into whole arrays."""
         out, op = self.out, group.items[0].op
@@ -252,7 +252,7 @@ class Emitter(Writer):
         names = [self.name_for(t) for t in outputs]
         kinds: list[Value] = []
 
-        def write(header: str, block: Block) -> None:
+        def write(header: str, block: Region) -> None:
             nonlocal kinds
             out.line(header, op)
             out.indent()
@@ -273,7 +273,7 @@ class Emitter(Writer):
             kind = value.kind if value.kind in (LIST, ROWS) else ""
             self.own(t, Value(name, kind))
 
-    def _case(self, item: Item, which: str, numbers: range, write: Callable[[str, Block], None]) -> None:
+    def _case(self, item: Item, which: str, numbers: range, write: Callable[[str, Region], None]) -> None:
         """Writes the branches `numbers` of a `Case`, of which `which` is one: by halves, as Python's compiler recurses
         at each `elif` of a chain, and gives up at a few hundred."""
         if len(numbers) <= MOST_ELIFS:
@@ -288,7 +288,7 @@ class Emitter(Writer):
             self._case(item, which, half, write)
             self.out.dedent()
 
-    def _branch(self, item: Item, block: Block, names: Sequence[str], old: Collection[Tensor]) -> list[Value]:
+    def _branch(self, item: Item, block: Region, names: Sequence[str], old: Collection[Tensor]) -> list[Value]:
         """Writes one branch, which gives its results the `names`; returns what stands for them there.
 
         Args:
@@ -310,7 +310,7 @@ class Emitter(Writer):
         self.converted.pop()
         return kinds
 
-    def _forget(self, block: Block) -> None:
+    def _forget(self, block: Region) -> None:
         """What a block made can no longer be dropped from outside it."""
         for item in block.items:
             for t in item.op.outputs:
@@ -368,7 +368,7 @@ class Emitter(Writer):
         test = item.blocks[0]
         number = out.new("n")
         out.line(f"for {number} in {out.bind(runtime.chain, 'f')}({out.bind(runtime.START, 'c')}, run):", op)
-        out.enter_loop(Loop(op, number))
+        out.enter_loop(SourceLoop(op, number))
         self.block(test)
         t = test.results[0]
         out.line(f"if not {self.truth(t, op)}: break", op)
@@ -396,7 +396,7 @@ class Emitter(Writer):
         number = out.new("i")
         is_short = stop.isdecimal() and first.isdecimal() and int(stop) - int(first) <= runtime.FIRST
         out.line(f"for {number} in {'range' if is_short else 'run.span'}({first}, {stop}):", op)
-        out.enter_loop(Loop(op, number, first, trips.most))
+        out.enter_loop(SourceLoop(op, number, first, trips.most))
         loop = item.blocks[1].graph
         assert isinstance(loop, FuncGraph)
         self.values[loop.params[item.counter]] = Value(number, INT, is_natural=first.isdecimal())
@@ -472,7 +472,7 @@ class Emitter(Writer):
         target = f"{', '.join(outputs)}{',' if len(outputs) == 1 else ''} = " if outputs else ""
         out.line(f"{target}{function}(run, {depth}{''.join(', ' + t for t in texts)})", op, tuple(texts))
 
-    def _define(self, name: str, block: Block) -> None:
+    def _define(self, name: str, block: Region) -> None:
         """Writes a function that calls itself."""
         graph = block.graph
         assert isinstance(graph, FuncGraph)
@@ -503,7 +503,7 @@ class Emitter(Writer):
         return f"{self.out.bind(kernel(np, {}), 'f')}({text})"
 
 
-def _is_free(block: Block, made: Tensor, old: Set[Tensor]) -> bool:
+def _is_free(block: Region, made: Tensor, old: Set[Tensor]) -> bool:
     """Whether what stands for `old`, parameters of a block, may become `made` as soon as that is made.
 
     Nobody reads one of them after that, and nothing that is still to be read is another name for one.

@@ -20,9 +20,9 @@ from headrace import flags
 from headrace.compile.blame import Culprit, came_through, culprit
 from headrace.compile.emit import Emitter
 from headrace.compile.fallback import Failure
-from headrace.compile.outlining import is_left
-from headrace.compile.regions import Blocks
-from headrace.compile.runtime import Run
+from headrace.compile.outlining import is_outlined
+from headrace.compile.regions import Regions
+from headrace.compile.runtime import RunState
 from headrace.compile.source import FILE
 from headrace.compile.variants import Variants
 from headrace.ir import walk
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-class Report(Protocol):
+class FusedReport(Protocol):
     """What passes report (`optimize.base.Context`)."""
 
     @property
@@ -58,7 +58,7 @@ class Report(Protocol):
 
 
 # runs the passes over the graph of a cluster; given what must be kept, and the shapes that are known of what enters
-Prepare: TypeAlias = "Callable[[Graph, Sequence[Operation], Mapping[Tensor, Shape]], Report]"
+Prepare: TypeAlias = "Callable[[Graph, Sequence[Operation], Mapping[Tensor, Shape]], FusedReport]"
 
 
 class Compute(Protocol):
@@ -89,7 +89,7 @@ def compute_of(
     outputs: Sequence[Tensor],
     wanted: Sequence[Operation],
     prepare: Prepare | None,
-) -> tuple[Compute, Report | None]:
+) -> tuple[Compute, FusedReport | None]:
     """The function of `inputs` that computes `members`, each after what it waits for, and gives `outputs`.
 
     Args:
@@ -114,7 +114,7 @@ def compute_of(
     copies = copy_into(graph, members, moved)
     ends = [_end(graph, i, moved[t]) for i, t in enumerate(outputs)]
     made = _Members(graph, args, ends, [copies[op] for op in wanted])
-    if prepare is None or not any(map(is_left, members)):
+    if prepare is None or not any(map(is_outlined, members)):
         return _as_compute(_compiled(made), Variants((), lambda known: None)), None
     general = _compiled(made.copy(), prepare)
     varies = general.is_of_step and flags.OPTIMIZE.value != "off"
@@ -159,7 +159,7 @@ class _Compiled:
     n_outputs: int
     stateful: Sequence[tuple[Operation, Kernel]]
     uses_blas: bool
-    report: Report | None
+    report: FusedReport | None
 
     @property
     def is_of_step(self) -> bool:
@@ -175,7 +175,7 @@ def _compiled(
     if prepare is not None:
         report = prepare(made.graph, targets, {made.args[i].outputs[0]: shape for i, shape in known.items()})
         targets = list(report.kept)
-    emitter = Emitter(Blocks(made.graph, targets), made.args, made.ends)
+    emitter = Emitter(Regions(made.graph, targets), made.args, made.ends)
     return _Compiled(emitter.out.finish("step"), len(made.ends), emitter.stateful, emitter.uses_blas, report)
 
 
@@ -199,7 +199,7 @@ def _as_compute(general: _Compiled, variants: Variants[_Compiled]) -> Compute:
 
 def _as_kernel(general: _Compiled) -> Callable[..., Any]:
     """The function, which returns a tuple, as a kernel."""
-    step, run = general.code.function, Run(None, ())
+    step, run = general.code.function, RunState(None, ())
     if general.n_outputs == 1:
         return lambda *args: step(run, *args)[0]
     return functools.partial(step, run)
@@ -218,7 +218,7 @@ def _maker(general: _Compiled, variants: Variants[_Compiled]) -> Callable[[Kerne
             if kernels is None:
                 kernels = [k.factory(KernelContext(ctx.step, op), op.attrs) for op, k in mine.stateful]
                 bound[mine] = kernels
-            out = mine.code.function(Run(ctx.step, kernels), *args)
+            out = mine.code.function(RunState(ctx.step, kernels), *args)
             return out[0] if gives_one else out
 
         return kernel

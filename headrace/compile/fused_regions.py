@@ -26,12 +26,12 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.compile.deadness import Fate, fates
-from headrace.compile.fused_kernels import Prepare, Report, compute_of, constant
-from headrace.compile.outlining import is_left
+from headrace.compile.deadness import Deadness, deadness_of
+from headrace.compile.fused_kernels import FusedReport, Prepare, compute_of, constant
+from headrace.compile.outlining import is_outlined
 from headrace.ir import walk
 from headrace.ir.analysis import frames
-from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.edit.editor import Editor, arrange
 from headrace.ir.kernel import find_kernel, may_wait
 
@@ -42,7 +42,7 @@ FEWEST: Final = 3  # operations that compute something: of fewer, a node for eac
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Cluster:
+class FusedRegion:
     """One cluster.
 
     Attributes:
@@ -55,13 +55,13 @@ class Cluster:
     members: tuple[Operation, ...]
     op: Operation
     source: str
-    report: Report | None = None
+    report: FusedReport | None = None
 
 
-@with_room
-def contract(
+@deepens_recursion
+def fuse_regions(
     ops: Sequence[Operation], is_heavy: Callable[[Operation], bool], prepare: Prepare | None = None
-) -> tuple[Sequence[Operation], list[Cluster]]:
+) -> tuple[Sequence[Operation], list[FusedRegion]]:
     """Puts clusters in the place of what can be clusters, in a graph that nobody else has.
 
     Args:
@@ -96,17 +96,17 @@ def contract(
 def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> list[list[Operation]]:
     """Which of `ops` can be clusters: for each its members, each after what it waits for.
 
-    Args, Raises: see `contract`.
+    Args, Raises: see `fuse_regions`.
     """
     tree = frames.derive(ops)
     marks = {f.loop_cond for f in tree.frames}
-    fate = fates(ops, tree, lambda op: waits(op) or is_heavy(op)).of
-    keys: dict[Operation, tuple[frames.Frame, Fate]] = {}
+    fate = deadness_of(ops, tree, lambda op: waits(op) or is_heavy(op)).of
+    keys: dict[Operation, tuple[frames.Frame, Deadness]] = {}
     for op in ops:
         if _can_be_member(op) and op not in marks and not is_heavy(op):
             keys[op] = (tree.of(op), fate[op])
     order = walk.toposort(ops)
-    drawn = _draw_in(order, keys) if any(map(is_left, keys)) else {}
+    drawn = _draw_in(order, keys) if any(map(is_outlined, keys)) else {}
     stages: dict[Operation, int] = {}
     for op in order:
         key, stage = keys.get(op), 0
@@ -116,16 +116,16 @@ def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> 
         stages[op] = stage
     for op, readers in drawn.items():  # nobody is kept waiting if they come as late as they can
         stages[op] = min(stages[r] for r in readers)
-    groups: dict[tuple[frames.Frame, Fate, int], list[Operation]] = {}
+    groups: dict[tuple[frames.Frame, Deadness, int], list[Operation]] = {}
     for op in order:
         if op in keys:
             groups.setdefault((*keys[op], stages[op]), []).append(op)
-    out = [g for g in groups.values() if sum(map(_computes, g)) >= FEWEST or any(map(is_left, g))]
+    out = [g for g in groups.values() if sum(map(_computes, g)) >= FEWEST or any(map(is_outlined, g))]
     return sorted(out, key=lambda g: g[0].id)
 
 
 def _draw_in(
-    order: Sequence[Operation], keys: dict[Operation, tuple[frames.Frame, Fate]]
+    order: Sequence[Operation], keys: dict[Operation, tuple[frames.Frame, Deadness]]
 ) -> dict[Operation, list[Operation]]:
     """Puts operations that wait for nothing, and that only a group with loops or conditionals reads, in this group:
     what a loop begins with. Nobody else knows when they are done.
@@ -133,12 +133,12 @@ def _draw_in(
     Returns:
       These operations, each after those that read it, and who these are.
     """
-    nested = {key for op, key in keys.items() if is_left(op)}
+    nested = {key for op, key in keys.items() if is_outlined(op)}
     readers: dict[Operation, list[Operation]] = {}
     drawn: dict[Operation, list[Operation]] = {}
     for op in reversed(order):
         key, mine = keys.get(op), readers.get(op, ())
-        if mine and key is not None and not key[1].waits and not is_left(op):
+        if mine and key is not None and not key[1].waits and not is_outlined(op):
             into = keys.get(mine[0])
             if into in nested and all(keys.get(r) == into for r in mine):
                 assert into is not None
@@ -173,7 +173,7 @@ def _why_not(op: Operation) -> str:
     if op.opdef.primitive:
         return "a primitive of control flow"
     if op.opdef.structured:
-        return "" if is_left(op) else "calls a function in a frame of its own"
+        return "" if is_outlined(op) else "calls a function in a frame of its own"
     kernel = find_kernel(op)
     if kernel is None or may_wait(op):
         return "may wait for something else"
@@ -187,7 +187,7 @@ def _why_not(op: Operation) -> str:
 def waits(op: Operation) -> bool:
     """Whether `op`, once it fires, waits for something else, or calls a function in a frame of its own."""
     if op.opdef.structured:
-        return not is_left(op)
+        return not is_outlined(op)
     return may_wait(op)
 
 
@@ -199,7 +199,7 @@ def _computes(op: Operation) -> bool:
 # *** making one ***
 
 
-def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | None) -> Cluster:
+def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | None) -> FusedRegion:
     """Puts one operation in the place of `members`; these have no readers left then but one another."""
     graph, inside = edit.graph, set(members)
     read = list(dict.fromkeys(t for op in members for t in op.inputs if t.op not in inside))
@@ -233,9 +233,9 @@ def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | Non
         for after in list(edit.waits.get(m, ())):
             if after not in inside:
                 edit.set_controls(after, [op if c is m else c for c in after.control_inputs])
-    return Cluster(tuple(members), op, compute.source, report)
+    return FusedRegion(tuple(members), op, compute.source, report)
 
 
-def show(clusters: Iterable[Cluster]) -> str:
+def show(clusters: Iterable[FusedRegion]) -> str:
     """The members of clusters as text, a line for each."""
     return "\n".join(" ".join(op.name for op in c.members) for c in clusters)

@@ -23,7 +23,7 @@ from headrace.compile import views
 from headrace.compile.list_writing import ListWriter
 from headrace.compile.names import Value
 from headrace.compile.runtime import blocking
-from headrace.compile.scalar_expressions import Apply, Input, formula
+from headrace.compile.scalar_expressions import Apply, Input, scalar_expression
 from headrace.ir import output_check
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import Kernel, find_kernel, made_for
@@ -32,7 +32,7 @@ from headrace.opkit.elementwise import HALF
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from headrace.compile.regions import Blocks, Item
+    from headrace.compile.regions import Item, Regions
     from headrace.ir.graph import Operation, Tensor
 
 # operators that give on numpy scalars what the ufunc gives, for dtypes of these kinds
@@ -78,7 +78,7 @@ class Writer(ListWriter):
       whole: where arrays are done in slices (`tiling`), how many of their last axes are not cut.
     """
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: Regions) -> None:
         super().__init__(blocks)
         self.stateful: list[tuple[Operation, Kernel]] = []
         self.uses_blas = False
@@ -109,7 +109,7 @@ class Writer(ListWriter):
             if len(op.outputs) == 1 and op.inputs and op.opdef.kernel is not None:
                 kernel = self.kernel_of(op)
                 if kernel.factory is op.opdef.kernel:
-                    found = formula(op, kernel.factory, made_for(op, kernel))
+                    found = scalar_expression(op, kernel.factory, made_for(op, kernel))
             self._formulas[op] = found
         return self._formulas[op]
 
@@ -142,7 +142,7 @@ class Writer(ListWriter):
     def _moved(self, op: Operation, inputs: list[str]) -> list[str] | None:
         if op.opdef.kernel is None or self.kernel_of(op).factory is not op.opdef.kernel:
             return None
-        return views.moved(op, inputs, self.out)
+        return views.view_expression(op, inputs, self.out)
 
     # *** writing ***
 

@@ -29,7 +29,7 @@ from headrace.ir.function import FuncGraph
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
-    from headrace.compile.regions import Block, Blocks, Item
+    from headrace.compile.regions import Item, Region, Regions
     from headrace.ir.graph import Operation, Tensor
     from headrace.shapes import Shape
 
@@ -59,7 +59,7 @@ _SHAPE: Final = {  # the input that states the shape of the elements
 class Lists:
     """What stands for each tensor list of a step; see the module's text."""
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: Regions) -> None:
         self._parent: dict[Tensor, Tensor] = {}
         self._elements: dict[Tensor, Tensor] = {}  # of a class of lists of lists: one of the lists in it
         self._bad: set[Tensor] = set()
@@ -141,7 +141,7 @@ class Lists:
 
     # *** what is done with them ***
 
-    def _walk(self, block: Block, used: dict[Tensor, int] | None = None) -> None:
+    def _walk(self, block: Region, used: dict[Tensor, int] | None = None) -> None:
         """Takes in a block. `used` counts how often each list was consumed so far."""
         used = {} if used is None else used
         for item in block.items:

@@ -13,7 +13,7 @@ from headrace.compile.source import Source
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
-    from headrace.compile.regions import Blocks
+    from headrace.compile.regions import Regions
     from headrace.ir.graph import Operation, Tensor
 
 INT: Final = "int"  # a Python int that stands for an int32 or int64 scalar
@@ -55,7 +55,7 @@ class Names:
         written into such a name at once need not be given it at the end of the block.
     """
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: Regions) -> None:
         self.out = Source()
         self.values: dict[Tensor, Value] = {}
         self.lists = Lists(blocks)

@@ -14,7 +14,7 @@ not even look at what its body reads. So for each result one asks what it *surel
 waits for besides is *more* than that. More is harmless where it ends before anybody can tell: in pure operations that
 wait for as much anyway, by their other inputs. The gradient of a loop reads how often the loop went round, but it works
 on what comes from the queue, too. Where it does not end there, in a queue or in an assignment, say, all through whom it
-came are taken apart (`hasty`).
+came are taken apart (`must_not_wait`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from headrace.compile.deadness import fates
+from headrace.compile.deadness import deadness_of
 from headrace.ir import walk
 from headrace.ir.analysis import frames
-from headrace.ir.analysis.trip_count import trips
+from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.function import FuncGraph, functions_of, owned, with_owned
 from headrace.ir.graph import Operation
 from headrace.ir.infer import constant_value
@@ -63,8 +63,10 @@ class Lowered(Protocol):
 L = TypeVar("L", bound=Lowered)
 
 
-def leaving(
-    lower: Callable[[Staying], L], is_heavy: Callable[[Operation], bool], is_late: Callable[[Operation], bool]
+def select_outlined(
+    lower: Callable[[OutlinedStructures], L],
+    is_heavy: Callable[[Operation], bool],
+    is_late: Callable[[Operation], bool],
 ) -> L | None:
     """The primitive form of a step in which what can be in clusters is left as it is; None if there is no such thing.
 
@@ -73,17 +75,19 @@ def leaving(
       is_heavy: whether an operation with a pure kernel may be worth a thread of its own.
       is_late: whether an operation of a primitive graph waits for something else, once it fires.
     """
-    stays = Staying(is_heavy)
+    stays = OutlinedStructures(is_heavy)
     for _ in range(MOST_ROUNDS):
         lowered = lower(stays)
-        early = hasty(lowered.ops, is_late).union(*(hasty(ops, is_late) for ops in lowered.functions.values()))
+        early = must_not_wait(lowered.ops, is_late).union(
+            *(must_not_wait(ops, is_late) for ops in lowered.functions.values())
+        )
         if not early:
             return lowered if lowered.left else None
         stays.refused.update(lowered.left[op] for op in early)
     return None
 
 
-class Staying:
+class OutlinedStructures:
     """Which structured operations of a step are left as they are when it is lowered; call it with one.
 
     Args:
@@ -116,7 +120,7 @@ class Staying:
                     return False
             elif not (each.type == "_Arg" or _computes_only(each) or _only_reads(each)):
                 return False
-        if op.opdef.structured != "While" or trips(op) is not None:
+        if op.opdef.structured != "While" or trip_count(op) is not None:
             return True
         return not any(map(_only_reads, with_owned(_all_in(graphs))))
 
@@ -151,7 +155,7 @@ def _only_reads(op: Operation) -> bool:
     return is_reading and is_there and not any(t.dtype.is_ref for t in (*op.inputs, *op.outputs))
 
 
-def is_left(op: Operation) -> bool:
+def is_outlined(op: Operation) -> bool:
     """Whether `op`, of a graph that has been lowered, is a structured operation that was left as it is."""
     return op.opdef.structured in _KINDS
 
@@ -159,14 +163,14 @@ def is_left(op: Operation) -> bool:
 # *** waiting ***
 
 
-def hasty(ops: Sequence[Operation], is_late: Callable[[Operation], bool]) -> set[Operation]:
+def must_not_wait(ops: Sequence[Operation], is_late: Callable[[Operation], bool]) -> set[Operation]:
     """Those structured operations left in a primitive graph through which something comes to wait for more.
 
     Args:
       ops: of one graph.
       is_late: whether an operation that is no primitive waits for something else, once it fires.
     """
-    left = {op for op in ops if is_left(op)}
+    left = {op for op in ops if is_outlined(op)}
     return _More(ops, left, is_late).blamed if left else set()
 
 
@@ -181,7 +185,7 @@ class _More:
         self, ops: Sequence[Operation], left: Collection[Operation], is_late: Callable[[Operation], bool]
     ) -> None:
         self.blamed: set[Operation] = set()
-        self._fates = fates(ops, frames.derive(ops), is_late)
+        self._fates = deadness_of(ops, frames.derive(ops), is_late)
         self._sure = _Sure()
         # of a tensor, or of what waits for an operation: symbols, by the operations through which they came
         self._more: dict[Tensor | Operation, Mapping[Operation, int]] = {}
@@ -281,7 +285,7 @@ class _Sure:
 
     def _trips(self, op: Operation) -> int | None:
         """How often the loop `op` goes round, if that can be known."""
-        counted = trips(op)
+        counted = trip_count(op)
         if counted is None or not counted.is_exact:
             return None
         least: list[int] = []
@@ -304,7 +308,7 @@ class _Sure:
         if value is not None:
             return int(value) if value.shape == () and value.dtype.kind == "i" else None
         if op.opdef.structured == "While":
-            counted, n = trips(op), self._trips(op)
+            counted, n = trip_count(op), self._trips(op)
             first = self._number(op.inputs[t.index])
             counts = counted is not None and any(b.counter == t.index for b in counted.bounds)
             return first + n if counts and first is not None and n is not None else None

@@ -1,8 +1,8 @@
 """What of a structured graph has to be done, in which order: blocks of items.
 
-A `Block` is a graph, or one that an operation owns, reduced to what somebody wants of it: its operations in an order in
-which each comes after what it waits for, without those that nobody needs. An operation that owns graphs becomes an item
-with blocks of its own, and these too have only what is wanted: results that nobody reads are left out, and loop
+A `Region` is a graph, or one that an operation owns, reduced to what somebody wants of it: its operations in an order
+in which each comes after what it waits for, without those that nobody needs. An operation that owns graphs becomes an
+item with blocks of its own, and these too have only what is wanted: results that nobody reads are left out, and loop
 variables that reach nothing (a liveness fixpoint). One walk over blocks is all a target needs to know about order.
 
 Nothing here knows what will be made of it.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceInternalError
 from headrace.ir import walk
 from headrace.ir.analysis.signature_check import check_fit
-from headrace.ir.analysis.trip_count import Bound, Trips, trips
+from headrace.ir.analysis.trip_count import Bound, TripCount, trip_count
 from headrace.ir.edit.for_as_while import counting
 from headrace.ir.function import FuncGraph, bodies, body, recursive_functions
 from headrace.ir.infer import constant_value
@@ -48,16 +48,16 @@ class Item:
     op: Operation
     live: tuple[int, ...]
     kind: str = ""
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[Region, ...] = ()
     variables: tuple[int, ...] = ()
-    trips: Trips | None = None
+    trips: TripCount | None = None
     counter: int = -1
     offset: int = 0
     reads: tuple[Tensor, ...] = ()
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Block:
+class Region:
     """What is wanted of one graph.
 
     Attributes:
@@ -73,7 +73,7 @@ class Block:
     params: tuple[int, ...]
 
 
-class Blocks:
+class Regions:
     """The blocks of a step.
 
     Args:
@@ -89,15 +89,15 @@ class Blocks:
     def __init__(
         self, graph: Graph, targets: Sequence[Operation] = (), expand: Callable[[Operation], FuncGraph] | None = None
     ) -> None:
-        self._known: dict[tuple[Graph, tuple[Tensor, ...]], Block] = {}
+        self._known: dict[tuple[Graph, tuple[Tensor, ...]], Region] = {}
         self._expand = expand
         self._graphs: dict[Operation, FuncGraph] = {}
         self.recursive = recursive_functions(graph.operations)
-        self.functions: dict[str, Block] = {}
+        self.functions: dict[str, Region] = {}
         ends = [op for op in graph.operations if op.type == "_Retval"]
         self.root = self._block(graph, (), [*ends, *targets])
 
-    def _block(self, graph: Graph, results: tuple[Tensor, ...], must: Iterable[Operation]) -> Block:
+    def _block(self, graph: Graph, results: tuple[Tensor, ...], must: Iterable[Operation]) -> Region:
         """The block of `graph` that gives `results` and does what `must` be done."""
         known = self._known.get((graph, results))
         if known is not None:
@@ -119,7 +119,7 @@ class Blocks:
         items.reverse()
         params: Sequence[Tensor] = graph.params if isinstance(graph, FuncGraph) else ()
         used = tuple(k for k, p in enumerate(params) if p in wanted or p.op in needed)
-        block = Block(graph, tuple(items), results, used)
+        block = Region(graph, tuple(items), results, used)
         self._known[graph, results] = block
         return block
 
@@ -144,7 +144,7 @@ class Blocks:
     def _loop(self, op: Operation, live: tuple[int, ...]) -> Item:
         cond, loop = body(op, op.attrs["cond"]), body(op, op.attrs["body"])
         n = len(op.inputs)
-        counted = trips(op)
+        counted = trip_count(op)
         test = self._block(cond, (cond.results[0],), cond.control_results)
         only_counts = counted is not None and counted.is_exact and _is_quiet(test) and all(map(_ends, counted.bounds))
         if counted is not None and only_counts:
@@ -202,12 +202,12 @@ class Blocks:
         graph = body(op, f)
         offset = 1 if op.opdef.structured == "RemoteCall" else 0
         if f.name not in self.functions:
-            self.functions[f.name] = Block(graph, (), (), ())  # it is on its way
+            self.functions[f.name] = Region(graph, (), (), ())  # it is on its way
             self.functions[f.name] = self._block(graph, tuple(graph.results), graph.control_results)
         return Item(op, live, "Recursive", offset=offset, reads=tuple(op.inputs[offset:]))
 
 
-def _is_quiet(block: Block) -> bool:
+def _is_quiet(block: Region) -> bool:
     """Whether a block does nothing but compute its results."""
     return all(i.op.opdef.is_pure and not i.op.control_inputs for i in block.items)
 

@@ -30,7 +30,7 @@ from headrace.opkit.arrays import check_size
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation
-    from headrace.ir.kernel import KernelContext, Step
+    from headrace.ir.kernel import KernelContext, StepContext
     from headrace.shapes import Shape
 
 FIRST: Final = 16  # iterations before the first look
@@ -73,7 +73,7 @@ def _is_entered(context: contextvars.Context) -> bool:
     return False
 
 
-class Run:
+class RunState:
     """One run of compiled code.
 
     Attributes:
@@ -84,7 +84,7 @@ class Run:
 
     __slots__ = ("_at_once", "_left", "_looked", "held", "kernels", "step")
 
-    def __init__(self, step: Step | None, kernels: Sequence[Callable[..., Any]]) -> None:
+    def __init__(self, step: StepContext | None, kernels: Sequence[Callable[..., Any]]) -> None:
         self.step: Any = step
         self.kernels = kernels
         self.held: dict[int, int] = {}
@@ -349,7 +349,7 @@ def within(items: list[Any], value: Any, limit: int, what: str) -> None:
         raise _too_much(items, total - value.nbytes, limit, what)
 
 
-def nested_within(run: Run, items: list[Any], limit: int, what: str) -> None:
+def nested_within(run: RunState, items: list[Any], limit: int, what: str) -> None:
     """The same of an accumulator of lists, to which one was just added."""
     before = run.held.get(id(items), 0) if len(items) > 1 else 0  # what had this id before is gone
     last = items[-1]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DEEPEST: Final = 32
 
 
-class NoFormula(AttributeError):
+class NotScalarExpression(AttributeError):
     """The kernel is more than ufuncs of its arguments."""
 
 
@@ -69,7 +69,7 @@ class _Symbol:
     @property
     def shape(self) -> tuple[int, ...]:
         if self.static is None:
-            raise NoFormula
+            raise NotScalarExpression
         return self.static
 
     @property
@@ -83,19 +83,19 @@ class _Symbol:
         return size
 
     def __getattr__(self, name: str) -> Any:
-        raise NoFormula
+        raise NotScalarExpression
 
     def __array__(self, *args: object, **kwargs: object) -> Any:
-        raise NoFormula
+        raise NotScalarExpression
 
     def __bool__(self) -> bool:
-        raise NoFormula
+        raise NotScalarExpression
 
     def __getitem__(self, key: object) -> Any:
-        raise NoFormula
+        raise NotScalarExpression
 
     def __iter__(self) -> Any:
-        raise NoFormula
+        raise NotScalarExpression
 
     def __eq__(self, other: object) -> Any:
         return _apply(np.equal, self, other)
@@ -141,7 +141,7 @@ for _name, _ufunc in _others.items():
 
 def _apply(ufunc: np.ufunc, *args: Any) -> _Symbol:
     if ufunc.nout != 1 or ufunc.nin != len(args) or ufunc.signature is not None:
-        raise NoFormula
+        raise NotScalarExpression
     kinds: list[Any] = []
     static: tuple[int, ...] | None = ()
     depth = 1
@@ -156,13 +156,13 @@ def _apply(ufunc: np.ufunc, *args: Any) -> _Symbol:
         elif isinstance(a, np.generic):
             kinds.append(a.dtype)
         else:
-            raise NoFormula
+            raise NotScalarExpression
     if depth > DEEPEST:
-        raise NoFormula
+        raise NotScalarExpression
     try:
         dtype = ufunc.resolve_dtypes((*kinds, None))[-1]
     except TypeError as e:
-        raise NoFormula from e
+        raise NotScalarExpression from e
     nodes = tuple(a.node if isinstance(a, _Symbol) else a for a in args)
     return _Symbol(Apply(ufunc, nodes, dtype, static), dtype, static, depth)
 
@@ -176,13 +176,13 @@ class _Namespace:
             return lambda *args: _apply(f, *args)
         if isinstance(f, type) and issubclass(f, np.generic):
             return f
-        raise NoFormula
+        raise NotScalarExpression
 
 
 _namespace = _Namespace()
 
 
-def formula(op: Operation, factory: Callable[[Any, Mapping[str, Any]], Any], kernel: Any) -> Apply | None:
+def scalar_expression(op: Operation, factory: Callable[[Any, Mapping[str, Any]], Any], kernel: Any) -> Apply | None:
     """The formula of the pure kernel of `op`; None if it has none.
 
     Args:

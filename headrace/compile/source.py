@@ -13,7 +13,7 @@ FILE: Final = "<compiled step>"  # the file that tracebacks name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Loop:
+class SourceLoop:
     """A loop around a line.
 
     Attributes:
@@ -45,7 +45,7 @@ class Mark(NamedTuple):
     """
 
     op: Operation | None
-    loops: tuple[Loop, ...]
+    loops: tuple[SourceLoop, ...]
     inputs: tuple[str, ...] = ()
 
 
@@ -120,7 +120,7 @@ class Source:
         return len(self._open[-1].loops)
 
     @property
-    def loop(self) -> Loop | None:
+    def loop(self) -> SourceLoop | None:
         """The innermost loop that is open in the innermost function."""
         loops = self._open[-1].loops
         return loops[0] if loops else None
@@ -130,7 +130,7 @@ class Source:
         """How many blocks are open in the innermost function."""
         return self._open[-1].indent
 
-    def enter_loop(self, loop: Loop) -> None:
+    def enter_loop(self, loop: SourceLoop) -> None:
         """What follows is in a loop; its header is written already."""
         f = self._open[-1]
         f.loops = (loop, *f.loops)
@@ -164,4 +164,4 @@ class _Function:
     def __init__(self) -> None:
         self.lines: list[tuple[str, Mark]] = []
         self.indent = 0
-        self.loops: tuple[Loop, ...] = ()
+        self.loops: tuple[SourceLoop, ...] = ()

@@ -6,9 +6,9 @@ than the cache comes from memory and goes back there at each step. Then it pays 
 to do all the steps on one slice before the next one is touched: what is only passed on from step to step never leaves
 the cache and never becomes a large array at all.
 
-A `Group` is a run of operations for which that can be done: formulas of ufuncs (so they cannot fail, and a slice of
-the result is the result of slices), all of one static shape. What else stands among them may stay there if it is small
-and without effects: it moves before or behind the group. docs/fusion.md has the measurements.
+A `TiledGroup` is a run of operations for which that can be done: formulas of ufuncs (so they cannot fail, and a slice
+of the result is the result of slices), all of one static shape. What else stands among them may stay there if it is
+small and without effects: it moves before or behind the group. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FormulaOf: TypeAlias = "Callable[[Operation], Apply | None]"
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Group:
+class TiledGroup:
     """Operations that are done a slice at a time.
 
     Attributes:
@@ -72,7 +72,7 @@ class Group:
         return f"[{':, ' * at}{bounds}]" if at >= 0 and t.shape[at] == self.length else ""
 
 
-Unit: TypeAlias = "Item | Group"
+Unit: TypeAlias = "Item | TiledGroup"
 
 
 def units(items: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
@@ -132,10 +132,10 @@ def _group(run: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
     axis = next(k for k, d in enumerate(shape) if d > 1)
     made = {item.op.outputs[0] for item in run}
     reach = {t: i for i, item in enumerate(run) for t in item.reads if t not in made}
-    return [Group(tuple(run), shape, axis, tuple(reach), reach)]
+    return [TiledGroup(tuple(run), shape, axis, tuple(reach), reach)]
 
 
-def fits(group: Group, wanted: Sequence[Tensor], dying: Sequence[Tensor], given: Sequence[Tensor]) -> bool:
+def fits(group: TiledGroup, wanted: Sequence[Tensor], dying: Sequence[Tensor], given: Sequence[Tensor]) -> bool:
     """Whether `group` needs no more memory in slices than one operation after the other.
 
     Args:

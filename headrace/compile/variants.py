@@ -42,7 +42,7 @@ class Variants(Generic[T]):
         self.made: dict[tuple[Shape, ...], T] = {}
         self._make = make
         self._lock = threading.Lock()
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""

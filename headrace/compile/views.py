@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Texts = list[str]  # one expression for each output
 
 
-def moved(op: Operation, inputs: Texts, out: Source) -> Texts | None:
+def view_expression(op: Operation, inputs: Texts, out: Source) -> Texts | None:
     """Expressions for the outputs of `op`, given those of its inputs; None if its kernel has to be called."""
     move = _MOVES.get(op.type)
     if move is None:

@@ -54,7 +54,7 @@ class EagerOp:
         return f"<EagerOp {self.name!r} type={self.type}>"
 
 
-class EagerStep:
+class EagerStepState:
     """The step that the kernels of stateful ops run in (`ir.kernel.Step`): one for each op.
 
     Attributes:
@@ -124,7 +124,7 @@ class EagerBuilder(OpCalls):
 
     def __init__(self) -> None:
         self.session = ResourceManager()
-        forking.follow(self.session)
+        forking.register_at_fork(self.session)
         self._prepared: dict[Any, _Prepared] = {}
 
     def forget_kernels(self) -> None:
@@ -268,7 +268,7 @@ class EagerBuilder(OpCalls):
             session = ResourceManager()  # nobody else is to find what it makes
         elif op.opdef.facts.effect == "random":
             op.name = repr(key)
-        ctx = KernelContext(EagerStep(session), op)  # type: ignore[arg-type]  # it has what kernels ask for
+        ctx = KernelContext(EagerStepState(session), op)  # type: ignore[arg-type]  # it has what kernels ask for
         kernel = prepared.run(ctx, prepared.attrs)
         return _waited_for(op, kernel, values) if prepared.form == "async" else kernel(*values)
 

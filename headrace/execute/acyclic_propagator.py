@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.execute.plan import FramePlan
 
 
-class StraightPropagator(Propagator):
+class AcyclicPropagator(Propagator):
     """See the module's text."""
 
     __slots__ = ()

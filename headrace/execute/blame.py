@@ -13,13 +13,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import DeadlineExceededError, InvalidArgumentError, OpError
-from headrace.ir.kernel_errors import blamed, endless, known_as, place
+from headrace.ir.kernel_errors import endless, known_as, place, with_inputs_named
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from headrace.execute.frames import Propagator
-    from headrace.execute.plan import Node
+    from headrace.execute.plan import PlanNode
     from headrace.execute.records import Frame, Iteration, Origin
     from headrace.ir.graph import Operation
     from headrace.ir.source import Source
@@ -52,15 +52,15 @@ def _frame_of(it: Iteration) -> str:
     return f"function '{name}' (called by '{call.op.name}'{made})"
 
 
-def blame(error: BaseException, node: Node, it: Iteration, x: Any) -> BaseException:
+def blame(error: BaseException, node: PlanNode, it: Iteration, x: Any) -> BaseException:
     """`error`, raised while `node` fired, as the error the user gets: TensorFlow's class, with the place in notes."""
     if not isinstance(error, Exception):
         return error  # KeyboardInterrupt and its like are nobody's fault
     found = None if node.culprit is None else node.culprit(error)
     if found is None:
-        out, op, briefly = blamed(error, node.op, where(it), _inputs(node, x)), node.op, where(it, BRIEFLY)
+        out, op, briefly = with_inputs_named(error, node.op, where(it), _inputs(node, x)), node.op, where(it, BRIEFLY)
     else:  # an operation of a cluster
-        out, op = blamed(found.error, found.op, _joined(found.where, where(it)), found.inputs), found.op
+        out, op = with_inputs_named(found.error, found.op, _joined(found.where, where(it)), found.inputs), found.op
         briefly = _joined(found.where, where(it, BRIEFLY))
         if found.round:
             out.add_note(endless(_joined(found.round, where(it)), op.source))
@@ -92,8 +92,8 @@ def _is_told(op: Operation) -> bool:
 def tell(
     error: BaseException,
     p: Propagator,
-    recent: Collection[tuple[Node, Iteration]],
-    waiting: Collection[tuple[Node, Iteration]],
+    recent: Collection[tuple[PlanNode, Iteration]],
+    waiting: Collection[tuple[PlanNode, Iteration]],
 ) -> None:
     """Adds to the notes of `error` the last events of the step that it ends.
 
@@ -131,7 +131,7 @@ def _loop_source(frame: Frame) -> Source | None:
     return next((n.op.source for n in frame.plan.nodes if n.op.type == "LoopCond"), None)
 
 
-def raise_blamed(error: BaseException, node: Node | None, it: Iteration, x: Any) -> None:
+def raise_blamed(error: BaseException, node: PlanNode | None, it: Iteration, x: Any) -> None:
     """Raises `error` as the user is to see it."""
     if node is None or getattr(error, "_blamed", False):
         raise error
@@ -140,7 +140,7 @@ def raise_blamed(error: BaseException, node: Node | None, it: Iteration, x: Any)
     raise out
 
 
-def _inputs(node: Node, x: Any) -> list[Any]:
+def _inputs(node: PlanNode, x: Any) -> list[Any]:
     if node.arity == 0:
         return []
     return [x] if node.arity == 1 else list(x)

@@ -36,7 +36,7 @@ def _forked() -> None:
             lib.set_num_threads(before)
 
 
-forking.when_forked(_forked)
+forking.run_after_fork(_forked)
 
 
 def _find() -> list[Any]:

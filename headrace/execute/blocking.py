@@ -24,7 +24,7 @@ from headrace.execute.threads import taken
 from headrace.ir.kernel_errors import place
 
 if TYPE_CHECKING:
-    from headrace.execute.step import Step
+    from headrace.execute.step import StepState
 
 T = TypeVar("T")
 
@@ -32,12 +32,12 @@ LOOK: Final = 0.005  # seconds between two looks whether a step that was given u
 _FOREVER: Final = 1e9  # seconds
 
 
-def is_observed(step: Step) -> bool:
+def is_observed(step: StepState) -> bool:
     """Whether anything but Ctrl-C could end `step` while a Python function blocks the calling thread."""
     return step.deadline is not None or threading.active_count() > 1
 
 
-def watched(step: Step, work: Callable[[], T]) -> T:
+def watched(step: StepState, work: Callable[[], T]) -> T:
     """`work()`, the compiled code of `step`, on a thread of its own; the calling thread waits and keeps watch.
 
     When the step is given up, the code of headrace in it has stopped before this returns: it can change nothing
@@ -87,7 +87,7 @@ def watched(step: Step, work: Callable[[], T]) -> T:
     return out
 
 
-def submit(step: Step, work: Callable[[], object]) -> None:
+def submit(step: StepState, work: Callable[[], object]) -> None:
     """Has a thread of its own do `work` for `step`.
 
     Raises:
@@ -101,7 +101,7 @@ def submit(step: Step, work: Callable[[], object]) -> None:
         raise ResourceExhaustedError(f"step {step.id} gets no thread for a Python function: {e}") from e
 
 
-def _too_late(step: Step) -> DeadlineExceededError:
+def _too_late(step: StepState) -> DeadlineExceededError:
     op = step.blocked_in
     busy = "" if op is None else f"; it waits for {place(op)}, whose Python function has not returned"
     return DeadlineExceededError(f"Timed out: step {step.id} ran past its time limit{busy}")

@@ -19,12 +19,12 @@ from headrace.execute.part_executor import PartExecutor
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.execute.devices import LocalDevice
-    from headrace.execute.plan import Node
+    from headrace.execute.plan import PlanNode
     from headrace.execute.records import Iteration, Origin
     from headrace.execute.rendezvous import Token
 
 
-class ForeignExecutor(PartExecutor):
+class DeviceMemoryExecutor(PartExecutor):
     """One part of a step under way, on a device of another type than CPU.
 
     Args:
@@ -42,13 +42,13 @@ class ForeignExecutor(PartExecutor):
         dtype = self.plan.args[position].op.outputs[0].dtype
         super().feed(position, self._device.put(value) if _is_kept(dtype) else value)
 
-    def _retval(self, node: Node, it: Iteration, x: Any) -> None:
+    def _retval(self, node: PlanNode, it: Iteration, x: Any) -> None:
         super()._retval(node, it, self._got(x, node))
 
-    def _send(self, node: Node, it: Iteration, value: Any, origin: Origin | None) -> None:
+    def _send(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
         super()._send(node, it, self._got(value, node) if origin is None and node.arity else value, origin)
 
-    def _received(self, node: Node, it: Iteration, token: Token) -> tuple[Any, ...]:
+    def _received(self, node: PlanNode, it: Iteration, token: Token) -> tuple[Any, ...]:
         value, origin = token
         if origin is None and node.n_outputs and _is_kept(node.op.outputs[0].dtype):
             try:
@@ -63,7 +63,7 @@ class ForeignExecutor(PartExecutor):
     def _branch(self, value: Any) -> int:
         return branch(self._device.get(value))
 
-    def _got(self, value: Any, node: Node) -> Any:
+    def _got(self, value: Any, node: PlanNode) -> Any:
         """Input 0 of `node` as other devices know it."""
         return self._device.get(value) if _is_kept(node.op.inputs[0].dtype) else value
 

@@ -122,7 +122,7 @@ class LocalDevice(Device):
         self._lock = threading.Lock()
         self._threads: Pool | None = None
         self._streams: dict[str, Stream] = {}
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""

@@ -34,12 +34,12 @@ from headrace.execute.plan import (
 
 if TYPE_CHECKING:
     from headrace.execute.frames import Propagator
-    from headrace.execute.plan import Node
+    from headrace.execute.plan import PlanNode
     from headrace.execute.records import Iteration
 
 
-def burst(
-    p: Propagator, fire: Callable[[Node, Iteration, Any], object], as_predicate: Callable[[Any], bool], limit: int
+def dispatch_loop(
+    p: Propagator, fire: Callable[[PlanNode, Iteration, Any], object], as_predicate: Callable[[Any], bool], limit: int
 ) -> bool:
     """Fires up to `limit` ready nodes. Nodes of rarer kinds go to `fire`.
 

@@ -12,7 +12,7 @@ from headrace import trace
 from headrace.execute.plan import DEAD, SWITCH, SWITCH_N
 
 if TYPE_CHECKING:
-    from headrace.execute.plan import Node
+    from headrace.execute.plan import PlanNode
     from headrace.execute.records import Frame, Iteration
 
 
@@ -37,7 +37,7 @@ class Events:
         self._listener = listener
         self._step = step
         self._device = device
-        self.recent: collections.deque[tuple[Node, Iteration]] = collections.deque(maxlen=RECENT)
+        self.recent: collections.deque[tuple[PlanNode, Iteration]] = collections.deque(maxlen=RECENT)
         self._wants_values = bool(getattr(listener, "wants_values", False))
         self._wants_sizes = bool(getattr(listener, "wants_sizes", False))
 
@@ -52,7 +52,7 @@ class Events:
         if frame.call is not None and frame.parent is not None:
             self.end(frame.call, frame.parent, None, waited=True)
 
-    def start(self, node: Node, it: Iteration) -> None:
+    def start(self, node: PlanNode, it: Iteration) -> None:
         """`node` fires."""
         self.recent.append((node, it))
         op, frame, is_dead = node.op, it.frame.plan.name, node.kind == DEAD
@@ -61,7 +61,7 @@ class Events:
             trace.NodeStart(now, self._step, op.name, op.type, it.tag, frame, it.index, is_dead, self._device)
         )
 
-    def end(self, node: Node, it: Iteration, values: tuple[Any, ...] | None, waited: bool = False) -> None:
+    def end(self, node: PlanNode, it: Iteration, values: tuple[Any, ...] | None, waited: bool = False) -> None:
         """`node` has fired, and gave `values`; `waited`: it was started before, and others could fire meanwhile."""
         now = time.perf_counter_ns()
         op, frame, is_dead = node.op, it.frame.plan.name, node.kind == DEAD
@@ -74,28 +74,33 @@ class Events:
             )
         )
 
-    def computed(self, node: Node, began: int) -> None:
+    def computed(self, node: PlanNode, began: int) -> None:
         """The stream of heavy kernels has computed `node`, which it began at the time `began`."""
         now = time.perf_counter_ns()
         self._listener(trace.StreamSpan(began, now, self._step, self._device, "compute", node.op.name))
 
-    def sent(self, node: Node, it: Iteration, value: Any, is_dead: bool) -> None:
+    def sent(self, node: PlanNode, it: Iteration, value: Any, is_dead: bool) -> None:
         """The Send `node` ships its token."""
         self._crosses(trace.TokenSent, node, it, value, is_dead)
 
-    def received(self, node: Node, it: Iteration, value: Any, is_dead: bool) -> None:
+    def received(self, node: PlanNode, it: Iteration, value: Any, is_dead: bool) -> None:
         """The Recv `node` has got its token."""
         self._crosses(trace.TokenReceived, node, it, value, is_dead)
 
     def _crosses(
-        self, make: type[trace.TokenSent | trace.TokenReceived], node: Node, it: Iteration, value: Any, is_dead: bool
+        self,
+        make: type[trace.TokenSent | trace.TokenReceived],
+        node: PlanNode,
+        it: Iteration,
+        value: Any,
+        is_dead: bool,
     ) -> None:
         now, a = time.perf_counter_ns(), node.op.attrs
         size = _size(value) if self._wants_sizes else 0
         self._listener(make(now, self._step, node.edge, it.tag, a["send_device"], a["recv_device"], is_dead, size))
 
 
-def _sizes(node: Node, values: tuple[Any, ...]) -> tuple[int, ...]:
+def _sizes(node: PlanNode, values: tuple[Any, ...]) -> tuple[int, ...]:
     """The bytes of each output of `node`, of which `values` is what `Executor._fire` returned."""
     if node.real not in (SWITCH, SWITCH_N):
         return tuple(_size(v) for v in values[: node.n_outputs])

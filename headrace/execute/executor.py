@@ -30,10 +30,10 @@ from headrace.denormals import flushed, unflushed, user_mode
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute import blas
 from headrace.execute import plan as plans
-from headrace.execute.acyclic_propagator import StraightPropagator
+from headrace.execute.acyclic_propagator import AcyclicPropagator
 from headrace.execute.blame import dead_fetch, raise_blamed, tell, where
 from headrace.execute.blocking import is_observed, submit
-from headrace.execute.dispatch_loop import burst
+from headrace.execute.dispatch_loop import dispatch_loop
 from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
 from headrace.execute.threads import taken
@@ -41,9 +41,9 @@ from headrace.ir.kernel import KernelContext
 from headrace.ir.kernel_errors import known_as, place
 
 if TYPE_CHECKING:
-    from headrace.execute.plan import Node, Plan
+    from headrace.execute.plan import Plan, PlanNode
     from headrace.execute.records import Iteration, Origin, Ready
-    from headrace.execute.step import Step
+    from headrace.execute.step import StepState
 
 BURST: Final = 256  # nodes between two looks at cancellation and the clock
 
@@ -98,7 +98,7 @@ class Executor:
     def __init__(
         self,
         plan: Plan,
-        step: Step,
+        step: StepState,
         pool: Callable[[], Workers],
         listener: trace.Listener | None = None,
         ready: Ready | None = None,
@@ -110,18 +110,18 @@ class Executor:
         self._pool = pool
         self._events = None if listener is None else Events(listener, step.id, plan.device)
         self._ready: Ready = collections.deque() if ready is None else ready
-        self._calls: list[tuple[Node, Iteration, Any]] = []  # those that wait for their turn
+        self._calls: list[tuple[PlanNode, Iteration, Any]] = []  # those that wait for their turn
         self._calls_wait = ready is None
-        self._held: list[tuple[Node, Iteration, Any]] = []  # blocking kernels to be called when nothing is ready
+        self._held: list[tuple[PlanNode, Iteration, Any]] = []  # blocking kernels to be called when nothing is ready
         self._mode = user_mode() if plan.blocks else None  # of the caller, for these
-        make = StraightPropagator if plan.is_straight else Propagator
+        make = AcyclicPropagator if plan.is_straight else Propagator
         self.propagator: Propagator = make(plan, self._ready, None if self._events is None else self._events.iteration)
         self.results: list[Any] = [_unset] * (plan.retvals[-1].position + 1 if plan.retvals else 0)
         self._dead: dict[int, Origin] = {}
         self._kernels: list[Callable[..., Any]] = (
             [factory(KernelContext(step, op), op.attrs) for op, factory in plan.binders] if plan.binders else []
         )
-        self._waiting: dict[tuple[Node, Iteration], Callable[[], object] | None] = {}  # started and not done
+        self._waiting: dict[tuple[PlanNode, Iteration], Callable[[], object] | None] = {}  # started and not done
         self._started = False
         self._until: Sequence[int] | None = None
         self._is_fed = False
@@ -202,7 +202,7 @@ class Executor:
             self._fire_traced(self._events, limit)
             return
         p, fire, decide = self.propagator, self._fire, self._predicate
-        while burst(p, fire, decide, limit):
+        while dispatch_loop(p, fire, decide, limit):
             self._poll()
             self._open_call()
 
@@ -223,7 +223,7 @@ class Executor:
                 self._poll()
                 self._open_call()
 
-    def _fire(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
+    def _fire(self, node: PlanNode, it: Iteration, x: Any) -> tuple[Any, ...]:
         """Fires a node of any kind; returns its outputs' values where they are known at once, for the trace."""
         kind, p = node.kind, self.propagator
         if kind == plans.RETVAL:
@@ -289,7 +289,7 @@ class Executor:
     def _branch(self, value: Any) -> int:
         return branch(value)
 
-    def _finish(self, node: Node, it: Iteration, value: Any) -> tuple[Any, ...]:
+    def _finish(self, node: PlanNode, it: Iteration, value: Any) -> tuple[Any, ...]:
         """Hands a kernel's result to the propagator in the form it wants."""
         if node.n_outputs == 1:
             self.propagator.done(node, it, value)
@@ -298,7 +298,7 @@ class Executor:
         self.propagator.done_many(node, it, values)
         return values
 
-    def _retval(self, node: Node, it: Iteration, x: Any) -> None:
+    def _retval(self, node: PlanNode, it: Iteration, x: Any) -> None:
         if self.results[node.position] is not _unset:
             name = known_as(node.op.inputs[0])
             raise InternalError(
@@ -310,7 +310,7 @@ class Executor:
         self.results[node.position] = x.read() if node.reads else x
         self.propagator.absorbed(it)
 
-    def _call(self, node: Node, it: Iteration, x: Any) -> None:
+    def _call(self, node: PlanNode, it: Iteration, x: Any) -> None:
         limit = flags.CALL_DEPTH.value
         if it.frame.depth >= limit:
             assert node.child is not None
@@ -332,7 +332,7 @@ class Executor:
         self.propagator.call(node, it, (x,) if node.arity == 1 else x)
         return True
 
-    def _heavy(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
+    def _heavy(self, node: PlanNode, it: Iteration, x: Any) -> tuple[Any, ...]:
         kernel = node.kernel
         assert kernel is not None
         if not (self._ready or self._waiting or self._calls) or not _is_heavy(node, x):
@@ -357,11 +357,11 @@ class Executor:
         self._pool().submit(job)
         return ()
 
-    def _computed(self, node: Node, kernel: Callable[..., Any], x: Any) -> Any:
+    def _computed(self, node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:
         """What the heavy kernel of `node` makes of its inputs."""
         return _call(node, kernel, x)
 
-    def _start_async(self, node: Node, it: Iteration, x: Any) -> None:
+    def _start_async(self, node: PlanNode, it: Iteration, x: Any) -> None:
         completions = self.step.completions
         self.step.iteration = it
 
@@ -380,7 +380,7 @@ class Executor:
             raise
         self._waiting[node, it] = cancel
 
-    def _block(self, node: Node, it: Iteration, x: Any) -> None:
+    def _block(self, node: PlanNode, it: Iteration, x: Any) -> None:
         self._waiting[node, it] = None
         self._held.append((node, it, x))
 
@@ -401,7 +401,7 @@ class Executor:
         for node, it, x in held:
             self._start_blocking(node, it, x)
 
-    def _start_blocking(self, node: Node, it: Iteration, x: Any) -> None:
+    def _start_blocking(self, node: PlanNode, it: Iteration, x: Any) -> None:
         step, kernel, mode, completions = self.step, self._kernels[node.bound], self._mode, self.step.completions
 
         def job() -> None:
@@ -548,7 +548,7 @@ def branch(value: Any) -> int:
     return int(value)
 
 
-def _call(node: Node, kernel: Callable[..., Any], x: Any) -> Any:
+def _call(node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:
     if node.kind in (plans.STATEFUL, plans.BLOCKING) and node.reads:
         x = _read(node, x)
     if node.arity == 1:
@@ -556,7 +556,7 @@ def _call(node: Node, kernel: Callable[..., Any], x: Any) -> Any:
     return kernel(*x) if node.arity else kernel()
 
 
-def _read(node: Node, x: Any) -> Any:
+def _read(node: PlanNode, x: Any) -> Any:
     """`x` with the references among the inputs read."""
     if node.real in (plans.MERGE, LOOP_MERGE):
         value = x[0] if node.real == plans.MERGE else x
@@ -567,7 +567,7 @@ def _read(node: Node, x: Any) -> Any:
     return [v.read() if i in node.reads else v for i, v in enumerate(x)]
 
 
-def _is_heavy(node: Node, x: Any) -> bool:
+def _is_heavy(node: PlanNode, x: Any) -> bool:
     """Whether this firing is worth a thread, where the static shapes did not say."""
     if node.cost is None:
         return True

@@ -80,7 +80,7 @@ from headrace.execute.records import Frame, Iteration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.execute.plan import FramePlan, Node, Out, Plan
+    from headrace.execute.plan import FramePlan, Out, Plan, PlanNode
     from headrace.execute.records import Origin, Ready
 
 
@@ -121,7 +121,7 @@ class Propagator:
 
     # *** what the driver calls: one method for each way a node can fire ***
 
-    def done(self, node: Node, it: Iteration, value: Any) -> None:
+    def done(self, node: PlanNode, it: Iteration, value: Any) -> None:
         """`node`, which has one output, has computed `value`."""
         push = self._push
         for dst in node.direct:
@@ -151,13 +151,13 @@ class Propagator:
         if not left:
             self._settle(it.frame)
 
-    def done_many(self, node: Node, it: Iteration, values: Sequence[Any]) -> None:
+    def done_many(self, node: PlanNode, it: Iteration, values: Sequence[Any]) -> None:
         """`node`, which has no output or several, has computed `values`."""
         for out, value in zip(node.outs, values, strict=True):
             self._send(out, it, value)
         self._fired(node, it)
 
-    def switch(self, node: Node, it: Iteration, data: Any, taken: bool) -> None:
+    def switch(self, node: PlanNode, it: Iteration, data: Any, taken: bool) -> None:
         """The Switch `node` sends `data` to output `taken`."""
         push = self._push
         live = node.outs[taken]
@@ -175,7 +175,7 @@ class Propagator:
         if not left:
             self._settle(it.frame)
 
-    def switch_n(self, node: Node, it: Iteration, data: Any, index: int) -> None:
+    def switch_n(self, node: PlanNode, it: Iteration, data: Any, index: int) -> None:
         """The _SwitchN `node` sends `data` to output `index`, to the last one if there is none of that number."""
         taken = index if 0 <= index < node.n_outputs else node.n_outputs - 1
         for k, out in enumerate(node.outs):
@@ -185,7 +185,7 @@ class Propagator:
                 self._send_dead(out, it, (node, it, index))
         self._fired(node, it)
 
-    def merge(self, node: Node, it: Iteration, value: Any, index: Any) -> None:
+    def merge(self, node: PlanNode, it: Iteration, value: Any, index: Any) -> None:
         """The Merge `node` passes on `value`, which came by input `index` (a value of the value_index output)."""
         push = self._push
         for dst in node.direct:
@@ -207,7 +207,7 @@ class Propagator:
         if not left:
             self._settle(it.frame)
 
-    def next_iteration(self, node: Node, it: Iteration, value: Any) -> None:
+    def next_iteration(self, node: PlanNode, it: Iteration, value: Any) -> None:
         """The NextIteration `node` sends `value` to the iteration after `it`."""
         nxt = it.next
         if nxt is None:
@@ -230,11 +230,11 @@ class Propagator:
         if not left:
             self._settle(it.frame)
 
-    def enter(self, node: Node, it: Iteration, value: Any) -> None:
+    def enter(self, node: PlanNode, it: Iteration, value: Any) -> None:
         """The Enter `node` brings `value` into its frame."""
         self._enter(node, it, value, None)
 
-    def exit(self, node: Node, it: Iteration, value: Any) -> None:
+    def exit(self, node: PlanNode, it: Iteration, value: Any) -> None:
         """The Exit `node` brings `value` out to the parent's iteration."""
         frame = it.frame
         if frame.parent is None or frame.plan.parent is None:
@@ -253,7 +253,7 @@ class Propagator:
         if not it.left:
             self._settle(frame)
 
-    def call(self, node: Node, it: Iteration, args: Sequence[Any]) -> None:
+    def call(self, node: PlanNode, it: Iteration, args: Sequence[Any]) -> None:
         """The call `node` opens a frame of its function, and supplies `args`."""
         assert node.child is not None
         self._calls += 1
@@ -269,7 +269,7 @@ class Propagator:
         if not first.left:
             self._settle(frame)
 
-    def result(self, node: Node, it: Iteration, value: Any) -> None:
+    def result(self, node: PlanNode, it: Iteration, value: Any) -> None:
         """The result `node` of a function gives `value` to the caller."""
         call, parent = it.frame.call, it.frame.parent
         assert call is not None
@@ -277,7 +277,7 @@ class Propagator:
         self._send(call.outs[node.position], parent, value)
         self._fired(node, it)
 
-    def dead(self, twin: Node, it: Iteration, origin: Origin) -> None:
+    def dead(self, twin: PlanNode, it: Iteration, origin: Origin) -> None:
         """A node whose inputs are there and not all alive: `twin` is its dead twin."""
         node = twin.live
         if node.real == ENTER:
@@ -334,19 +334,19 @@ class Propagator:
         for dst, _ in out.merges:
             self._dead_to_merge(dst, it, origin)
 
-    def _fired(self, node: Node, it: Iteration) -> None:
+    def _fired(self, node: PlanNode, it: Iteration) -> None:
         """Live control tokens of `node`, and the count of the iteration it fired in."""
         self._send_all_controls(node, it)
         it.left -= 1
         if not it.left:
             self._settle(it.frame)
 
-    def _send_all_controls(self, node: Node, it: Iteration) -> None:
+    def _send_all_controls(self, node: PlanNode, it: Iteration) -> None:
         for dst in node.control_direct:
             self._push((dst, it, ()))
         self._send_controls(node, it)
 
-    def _send_controls(self, node: Node, it: Iteration) -> None:
+    def _send_controls(self, node: PlanNode, it: Iteration) -> None:
         pending = it.pending
         for i, dst in node.controls:
             p = pending[i] - 1
@@ -356,7 +356,7 @@ class Propagator:
         for dst in node.control_merges:
             self._control_to_merge(dst, it)
 
-    def _dead_controls(self, node: Node, it: Iteration, origin: Origin) -> None:
+    def _dead_controls(self, node: PlanNode, it: Iteration, origin: Origin) -> None:
         # the `direct` edges of a node with one output (see plan) do not hold for dead tokens: outs do
         for dst in node.control_direct:
             self._push((dst.dead, it, origin))
@@ -365,7 +365,7 @@ class Propagator:
         for dst in node.control_merges:
             self._control_to_merge(dst, it)
 
-    def _count_dead(self, dst: Node, i: int, it: Iteration, origin: Origin) -> None:
+    def _count_dead(self, dst: PlanNode, i: int, it: Iteration, origin: Origin) -> None:
         """One dead token at the join `dst`."""
         p = it.pending[i] - 1
         if dst.kind != TRIGGER:
@@ -375,7 +375,7 @@ class Propagator:
         if not p & COUNT_MASK:
             self._join(dst, it, p)
 
-    def _join(self, dst: Node, it: Iteration, p: int) -> None:
+    def _join(self, dst: PlanNode, it: Iteration, p: int) -> None:
         """All tokens of the join `dst` have arrived; `p` is its count."""
         if p:
             self._join_dead(dst, it)
@@ -388,13 +388,13 @@ class Propagator:
             self._push((dst, it, values[a : dst.stop]))
             values[a : dst.stop] = dst.blank
 
-    def _join_dead(self, dst: Node, it: Iteration) -> None:
+    def _join_dead(self, dst: PlanNode, it: Iteration) -> None:
         it.values[dst.start : dst.stop] = dst.blank
         self._push((dst.dead, it, it.frame.origins.pop((it.index, dst.index))))
 
     # *** Merges with more than one token an iteration ***
 
-    def _to_merge(self, dst: Node, it: Iteration, k: int, value: Any) -> None:
+    def _to_merge(self, dst: PlanNode, it: Iteration, k: int, value: Any) -> None:
         """A live token at input `k` of a Merge: the first one counts."""
         p = it.pending[dst.index] - 1
         if not p & (HAS_LIVE | FIRED):
@@ -408,7 +408,7 @@ class Propagator:
                 it.values[dst.start + 1] = k
         it.pending[dst.index] = p
 
-    def _dead_to_merge(self, dst: Node, it: Iteration, origin: Origin) -> None:
+    def _dead_to_merge(self, dst: PlanNode, it: Iteration, origin: Origin) -> None:
         p = it.pending[dst.index] - 1
         it.pending[dst.index] = p
         if not p & (HAS_LIVE | FIRED):
@@ -417,7 +417,7 @@ class Propagator:
                 it.pending[dst.index] = p | FIRED
                 self._push((dst.dead, it, origin))
 
-    def _control_to_merge(self, dst: Node, it: Iteration) -> None:
+    def _control_to_merge(self, dst: PlanNode, it: Iteration) -> None:
         """A control token at a Merge, dead or alive: it only has to be there."""
         p = it.pending[dst.index] - CONTROL_UNIT
         if not p & (CONTROL_MASK | FIRED):
@@ -433,7 +433,7 @@ class Propagator:
 
     # *** frames and iterations ***
 
-    def _enter(self, node: Node, it: Iteration, value: Any, origin: Origin | None) -> None:
+    def _enter(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
         assert node.child is not None
         key = (it.index, node.child)
         frame = it.frame.children.get(key)
@@ -457,7 +457,7 @@ class Propagator:
         if not it.left:
             self._settle(it.frame)
 
-    def _keep_constant(self, frame: Frame, node: Node, value: Any, origin: Origin | None) -> None:
+    def _keep_constant(self, frame: Frame, node: PlanNode, value: Any, origin: Origin | None) -> None:
         """Sees to it that iterations opened from now on have the constant.
 
         Where it only fills a slot of joins that wait for something else too, it is written into the templates, so
@@ -475,7 +475,7 @@ class Propagator:
             frame.values[slot] = value
             frame.pending[i] -= 1
 
-    def _deliver(self, node: Node, it: Iteration, value: Any, origin: Origin | None) -> None:
+    def _deliver(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
         """A token of an Enter or Exit, dead or alive, into the iteration `it` of another frame."""
         if origin is None:
             self._send(node.outs[0], it, value)
@@ -588,9 +588,9 @@ class Propagator:
         """How many iteration records there are now."""
         return sum(frame.open for frame in self.open_frames())
 
-    def waiting(self) -> list[tuple[Node, Iteration]]:
+    def waiting(self) -> list[tuple[PlanNode, Iteration]]:
         """The joins that have not fired, with their iterations: what a stuck step waits at."""
-        out: list[tuple[Node, Iteration]] = []
+        out: list[tuple[PlanNode, Iteration]] = []
         for frame in self.open_frames():
             it: Iteration | None = frame.oldest if frame.parent is not None else self.root
             while it is not None:

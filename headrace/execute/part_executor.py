@@ -15,12 +15,12 @@ import numpy as np
 
 from headrace import flags
 from headrace.execute.blame import raise_blamed
-from headrace.execute.dispatch_loop import burst
+from headrace.execute.dispatch_loop import dispatch_loop
 from headrace.execute.executor import BURST, Executor
 from headrace.execute.plan import RECV, SEND, STATEFUL
 
 if TYPE_CHECKING:
-    from headrace.execute.plan import Node
+    from headrace.execute.plan import PlanNode
     from headrace.execute.records import Iteration, Origin
     from headrace.execute.rendezvous import Rendezvous, Token
 
@@ -82,7 +82,7 @@ class PartExecutor(Executor):
                     raise self._stuck()
             did = True
             if once:
-                burst(self.propagator, self._fire, self._predicate, limit)
+                dispatch_loop(self.propagator, self._fire, self._predicate, limit)
                 return True
             self._fire_ready(limit)
             if not nothing_new():
@@ -110,15 +110,15 @@ class PartExecutor(Executor):
         self.busy()  # who comes here after a burst has more to do
         super()._poll()
 
-    def _block(self, node: Node, it: Iteration, x: Any) -> None:
+    def _block(self, node: PlanNode, it: Iteration, x: Any) -> None:
         self._waiting[node, it] = None
         self._start_blocking(node, it, x)  # other parts go on meanwhile
 
-    def _heavy(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
+    def _heavy(self, node: PlanNode, it: Iteration, x: Any) -> tuple[Any, ...]:
         self.busy()
         return super()._heavy(node, it, x)
 
-    def _fire(self, node: Node, it: Iteration, x: Any) -> tuple[Any, ...]:
+    def _fire(self, node: PlanNode, it: Iteration, x: Any) -> tuple[Any, ...]:
         live = node.live
         real = live.real
         if real == RECV:  # if what it waited for is dead, what it gets need not be
@@ -140,7 +140,7 @@ class PartExecutor(Executor):
             self.propagator.absorbed(it)
         return ()
 
-    def _computed(self, node: Node, kernel: Callable[..., Any], x: Any) -> Any:
+    def _computed(self, node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:
         began = time.perf_counter()
         value = super()._computed(node, kernel, x)
         key, seconds = (node.op.name, self.device_type), time.perf_counter() - began
@@ -148,7 +148,7 @@ class PartExecutor(Executor):
         self.measured[key] = before + (seconds - before) * NEWEST
         return value
 
-    def _send(self, node: Node, it: Iteration, value: Any, origin: Origin | None) -> None:
+    def _send(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
         """Ships the token of the Send `node`, dead if there is an `origin`."""
         if self._events is not None:
             self._events.sent(node, it, value, origin is not None)
@@ -156,7 +156,7 @@ class PartExecutor(Executor):
             value = value.copy()
         self.rendezvous.send((node.edge, it.frame.path, it.index), value, origin)
 
-    def _receive(self, node: Node, it: Iteration) -> tuple[Any, ...]:
+    def _receive(self, node: PlanNode, it: Iteration) -> tuple[Any, ...]:
         """The Recv `node` takes its token, or begins to wait for it."""
         key = (node.edge, it.frame.path, it.index)
         token = self.rendezvous.take(key)
@@ -168,7 +168,7 @@ class PartExecutor(Executor):
         self.rendezvous.recv_async(key, lambda token, error: completions.put((node, it, (), token, error)))
         return ()
 
-    def _received(self, node: Node, it: Iteration, token: Token) -> tuple[Any, ...]:
+    def _received(self, node: PlanNode, it: Iteration, token: Token) -> tuple[Any, ...]:
         value, origin = token
         if self._events is not None:
             self._events.received(node, it, value, origin is not None)

@@ -33,7 +33,7 @@ from headrace import flags
 from headrace.denormals import flushed
 from headrace.errors import AbortedError, DeadlineExceededError, InternalError
 from headrace.execute import blas
-from headrace.execute.device_memory_executor import ForeignExecutor
+from headrace.execute.device_memory_executor import DeviceMemoryExecutor
 from headrace.execute.part_executor import PartExecutor
 from headrace.execute.rendezvous import LocalRendezvous
 from headrace.execute.threads import taken
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from headrace.execute.devices import LocalDevice
     from headrace.execute.plan import Plan
     from headrace.execute.records import Ready
-    from headrace.execute.step import Step
+    from headrace.execute.step import StepState
 
 
 def _nothing() -> None:
@@ -72,7 +72,7 @@ class Parts:
         self,
         plans: Mapping[str, Plan],
         devices: Mapping[str, LocalDevice],
-        step: Step,
+        step: StepState,
         listener: trace.Listener | None = None,
         ready: Callable[[str], Ready] | None = None,
         blas_threads: int = 1,
@@ -95,7 +95,7 @@ class Parts:
             part = step.part()
             queue_of = None if ready is None else ready(name)
             device = devices[name]
-            make = PartExecutor if device.type == CPU else partial(ForeignExecutor, device)
+            make = PartExecutor if device.type == CPU else partial(DeviceMemoryExecutor, device)
             executor = make(plan, part, device.compute, listener, queue_of, blas_threads)
             executor.rendezvous, executor.busy = self.rendezvous, self.give_away
             executor.measured, executor.device_type = {} if measured is None else measured, device.type

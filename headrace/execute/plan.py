@@ -1,8 +1,8 @@
 """Everything static about a step, computed once: dense nodes, edges, pending counts, kernels.
 
 `make_plan` turns the operations of a pruned, primitive graph into a `Plan`: for each frame of the graph a `FramePlan`
-with templates (what an iteration record starts as), and for each operation a `Node` whose edges lead straight to other
-nodes. While a step runs nothing looks at a name, an attribute or a graph again.
+with templates (what an iteration record starts as), and for each operation a `PlanNode` whose edges lead straight to
+other nodes. While a step runs nothing looks at a name, an attribute or a graph again.
 
 **Slots.** An iteration record has a list `values` with one slot for each data input of each *join* (a node that waits
 for more than one token) and a list `pending` with one count for each join. A node that waits for exactly one token
@@ -77,7 +77,7 @@ FIRED: Final = 1 << 49
 
 HEAVY_FLOPS: Final = 2e6  # a firing this large is worth a trip to the pool (some hundred microseconds)
 
-Join = tuple[int, int, "Node"]  # (slot, pending index, node)
+Join = tuple[int, int, "PlanNode"]  # (slot, pending index, node)
 
 
 class Out:
@@ -94,15 +94,15 @@ class Out:
     __slots__ = ("dead_direct", "direct", "joins", "merges", "quiet", "used")
 
     def __init__(self) -> None:
-        self.direct: tuple[Node, ...] = ()
-        self.dead_direct: tuple[Node, ...] = ()
-        self.quiet: tuple[Node, ...] = ()
+        self.direct: tuple[PlanNode, ...] = ()
+        self.dead_direct: tuple[PlanNode, ...] = ()
+        self.quiet: tuple[PlanNode, ...] = ()
         self.used = False
         self.joins: tuple[Join, ...] = ()
-        self.merges: tuple[tuple[Node, int], ...] = ()
+        self.merges: tuple[tuple[PlanNode, int], ...] = ()
 
 
-class Node:
+class PlanNode:
     """One operation of a plan.
 
     Attributes:
@@ -183,13 +183,13 @@ class Node:
         self.index = -1
         self.blank: tuple[None, ...] = ()
         self.outs: tuple[Out, ...] = tuple(Out() for _ in op.outputs)
-        self.direct: tuple[Node, ...] = ()
-        self.only: Node | None = None
+        self.direct: tuple[PlanNode, ...] = ()
+        self.only: PlanNode | None = None
         self.joins: tuple[Join, ...] = ()
-        self.merges: tuple[tuple[Node, int], ...] = ()
-        self.controls: tuple[tuple[int, Node], ...] = ()
-        self.control_merges: tuple[Node, ...] = ()
-        self.control_direct: tuple[Node, ...] = ()
+        self.merges: tuple[tuple[PlanNode, int], ...] = ()
+        self.controls: tuple[tuple[int, PlanNode], ...] = ()
+        self.control_merges: tuple[PlanNode, ...] = ()
+        self.control_direct: tuple[PlanNode, ...] = ()
         self.reads: tuple[int, ...] = ()  # inputs that arrive as references and are read when the node fires
         self.bound = -1  # index among the nodes whose kernels are made at each step
         self.child: FramePlan | None = None  # Enter, call: the frame it opens
@@ -207,7 +207,7 @@ class Node:
         self.culprit: Callable[[Exception], Any] | None = None
         self.real = kind  # READING: the kind behind it
         self.live = self
-        self.dead: Node = self
+        self.dead: PlanNode = self
 
     def __repr__(self) -> str:
         return f"<{KIND_NAMES[self.kind]} {self.op.name}>"
@@ -240,15 +240,15 @@ class FramePlan:
         self.name = name
         self.parent = parent
         self.limit = max(1, limit)
-        self.nodes: list[Node] = []
+        self.nodes: list[PlanNode] = []
         self.values: list[Any] = []
         self.first: list[int] = []
         self.later: list[int] = []
         self.count = 0
         self.enters = 0
-        self.exits: list[Node] = []
-        self.sources: list[tuple[Node, Any]] = []
-        self.params: list[Node] = []
+        self.exits: list[PlanNode] = []
+        self.sources: list[tuple[PlanNode, Any]] = []
+        self.params: list[PlanNode] = []
         self.shared: Any = None
 
     def __repr__(self) -> str:
@@ -278,10 +278,10 @@ class Plan:
     )
 
     def __init__(self) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[PlanNode] = []
         self.frames: list[FramePlan] = []
-        self.args: list[Node] = []
-        self.retvals: list[Node] = []
+        self.args: list[PlanNode] = []
+        self.retvals: list[PlanNode] = []
         self.binders: list[tuple[Operation, Callable[..., Any]]] = []
         self.is_straight = True
         self.uses_blas = self.has_loops = False
@@ -352,7 +352,7 @@ def make_plan(
         node.gates = bool(node.controls or node.control_direct or node.control_merges)
         if node.reads and (node.op.opdef.primitive or node.kind == CALL):
             node.kind = READING
-        twin = Node(node.id, node.op, DEAD, node.frame)
+        twin = PlanNode(node.id, node.op, DEAD, node.frame)
         twin.live = node
         node.dead = twin
     for node in plan.nodes:
@@ -376,7 +376,7 @@ def _add_graph(plan: Plan, ops: Sequence[Operation], function: str | None) -> Fr
         plan.frames.append(fp)
 
     opened = {enter: frame_plans[id(f)] for f in tree.frames for enter in f.enters}
-    nodes: dict[Operation, Node] = {}
+    nodes: dict[Operation, PlanNode] = {}
     constants = _constants(ops, _device_type(plan))
     for op in ops:
         if op in constants:
@@ -432,9 +432,9 @@ def _constants(ops: Sequence[Operation], device: str) -> dict[Operation, Any]:
     return out
 
 
-def _make_node(plan: Plan, op: Operation, frame: FramePlan, in_function: bool) -> Node:
+def _make_node(plan: Plan, op: Operation, frame: FramePlan, in_function: bool) -> PlanNode:
     kind = _PRIMITIVES.get(op.opdef.primitive, OTHER)
-    node = Node(len(plan.nodes), op, kind, frame)
+    node = PlanNode(len(plan.nodes), op, kind, frame)
     wanted = op.opdef.input_dtypes(op.attrs)
     node.reads = tuple(
         i for i, (t, d) in enumerate(zip(op.inputs, wanted, strict=True)) if t.dtype.is_ref and not d.is_ref
@@ -463,7 +463,7 @@ def _device_type(plan: Plan) -> str:
     return DeviceSpec.from_string(plan.device).type or CPU
 
 
-def _add_kernel(plan: Plan, node: Node) -> None:
+def _add_kernel(plan: Plan, node: PlanNode) -> None:
     op = node.op
     device = _device_type(plan)
     kernel = find_kernel(op, device)
@@ -531,12 +531,12 @@ def _reading(f: Callable[..., Any], reads: Sequence[int]) -> Callable[..., Any]:
     return reading
 
 
-def _connect(nodes: Mapping[Operation, Node], constants: Mapping[Operation, Any]) -> None:
+def _connect(nodes: Mapping[Operation, PlanNode], constants: Mapping[Operation, Any]) -> None:
     """Lays out slots and pending counts of the nodes of one graph, then makes its edges."""
     for node in nodes.values():
         _lay_out(node, constants)
-    data: dict[tuple[Node, int], list[tuple[Node, int]]] = {}
-    control: dict[Node, list[Node]] = {}
+    data: dict[tuple[PlanNode, int], list[tuple[PlanNode, int]]] = {}
+    control: dict[PlanNode, list[PlanNode]] = {}
     for node in nodes.values():
         for i, t in enumerate(node.op.inputs):
             if t.op not in constants:
@@ -567,7 +567,7 @@ def _connect(nodes: Mapping[Operation, Node], constants: Mapping[Operation, Any]
             node.more |= bool(node.control_direct)
 
 
-def _lay_out(node: Node, constants: Mapping[Operation, Any]) -> None:
+def _lay_out(node: PlanNode, constants: Mapping[Operation, Any]) -> None:
     """Gives `node` its slots and pending count, unless one token is all it waits for."""
     op, frame = node.op, node.frame
     known = sum(t.op in constants for t in op.inputs)
@@ -590,7 +590,7 @@ def _lay_out(node: Node, constants: Mapping[Operation, Any]) -> None:
     frame.values.extend(constants.get(t.op) for t in op.inputs)
 
 
-def _lay_out_merge(node: Node, controls: int) -> None:
+def _lay_out_merge(node: PlanNode, controls: int) -> None:
     """A Merge expects Enters in iteration 0, NextIterations later, and anything else in every iteration.
 
     Outside loops there is only one iteration, and NextIteration just passes on.

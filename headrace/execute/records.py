@@ -8,20 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from headrace.execute.plan import FramePlan, Node
+    from headrace.execute.plan import FramePlan, PlanNode
 
 
 class Ready(Protocol):
     """The queue of ready entries: a deque, or one that picks in a seeded random order."""
 
-    def append(self, entry: tuple[Node, Iteration, Any], /) -> None: ...
-    def popleft(self) -> tuple[Node, Iteration, Any]: ...
+    def append(self, entry: tuple[PlanNode, Iteration, Any], /) -> None: ...
+    def popleft(self) -> tuple[PlanNode, Iteration, Any]: ...
     def __len__(self) -> int: ...
 
 
 # Why a token is dead: the Switch that sent its value elsewhere, in which iteration, and its predicate (of a _SwitchN:
 # its output_index); or an Exit that never fired in its loop. (A plain tuple: one is made for each Switch that fires.)
-Origin: TypeAlias = "tuple[Node, Iteration, int]"
+Origin: TypeAlias = "tuple[PlanNode, Iteration, int]"
 
 # What tells the frame instances of a step apart, on whichever device they are: see `Frame.path`.
 Path: TypeAlias = "tuple[()] | tuple[Path, int, str]"
@@ -127,7 +127,7 @@ class Frame:
         return n
 
     def __init__(
-        self, plan: FramePlan, parent: Iteration | None, call: Node | None = None, depth: int = 0, serial: int = 0
+        self, plan: FramePlan, parent: Iteration | None, call: PlanNode | None = None, depth: int = 0, serial: int = 0
     ) -> None:
         self.plan = plan
         self.parent = parent
@@ -139,11 +139,11 @@ class Frame:
         self.serial = serial
         self.open = 0
         self.enters_left = plan.enters
-        self.held: list[tuple[Node, Any]] = []
+        self.held: list[tuple[PlanNode, Any]] = []
         self.values = plan.values
         self.pending = plan.later
-        self.constants: list[tuple[Node, Any, Origin | None]] = []
-        self.children: dict[tuple[int, FramePlan | Node], Frame] = {}
-        self.live_exits: set[Node] = set()
-        self.dead_exits: dict[Node, Origin] = {}
+        self.constants: list[tuple[PlanNode, Any, Origin | None]] = []
+        self.children: dict[tuple[int, FramePlan | PlanNode], Frame] = {}
+        self.live_exits: set[PlanNode] = set()
+        self.dead_exits: dict[PlanNode, Origin] = {}
         self.origins: dict[tuple[int, int], Origin] = {}

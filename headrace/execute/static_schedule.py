@@ -20,7 +20,7 @@ import numpy as np
 
 from headrace.denormals import flushed
 from headrace.execute import blas
-from headrace.execute.acyclic_propagator import StraightPropagator
+from headrace.execute.acyclic_propagator import AcyclicPropagator
 from headrace.execute.blame import raise_blamed
 from headrace.execute.plan import ARG, NARY, NULLARY, OTHER, PASS, RETVAL, STATEFUL, TRIGGER, UNARY
 from headrace.execute.records import Frame, Iteration
@@ -28,8 +28,8 @@ from headrace.gc_pause import paused
 from headrace.ir.kernel import KernelContext
 
 if TYPE_CHECKING:
-    from headrace.execute.plan import Node, Plan
-    from headrace.execute.step import Step
+    from headrace.execute.plan import Plan, PlanNode
+    from headrace.execute.step import StepState
 
 LOOK: Final = 256  # nodes between two looks at cancellation and the clock
 BINARY: Final = -1  # a kernel of two inputs and one output; all else is told apart by the kinds of nodes
@@ -53,10 +53,10 @@ class Firing(NamedTuple):
     ins: Any
     out: Any
     drops: tuple[int, ...]
-    node: Node
+    node: PlanNode
 
 
-class Sequence:
+class StaticSchedule:
     """A plan as a sequence; see the module's text.
 
     Attributes:
@@ -69,7 +69,7 @@ class Sequence:
 
     __slots__ = ("args", "blocks", "places", "plan", "root")
 
-    def __init__(self, plan: Plan, order: Iterable[Node]) -> None:
+    def __init__(self, plan: Plan, order: Iterable[PlanNode]) -> None:
         self.plan = plan
         self.places: list[Any] = []
         self.args: list[int] = []
@@ -78,20 +78,20 @@ class Sequence:
         self.blocks = [code[i : i + LOOK] for i in range(0, len(code), LOOK)]
 
 
-def sequence_of(plan: Plan) -> Sequence | None:
+def static_schedule(plan: Plan) -> StaticSchedule | None:
     """The sequence of `plan`, which is made when first asked for; None if only the token machine can run it."""
     found = plan.sequence
     if found is None:
         with paused():
             order = _order(plan) if plan.is_straight and all(n.kind in _KINDS for n in plan.nodes) else None
-            found = plan.sequence = False if order is None else Sequence(plan, order)
+            found = plan.sequence = False if order is None else StaticSchedule(plan, order)
     return found or None
 
 
-def _order(plan: Plan) -> list[Node] | None:
+def _order(plan: Plan) -> list[PlanNode] | None:
     """The order in which the token machine fires the nodes; None if it gets stuck."""
-    ready: collections.deque[tuple[Node, Iteration, Any]] = collections.deque()
-    p = StraightPropagator(plan, ready)
+    ready: collections.deque[tuple[PlanNode, Iteration, Any]] = collections.deque()
+    p = AcyclicPropagator(plan, ready)
     order = list(plan.args)
     for node in plan.args:
         p.done(node, p.root, None)
@@ -116,20 +116,20 @@ def _order(plan: Plan) -> list[Node] | None:
 class _Layout:
     """Gives each value a place; `code` is the sequence."""
 
-    def __init__(self, plan: Plan, order: list[Node], places: list[Any], args: list[int]) -> None:
+    def __init__(self, plan: Plan, order: list[PlanNode], places: list[Any], args: list[int]) -> None:
         self._nodes = {node.op: node for node in plan.nodes}
-        self._at: dict[tuple[Node, int], int] = {}
+        self._at: dict[tuple[PlanNode, int], int] = {}
         self._free: list[int] = []
         self._places = places
         self._sources = dict(plan.root.sources)
         self._last = {value: node for node in order for value in self._values(node)}
         self.code = [f for node in order if (f := self._firing(node, args)) is not None]
 
-    def _values(self, node: Node) -> Iterator[tuple[Node, int]]:
+    def _values(self, node: PlanNode) -> Iterator[tuple[PlanNode, int]]:
         """What `node` reads that other nodes make."""
         return ((self._nodes[t.op], t.index) for t in node.op.inputs if t.op in self._nodes)
 
-    def _firing(self, node: Node, args: list[int]) -> Firing | None:
+    def _firing(self, node: PlanNode, args: list[int]) -> Firing | None:
         ins = [self._in(node, i) for i in range(node.arity)]
         done = list(dict.fromkeys(self._at[value] for value in self._values(node) if self._last[value] is node))
         outs, unread = [], []
@@ -151,7 +151,7 @@ class _Layout:
             kind = BINARY if node.arity == 2 else NARY
         return Firing(kind, node.kernel, given, out, drops, node)
 
-    def _in(self, node: Node, i: int) -> int:
+    def _in(self, node: PlanNode, i: int) -> int:
         """The place of the input `i` of `node`."""
         t = node.op.inputs[i]
         if t.op in self._nodes:
@@ -170,7 +170,7 @@ class _Layout:
         return len(self._places) - 1
 
 
-class Sequential:
+class ScheduledStep:
     """One run of a sequence; what an `Executor` is to a plan.
 
     Args:
@@ -184,7 +184,7 @@ class Sequential:
 
     __slots__ = ("_blas_threads", "_places", "_sequence", "results", "step")
 
-    def __init__(self, sequence: Sequence, step: Step, blas_threads: int = 1) -> None:
+    def __init__(self, sequence: StaticSchedule, step: StepState, blas_threads: int = 1) -> None:
         self._sequence = sequence
         self._places = sequence.places[:]
         self._blas_threads = blas_threads

@@ -27,7 +27,7 @@ def _forked() -> None:
     _making = threading.Lock()
 
 
-forking.when_forked(_forked)
+forking.run_after_fork(_forked)
 
 
 class Completions:
@@ -50,7 +50,7 @@ class Completions:
             self.wake()
 
 
-class Step:
+class StepState:
     """The step that kernels know as `ctx.step` (`ir.kernel.Step`).
 
     Args:
@@ -108,14 +108,14 @@ class Step:
         self._threads = threads
         self._own: Pool | None = None
         self._completions: Completions | None = None
-        self.of: Step | None = None
-        self.parts: list[Step] = []
+        self.of: StepState | None = None
+        self.parts: list[StepState] = []
         self._make_resources = make_resources
         self._resources: Any = None
 
-    def part(self) -> Step:
+    def part(self) -> StepState:
         """The step as one device knows it: the same, but for what its executor alone has to do with."""
-        out = Step(self.session, self._make_resources, self.deadline, self.threads)
+        out = StepState(self.session, self._make_resources, self.deadline, self.threads)
         out.id, out.of, out.cancelled = self.id, self, self.cancelled
         self.parts.append(out)
         return out

@@ -72,7 +72,7 @@ class Pool:
         self._most = most
         self._name = name
         self._shared = _Shared()
-        forking.follow(self)
+        forking.register_at_fork(self)
         if computes:
             _computing.add(self)
 

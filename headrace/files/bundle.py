@@ -36,7 +36,7 @@ from headrace.errors import (
 )
 from headrace.files import commit, sstable
 from headrace.files.checksum import as_bytes, crc32c, little_endian, mask
-from headrace.files.manifest import Entry, Piece, distinct, entry_of
+from headrace.files.manifest import ManifestEntry, TensorEntry, distinct, entry_of
 from headrace.files.regular import RegularFile, check_apart, delete, named
 from headrace.files.slices import TensorSlice, assemble, is_shape
 
@@ -130,7 +130,7 @@ class Bundle:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.strange: dict[str, int] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TensorEntry] = {}
         self.protos: dict[bytes, pb.BundleEntryProto] = {}
         path = index_path(prefix)
         with RegularFile(path) as file:
@@ -185,7 +185,7 @@ class Bundle:
         parts = tuple(TensorSlice.from_proto(s) for s in proto.slices)
         if dtype is not dtypes.string and not parts:
             _check_size(path, name, shape, dtype, proto.size)
-        self.entries[name] = Entry(dtype, shape, parts)
+        self.entries[name] = TensorEntry(dtype, shape, parts)
 
     def read(self, name: str, part: TensorSlice | None = None) -> np.ndarray:
         """A tensor, or a part of it. All of the stored pieces it is in are read, so that their checksums can be.
@@ -202,7 +202,7 @@ class Bundle:
         stored = [(p, self._part(name, entry, p)) for p in entry.parts]
         return assemble(name, entry.shape, part, entry.dtype.numpy, stored)
 
-    def _part(self, name: str, entry: Entry, part: TensorSlice) -> Callable[[], np.ndarray]:
+    def _part(self, name: str, entry: TensorEntry, part: TensorSlice) -> Callable[[], np.ndarray]:
         """What reads a stored part of a tensor."""
         path = index_path(self.prefix)
         proto = self.protos.get(slice_key(name, part))
@@ -305,7 +305,7 @@ class _Data:
     shard: int
     at: int = 0
 
-    def add(self, piece: Piece) -> pb.BundleEntryProto:
+    def add(self, piece: ManifestEntry) -> pb.BundleEntryProto:
         proto = _entry(piece.dtype, piece.value.shape)
         proto.shard_id, proto.offset = self.shard, self.at
         if piece.dtype is dtypes.string:
@@ -339,7 +339,7 @@ def _string_chunks(value: np.ndarray) -> tuple[list[bytes | memoryview], int]:
     return [lengths, check, *strings], crc
 
 
-def write(prefix: str, pieces: Iterable[Piece]) -> None:
+def write(prefix: str, pieces: Iterable[ManifestEntry]) -> None:
     """Writes a checkpoint, in place of one of the same name if there is one.
 
     Args:

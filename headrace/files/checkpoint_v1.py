@@ -27,7 +27,7 @@ from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedEr
 from headrace.files import commit, sstable
 from headrace.files.bundle import slice_key
 from headrace.files.checksum import as_bytes, little_endian
-from headrace.files.manifest import Entry, Piece, distinct, entry_of
+from headrace.files.manifest import ManifestEntry, TensorEntry, distinct, entry_of
 from headrace.files.regular import RegularFile, named
 from headrace.files.slices import TensorSlice, all_of, assemble, is_shape
 
@@ -118,7 +118,7 @@ class First:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.strange: dict[str, int] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TensorEntry] = {}
         self._parts: dict[str, list[tuple[TensorSlice, str]]] = {}  # which there are of a tensor, and in which files
         for path in paths(prefix):
             with RegularFile(path) as file:
@@ -166,7 +166,7 @@ class First:
                 raise DataLossError(f"{path}: tensor {name!r}: {e}") from None
             parts.append((part, path))
         is_whole = len(parts) == 1 and parts[0][0] == all_of(shape)
-        entry = Entry(dtype, shape, () if is_whole else tuple(part for part, _ in parts))
+        entry = TensorEntry(dtype, shape, () if is_whole else tuple(part for part, _ in parts))
         before = self.entries.setdefault(name, entry)
         if (before.dtype, before.shape) != (dtype, shape):
             raise DataLossError(f"{path}: tensor {name!r} has another dtype or shape than another file says")
@@ -201,7 +201,7 @@ def _parsed(value: bytes, path: str) -> pb.SavedTensorSlices:
         raise DataLossError(f"{path}: an entry cannot be read: {e}") from None
 
 
-def _stored(path: str, name: str, part: TensorSlice, entry: Entry) -> np.ndarray:
+def _stored(path: str, name: str, part: TensorSlice, entry: TensorEntry) -> np.ndarray:
     """A stored part of a tensor."""
     with RegularFile(path) as file:
         value = sstable.find(file, slice_key(name, part))
@@ -249,7 +249,7 @@ def _elements(proto: pb.TensorProto, dtype: DType, what: str) -> np.ndarray:
 # *** writing ***
 
 
-def write(prefix: str, pieces: Iterable[Piece]) -> None:
+def write(prefix: str, pieces: Iterable[ManifestEntry]) -> None:
     """Writes a checkpoint of one file, in place of the one of this name if there is one.
 
     Args:
@@ -285,7 +285,7 @@ def write(prefix: str, pieces: Iterable[Piece]) -> None:
         sstable.write(file, [(_META, first), *((key, entries[key]) for key in sorted(entries))])
 
 
-def _data_of(piece: Piece) -> pb.TensorProto:
+def _data_of(piece: ManifestEntry) -> pb.TensorProto:
     dtype, value = piece.dtype, piece.value
     if not _can_hold(dtype):
         raise InvalidArgumentError(

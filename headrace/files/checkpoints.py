@@ -20,7 +20,7 @@ import numpy as np
 
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.files import bundle, checkpoint_v1, commit, native
-from headrace.files.manifest import Entry, Piece
+from headrace.files.manifest import ManifestEntry, TensorEntry
 from headrace.files.regular import check_path, delete, named
 from headrace.files.slices import TensorSlice
 
@@ -39,7 +39,7 @@ class Reader(Protocol):
 
     prefix: str
     format: str
-    entries: dict[str, Entry]
+    entries: dict[str, TensorEntry]
 
     def read(self, name: str, part: TensorSlice | None = None) -> np.ndarray:
         """A tensor, or a part of it, whose checksum is right.
@@ -115,7 +115,7 @@ def open(prefix: str) -> Reader:
     )
 
 
-def write(prefix: str, tensors: Mapping[str, np.ndarray] | Iterable[Piece], format: str = "native") -> None:
+def write(prefix: str, tensors: Mapping[str, np.ndarray] | Iterable[ManifestEntry], format: str = "native") -> None:
     """Writes a checkpoint, in place of the one of the same prefix if there is one.
 
     Args:
@@ -130,7 +130,7 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray] | Iterable[Piece], form
     """
     check_prefix(prefix)
     if isinstance(tensors, Mapping):
-        pieces = [Piece.of(name, value) for name, value in tensors.items()]
+        pieces = [ManifestEntry.of(name, value) for name, value in tensors.items()]
     else:
         pieces = list(tensors)
     if format not in _WRITERS:

@@ -18,7 +18,7 @@ _MOST_COMPARED = 1000  # names among which one that is like a missing one is loo
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class TensorEntry:
     """What a checkpoint says of a tensor.
 
     Attributes:
@@ -32,7 +32,7 @@ class Entry:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Piece:
+class ManifestEntry:
     """A tensor that is to be saved, or a part of one.
 
     Attributes:
@@ -50,7 +50,7 @@ class Piece:
     part: TensorSlice | None = None
 
     @classmethod
-    def of(cls, name: str, value: object, dtype: DType | None = None, spec: str = "") -> Piece:
+    def of(cls, name: str, value: object, dtype: DType | None = None, spec: str = "") -> ManifestEntry:
         """The piece that an array is.
 
         Args:
@@ -92,14 +92,14 @@ class Piece:
         return cls(name, dtype, array, shape, None if is_whole else part)
 
 
-def distinct(pieces: Iterable[Piece]) -> list[Piece]:
+def distinct(pieces: Iterable[ManifestEntry]) -> list[ManifestEntry]:
     """`pieces` as a list, if they can be in one checkpoint.
 
     Raises:
       InvalidArgumentError: a name is empty or comes twice, or parts of it are of different wholes.
     """
     out = list(pieces)
-    first: dict[str, Piece] = {}
+    first: dict[str, ManifestEntry] = {}
     seen: set[tuple[str, TensorSlice | None]] = set()
     for piece in out:
         if not piece.name or piece.name.startswith("\0"):
@@ -119,7 +119,7 @@ def distinct(pieces: Iterable[Piece]) -> list[Piece]:
     return out
 
 
-def entry_of(name: str, prefix: str, entries: Mapping[str, Entry], strange: Mapping[str, int]) -> Entry:
+def entry_of(name: str, prefix: str, entries: Mapping[str, TensorEntry], strange: Mapping[str, int]) -> TensorEntry:
     """The entry of a tensor in a TensorFlow checkpoint.
 
     Args:
@@ -140,7 +140,7 @@ def entry_of(name: str, prefix: str, entries: Mapping[str, Entry], strange: Mapp
     raise missing(name, prefix, entries)
 
 
-def missing(name: str, prefix: str, names: Mapping[str, Entry]) -> NotFoundError:
+def missing(name: str, prefix: str, names: Mapping[str, TensorEntry]) -> NotFoundError:
     """The error that says that a checkpoint does not have a tensor, and which name may be meant."""
     few = list(itertools.islice(names, _MOST_COMPARED))
     near = difflib.get_close_matches(name[:200], few, 3)

@@ -39,7 +39,7 @@ from headrace.dtypes import DType
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
 from headrace.files import commit
 from headrace.files.checksum import as_bytes, crc32c, little_endian
-from headrace.files.manifest import Entry, Piece, distinct, missing
+from headrace.files.manifest import ManifestEntry, TensorEntry, distinct, missing
 from headrace.files.regular import RegularFile, delete, named
 from headrace.files.slices import TensorSlice, assemble, is_shape
 
@@ -133,7 +133,7 @@ class Native:
         if not isinstance(tensors, dict):
             raise self._damage("it lists no tensors")
         self.records: dict[str, dict[str, Any]] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TensorEntry] = {}
         keys: set[tuple[int, str]] = set()
         for name, record in tensors.items():
             self._add(name, record, keys)
@@ -217,7 +217,7 @@ class Native:
                     raise self._damage(f"tensor {name!r} has no place of its own")
                 keys.add((file, key))
         self.records[name] = record
-        self.entries[name] = Entry(dtype, tuple(shape), tuple(parts))
+        self.entries[name] = TensorEntry(dtype, tuple(shape), tuple(parts))
 
     def read(self, name: str, part: TensorSlice | None = None) -> np.ndarray:
         """A tensor, or a part of it. All of the stored pieces it is in are read, so that their checksums can be.
@@ -377,7 +377,7 @@ class _Tensors:
         self.records: dict[str, dict[str, Any]] = {}
         self._taken = {"__metadata__"}  # by safetensors itself
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: ManifestEntry) -> None:
         whole: dict[str, Any] = {"dtype": piece.dtype.name, "shape": list(piece.shape)}
         if piece.part is None:
             self.records[piece.name] = self._stored(piece, piece.name, whole)
@@ -385,7 +385,7 @@ class _Tensors:
         record = self.records.setdefault(piece.name, whole | {"stored": "parts", "parts": []})
         record["parts"].append(self._stored(piece, f"{piece.name}#{piece.part}", {"part": str(piece.part)}))
 
-    def _stored(self, piece: Piece, name: str, record: dict[str, Any]) -> dict[str, Any]:
+    def _stored(self, piece: ManifestEntry, name: str, record: dict[str, Any]) -> dict[str, Any]:
         """`record`, to which is added how the array of `piece` is stored."""
         value, dtype = piece.value, piece.dtype
         record["stored"] = "bytes" if dtype is dtypes.string else "pairs" if dtype in _HALF else "numbers"
@@ -438,7 +438,7 @@ class _Tensors:
             s.write(file)
 
 
-def write(prefix: str, pieces: Iterable[Piece]) -> None:
+def write(prefix: str, pieces: Iterable[ManifestEntry]) -> None:
     """Writes a checkpoint, in place of one of the same name if there is one.
 
     Args:

@@ -29,7 +29,7 @@ def carries(dtype: DType) -> bool:
     return base.is_floating or base.is_complex or base is dtypes.variant or base is dtypes.resource
 
 
-class Flow:
+class Activity:
     """Answers questions about flow; it remembers sub-graphs as long as they do not grow."""
 
     def __init__(self) -> None:

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from headrace import shapes
 from headrace.errors import GraphError
 from headrace.grad import conditionals, loops, registered
-from headrace.grad.activity import Flow, carries
+from headrace.grad.activity import Activity, carries
 from headrace.grad.calls import grad_call, grad_for, grad_symbolic
 from headrace.grad.graph import GradGraph
 from headrace.grad.sums import dense, total
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
 from headrace.ir.graph import Tensor
-from headrace.ir.indexed_slices import IndexedSlices, handed_on
+from headrace.ir.indexed_slices import IndexedSlices, forwarded
 from headrace.ir.opdef import GradNode
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def backward(
     dys: Sequence[Gradient | None],
     xs: Sequence[Tensor],
     stop: Collection[Tensor] = (),
-    flow: Flow | None = None,
+    flow: Activity | None = None,
 ) -> list[Gradient | None]:
     """The gradients of `ys`, whose own are `dys`, with respect to `xs`; None where nothing leads from one to the other.
 
@@ -77,7 +77,7 @@ def backward(
     fixed, sources = frozenset(stop), frozenset(xs)
     order = walk.in_order(_needed(parts, fixed))
     reached = {x: 1 for x in xs if carries(x.dtype)}
-    flow = flow or Flow()
+    flow = flow or Activity()
     flow.from_sources((op for op in order if not fixed.issuperset(op.outputs) or not op.outputs), reached)
     inside = functools.partial(backward, flow=flow)
     for op in reversed(order):
@@ -128,7 +128,7 @@ def _of_operation(
     if structured is not None:
         return structured(b, op, grads, wanted, inside)
     rule = registered.lookup(op)
-    sparse = rule is handed_on
+    sparse = rule is forwarded
     full = [
         (zeros_for(b, t) if carries(t.dtype) else None) if g is None else g if sparse else dense(b, g)
         for t, g in zip(op.outputs, grads, strict=True)

@@ -32,7 +32,7 @@ from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Tensor
 
 
-class Call:
+class DifferentiatedCall:
     """A call of a function in a graph, with arguments to differentiate by.
 
     Args:
@@ -196,7 +196,7 @@ def is_eager(*structures: Any) -> bool:
     return not isinstance(scopes.builder(*nest.flatten(structures)), Builder)
 
 
-class Program:
+class GradProgram:
     """A graph of its own, of what a function does with symbolic arguments; for calls outside of graphs.
 
     Args:
@@ -245,7 +245,7 @@ def anywhere(call: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         if not is_eager(args, kwargs):
             return call(*args, **kwargs)
-        program = Program(args, kwargs)
+        program = GradProgram(args, kwargs)
         with program.graph:
             value = call(*program.args, **program.kwargs)
         return program.run(value)

@@ -33,7 +33,7 @@ from headrace.grad.function import gradient_graph
 from headrace.grad.graph import GradBuilder, GradGraph
 from headrace.grad.sums import dense
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
-from headrace.ir.analysis.graph_size import extent
+from headrace.ir.analysis.graph_size import graph_size
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copied
 from headrace.ir.edit.for_as_while import counting
@@ -85,7 +85,7 @@ def grad_call(
 def is_by_name(op: Operation) -> bool:
     """Whether the derivative of the call `op` of a function of the library is one, too, instead of a graph of its own:
     the function calls itself, or a graph for each call would come to very much, or be nested very deeply."""
-    size = extent([op], reads=True)
+    size = graph_size([op], reads=True)
     return size.repeated > MOST_REPEATED or size.levels > MOST_LEVELS or op.attrs["f"].name in recursive_functions([op])
 
 

@@ -53,7 +53,7 @@ class GradBranch(GradGraph):
 
     def kept(self, t: Tensor) -> Tensor:
         op = self.op
-        graphs = add_values.own(op)
+        graphs = add_values.own_graphs(op)
         for k in range(self._read, len(op.outputs)):
             self._returned.setdefault(self.forward.results[k], op.outputs[k])
         self._read = len(op.outputs)
@@ -90,7 +90,7 @@ def grad_branches(
       backward: the reverse walk.
     """
     since = len(b.graph)
-    graphs = add_values.own(op)
+    graphs = add_values.own_graphs(op)
     offset = len(op.inputs) - len(graphs[0].params)
     outs = [k for k, dy in enumerate(dys) if dy is not None]
     given = [dense(b, dy) for dy in dys if dy is not None]

@@ -80,7 +80,7 @@ class custom_gradient:
                 "graph; give arguments by their place, or bind the others first (functools.partial)"
             )
         with scopes.entered(b):
-            return _Call(f, b, args).value
+            return _CustomGradCall(f, b, args).value
 
 
 def _pair(f: Callable[..., Any], returned: Any) -> tuple[Any, Callable[..., Any]]:
@@ -92,7 +92,7 @@ def _pair(f: Callable[..., Any], returned: Any) -> tuple[Any, Callable[..., Any]
     return returned[0], returned[1]
 
 
-class _Call:
+class _CustomGradCall:
     """A call in a graph.
 
     Attributes:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from headrace.api import tracing
 from headrace.api.rematerialization import unrepeatable
 from headrace.errors import UnimplementedError
-from headrace.grad.activity import Flow, carries
+from headrace.grad.activity import Activity, carries
 from headrace.grad.backward import backward
 from headrace.grad.calls import is_by_name
 from headrace.grad.function import gradient_graph
@@ -65,9 +65,9 @@ def of_branches(
       forward: the forward walk.
     """
     op = _able_to_grow(b, op, dxs)
-    graphs = add_values.own(op)
+    graphs = add_values.own_graphs(op)
     offset = len(op.inputs) - len(graphs[0].params)
-    flow = Flow()
+    flow = Activity()
     needs = [flow.of(g) for g in graphs]
 
     def leads(k: int, j: int) -> bool:
@@ -97,10 +97,10 @@ def of_loop(
 ) -> list[Tensor | None]:
     """The tangents of those results of a While that are `wanted`; see `of_branches`."""
     tangents: list[Tensor | None] = [None] * len(wanted)
-    add_values.own(op)
+    add_values.own_graphs(op)
     reached = [k for k, dx in enumerate(dxs) if dx is not None]
     seeded = [k for k, want in enumerate(wanted) if want]
-    active = sorted(Flow().active(op.attrs["body"], reached, seeded))
+    active = sorted(Activity().active(op.attrs["body"], reached, seeded))
     if not active:
         return tangents
     op = _able_to_grow(b, op, dxs)

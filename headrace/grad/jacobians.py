@@ -17,7 +17,7 @@ from headrace.api import functional, nest, scopes, tracing
 from headrace.api.function import TensorSpec
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.activity import carries
-from headrace.grad.called import Call, anywhere, named, positions
+from headrace.grad.called import DifferentiatedCall, anywhere, named, positions
 from headrace.grad.transforms import grad
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
@@ -60,7 +60,7 @@ def jacobian(of: Any, by: Any = 0, mode: str = "rev", has_aux: bool = False) -> 
 
     def call(*args: Any, **kwargs: Any) -> Any:
         numbers, single = positions(by)
-        made = Call(of, args, kwargs, numbers, "jacobian", has_aux=has_aux)
+        made = DifferentiatedCall(of, args, kwargs, numbers, "jacobian", has_aux=has_aux)
         out = _jacobian(made, mode, lambda leaves: made.like_arguments(leaves, single))
         return (out, made.aux) if has_aux else out
 
@@ -99,7 +99,7 @@ def hessian(of: Any, by: Any = 0, has_aux: bool = False) -> Any:
     return _Given(nest.pack(by, grads), by, "hessian").jacobian("fwd")
 
 
-class _Given(Call):
+class _Given(DifferentiatedCall):
     """Tensors of a graph in the place of a call: what it is to be differentiated, and by what."""
 
     def __init__(self, ys: Any, xs: Any, what: str) -> None:
@@ -125,7 +125,7 @@ class _Given(Call):
         return _jacobian(self, mode, lambda leaves: self.like_arguments(leaves, True))
 
 
-def _jacobian(made: Call, mode: str, pack: Callable[[Sequence[Any]], Any]) -> Any:
+def _jacobian(made: DifferentiatedCall, mode: str, pack: Callable[[Sequence[Any]], Any]) -> Any:
     for path, y in nest.flatten_with_paths(made.value):
         if not carries(y.dtype) or y.dtype.base is dtypes.variant:
             raise TypeError(
@@ -137,7 +137,7 @@ def _jacobian(made: Call, mode: str, pack: Callable[[Sequence[Any]], Any]) -> An
     return nest.pack(made.value, [pack(row) for row in rows])
 
 
-def _by_rows(b: Builder, made: Call) -> list[list[Tensor]]:
+def _by_rows(b: Builder, made: DifferentiatedCall) -> list[list[Tensor]]:
     """For each result, for each x, the derivatives; a way back for each element of the result."""
     xs = [x for x in made.xs if x is not None]
     out = []
@@ -154,7 +154,7 @@ def _by_rows(b: Builder, made: Call) -> list[list[Tensor]]:
     return out
 
 
-def _by_columns(b: Builder, made: Call) -> list[list[Tensor]]:
+def _by_columns(b: Builder, made: DifferentiatedCall) -> list[list[Tensor]]:
     """The same; a way forward for each element of the xs."""
     xs = [x for x in made.xs if x is not None]
     columns = []

@@ -45,7 +45,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.api import tracing
-from headrace.grad.activity import Flow
+from headrace.grad.activity import Activity
 from headrace.grad.graph import GradBuilder, GradGraph
 from headrace.grad.sums import dense
 from headrace.grad.zeros import gradient_dtype, gradient_shape, shape_of_gradient, zeros_for
@@ -235,7 +235,7 @@ class GradBody(GradGraph):
         self._returned.read()
         if self.is_invariant(t):
             k = self._returned.held.get(t)
-            return self.capture_outer(held(self.op, t) if k is None else self.op.outputs[k])
+            return self.capture_outer(hoisted(self.op, t) if k is None else self.op.outputs[k])
         k = self._returned.carried.get(t)
         return self._accumulated(t) if k is None else self._carried(t, k)
 
@@ -354,7 +354,7 @@ def _vector(shape: Shape) -> np.ndarray:
     return np.array(-1 if shape is None else [-1 if d is None else d for d in shape], np.int32)
 
 
-def held(op: Operation, t: Tensor) -> Tensor:
+def hoisted(op: Operation, t: Tensor) -> Tensor:
     """The value that `t`, a tensor of the body of the loop `op`, has in all iterations alike: a new output of the loop.
     If the loop does not go round it is nothing, and nobody asks for it."""
     graph: FuncGraph = op.attrs["body"]
@@ -371,11 +371,11 @@ def grad_loop(
     none: list[Gradient | None] = [None] * len(op.inputs)
     if not op.attrs.get("_back_prop", True):
         return none
-    add_values.own(op)
+    add_values.own_graphs(op)
     forward: FuncGraph = op.attrs["body"]
     seeded = [k for k, dy in enumerate(dys) if dy is not None]
     reached = [k for k, want in enumerate(wanted) if want]
-    active = sorted(Flow().active(forward, reached, seeded))
+    active = sorted(Activity().active(forward, reached, seeded))
     if not active:
         return none
     last = b.Sub(trip_count(op), 1, name="last")

@@ -16,7 +16,7 @@ from headrace import shapes
 from headrace.api import nest, scopes, tracing
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.activity import carries
-from headrace.grad.called import Call, Program, anywhere, is_eager, named, positions
+from headrace.grad.called import DifferentiatedCall, GradProgram, anywhere, is_eager, named, positions
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 
@@ -90,7 +90,7 @@ def _value_and_grad(
     f: Callable[..., Any], argnums: Any, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any], what: str
 ) -> tuple[Any, Any, Any]:
     by, single = positions(argnums)
-    made = Call(f, args, kwargs, by, what, has_aux=has_aux)
+    made = DifferentiatedCall(f, args, kwargs, by, what, has_aux=has_aux)
     if len(made.ys) != 1 or made.ys[0].shape not in ((), None):
         got = f"of shape {shapes.show(made.ys[0].shape)}" if len(made.ys) == 1 else nest.describe(made.value)
         raise SignatureError(
@@ -137,7 +137,7 @@ def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
     """
     tracing.check_callable(f=f)
     if not is_eager(args):
-        made = Call(f, args, {}, range(len(args)), "vjp", skips_integers=True, has_aux=has_aux)
+        made = DifferentiatedCall(f, args, {}, range(len(args)), "vjp", skips_integers=True, has_aux=has_aux)
 
         def pull_back(dy: Any) -> Any:
             b: Builder = scopes.builder(*nest.flatten(dy), *made.ys)
@@ -145,7 +145,7 @@ def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
             return made.like_arguments(made.pull_back(dys, b), single=False)
 
         return (made.value, pull_back, made.aux) if has_aux else (made.value, pull_back)
-    program = Program(args, {})
+    program = GradProgram(args, {})
     with program.graph:
         value, inner, *aux = vjp(f, *program.args, has_aux=has_aux)
     known: dict[Any, tuple[list[Tensor], Any]] = {}  # what goes back, for each structure of dy
@@ -168,7 +168,7 @@ def vjp(f: Callable[..., Any], *args: Any, has_aux: bool = False) -> Any:
     return (value, pull_back_now, *aux)
 
 
-def _cotangents(b: Builder, made: Call, dy: Any) -> list[Any]:
+def _cotangents(b: Builder, made: DifferentiatedCall, dy: Any) -> list[Any]:
     """The leaves of `dy`, checked to be like what the function returned."""
     return _alike(b, made.value, made.ys, dy, f"vjp of {made.title}: the gradient", "result")
 
@@ -244,7 +244,7 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has
         )
 
     def call(args: Any, tangents: Any) -> Any:
-        made = Call(f, args, {}, range(len(args)), "jvp", skips_integers=True, has_aux=has_aux)
+        made = DifferentiatedCall(f, args, {}, range(len(args)), "jvp", skips_integers=True, has_aux=has_aux)
         leaves = nest.flatten(list(args))
         tensors = [made.b.tensor(a) if x is None else x for x, a in zip(made.xs, leaves, strict=True)]
         given = _alike(made.b, list(args), tensors, list(tangents), f"jvp of {made.title}: the tangent", "argument")

@@ -16,7 +16,7 @@ from headrace.errors import GraphError, NotFoundError, OpError
 from headrace.inspect.parts import plural, visible
 from headrace.inspect.structure import brief
 from headrace.ir import walk
-from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.function import FuncGraph, body
 from headrace.ir.opdef import Func
 from headrace.ir.serial import attrs as wire
@@ -87,7 +87,7 @@ class Difference:
         return "\n".join(out)
 
 
-@with_room
+@deepens_recursion
 def diff(a: Graph, b: Graph) -> Difference:
     """What has to be done to `a` to make it `b`.
 

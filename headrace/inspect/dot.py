@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.inspect.parts import Box, Node, Structure, cut, nodes, plural, size_text, visible
 from headrace.inspect.text import box_heading, heading
-from headrace.recursion import MOST, room_for_levels
+from headrace.recursion import MOST, recursion_room_for_levels
 
 _COLORS: Final = {"while": "#dbe9f6", "for": "#dbe9f6", "loop": "#dbe9f6", "if": "#fdebd0", "case": "#fdebd0"}
 _OTHER: Final = "#e6f2e1"
@@ -15,7 +15,7 @@ _SHAPES: Final = {"_Arg": "cds", "Placeholder": "cds", "Const": "note", "Switch"
 _NAMED: Final = 40  # characters of a name: boxes are as wide as their text
 
 
-@room_for_levels(MOST)
+@recursion_room_for_levels(MOST)
 def render_dot(box: Box, title: str = "graph", limit: int | None = None) -> str:
     """The text, in ASCII, of a directed graph. Data goes along solid edges, control along dashed ones; those from one
     iteration to the next are thick. What a branch or body returns has a double border.

@@ -36,7 +36,7 @@ from headrace.inspect.rows import rows
 from headrace.inspect.structure import draw
 from headrace.inspect.text import box_heading
 from headrace.ir.function import with_owned
-from headrace.recursion import MOST, room_for_levels
+from headrace.recursion import MOST, recursion_room_for_levels
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph
@@ -128,7 +128,7 @@ _LEGEND: Final = (
 )
 
 
-@room_for_levels(MOST)
+@recursion_room_for_levels(MOST)
 def render_page(d: Description, title: str, limit: int | None = PAGE_LIMIT) -> str:
     """A whole page, in ASCII.
 
@@ -166,7 +166,7 @@ def render_page(d: Description, title: str, limit: int | None = PAGE_LIMIT) -> s
     )
 
 
-@room_for_levels(MOST)
+@recursion_room_for_levels(MOST)
 def render_snippet(box: Box, title: str, limit: int | None = SNIPPET_LIMIT, more: str = "") -> str:
     """The drawing alone, in ASCII, for somebody else's page.
 

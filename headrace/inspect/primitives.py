@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.ir import walk
 from headrace.ir.analysis import frames
-from headrace.recover.reading import NEVER, Node, Reading
+from headrace.recover.reading import NEVER, Node, StructureAnalysis
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.frames import Frame
@@ -81,7 +81,7 @@ def find(graph: Graph, ops: Sequence[Operation], deepest: int) -> Places:
     return Places({op: place for op, place in of.items() if place}, {}, uses, problem)
 
 
-class _Lenient(Reading):
+class _Lenient(StructureAnalysis):
     """Reads graphs that are not well-structured, too: an operation that depends on several branches stands where all of
     them do.
 

@@ -13,7 +13,7 @@ from headrace.errors import GraphError, OpError
 from headrace.inspect import primitives
 from headrace.inspect.parts import Box, Node, Part, Passed, Reference, Structure, Value
 from headrace.ir.analysis.frames import Frame
-from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.function import FuncGraph, body
 from headrace.ir.opdef import REQUIRED, Func
 from headrace.ir.serial import attrs as wire
@@ -39,7 +39,7 @@ _KINDS: Final = {
 _OWN: Final = {"If": 1, "Case": 1, "RemoteCall": 1, "For": 3}  # inputs that are not those of the graphs, at the front
 
 
-@with_room
+@deepens_recursion
 def draw(graph: Graph, ops: Sequence[Operation] | None = None, called: Mapping[str, Sequence[Operation]] = {}) -> Box:
     """What is in `graph`.
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from headrace.inspect.describing import Description, StepDescription
 from headrace.inspect.parts import Box, Passed, Structure, Value, plural, size_text, visible
-from headrace.recursion import MOST, room_for_levels
+from headrace.recursion import MOST, recursion_room_for_levels
 
 
-@room_for_levels(MOST)
+@recursion_room_for_levels(MOST)
 def render(d: Description, limit: int | None = 20) -> str:
     """The text of a description; of each list at most `limit` entries (None: all).
 
@@ -27,7 +27,7 @@ def render(d: Description, limit: int | None = 20) -> str:
     return "\n".join(out)
 
 
-@room_for_levels(MOST)
+@recursion_room_for_levels(MOST)
 def render_step(s: StepDescription, limit: int | None = 20) -> str:
     """The text of a step: its ends, then what is between them."""
     out = [f"the step holds {sum(s.graph.ops.values())} of the graph's {plural(s.of, 'operation')}"]
@@ -42,7 +42,7 @@ def render_step(s: StepDescription, limit: int | None = 20) -> str:
     return "\n".join(out)
 
 
-@room_for_levels(MOST)
+@recursion_room_for_levels(MOST)
 def render_box(box: Box, limit: int | None = 20) -> str:
     """The loops, conditionals and calls in a box as a tree, with what goes into each; "" if there is none.
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headrace import pb
 from headrace.errors import GraphError
 from headrace.ir.function import find_anywhere
-from headrace.opkit.tree_reduction import in_pairs
+from headrace.opkit.tree_reduction import tree_reduce
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph
@@ -242,7 +242,7 @@ def _controls(node: pb.NodeDef) -> list[str]:
 def _total(nodes: _Nodes, node: pb.NodeDef, type: str) -> str:
     """All inputs put together, in the order of the kernel's (`opkit.tree_reduction`)."""
     attrs = {"T": node.attr["T"]}
-    return in_pairs(lambda i, x, y: nodes.add(node, type, [x, y], attrs, "pair"), _data(node))
+    return tree_reduce(lambda i, x, y: nodes.add(node, type, [x, y], attrs, "pair"), _data(node))
 
 
 def _to_each(nodes: _Nodes, node: pb.NodeDef, value: str) -> None:

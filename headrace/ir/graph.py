@@ -204,7 +204,7 @@ class Graph:
         self._by_name: dict[str, Operation] = {}
         self._taken: dict[str, int] = {}  # lower-cased names and scopes in use -> next suffix to try
         self._lock = threading.RLock()
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""

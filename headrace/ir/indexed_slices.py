@@ -168,7 +168,7 @@ def of_gather(b: Builder, dy: Tensor, indices: Tensor, shape: Tensor) -> Indexed
     return IndexedSlices(b.Reshape(dy, b.ConcatV2([count, row], 0)), b.Reshape(indices, [-1]), shape)
 
 
-def handed_on(b: Builder, n: GradNode, *dys: Tensor | IndexedSlices | None) -> Sequence[Tensor | IndexedSlices | None]:
+def forwarded(b: Builder, n: GradNode, *dys: Tensor | IndexedSlices | None) -> Sequence[Tensor | IndexedSlices | None]:
     """The gradient rule of operations that hand on what they are given. The walk gives it slices as they are; those of
     all others get tensors."""
     return dys

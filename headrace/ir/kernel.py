@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CPU = "CPU"
 
 
-class Step(Protocol):
+class StepContext(Protocol):
     """What a kernel may know of the step it runs in; `execute.step` implements it."""
 
     id: int
@@ -63,7 +63,7 @@ class KernelContext:
 
     __slots__ = ("node", "op", "step")
 
-    def __init__(self, step: Step, op: Operation) -> None:
+    def __init__(self, step: StepContext, op: Operation) -> None:
         self.step = step
         self.op = op
         self.node = op.name

@@ -70,7 +70,7 @@ class Given(NamedTuple):
     values: list[str]
 
 
-def blamed(error: Exception, op: Operation, where: str, inputs: Sequence[Any]) -> Exception:
+def with_inputs_named(error: Exception, op: Operation, where: str, inputs: Sequence[Any]) -> Exception:
     """`error`, raised while `op` fired, as the error the user gets: TensorFlow's class, with the place in notes.
 
     Args:
@@ -95,7 +95,7 @@ def _inputs(op: Operation, given: Sequence[str]) -> str:
     return "inputs: " + ", ".join(f"{known_as(t)}: {v}" for t, v in zip(op.inputs, given, strict=False))
 
 
-def retell(error: BaseException, op: Operation) -> None:
+def as_op_error(error: BaseException, op: Operation) -> None:
     """Lets the note about the inputs call them as they are called in the user's graph, where the operation that
     failed, a copy that may have become another's neighbour, is `op`."""
     given: Given | None = getattr(error, "_given", None)

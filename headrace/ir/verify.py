@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import GraphError, HeadraceError, InvalidArgumentError, NotFoundError
 from headrace.ir import walk
 from headrace.ir.analysis import frames
-from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.analysis.signature_check import interface
 from headrace.ir.device import DeviceSpec
 from headrace.ir.function import FuncGraph
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CONTEXT = 5  # lines shown before and after the operation that is wrong
 
 
-@with_room
+@deepens_recursion
 def verify(graph: Graph | Sequence[Operation]) -> None:
     """Checks that a graph is legal. Linear in operations and edges.
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import GraphError
-from headrace.ir.analysis.graph_size import extent, with_room
+from headrace.ir.analysis.graph_size import deepens_recursion, graph_size
 from headrace.ir.function import recursive_functions
 from headrace.lower.calls import lower_call, lower_remote_call, lower_symbolic_gradient
 from headrace.lower.conditionals import lower_case, lower_if
@@ -58,7 +58,7 @@ class Lowered:
     left: Mapping[Operation, Operation] = dataclasses.field(default_factory=dict)
 
 
-@with_room
+@deepens_recursion
 def lower(
     graph: Graph,
     targets: Sequence[Operation] = (),
@@ -76,7 +76,7 @@ def lower(
     Raises:
       GraphError, NotFoundError: a function that is called is not there or does not fit.
     """
-    is_inlined = extent(graph.operations, reads=True).repeated <= INLINE_LIMIT
+    is_inlined = graph_size(graph.operations, reads=True).repeated <= INLINE_LIMIT
     shared = Shared(_RULES, recursive_functions(graph.operations), differentiate, stays, is_inlined)
     top = Lowering(shared)
     functions: dict[str, Sequence[Operation]] = {}
@@ -93,7 +93,7 @@ def lower(
     return Lowered(top.graph, ops, functions, shared.left)
 
 
-@with_room
+@deepens_recursion
 def lower_whole(graph: Graph, differentiate: Callable[[Operation], FuncGraph] | None = None) -> Graph:
     """All of a user's graph in its primitive form, to be written to a file: its operations keep their names, and its
     tensors can be found by the names they had. See `whole`.

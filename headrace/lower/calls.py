@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from headrace import dtypes
 from headrace.errors import HeadraceInternalError, UnimplementedError
-from headrace.ir.analysis.signature_check import check_ends
+from headrace.ir.analysis.signature_check import check_signature
 from headrace.ir.function import body as body_of
 from headrace.ir.opdef import Func
 from headrace.ir.walk import constant_behind
-from headrace.lower.lowering import Made, Place, Values, prefix_for, used_params
+from headrace.lower.lowering import LoweringScope, Made, Values, prefix_for, used_params
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from headrace.lower.lowering import Lowering
 
 
-def lower_call(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+def lower_call(
+    low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
+) -> Made:
     """See the module's text."""
     f = op.attrs["f"]
     graph = body_of(op, f)
@@ -42,14 +44,14 @@ def lower_call(low: Lowering, op: Operation, inputs: list[Tensor], controls: lis
 
 
 def lower_remote_call(
-    low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place
+    low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
 ) -> Made:
     """A call whose device is a tensor; with one device there is nothing to choose."""
     return inline(low, op, body_of(op, op.attrs["f"]), inputs[1:], controls, place)
 
 
 def lower_symbolic_gradient(
-    low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place
+    low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
 ) -> Made:
     """A call of the function's gradient, which whoever lowers knows how to make."""
     shared, f = low.shared, op.attrs["f"]
@@ -68,10 +70,15 @@ def lower_symbolic_gradient(
 
 
 def inline(
-    low: Lowering, op: Operation, graph: FuncGraph, inputs: list[Tensor], controls: list[Operation], place: Place
+    low: Lowering,
+    op: Operation,
+    graph: FuncGraph,
+    inputs: list[Tensor],
+    controls: list[Operation],
+    place: LoweringScope,
 ) -> Made:
     """The operations of `graph`, called by `op`, in place of the call."""
-    check_ends(op, graph, len(inputs), len(op.outputs))
+    check_signature(op, graph, len(inputs), len(op.outputs))
     prefix = prefix_for(place, op, graph)
     schedule = low.shared.schedule(graph)
     low.shared.copied += len(schedule)
@@ -81,7 +88,7 @@ def inline(
     entry = None
     if controls:
         entry = low.emit(place, "NoOp", [], {}, f"{prefix}entry", controls, op)
-        at = Place(place.loop, entry, (), prefix, place.anchor)
+        at = LoweringScope(place.loop, entry, (), prefix, place.anchor)
     values: Values = {}
     for k in used:
         t = inputs[k]

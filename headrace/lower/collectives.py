@@ -49,7 +49,7 @@ from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.device import DeviceSpec
 from headrace.ir.edit.editor import Editor
-from headrace.opkit.tree_reduction import in_pairs
+from headrace.opkit.tree_reduction import tree_reduce
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
@@ -187,7 +187,7 @@ def _join(b: Builder, parts: Sequence[Tensor], shape: Shape) -> Tensor:
 
 def _collected(at: Sequence[Builder], xs: Sequence[Tensor], type: str) -> Tensor:
     """What an op of two arguments makes of all of `xs`, at participant 0."""
-    return in_pairs(lambda i, x, y: at[i].make(type, (x, y), {}), xs)
+    return tree_reduce(lambda i, x, y: at[i].make(type, (x, y), {}), xs)
 
 
 def _spread(at: Sequence[Builder], x: Tensor) -> list[Tensor]:

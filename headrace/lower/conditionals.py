@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
 from headrace.ir.edit.lowered_names import base_name
-from headrace.lower.lowering import Done, Made, Place, Values, prefix_for, used_params
+from headrace.lower.lowering import Done, LoweringScope, Made, Values, prefix_for, used_params
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
@@ -32,21 +32,25 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-def lower_if(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+def lower_if(
+    low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
+) -> Made:
     """See the module's text."""
     pred = as_predicate(low, op, inputs[0], place)
     graphs = [low.shared.graph_of(op, op.attrs[name]) for name in ("else_branch", "then_branch")]
     return _Branching(low, op, pred, controls, place, graphs, ["else_branch", "then_branch"]).lower(inputs[1:])
 
 
-def lower_case(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+def lower_case(
+    low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
+) -> Made:
     """See the module's text."""
     graphs = [low.shared.graph_of(op, f) for f in op.attrs["branches"]]
     parts = [f"branch{i}" for i in range(len(graphs))]
     return _Branching(low, op, inputs[0], controls, place, graphs, parts).lower(inputs[1:])
 
 
-def as_predicate(low: Lowering, op: Operation, t: Tensor, place: Place) -> Tensor:
+def as_predicate(low: Lowering, op: Operation, t: Tensor, place: LoweringScope) -> Tensor:
     """`t` as a boolean scalar: functional operations take a condition of any type, with TensorFlow's meaning."""
     if t.dtype.base is dtypes.bool_ and t.shape == ():
         return t
@@ -63,7 +67,7 @@ class _Branching:
         op: Operation,
         selector: Tensor,
         controls: Sequence[Operation],
-        place: Place,
+        place: LoweringScope,
         graphs: list[FuncGraph],
         parts: list[str],
     ) -> None:
@@ -80,9 +84,9 @@ class _Branching:
         self.switches: dict[Tensor, Sequence[Tensor]] = {}
         ends = self.switch(self.selector, "")
         self.pivots: list[Tensor] = []
-        self.sides: list[Place] = []
+        self.sides: list[LoweringScope] = []
         for i, t in enumerate(ends):
-            side = Place(place.loop, None, [t], prefix_for(place, op, graphs[i], parts[i]), place.anchor)
+            side = LoweringScope(place.loop, None, [t], prefix_for(place, op, graphs[i], parts[i]), place.anchor)
             what = f"branch{i}" if self.is_case else "ft"[i]
             pivot = low.emit(side, "Identity", [t], attrs, f"{name}/switch_{what}", like=op)
             side.pivot = pivot

@@ -35,7 +35,7 @@ from headrace.ir.function import FuncGraph
 from headrace.ir.order import ANY, EVERYTHING, Key, effects_in, is_constant, is_resource
 from headrace.lower.calls import inline
 from headrace.lower.conditionals import as_predicate
-from headrace.lower.lowering import Loop, Made, Place, Values, prefix_for, used_params
+from headrace.lower.lowering import LoweredLoop, LoweringScope, Made, Values, prefix_for, used_params
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-def lower_while(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+def lower_while(
+    low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
+) -> Made:
     """See the module's text."""
     return _While(low, op, inputs, controls, place).lower()
 
@@ -74,14 +76,14 @@ class _While:
     """One loop."""
 
     def __init__(
-        self, low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place
+        self, low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
     ) -> None:
         self.low, self.op, self.inputs, self.controls, self.place = low, op, inputs, controls, place
         self.cond = low.shared.graph_of(op, op.attrs["cond"])
         self.body = low.shared.graph_of(op, op.attrs["body"])
         self.name = place.prefix + op.name
         frame = low.frame_name(self.name)
-        self.loop = Loop(place, self.name, frame, op.attrs["parallel_iterations"])
+        self.loop = LoweredLoop(place, self.name, frame, op.attrs["parallel_iterations"])
         self.variables = [k for k in range(len(inputs)) if self.iterates(k)]
         self.rounds: dict[int, _Round] = {}
 
@@ -96,7 +98,7 @@ class _While:
         rounds = self.leading_first([*self.rounds.values(), *ordering])
 
         # the condition, gated by the first Merge
-        at = Place(
+        at = LoweringScope(
             self.loop, rounds[0].merge.op, [r.merge for r in rounds], prefix_for(self.place, op, self.cond, "cond")
         )
         values = self.given(self.cond, {k: r.merge for k, r in self.rounds.items()})
@@ -111,7 +113,7 @@ class _While:
             r.stop, r.go = switch.outputs
 
         # the body, gated by the first Switch
-        at = Place(self.loop, None, [r.go for r in rounds], prefix_for(self.place, op, self.body, "body"))
+        at = LoweringScope(self.loop, None, [r.go for r in rounds], prefix_for(self.place, op, self.body, "body"))
         first = rounds[0].go
         at.pivot = low.emit(at, "Identity", [first], {"T": first.dtype.base}, f"{name}/Identity", like=op)
         values = self.given(self.body, {k: r.go for k, r in self.rounds.items()})
@@ -178,7 +180,7 @@ class _While:
         enter = low.enter(t, self.loop, False, f"{name}/Enter{suffix}", op, self.controls)
         # a place of its own, without a pivot: the condition's place begins with the Merge
         attrs = {"T": t.dtype.base, "N": 2}
-        first = Place(self.loop, None, (), "")
+        first = LoweringScope(self.loop, None, (), "")
         merge = low.emit(first, "Merge", enter.outputs, attrs, f"{name}/Merge{suffix}", like=op, shapes=[shape, ()])
         return _Round(merge.outputs[0], suffix)
 
@@ -205,10 +207,10 @@ class _While:
                 out[p] = self.low.enter_constant(self.inputs[k], self.loop, self.op, base_name(p), self.controls)
         return out
 
-    def identity(self, at: Place, t: Tensor, after: Sequence[Operation] = ()) -> Operation:
+    def identity(self, at: LoweringScope, t: Tensor, after: Sequence[Operation] = ()) -> Operation:
         return self.low.emit(at, "Identity", [t], {"T": t.dtype.base}, f"{self.name}/token", after, self.op)
 
-    def end(self, r: _Round, value: Tensor, at: Place) -> None:
+    def end(self, r: _Round, value: Tensor, at: LoweringScope) -> None:
         """The NextIteration of a variable."""
         attrs = {"T": value.dtype.base}
         new = self.low.emit(at, "NextIteration", [value], attrs, f"{self.name}/NextIteration{r.suffix}", like=self.op)
@@ -216,7 +218,7 @@ class _While:
 
     def exit(self, r: _Round, shape: Shape) -> Tensor:
         """The Exit of a variable; its output is outside."""
-        stops = Place(self.loop, None, (), "")
+        stops = LoweringScope(self.loop, None, (), "")
         attrs = {"T": r.stop.dtype.base}
         new = self.low.emit(stops, "Exit", [r.stop], attrs, f"{self.name}/Exit{r.suffix}", like=self.op)
         t = new.outputs[0]
@@ -242,6 +244,8 @@ def _waits(pairs: Iterable[tuple[Operation, Operation]]) -> dict[Operation, list
     return out
 
 
-def lower_for(low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+def lower_for(
+    low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
+) -> Made:
     """A `For` is a `While` whose first variable counts: from `start`, as long as `limit` is not reached."""
     return inline(low, op, counting(op), inputs, controls, place)

@@ -50,10 +50,10 @@ Values: TypeAlias = "dict[Tensor, Tensor]"
 
 # What lowering a structured operation gives: the lowered outputs, and what to wait for to have the operation done.
 Made: TypeAlias = "tuple[list[Tensor], Callable[[], Sequence[Operation]]]"
-Rule: TypeAlias = "Callable[[Lowering, Operation, list[Tensor], list[Operation], Place], Made]"
+Rule: TypeAlias = "Callable[[Lowering, Operation, list[Tensor], list[Operation], LoweringScope], Made]"
 
 
-class Loop:
+class LoweredLoop:
     """A frame of the graph that is made.
 
     Attributes:
@@ -63,7 +63,7 @@ class Loop:
       entered: what has entered as a loop constant: the tensor outside → the Enter's output.
     """
 
-    def __init__(self, outside: Place, scope: str, name: str, limit: int) -> None:
+    def __init__(self, outside: LoweringScope, scope: str, name: str, limit: int) -> None:
         self.outside = outside
         self.scope = scope
         self.name = name
@@ -71,7 +71,7 @@ class Loop:
         self.entered: Values = {}
 
 
-class Place:
+class LoweringScope:
     """Where operations are put: a branch, a condition, a body, or the root. See the module's text.
 
     Attributes:
@@ -84,7 +84,7 @@ class Place:
 
     def __init__(
         self,
-        loop: Loop | None,
+        loop: LoweredLoop | None,
         pivot: Operation | None,
         gated: Iterable[Tensor],
         prefix: str,
@@ -96,14 +96,14 @@ class Place:
         self.prefix = prefix
         self.anchor = anchor
 
-    def below(self, prefix: str) -> Place:
+    def below(self, prefix: str) -> LoweringScope:
         """The same place, for operations whose names begin with `prefix`."""
-        out = Place(self.loop, self.pivot, (), prefix, self.anchor)
+        out = LoweringScope(self.loop, self.pivot, (), prefix, self.anchor)
         out.gated = self.gated
         return out
 
     @property
-    def base(self) -> Place:
+    def base(self) -> LoweringScope:
         """The place, outside all loops that are being made, in which this one lies."""
         place = self
         while place.loop is not None:
@@ -220,12 +220,12 @@ class Lowering:
 
     def root(self, graph: Graph) -> Done:
         """Lowers a step's graph."""
-        place = Place(None, None, (), "")
+        place = LoweringScope(None, None, (), "")
         return self.body(walk.toposort(graph.operations), {}, place)
 
     def function(self, name: str, graph: FuncGraph) -> list[Operation]:
         """Lowers a function that is called in frames of its own; returns the operations it needs."""
-        place = Place(None, None, (), name + "/")
+        place = LoweringScope(None, None, (), name + "/")
         values: Values = {}
         args = []
         for i, p in enumerate(graph.params):
@@ -249,7 +249,7 @@ class Lowering:
         self,
         graph: FuncGraph,
         values: Values,
-        place: Place,
+        place: LoweringScope,
         waits: Mapping[Operation, Sequence[Operation]] | None = None,
     ) -> Done:
         """Lowers the operations of `graph` into `place`; `values` has its parameters and gains all its tensors."""
@@ -263,7 +263,7 @@ class Lowering:
         self,
         ops: Sequence[Operation],
         values: Values,
-        place: Place,
+        place: LoweringScope,
         waits: Mapping[Operation, Sequence[Operation]] | None = None,
     ) -> Done:
         """Lowers `ops`, each of which comes after what it waits for.
@@ -308,14 +308,16 @@ class Lowering:
         del self._back[back:]
         return done
 
-    def _anchored(self, op: Operation, inputs: Sequence[Tensor], controls: Sequence[Operation], place: Place) -> Place:
+    def _anchored(
+        self, op: Operation, inputs: Sequence[Tensor], controls: Sequence[Operation], place: LoweringScope
+    ) -> LoweringScope:
         """The place of what is lowered for `op`, which stands in a loop that was imported as primitives."""
         name = f"{place.prefix}{op.name}/frame"
         if inputs:
             anchor = self.emit(place, "Identity", inputs[:1], {"T": inputs[0].dtype.base}, name, controls, op)
         else:
             anchor = self.emit(place, "NoOp", (), {}, name, controls, op)
-        return Place(place.loop, anchor, (), place.prefix, anchor)
+        return LoweringScope(place.loop, anchor, (), place.prefix, anchor)
 
     # *** single operations ***
 
@@ -323,7 +325,7 @@ class Lowering:
         """Whether `t`, a result of a structured operation, is read; else nothing need be made for it."""
         return self.shared.is_read(t)
 
-    def structure(self, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+    def structure(self, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope) -> Made:
         """Puts what a structured operation means into `place`."""
         rule = self.shared.rules.get(op.opdef.structured)
         if rule is None:
@@ -335,7 +337,7 @@ class Lowering:
             return list(copy.outputs), lambda: [copy]
         return rule(self, op, inputs, controls, place)
 
-    def name_of(self, op: Operation, place: Place) -> str:
+    def name_of(self, op: Operation, place: LoweringScope) -> str:
         """The name of a copy of `op` in `place`."""
         return self.graph.unique_name(place.prefix + op.name)
 
@@ -345,7 +347,7 @@ class Lowering:
 
     def emit(
         self,
-        place: Place,
+        place: LoweringScope,
         type: str,
         inputs: Sequence[Tensor],
         attrs: Mapping[str, Any],
@@ -387,7 +389,7 @@ class Lowering:
         return op
 
     def copy(
-        self, place: Place, op: Operation, inputs: Sequence[Tensor | None], controls: Sequence[Operation]
+        self, place: LoweringScope, op: Operation, inputs: Sequence[Tensor | None], controls: Sequence[Operation]
     ) -> Operation:
         """Puts a copy of `op` into `place`. A None among `inputs` is a loop's back edge, to be set later."""
         controls = self._gate(place, inputs, controls)
@@ -398,7 +400,7 @@ class Lowering:
         return copy
 
     def _gate(
-        self, place: Place, inputs: Sequence[Tensor | None], controls: Sequence[Operation]
+        self, place: LoweringScope, inputs: Sequence[Tensor | None], controls: Sequence[Operation]
     ) -> Sequence[Operation]:
         """`controls`, and the pivot if none of the inputs is gated. A control edge from an operation of the place does
         as well (but not one from a Switch, which is alive on either side)."""
@@ -413,7 +415,7 @@ class Lowering:
                 return controls
         return [*controls, pivot]
 
-    def settled(self, t: Tensor, place: Place, like: Operation, name: str) -> Tensor:
+    def settled(self, t: Tensor, place: LoweringScope, like: Operation, name: str) -> Tensor:
         """`t`, or an Identity of it that is gated in `place`."""
         if t in place.gated:
             return t
@@ -421,7 +423,7 @@ class Lowering:
         return op.outputs[0]
 
     def switch(
-        self, place: Place, t: Tensor, selector: Tensor, sides: int, name: str, like: Operation
+        self, place: LoweringScope, t: Tensor, selector: Tensor, sides: int, name: str, like: Operation
     ) -> Sequence[Tensor]:
         """`t` for each of several sides, of which `selector` says which one is alive: a boolean, or a number."""
         attrs: dict[str, Any] = {"T": t.dtype.base}
@@ -432,7 +434,7 @@ class Lowering:
 
     # *** constants ***
 
-    def constant(self, op: Operation, place: Place) -> Tensor:
+    def constant(self, op: Operation, place: LoweringScope) -> Tensor:
         """The constant `op` as operations of `place` may use it."""
         base = place.base
         key = (id(op.attrs["value"]), op.outputs[0].dtype, op.device, base.anchor)
@@ -443,7 +445,7 @@ class Lowering:
             self._constants[key] = t
         return self.bring_in(t, place.loop, op, base_name(op.outputs[0]))
 
-    def token(self, name: str, place: Place, like: Operation) -> Tensor:
+    def token(self, name: str, place: LoweringScope, like: Operation) -> Tensor:
         """A new constant, with which something may begin to go round a loop that stands in `place`."""
         anchor = place.base.anchor
         array = np.zeros((), np.int32)
@@ -454,14 +456,14 @@ class Lowering:
         op.outputs[0].shape = ()
         return self.bring_in(op.outputs[0], place.loop, like, "token")
 
-    def bring_in(self, t: Tensor, loop: Loop | None, like: Operation, name: str) -> Tensor:
+    def bring_in(self, t: Tensor, loop: LoweredLoop | None, like: Operation, name: str) -> Tensor:
         """`t`, a tensor outside all loops, as a loop constant of `loop` and the loops around it."""
         if loop is None:
             return t
         return self.enter_constant(self.bring_in(t, loop.outside.loop, like, name), loop, like, name)
 
     def enter_constant(
-        self, t: Tensor, loop: Loop, like: Operation, name: str, controls: Sequence[Operation] = ()
+        self, t: Tensor, loop: LoweredLoop, like: Operation, name: str, controls: Sequence[Operation] = ()
     ) -> Tensor:
         """`t`, a tensor outside `loop`, as a loop constant of it."""
         got = loop.entered.get(t)
@@ -471,7 +473,13 @@ class Lowering:
         return got
 
     def enter(
-        self, t: Tensor, loop: Loop, is_constant: bool, name: str, like: Operation, controls: Sequence[Operation] = ()
+        self,
+        t: Tensor,
+        loop: LoweredLoop,
+        is_constant: bool,
+        name: str,
+        like: Operation,
+        controls: Sequence[Operation] = (),
     ) -> Operation:
         """An Enter of `t` into `loop`; it fires outside, and its output is inside."""
         attrs = {
@@ -516,7 +524,7 @@ def _calling(op: Operation, f: Func, graph: FuncGraph) -> FuncGraph:
     return out
 
 
-def prefix_for(place: Place, op: Operation, graph: FuncGraph, part: str = "") -> str:
+def prefix_for(place: LoweringScope, op: Operation, graph: FuncGraph, part: str = "") -> str:
     """The prefix of names of `graph`'s operations when they are lowered for `op` in `place`."""
     if graph.shares_names:
         return place.prefix

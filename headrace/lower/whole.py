@@ -25,7 +25,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.ir.function import FuncGraph, bodies, functions_of
 from headrace.ir.primitive_names import visible_name
-from headrace.lower.lowering import Lowering, Made, Place, Shared
+from headrace.lower.lowering import Lowering, LoweringScope, Made, Shared
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -49,7 +49,7 @@ class Whole(Lowering):
             if "frame_name" in op.attrs:
                 self.graph.unique_name(op.attrs["frame_name"])
 
-    def name_of(self, op: Operation, place: Place) -> str:
+    def name_of(self, op: Operation, place: LoweringScope) -> str:
         return op.name if op.graph is self.given else super().name_of(op, place)
 
     def is_read(self, t: Tensor) -> bool:
@@ -62,7 +62,7 @@ class Whole(Lowering):
         return super().frame_name(f"{name}/while_context")
 
     def copy(
-        self, place: Place, op: Operation, inputs: Sequence[Tensor | None], controls: Sequence[Operation]
+        self, place: LoweringScope, op: Operation, inputs: Sequence[Tensor | None], controls: Sequence[Operation]
     ) -> Operation:
         new = self._copies[op, place.prefix] = super().copy(place, op, inputs, controls)
         return new
@@ -108,13 +108,13 @@ class Whole(Lowering):
                     functions[f.name] = op.graph.function(f.name)
                     todo.extend(functions[f.name].operations)
 
-    def constant(self, op: Operation, place: Place) -> Tensor:
+    def constant(self, op: Operation, place: LoweringScope) -> Tensor:
         # where it is used, not outside and brought in: TensorFlow reads shapes off constants, and does not look for
         # them beyond an Enter
         return self.copy(place, op, (), ()).outputs[0]
 
     def switch(
-        self, place: Place, t: Tensor, selector: Tensor, sides: int, name: str, like: Operation
+        self, place: LoweringScope, t: Tensor, selector: Tensor, sides: int, name: str, like: Operation
     ) -> Sequence[Tensor]:
         if selector.dtype.base is dtypes.bool_:
             return super().switch(place, t, selector, sides, name, like)
@@ -127,7 +127,7 @@ class Whole(Lowering):
             out.append(taken)
         return [*out, t]
 
-    def _tests_of(self, place: Place, selector: Tensor, sides: int, like: Operation) -> list[Tensor]:
+    def _tests_of(self, place: LoweringScope, selector: Tensor, sides: int, like: Operation) -> list[Tensor]:
         """Whether `selector` says 0, 1, ...; anything else means the last side."""
         key = (selector, sides)
         if key not in self._tests:
@@ -142,7 +142,7 @@ class Whole(Lowering):
                 tests.append(self.emit(place, "Equal", both, attrs, name, like=like, shapes=[()]).outputs[0])
         return self._tests[key]
 
-    def structure(self, op: Operation, inputs: list[Tensor], controls: list[Operation], place: Place) -> Made:
+    def structure(self, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope) -> Made:
         made, ends = super().structure(op, inputs, controls, place)
         if op.graph is not self.given or op.name in self.graph:  # it has stayed, if it calls what is recursive
             return made, ends
@@ -162,7 +162,7 @@ class Whole(Lowering):
         return made, ends
 
     def _named(
-        self, place: Place, op: Operation, name: str, values: Sequence[Tensor], waits: Sequence[Operation] = ()
+        self, place: LoweringScope, op: Operation, name: str, values: Sequence[Tensor], waits: Sequence[Operation] = ()
     ) -> Operation:
         """Something called `name`, which is reserved for it, that hands on `values`, after `waits`."""
         waits = self._gate(place, values, waits)

@@ -19,8 +19,8 @@ from headrace.metadata.run import (
     UNFINISHED,
     Device,
     Firing,
-    Loop,
     LoopInstance,
+    LoopStats,
     Op,
     RunMetadata,
     RunOptions,
@@ -63,7 +63,7 @@ class _Running:
 
     __slots__ = ("is_live", "loop", "open", "shown")
 
-    def __init__(self, loop: Loop, tag: str) -> None:
+    def __init__(self, loop: LoopStats, tag: str) -> None:
         self.loop = loop
         self.open = 0
         self.is_live = False
@@ -93,7 +93,7 @@ class _OnDevice:
         self.current: trace.NodeStart | None = None
         self.late: dict[tuple[str, str], trace.NodeStart] = {}
         self.ops: dict[str, Op] = {}
-        self.loops: dict[str, Loop] = {}
+        self.loops: dict[str, LoopStats] = {}
         self.running: dict[str, _Running] = {}
         self.ending: _Running | None = None
         self.spans: dict[str, float] = {}
@@ -160,7 +160,7 @@ class _OnDevice:
         if running is None:
             loop = self.loops.get(e.frame)
             if loop is None:
-                loop = self.loops[e.frame] = Loop(e.frame, e.limit, devices=[self.total.name])
+                loop = self.loops[e.frame] = LoopStats(e.frame, e.limit, devices=[self.total.name])
             running = self.running[tag] = _Running(loop, tag)
         one = running.shown
         running.open += 1
@@ -286,9 +286,9 @@ class _Counters:
         m.loops = _merged([loop for on in found for loop in on.loops.values()])
 
 
-def _merged(loops: list[Loop]) -> list[Loop]:
+def _merged(loops: list[LoopStats]) -> list[LoopStats]:
     """One record for each loop, of those that each device has."""
-    of: dict[str, list[Loop]] = {}
+    of: dict[str, list[LoopStats]] = {}
     for loop in loops:
         of.setdefault(loop.name, []).append(loop)
     out = []

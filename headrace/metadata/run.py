@@ -112,7 +112,7 @@ class LoopInstance:
 
 
 @dataclasses.dataclass(slots=True)
-class Loop:
+class LoopStats:
     """What one loop did, all times it was entered together. Of one over several devices, which all count along, it is
     what the device tells that saw most of it.
 
@@ -215,7 +215,7 @@ class RunMetadata:
     step_id: int | None = None
     error: str = ""
     ops: list[Op] = field(default_factory=list)
-    loops: list[Loop] = field(default_factory=list)
+    loops: list[LoopStats] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
     sent: list[Traffic] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
@@ -340,7 +340,7 @@ def _text(m: RunMetadata) -> Iterator[str]:
         yield "begun and not ended: " + "; ".join(m.unfinished[:SHOWN])
 
 
-def _range(loop: Loop) -> str:
+def _range(loop: LoopStats) -> str:
     if not loop.entered:
         return ""
     return f"{loop.most}" if loop.fewest == loop.most else f"{loop.fewest} to {loop.most}"

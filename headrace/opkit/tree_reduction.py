@@ -12,7 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def in_pairs(combine: Callable[[int, T, T], T], items: Sequence[T]) -> T:
+def tree_reduce(combine: Callable[[int, T, T], T], items: Sequence[T]) -> T:
     """All `items`, of which there is at least one, put together by `combine(i, x, y)`: `i` is where `x` began.
 
     >>> in_pairs(lambda i, x, y: f"({x}{y})", list("abcde"))

@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.errors import HeadraceError, InvalidArgumentError
-from headrace.ir.indexed_slices import handed_on
+from headrace.ir.indexed_slices import forwarded
 from headrace.ir.infer import Inference
 from headrace.ir.kernel_errors import place
 from headrace.ir.opdef import (
@@ -149,7 +149,7 @@ op(
     {"dtype": type_attr(), "shape": shape_attr()},
     shape=_default_shape,
     kernel=_same,
-    grad=handed_on,
+    grad=forwarded,
     jvp=passed,
     facts=Facts(forwards=0, no_fold=True),
     doc="The input, unless something is fed.",
@@ -161,7 +161,7 @@ op(
     {"T": type_attr()},
     shape=pass_through,
     kernel=_same,
-    grad=handed_on,
+    grad=forwarded,
     jvp=passed,
     facts=Facts(forwards=0, total=()),
     shape_value=lambda c: c.shape_value(0),
@@ -176,7 +176,7 @@ op(
     {"T": type_attr()},
     shape=pass_through,
     stateful=lambda ctx, attrs: lambda x: x,
-    grad=handed_on,
+    grad=forwarded,
     jvp=passed,
     facts=Facts(forwards=0),
     doc="The reference that comes in.",
@@ -188,7 +188,7 @@ op(
     {"T": list_attr("type", minimum=1)},
     shape=lambda c: c.shapes,
     kernel=lambda xp, attrs: (lambda x: x) if len(attrs["T"]) == 1 else (lambda *xs: xs),
-    grad=handed_on,
+    grad=forwarded,
     jvp=passed,
     oracle=lambda xs: tuple(xs),
     sample=lambda rng, dtype: [case([draw(rng, d, (2,)) for d in ds]) for ds in (_TWO, _TWO[:1])],

@@ -34,7 +34,7 @@ from headrace.opkit.arrays import HANDLES, add_dims, single
 from headrace.opkit.elementwise import alike, conj
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
-from headrace.opkit.tree_reduction import in_pairs
+from headrace.opkit.tree_reduction import tree_reduce
 from headrace.shapes import Shape, show
 
 _UFUNCS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
@@ -78,7 +78,7 @@ def _copies(x: Any, n: int) -> tuple[Any, ...]:
 
 
 def _in_pairs(f: Callable[[Any, Any], Any], arrays: Sequence[Any]) -> Any:
-    return in_pairs(lambda i, x, y: f(x, y), arrays)
+    return tree_reduce(lambda i, x, y: f(x, y), arrays)
 
 
 def _made(b: Any, n: Any, type: str, tensors: Sequence[Any], **attrs: Any) -> list[Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, NUMERIC
 from headrace.errors import InvalidArgumentError, NotFoundError, OutOfRangeError
-from headrace.ir.indexed_slices import handed_on
+from headrace.ir.indexed_slices import forwarded
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -296,7 +296,7 @@ op(
     {"dtype": type_attr()},
     shape=lambda c: [_held(c)],
     stateful=_read,
-    grad=handed_on,  # the gradient of a variable is that of its value
+    grad=forwarded,  # the gradient of a variable is that of its value
     jvp=passed,
     facts=_READS,
     doc="The variable's value.",

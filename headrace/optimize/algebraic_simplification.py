@@ -28,10 +28,10 @@ import numpy as np
 
 from headrace import shapes
 from headrace.dtypes import OBJECT
-from headrace.ir.analysis.speculatable import is_total
+from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.function import FuncGraph, owned
 from headrace.ir.order import is_constant
-from headrace.optimize.base import Context, Pass
+from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import const, is_plain, owns_graphs, primitives
 from headrace.optimize.rewriter import Rewriter
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Rule: TypeAlias = "Callable[[Operation], Tensor | None]"
 
 
-class Identities(Pass):
+class SimplifyAlgebra(Pass):
     """See the module's text."""
 
     name = "identities"
@@ -50,7 +50,7 @@ class Identities(Pass):
     def requires(self, graph: Graph) -> str:
         return primitives(graph)
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         walking = Rewriter(graph, context)
         changed = False
         for op in walking:
@@ -90,7 +90,7 @@ def _may_go(op: Operation, x: Tensor, walking: Rewriter) -> bool:
 
 def _forwarded(op: Operation) -> Tensor | None:
     k = op.opdef.facts.forwards
-    return op.inputs[k] if k is not None and is_total(op) else None
+    return op.inputs[k] if k is not None and is_speculatable(op) else None
 
 
 # *** numbers that change nothing ***
@@ -189,7 +189,7 @@ def _over_nothing(op: Operation) -> Tensor | None:
 
 def _reshape_once(op: Operation, walking: Rewriter) -> bool:
     first = op.inputs[0].op
-    if first.type != op.type or not _is_beside(first, op) or not is_total(first):
+    if first.type != op.type or not _is_beside(first, op) or not is_speculatable(first):
         return False
     op.inputs[0] = first.inputs[0]
     walking.context.fired("identities", op, f"reshapes '{op.inputs[0].name}' at once, not by way of '{first.name}'")

@@ -29,7 +29,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import FuncGraph, owned, with_owned
 from headrace.ir.infer import constant_value
 from headrace.ir.order import is_constant
-from headrace.optimize.base import Context, Pass, graphs_of
+from headrace.optimize.base import Pass, PassContext, graphs_of
 from headrace.optimize.list_flow import NO_ARGUMENTS
 from headrace.optimize.queries import owns_graphs, primitives
 
@@ -52,7 +52,7 @@ class DropMarks(Pass):
     def requires(self, graph: Graph) -> str:
         return primitives(graph)
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         # To look further would find nothing.
         if not any(op.type == _TRACK for op in with_owned(graph.operations)):  # mutate: no
             return False
@@ -207,7 +207,7 @@ class _Flow:
         """The operations that wait for a mark."""
         return self._waits.get(mark, ())
 
-    def drop(self, history: _History, context: Context) -> None:
+    def drop(self, history: _History, context: PassContext) -> None:
         """Takes the marks of an array away, and what makes its list an array."""
         of: dict[Graph, list[Operation]] = {}
         for op in (history.track, *history.reads, *history.writes):
@@ -229,7 +229,7 @@ class _Flow:
             edit.remove(ops)
 
 
-def _lost(history: _History, flow: _Flow, context: Context) -> str:
+def _lost(history: _History, flow: _Flow, context: PassContext) -> str:
     """What nothing would reach any more without the operations of an array; "" if there is no such thing."""
     for op in (history.track, *history.reads, *history.writes):
         must = op.graph.control_results if isinstance(op.graph, FuncGraph) else context.kept

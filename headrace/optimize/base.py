@@ -8,8 +8,8 @@ goes round until none of its passes does, and no more often than its limit.
 Rules, whatever the pass:
 
 * the same results, errors and effects, in the same order where order is kept. The pass `effects` has made these
-  explicit: a control edge, `control_results` or `Context.kept` says what must run, and when. A pass keeps control edges
-  between stateful operations; data edges it may take away without looking what is behind them;
+  explicit: a control edge, `control_results` or `PassContext.kept` says what must run, and when. A pass keeps control
+  edges between stateful operations; data edges it may take away without looking what is behind them;
 * a new operation keeps the device and the source line of the one it stands for, and its name if that one goes;
 * operations that ask for different devices are never merged;
 * no seed changes, and no random operation is copied.
@@ -66,7 +66,7 @@ class Options:
 
 
 @dataclasses.dataclass(slots=True)
-class Context:
+class PassContext:
     """What the passes of one step share.
 
     Attributes:
@@ -112,7 +112,7 @@ class Pass(abc.ABC):
     is_exact: ClassVar[bool] = True
 
     @abc.abstractmethod
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         """Changes `graph` (unless `whole`, not those that its operations own); returns whether it did."""
 
     def requires(self, graph: Graph) -> str:
@@ -140,7 +140,7 @@ def graphs_of(graph: Graph) -> Iterator[Graph]:
 
 
 def run(
-    steps: Iterable[Pass | Repeat], graph: Graph, context: Context, check: Callable[[Graph], None] | None = None
+    steps: Iterable[Pass | Repeat], graph: Graph, context: PassContext, check: Callable[[Graph], None] | None = None
 ) -> bool:
     """Runs passes over `graph` and all that is in it, in order; returns whether anything changed.
 
@@ -171,7 +171,7 @@ def run(
     return changed
 
 
-def _run_one(p: Pass, graph: Graph, context: Context, check: Callable[[Graph], None] | None) -> bool:
+def _run_one(p: Pass, graph: Graph, context: PassContext, check: Callable[[Graph], None] | None) -> bool:
     if p.name in context.options.off:
         return False
     changed = False

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from headrace import shapes
-from headrace.ir.analysis.speculatable import is_total
+from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.infer import constant_value
 from headrace.ir.opdef import PerElement
 from headrace.opkit.elementwise import alike
@@ -38,7 +38,7 @@ def can_batch(op: Operation, rows: Sequence[bool]) -> bool:
     It is sure not to fail then, and to give for each row what it gives for that alone (float sums aside, whose order is
     up to the library of matrix products).
     """
-    if not any(rows) or not is_total(op):
+    if not any(rows) or not is_speculatable(op):
         return False
     if _is_elementwise(op):
         return _lines_up(op, rows)

@@ -19,7 +19,7 @@ from headrace.ir.edit.editor import arrange
 from headrace.ir.function import FuncGraph
 from headrace.ir.infer import forget
 from headrace.ir.kernel import constant_kernel
-from headrace.optimize.base import Context, Pass
+from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import const, has_effects, is_plain, owns_graphs, primitives
 from headrace.optimize.rewriter import Rewriter
 from headrace.optimize.splicing import splice
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
 
-class Branches(Pass):
+class EliminateBranches(Pass):
     """See the module's text."""
 
     name = "branches"
@@ -37,7 +37,7 @@ class Branches(Pass):
     def requires(self, graph: Graph) -> str:
         return primitives(graph)
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         if not any(op.opdef.structured for op in graph.operations):
             return False
         walking = Rewriter(graph, context)
@@ -72,7 +72,7 @@ def _taken(op: Operation) -> tuple[str, FuncGraph] | None:
     return f"branch{k}", branches[k]
 
 
-def _tell_predicate(op: Operation, context: Context) -> bool:
+def _tell_predicate(op: Operation, context: PassContext) -> bool:
     """Puts constants in the place of the predicate, where the branches of `op` read it."""
     pred = op.inputs[0]
     if pred.dtype.base is not dtypes.bool_ or pred.shape != ():

@@ -21,7 +21,7 @@ from headrace import dtypes, shapes
 from headrace.ir.infer import forget
 from headrace.ir.kernel import constant_kernel
 from headrace.ir.opdef import op_registry
-from headrace.optimize.base import Context, Pass
+from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import const, primitives
 from headrace.optimize.rewriter import Rewriter
 
@@ -32,7 +32,7 @@ _SMALL: Final = 1 << 16  # bytes that may be kept whatever they are made of
 _GROWTH: Final = 4
 
 
-class Fold(Pass):
+class FoldConstants(Pass):
     """See the module's text. An operation with several outputs becomes as many constants."""
 
     name = "fold"
@@ -41,7 +41,7 @@ class Fold(Pass):
     def requires(self, graph: Graph) -> str:
         return primitives(graph)
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         walking = Rewriter(graph, context)
         folding = _Folding(walking)
         for op in walking:

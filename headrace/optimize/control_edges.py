@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir.function import FuncGraph
-from headrace.optimize.base import Context, Pass
+from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import in_order, is_silent, primitives
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _MOST_READERS: Final = 16
 _SEARCH: Final = 64  # operations looked at to find that an edge is implied
 
 
-class Controls(Pass):
+class SimplifyControlEdges(Pass):
     """See the module's text."""
 
     name = "controls"
@@ -41,14 +41,14 @@ class Controls(Pass):
     def requires(self, graph: Graph) -> str:
         return primitives(graph)
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         if not any(op.control_inputs for op in graph.operations):
             return False
         return _Cleaning(graph, context).run()
 
 
 class _Cleaning:
-    def __init__(self, graph: Graph, context: Context) -> None:
+    def __init__(self, graph: Graph, context: PassContext) -> None:
         self.graph = graph
         self.context = context
         self.ops = in_order(graph)

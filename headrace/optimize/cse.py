@@ -21,7 +21,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.ir.function import owned
 from headrace.ir.order import is_constant
-from headrace.optimize.base import Context, Pass
+from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import const, is_plain, owns_graphs, primitives
 from headrace.optimize.rewriter import Rewriter
 
@@ -40,7 +40,7 @@ class MergeCommon(Pass):
     def requires(self, graph: Graph) -> str:
         return primitives(graph)
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         walking = Rewriter(graph, context)
         met: dict[Hashable, Operation] = {}
         devices: dict[Hashable, Operation] = {}
@@ -106,7 +106,7 @@ def _exact(value: Any) -> Any:
     return tuple(map(_exact, value)) if type(value) is tuple else value
 
 
-def _merge_params(op: Operation, context: Context) -> bool:
+def _merge_params(op: Operation, context: PassContext) -> bool:
     """Makes the graphs of `op` read by one parameter what is given to them by several."""
     if not owns_graphs(op):
         return False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.ir.edit import remove_values
 from headrace.ir.edit.editor import unneeded
 from headrace.ir.function import FuncGraph, owned
-from headrace.optimize.base import Context, Pass
+from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.liveness import Reached
 from headrace.optimize.queries import primitives
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
 
 
-class Prune(Pass):
+class EliminateDeadCode(Pass):
     """See the module's text."""
 
     name = "prune"
     whole = True
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         return remove_dead(graph, context)
 
 
-def remove_dead(graph: Graph, context: Context) -> bool:
+def remove_dead(graph: Graph, context: PassContext) -> bool:
     """Removes what the ends of `graph` do not reach, in it and in all graphs in it; returns whether there was any."""
     kept = context.kept_of(graph)
     if primitives(graph) or not any(op.opdef.structured for op in graph.operations):
@@ -47,7 +47,7 @@ def remove_dead(graph: Graph, context: Context) -> bool:
         if len(inputs) == len(op.inputs) and (op.opdef.structured == "While" or len(outputs) == len(op.outputs)):
             continue
         _tell(op, inputs, outputs, context)
-        remove_values.keep_only(op, inputs, outputs)
+        remove_values.remove_all_but(op, inputs, outputs)
         changed = True
     return changed
 
@@ -73,7 +73,7 @@ def _forget_captures(graph: FuncGraph, gone: set[Operation]) -> None:
             del known[t]
 
 
-def _tell(op: Operation, inputs: set[int], outputs: set[int], context: Context) -> None:
+def _tell(op: Operation, inputs: set[int], outputs: set[int], context: PassContext) -> None:
     unread, unused = _missing(len(op.outputs), outputs), _missing(len(op.inputs), inputs)
     if op.opdef.structured == "While":
         names = [op.attrs["body"].params[k].op.name for k in unused]

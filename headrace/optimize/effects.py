@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.ir.edit.editor import arrange
 from headrace.ir.function import FuncGraph
 from headrace.ir.order import ANY, EVERYTHING, Key, effects, is_resource, key_of
-from headrace.optimize.base import Context, Pass, graphs_of
+from headrace.optimize.base import Pass, PassContext, graphs_of
 from headrace.optimize.dead_code import remove_dead
 from headrace.optimize.queries import has_effect, in_order, primitives
 
@@ -55,7 +55,7 @@ class Effects(Pass):
     def requires(self, graph: Graph) -> str:
         return primitives(graph)
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         context.explicit = False
         changed = remove_dead(graph, context)
         for g in graphs_of(graph):
@@ -64,7 +64,7 @@ class Effects(Pass):
         return changed
 
 
-def _make_explicit(graph: Graph, context: Context) -> bool:
+def _make_explicit(graph: Graph, context: PassContext) -> bool:
     acting = {op for op in graph.operations if has_effect(op)}
     if not acting:
         return False

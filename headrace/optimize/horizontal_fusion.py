@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import shapes
-from headrace.ir.analysis.speculatable import is_total
+from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.builder import Builder
 from headrace.ir.edit.editor import Editor
 from headrace.ir.opdef import PerElement
-from headrace.optimize.base import Context, Pass
+from headrace.optimize.base import Pass, PassContext
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -29,13 +29,13 @@ LARGE: Final = 1 << 14  # bytes of a whole whose pieces are done one by one
 _CUTS: Final = {"Split": 1, "SplitV": 0}
 
 
-class JoinPieces(Pass):
+class FuseHorizontally(Pass):
     """See the module's text."""
 
     name = "pieces"
     grows = True
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         cuts = [op for op in graph.operations if op.type in _CUTS and not op.control_inputs]
         if not cuts:
             return False
@@ -66,10 +66,12 @@ def _alike(edit: Editor, cut: Operation) -> list[list[Operation]]:
 def _is_function(op: Operation) -> bool:
     """Whether `op` is a function of one number, done to each element, whatever that is."""
     record = op.opdef
-    return isinstance(record.facts.cost, PerElement) and [a.is_list for a in record.ins] == [False] and is_total(op)
+    return (
+        isinstance(record.facts.cost, PerElement) and [a.is_list for a in record.ins] == [False] and is_speculatable(op)
+    )
 
 
-def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: Context) -> bool:
+def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: PassContext) -> bool:
     data = _CUTS[cut.type]
     whole = cut.inputs[data]
     size = shapes.size(whole.shape)

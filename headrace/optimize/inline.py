@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.ir.edit import add_values
 from headrace.ir.function import FuncGraph, bodies, functions_of, owned, recursive_functions
 from headrace.ir.opdef import Func
-from headrace.optimize.base import Context, Pass
+from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import primitives
 from headrace.optimize.rewriter import Rewriter
 from headrace.optimize.splicing import splice
@@ -34,7 +34,7 @@ class Inline(Pass):
     def requires(self, graph: Graph) -> str:
         return primitives(graph)
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         calls = [op for op in graph.operations if op.opdef.structured]
         if not any(op.opdef.structured == "Call" or _names(op) for op in calls):
             return False
@@ -50,7 +50,7 @@ class Inline(Pass):
                 context.refused("inline", op, why)
                 continue
             if _names(op):
-                add_values.own(op)
+                add_values.own_graphs(op)
                 made += sum(map(_size, owned(op)))
                 context.fired("inline", op, "has graphs of its own instead of functions of the library")
                 changed = True

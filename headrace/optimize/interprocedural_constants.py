@@ -15,14 +15,14 @@ from headrace.ir.edit.editor import arrange
 from headrace.ir.function import FuncGraph, owned
 from headrace.ir.infer import forget
 from headrace.ir.order import is_constant
-from headrace.optimize.base import Context, Pass
+from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import const, owns_graphs, primitives
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
 
-class PushConstants(Pass):
+class PropagateConstants(Pass):
     """See the module's text. Each graph gets a clone of its own."""
 
     name = "push_constants"
@@ -31,7 +31,7 @@ class PushConstants(Pass):
     def requires(self, graph: Graph) -> str:
         return primitives(graph)
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in graph.operations:
             if owns_graphs(op):
@@ -39,7 +39,7 @@ class PushConstants(Pass):
         return changed
 
 
-def _push_into(op: Operation, context: Context) -> bool:
+def _push_into(op: Operation, context: PassContext) -> bool:
     graphs = owned(op)
     offset = len(op.inputs) - len(graphs[0].params)
     is_loop = op.opdef.structured == "While"

@@ -20,8 +20,8 @@ from headrace import shapes
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.function import owned
-from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_editor import Loop, loops_of
+from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of
 from headrace.optimize.queries import is_zeros, owns_graphs
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ class AddInBranches(Pass):
     name = _RULE
     grows = True
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph, having=lambda op: op.opdef.structured in ("If", "Case")):  # mutate: no
-            loop = Loop(op, context)
+            loop = LoopEditor(op, context)
             for k in range(len(loop.body.params)):
                 changed |= _move(loop, k, context)
         return changed
 
 
-def _move(loop: Loop, k: int, context: Context) -> bool:
+def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     found = _added(loop, k)
     if found is None:
         return False
@@ -69,7 +69,7 @@ def _move(loop: Loop, k: int, context: Context) -> bool:
     return True
 
 
-def _added(loop: Loop, k: int) -> tuple[Operation, Tensor] | None:
+def _added(loop: LoopEditor, k: int) -> tuple[Operation, Tensor] | None:
     """If variable `k` becomes itself and something that a conditional makes for that alone: the sum, and the latter."""
     total, add = loop.body.params[k], loop.body.results[k].op
     if add.type not in ("AddV2", "Add", "AddN") or len(add.inputs) != 2 or not loop.is_movable(add):
@@ -87,14 +87,14 @@ def _added(loop: Loop, k: int) -> tuple[Operation, Tensor] | None:
     return add, made
 
 
-def _begins_with_zeros(loop: Loop, k: int) -> bool:
+def _begins_with_zeros(loop: LoopEditor, k: int) -> bool:
     init = loop.op.inputs[k]
     if init.dtype.base.is_integer:
         return True
     return is_zeros(init, may_be_negative=False)
 
 
-def _params(loop: Loop, choice: Operation, t: Tensor) -> list[Tensor]:
+def _params(loop: LoopEditor, choice: Operation, t: Tensor) -> list[Tensor]:
     """What stands for `t`, of the body, in the branches of `choice`."""
     for i, given in enumerate(choice.inputs[1:]):
         if given is t:

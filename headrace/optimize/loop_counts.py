@@ -14,8 +14,8 @@ import numpy as np
 
 from headrace.ir import graph as graphs
 from headrace.ir.infer import constant_value
-from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_editor import Loop, loops_of
+from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph
@@ -27,10 +27,10 @@ class CountLoops(Pass):
     name = "loop_counts"
     grows = True  # the number
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph):
-            loop = Loop(op, context)
+            loop = LoopEditor(op, context)
             if loop.trips is None or (n := loop.trips.count) is None:
                 continue
             for k in dict.fromkeys(bound.counter for bound in loop.trips.bounds):

@@ -1,7 +1,8 @@
 """A loop under change: what the passes on loops share.
 
-A `Loop` is a While of a private graph together with an editor of its body and one of the graph around it. It says what
-is known of the variables, makes operations on either side, and gives the loop more variables. A tensor of the body is
+A `LoopEditor` is a While of a private graph together with an editor of its body and one of the graph around it. It says
+what is known of the variables, makes operations on either side, and gives the loop more variables. A tensor of the body
+is
 
 * *invariant*, if it is a loop constant or a `Const`: `outside` is what stands for it in the graph around;
 * something else in every iteration, otherwise.
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from headrace.ir.analysis.trip_count import trips
+from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copy_into
@@ -22,10 +23,10 @@ from headrace.ir.order import is_constant
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
-    from headrace.optimize.base import Context
+    from headrace.optimize.base import PassContext
 
 
-class Loop:
+class LoopEditor:
     """See the module's text.
 
     Args:
@@ -38,12 +39,12 @@ class Loop:
       trips: how often it goes round, if it counts.
     """
 
-    def __init__(self, op: Operation, context: Context) -> None:
+    def __init__(self, op: Operation, context: PassContext) -> None:
         self.op = op
         self.body: FuncGraph = op.attrs["body"]
         self.cond: FuncGraph = op.attrs["cond"]
         self.inner = Editor(self.body)
-        self.trips = trips(op)
+        self.trips = trip_count(op)
         self._context = context
         self._outer: Editor | None = None
         self._noted = [0, len(self.body)]
@@ -156,7 +157,7 @@ def loops_of(graph: Graph, having: Callable[[Operation], bool] | None = None) ->
 
     Args:
       having: only those with an operation in the body of which it is true. To see that there is none costs less than
-        to make a `Loop`.
+        to make a `LoopEditor`.
     """
     for op in list(graph.operations):
         if op.opdef.structured == "While" and all(isinstance(op.attrs[f], FuncGraph) for f in ("cond", "body")):

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 from headrace.ir import walk
 from headrace.ir.edit.lowered_names import base_name
-from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_editor import Loop, loops_of, names
-from headrace.optimize.loop_row_reads import Popped, Rows, as_vector, element_bytes
+from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of, names
+from headrace.optimize.loop_row_reads import Popped, RowReads, as_vector, element_bytes
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -38,16 +38,16 @@ class FissionForward(Pass):
     is_exact = False
     grows = True
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph):
             changed |= _move(op, context)
         return changed
 
 
-def _move(op: Operation, context: Context) -> bool:
-    loop = Loop(op, context)
-    rows = Rows(loop)
+def _move(op: Operation, context: PassContext) -> bool:
+    loop = LoopEditor(op, context)
+    rows = RowReads(loop)
     ends: list[Tensor] = []
     needed = walk.reachable(loop.inner.roots())
     for each in walk.in_order(needed):
@@ -87,7 +87,7 @@ def _move(op: Operation, context: Context) -> bool:
     return True
 
 
-def _read_instead(loop: Loop, rows: Rows, t: Tensor) -> None:
+def _read_instead(loop: LoopEditor, rows: RowReads, t: Tensor) -> None:
     """Has the loop read `t`, a row, instead of computing it."""
     at = rows[t]
     short = base_name(t)

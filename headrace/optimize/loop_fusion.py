@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir import walk
-from headrace.ir.analysis.trip_count import trips
+from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.edit.lowered_names import base_name
 from headrace.ir.infer import constant_value
-from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_editor import Loop, loops_of
+from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.trip_count import Bound
@@ -28,19 +28,19 @@ _SMALL: Final = 64  # operations in both bodies
 _NEAR: Final = 8  # loops that a loop is compared with
 
 
-class MergeLoops(Pass):
+class FuseLoops(Pass):
     """See the module's text."""
 
     name = "loop_merging"
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         while _merge_two(graph, context):
             changed = True
         return changed
 
 
-def _merge_two(graph: Graph, context: Context) -> bool:
+def _merge_two(graph: Graph, context: PassContext) -> bool:
     loops = [(op, bound) for op in loops_of(graph) if (bound := _bound(op)) is not None]
     for n, (second, other) in enumerate(loops):
         for first, bound in loops[max(0, n - _NEAR) : n]:
@@ -61,7 +61,7 @@ def _merge_two(graph: Graph, context: Context) -> bool:
 
 def _bound(op: Operation) -> Bound | None:
     """The one thing that ends the loop `op`, if there is one and it has no effects."""
-    found = trips(op)
+    found = trip_count(op)
     if found is None or not found.is_exact or len(found.bounds) != 1 or op.control_inputs:
         return None
     graphs = op.attrs["cond"], op.attrs["body"]
@@ -86,9 +86,9 @@ def _same(x: Tensor, y: Tensor) -> bool:
     return a is not None and bool(a == b)  # what is not known is equal to no number
 
 
-def _merge(first: Operation, second: Operation, context: Context) -> None:
+def _merge(first: Operation, second: Operation, context: PassContext) -> None:
     """Puts what the loop `second` does into the loop `first`."""
-    loop = Loop(first, context)
+    loop = LoopEditor(first, context)
     other = second.attrs["body"]
     moved: dict[Tensor, Tensor] = {}
     at = len(first.inputs)

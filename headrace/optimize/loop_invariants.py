@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final
 
 from headrace import shapes
 from headrace.ir import walk
-from headrace.ir.analysis.speculatable import is_total
+from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.edit.editor import Editor
 from headrace.ir.edit.lowered_names import base_name
 from headrace.ir.order import effects
-from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_editor import Loop, loops_of, names
+from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 
 if TYPE_CHECKING:
     from headrace.ir.function import FuncGraph
@@ -43,7 +43,7 @@ class HoistInvariants(Pass):
     name = "loop_invariants"
     grows = True  # parameters, and constants on both sides
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph):
             changed |= _hoist_body(op, context)
@@ -51,8 +51,8 @@ class HoistInvariants(Pass):
         return changed
 
 
-def _hoist_body(op: Operation, context: Context) -> bool:
-    loop = Loop(op, context)
+def _hoist_body(op: Operation, context: PassContext) -> bool:
+    loop = LoopEditor(op, context)
     goes_round = loop.trips is not None and bool(loop.trips.count)
     only_reads = not any(effects(op).values())
     found: dict[Operation, None] = {}
@@ -60,7 +60,7 @@ def _hoist_body(op: Operation, context: Context) -> bool:
         if not each.inputs or not all(t.op in found or loop.is_invariant(t) for t in each.inputs):
             continue
         if loop.is_movable(each) or (only_reads and _reads(loop, each)):
-            if goes_round or is_total(each):
+            if goes_round or is_speculatable(each):
                 found[each] = None
             else:
                 context.refused("loop_invariants", each, "it may fail, and the loop may not go round at all")
@@ -88,7 +88,7 @@ def _hoist_body(op: Operation, context: Context) -> bool:
     return True
 
 
-def _reads(loop: Loop, op: Operation) -> bool:
+def _reads(loop: LoopEditor, op: Operation) -> bool:
     """Whether `op`, of a loop that writes nothing, reads a resource, and nothing else says when."""
     facts = op.opdef.facts
     if facts.effect != "resource" or facts.waits:
@@ -96,8 +96,8 @@ def _reads(loop: Loop, op: Operation) -> bool:
     return not op.control_inputs and not loop.inner.waits.get(op) and loop.is_free(op)
 
 
-def _hoist_condition(op: Operation, context: Context) -> bool:
-    loop = Loop(op, context)
+def _hoist_condition(op: Operation, context: PassContext) -> bool:
+    loop = LoopEditor(op, context)
     cond: FuncGraph = loop.cond
     at = {p: k for k, p in enumerate(cond.params)}
 

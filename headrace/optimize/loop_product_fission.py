@@ -20,23 +20,23 @@ from typing import TYPE_CHECKING, Final
 from headrace.ir import walk
 from headrace.ir.edit.lowered_names import base_name
 from headrace.ir.infer import constant_value
-from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_editor import Loop, loops_of
-from headrace.optimize.loop_row_reads import Rows
+from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of
+from headrace.optimize.loop_row_reads import RowReads
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Graph, Operation, Tensor
 
 
-class SplitProducts(Pass):
+class FissionProducts(Pass):
     """See the module's text."""
 
     name = "loop_products"
     is_exact = False
     grows = True
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph, having=lambda op: op.type == "MatMul"):  # mutate: no
             changed |= _Products(op, context).split()
@@ -46,14 +46,14 @@ class SplitProducts(Pass):
 class _Products:
     """The products of one loop."""
 
-    def __init__(self, op: Operation, context: Context) -> None:
-        self.loop = Loop(op, context)
+    def __init__(self, op: Operation, context: PassContext) -> None:
+        self.loop = LoopEditor(op, context)
         self.context = context
         self._slices: dict[tuple[Tensor, int, int, int], Tensor] = {}
 
     @functools.cached_property
-    def rows(self) -> Rows:
-        return Rows(self.loop)
+    def rows(self) -> RowReads:
+        return RowReads(self.loop)
 
     def split(self) -> bool:
         changed = False

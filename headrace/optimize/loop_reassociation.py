@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace import dtypes
 from headrace.ir import walk
-from headrace.ir.analysis.value_range import bounds
-from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_editor import Loop, loops_of
-from headrace.optimize.loop_row_reads import Rows
+from headrace.ir.analysis.value_range import value_range
+from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of
+from headrace.optimize.loop_row_reads import RowReads
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -39,27 +39,27 @@ class _Regroup(Pass):
     type: ClassVar[str]
     what: ClassVar[str]
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph):
-            loop = Loop(op, context)
+            loop = LoopEditor(op, context)
             changed |= self._prepare(loop, context)
             # of fewer than two nothing can be regrouped; to know that first saves work
             if sum(each.type == self.type for each in loop.body.operations) < 2:  # mutate: no
                 continue
-            rows = Rows(loop)
+            rows = RowReads(loop)
             for each in walk.in_order(loop.body.operations):
                 if self._is_one(loop, each) and not self._is_part(loop, each):
                     changed |= self._regroup(loop, rows, each, context)
         return changed
 
-    def _prepare(self, loop: Loop, context: Context) -> bool:
+    def _prepare(self, loop: LoopEditor, context: PassContext) -> bool:
         return False
 
-    def _is_one(self, loop: Loop, op: Operation) -> bool:
+    def _is_one(self, loop: LoopEditor, op: Operation) -> bool:
         return op.type == self.type and op.outputs[0].dtype.base.is_floating and loop.is_movable(op)
 
-    def _is_part(self, loop: Loop, op: Operation) -> bool:
+    def _is_part(self, loop: LoopEditor, op: Operation) -> bool:
         """Whether `op` is itself only read by one such operation of the same shape."""
         y = op.outputs[0]
         uses = loop.inner.uses.get(y, [])
@@ -68,7 +68,7 @@ class _Regroup(Pass):
         reader = uses[0][0]
         return self._is_one(loop, reader) and reader.outputs[0].shape == y.shape
 
-    def _parts(self, loop: Loop, t: Tensor) -> Iterator[Tensor]:
+    def _parts(self, loop: LoopEditor, t: Tensor) -> Iterator[Tensor]:
         """What is joined to make `t`, parts that are themselves such operations resolved."""
         todo = [*reversed(t.op.inputs)]
         while todo:
@@ -78,11 +78,11 @@ class _Regroup(Pass):
             else:
                 yield x
 
-    def _is_safe(self, loop: Loop, early: Sequence[Tensor]) -> bool:
+    def _is_safe(self, loop: LoopEditor, early: Sequence[Tensor]) -> bool:
         """Whether those may be joined first."""
         return True
 
-    def _regroup(self, loop: Loop, rows: Rows, op: Operation, context: Context) -> bool:
+    def _regroup(self, loop: LoopEditor, rows: RowReads, op: Operation, context: PassContext) -> bool:
         parts = list(self._parts(loop, op.outputs[0]))
         early = [t for t in parts if t in rows or loop.is_invariant(t)]
         late = [t for t in parts if t not in early]
@@ -99,7 +99,7 @@ class _Regroup(Pass):
         context.fired(self.name, op, f"{len(early)} of {len(parts)} {self.what}")
         return True
 
-    def _joined(self, loop: Loop, op: Operation, parts: Sequence[Tensor]) -> Tensor:
+    def _joined(self, loop: LoopEditor, op: Operation, parts: Sequence[Tensor]) -> Tensor:
         b = loop.within(op)
         total = parts[0]
         for t in parts[1:]:
@@ -122,12 +122,12 @@ class RegroupFactors(_Regroup):
     type = "Mul"
     what = "factors are known before the loop, and multiplied first"
 
-    def _prepare(self, loop: Loop, context: Context) -> bool:
+    def _prepare(self, loop: LoopEditor, context: PassContext) -> bool:
         """Writes derivatives that are products as such, where one factor is known before the loop."""
         found = [op for op in loop.body.operations if op.opdef.facts.slope is not None and loop.is_movable(op)]
         if not found:
             return False
-        rows = Rows(loop)
+        rows = RowReads(loop)
         changed = False
         for op in walk.in_order(found):
             y, dy = op.inputs
@@ -145,7 +145,7 @@ class RegroupFactors(_Regroup):
             loop.sweep()
         return changed
 
-    def _is_safe(self, loop: Loop, early: Sequence[Tensor]) -> bool:
+    def _is_safe(self, loop: LoopEditor, early: Sequence[Tensor]) -> bool:
         return all(_is_wide(t) for t in early) and sum(not _is_small(t, loop) for t in early) <= 1
 
 
@@ -154,6 +154,6 @@ def _is_wide(t: Tensor) -> bool:
     return t.dtype.base.is_floating and t.dtype.base is not dtypes.float16
 
 
-def _is_small(t: Tensor, loop: Loop) -> bool:
-    found = bounds(t, loop.op)
+def _is_small(t: Tensor, loop: LoopEditor) -> bool:
+    found = value_range(t, loop.op)
     return found is not None and -1 <= found[0] <= found[1] <= 1

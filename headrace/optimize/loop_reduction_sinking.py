@@ -30,9 +30,9 @@ import numpy as np
 
 from headrace import shapes
 from headrace.ir.infer import constant_value
-from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_editor import Loop, loops_of, names
-from headrace.optimize.loop_residuals import Kept
+from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of, names
+from headrace.optimize.loop_residuals import Residuals
 from headrace.optimize.loop_row_reads import element_bytes
 from headrace.optimize.queries import is_zeros
 
@@ -44,14 +44,14 @@ _SMALL: Final = 1 << 14  # bytes that are kept whatever they save
 _RULE: Final = "loop_accumulations"
 
 
-class FissionBackward(Pass):
+class SinkReductions(Pass):
     """See the module's text."""
 
     name = _RULE
     is_exact = False
     grows = True
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph):
             changed |= _move(op, context)
@@ -73,14 +73,14 @@ class _Sum:
     terms: list[Tensor]
 
 
-def _move(op: Operation, context: Context) -> bool:
-    loop = Loop(op, context)
+def _move(op: Operation, context: PassContext) -> bool:
+    loop = LoopEditor(op, context)
     sums = [s for k in range(len(loop.body.params)) if (s := _sum(loop, k)) is not None]
     if not sums:
         return False
     leaving = {t.op for s in sums for t in s.terms}
     while True:  # what cannot leave, does not; so others, which it reads, cannot either
-        kept = Kept(loop, leaving)
+        kept = Residuals(loop, leaving)
         staying = {t.op: why for s in sums for t in s.terms if t.op in leaving and (why := _why_not(kept, t, context))}
         if not staying:
             break
@@ -102,7 +102,7 @@ def _move(op: Operation, context: Context) -> bool:
 # *** what could move ***
 
 
-def _sum(loop: Loop, k: int) -> _Sum | None:
+def _sum(loop: LoopEditor, k: int) -> _Sum | None:
     """Variable `k`, if the loop only adds to it."""
     p, r = loop.body.params[k], loop.body.results[k]
     add = r.op
@@ -114,7 +114,7 @@ def _sum(loop: Loop, k: int) -> _Sum | None:
     return _Sum(k, add, terms) if terms else None
 
 
-def _is_term(loop: Loop, t: Tensor) -> bool:
+def _is_term(loop: LoopEditor, t: Tensor) -> bool:
     """Whether `t` is computed only to be added, in a way that can be done to all iterations at once."""
     op = t.op
     if not loop.is_movable(op) or len(loop.inner.uses.get(t, ())) != 1 or t in loop.body.results:
@@ -134,7 +134,7 @@ def _operands(op: Operation) -> list[Tensor]:
     return []
 
 
-def _why_not(kept: Kept, t: Tensor, context: Context) -> str:
+def _why_not(kept: Residuals, t: Tensor, context: PassContext) -> str:
     """Why `t` is not to be added up behind the loop; "" if it is."""
     op, loop = t.op, kept.loop
     operands = _operands(op)
@@ -186,7 +186,7 @@ def _axes(op: Operation) -> list[int]:
 # *** moving it ***
 
 
-def _behind(loop: Loop, kept: Kept, s: _Sum) -> None:
+def _behind(loop: LoopEditor, kept: Residuals, s: _Sum) -> None:
     """Adds the terms of `s` behind the loop instead of in it."""
     op, k = loop.op, s.k
     p = loop.body.params[k]
@@ -210,7 +210,7 @@ def _behind(loop: Loop, kept: Kept, s: _Sum) -> None:
         loop.outer.set_input(total.op, 0, before)
 
 
-def _total(loop: Loop, kept: Kept, t: Tensor) -> Tensor:
+def _total(loop: LoopEditor, kept: Residuals, t: Tensor) -> Tensor:
     """The sum of the values of `t`, of a body, over all iterations."""
     op = t.op
     operands = _operands(op)
@@ -246,7 +246,7 @@ def _size(t: Tensor) -> int:
     return n
 
 
-def _flat(loop: Loop, values: Tensor, rows_first: bool) -> Tensor:
+def _flat(loop: LoopEditor, values: Tensor, rows_first: bool) -> Tensor:
     """Values of rank 2, stacked, as one matrix: rows below rows if the rows are what is summed over, else the columns
     of the one turned into such rows."""
     b = loop.before(values.op)

@@ -1,6 +1,6 @@
 """The values that a tensor of a loop's body has in all iterations, put together behind the loop.
 
-There are four ways to have them (`Kept.values`), the first that applies is taken:
+There are four ways to have them (`Residuals.values`), the first that applies is taken:
 
 * the tensor is a row of something that was known before the loop (`loop_row_reads`): that is it;
 * it is popped from a list that a forward loop filled: that list is it, last iteration first;
@@ -8,8 +8,8 @@ There are four ways to have them (`Kept.values`), the first that applies is take
 * else each iteration pushes it to a list.
 
 Each has one value after the other along a new first dimension, in the order of the iterations or against it, and
-`Kept` turns one around where two must go together. If the shape of a value is not known but for its first dimension,
-which may differ from one iteration to the next, values are pushed, and joined along that dimension.
+`Residuals` turns one around where two must go together. If the shape of a value is not known but for its first
+dimension, which may differ from one iteration to the next, values are pushed, and joined along that dimension.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.optimize.loop_row_reads import as_vector, index_of, popped_from, s
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
-    from headrace.optimize.loop_editor import Loop
+    from headrace.optimize.loop_editor import LoopEditor
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Values:
     is_backward: bool
 
 
-class Kept:
+class Residuals:
     """The values of the tensors of one loop's body.
 
     Args:
@@ -53,7 +53,7 @@ class Kept:
     """
 
     def __init__(
-        self, loop: Loop, leaving: Collection[Operation], computed: Collection[Operation] = frozenset()
+        self, loop: LoopEditor, leaving: Collection[Operation], computed: Collection[Operation] = frozenset()
     ) -> None:
         self.loop = loop
         self.leaving = leaving

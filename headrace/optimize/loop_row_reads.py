@@ -4,7 +4,7 @@
     While(i = 0, ...)   condition: i < n      body: x = TensorListGetItem(inputs, i) ...
 
 The loop counts, `inputs` is a loop constant, so in iteration k the value of `x` is row k of `xs`; and what is computed
-of such rows and of invariant values alone is a row of a tensor too, which could be computed before the loop. `Rows`
+of such rows and of invariant values alone is a row of a tensor too, which could be computed before the loop. `RowReads`
 finds those tensors of a body, and makes the tensors that they are rows of.
 
 A loop that counts upwards may read downwards (the gradient of one that reads upwards does): its index is `last - i`,
@@ -37,7 +37,7 @@ from headrace.optimize.batching_rules import batch, can_batch
 if TYPE_CHECKING:
     from headrace.ir.analysis.trip_count import Bound
     from headrace.ir.graph import Operation, Tensor
-    from headrace.optimize.loop_editor import Loop
+    from headrace.optimize.loop_editor import LoopEditor
     from headrace.shapes import Shape
 
 
@@ -65,10 +65,10 @@ class Popped:
     """Says that what an iteration reads is the last element, of those that none has read yet."""
 
 
-class Rows:
+class RowReads:
     """The tensors of a loop's body that are rows; see the module's text."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: LoopEditor) -> None:
         self.loop = loop
         self.why = ""  # why there are none, if there could be
         self._found: dict[Tensor, Index | Popped] = {}
@@ -255,7 +255,7 @@ def _direction(at: Index | Popped) -> object:
     return "popped" if isinstance(at, Popped) else (at.is_upward, at.tensor.dtype.base)
 
 
-def popped_from(loop: Loop, t: Tensor) -> int | None:
+def popped_from(loop: LoopEditor, t: Tensor) -> int | None:
     """If `t` is popped from a list with an element for each iteration, the number of that variable."""
     op = t.op
     if op.type != "TensorListPopBack" or not op.attrs.get("_accumulated"):
@@ -266,7 +266,7 @@ def popped_from(loop: Loop, t: Tensor) -> int | None:
     return k
 
 
-def stacked(loop: Loop, values: Tensor, t: Tensor) -> Tensor:
+def stacked(loop: LoopEditor, values: Tensor, t: Tensor) -> Tensor:
     """The elements of the list `values`, one for each iteration, along a new first dimension; they are like `t`, of the
     body, whose shape is known."""
     n = None if loop.trips is None else loop.trips.count
@@ -286,7 +286,7 @@ def stacked(loop: Loop, values: Tensor, t: Tensor) -> Tensor:
     return out
 
 
-def index_of(loop: Loop, t: Tensor) -> Index | None:
+def index_of(loop: LoopEditor, t: Tensor) -> Index | None:
     """If `t`, a tensor of the body, is the number of a row that goes up or down by one each iteration, how."""
     trips = loop.trips
     if trips is None:
@@ -305,7 +305,7 @@ def index_of(loop: Loop, t: Tensor) -> Index | None:
     return None
 
 
-def _is_limit(loop: Loop, bound: Bound, t: Tensor) -> bool:
+def _is_limit(loop: LoopEditor, bound: Bound, t: Tensor) -> bool:
     if bound.position is not None:
         return loop.position(t) == bound.position
     return bool(constant_value(t) == constant_value(bound.limit))  # the latter is known, or there would be no bound

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 from headrace import dtypes, shapes
 from headrace.ir import walk
 from headrace.ir.infer import constant_value
-from headrace.optimize.base import Context, Pass
+from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.batching_rules import can_batch
-from headrace.optimize.loop_editor import Loop, loops_of
-from headrace.optimize.loop_residuals import Kept
+from headrace.optimize.loop_editor import LoopEditor, loops_of
+from headrace.optimize.loop_residuals import Residuals
 from headrace.optimize.loop_row_reads import Index, as_vector, element_bytes, index_of
 
 if TYPE_CHECKING:
@@ -33,17 +33,17 @@ _GROWTH: Final = 4  # what is kept may be so many times as large as what is made
 _RULE: Final = "loop_collections"
 
 
-class CollectBehind(Pass):
+class SinkCollections(Pass):
     """See the module's text."""
 
     name = _RULE
     is_exact = False
     grows = True
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph):
-            loop = Loop(op, context)
+            loop = LoopEditor(op, context)
             for k in range(len(op.inputs)):
                 changed |= _move(loop, k, context)
         return changed
@@ -66,7 +66,7 @@ class _List:
     adds: bool
 
 
-def _move(loop: Loop, k: int, context: Context) -> bool:
+def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     op = loop.op
     found = _list(loop, k)
     if found is None:
@@ -78,7 +78,7 @@ def _move(loop: Loop, k: int, context: Context) -> bool:
         if not found.adds:
             return False  # it is a list already
         computed = {}
-    kept = Kept(loop, {*leaving, *computed}, computed)
+    kept = Residuals(loop, {*leaving, *computed}, computed)
     why = _why_not(kept, found, k, context)
     if why:
         context.refused(_RULE, found.put, why)
@@ -102,7 +102,7 @@ def _move(loop: Loop, k: int, context: Context) -> bool:
     return True
 
 
-def _list(loop: Loop, k: int) -> _List | None:
+def _list(loop: LoopEditor, k: int) -> _List | None:
     """Variable `k`, if it is a list that the loop only puts values into."""
     p, r = loop.body.params[k], loop.body.results[k]
     op = r.op
@@ -132,7 +132,7 @@ def _list(loop: Loop, k: int) -> _List | None:
     return _List(put.inputs[2], put, index, adds)
 
 
-def _computed(loop: Loop, value: Tensor, leaving: set[Operation]) -> dict[Operation, None]:
+def _computed(loop: LoopEditor, value: Tensor, leaving: set[Operation]) -> dict[Operation, None]:
     """The operations that are there for `value` alone, and can be done to all iterations at once."""
     found: dict[Operation, None] = {}
     for op in reversed(walk.in_order(walk.reachable([value.op]))):
@@ -146,7 +146,7 @@ def _computed(loop: Loop, value: Tensor, leaving: set[Operation]) -> dict[Operat
     return found
 
 
-def _why_not(kept: Kept, found: _List, k: int, context: Context) -> str:
+def _why_not(kept: Residuals, found: _List, k: int, context: PassContext) -> str:
     """Why the list is not to be made behind the loop; "" if it is."""
     loop, value = kept.loop, found.value
     first = loop.op.inputs[k].op
@@ -173,7 +173,7 @@ def _why_not(kept: Kept, found: _List, k: int, context: Context) -> str:
     return ""
 
 
-def _unstack(loop: Loop, values: Tensor, rows: Tensor) -> None:
+def _unstack(loop: LoopEditor, values: Tensor, rows: Tensor) -> None:
     """Who stacks the values, has the rows."""
     assert rows.shape is not None
     for reader, _ in list(loop.outer.uses.get(values, ())):
@@ -183,7 +183,7 @@ def _unstack(loop: Loop, values: Tensor, rows: Tensor) -> None:
                 loop.outer.replace(stacked, rows)
 
 
-def _as_list(loop: Loop, k: int, found: _List, rows: Tensor) -> Tensor:
+def _as_list(loop: LoopEditor, k: int, found: _List, rows: Tensor) -> Tensor:
     """The list behind the loop, of `rows`, which lie in the order of the places that they go to."""
     b = loop.before(found.put)
     name = f"{loop.op.name}/{found.put.name.rpartition('/')[2]}_collected"
@@ -205,7 +205,7 @@ def _as_list(loop: Loop, k: int, found: _List, rows: Tensor) -> Tensor:
     return out
 
 
-def _is_whole(loop: Loop, found: _List, rows: Tensor) -> bool:
+def _is_whole(loop: LoopEditor, found: _List, rows: Tensor) -> bool:
     """Whether the list that the gradient is of is known to have just so many elements."""
     into = loop.position(found.put.inputs[0])
     assert into is not None

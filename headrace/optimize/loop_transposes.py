@@ -20,8 +20,8 @@ import numpy as np
 from headrace import shapes
 from headrace.ir import walk
 from headrace.ir.edit.lowered_names import base_name
-from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_editor import Loop, loops_of, names
+from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -34,14 +34,14 @@ class TurnConstants(Pass):
     is_exact = False
     grows = True
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph, having=lambda op: op.type == "MatMul"):  # mutate: no
-            changed |= _turn(Loop(op, context), context)
+            changed |= _turn(LoopEditor(op, context), context)
         return changed
 
 
-def _turn(loop: Loop, context: Context) -> bool:
+def _turn(loop: LoopEditor, context: PassContext) -> bool:
     n = loop.trips.most if loop.trips is not None else None
     turned: list[Operation] = []
     made: dict[Tensor, Tensor] = {}

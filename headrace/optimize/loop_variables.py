@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from headrace.ir.infer import constant_value
 from headrace.ir.serial.attrs import equal
-from headrace.optimize.base import Context, Pass
-from headrace.optimize.loop_editor import Loop, loops_of
+from headrace.optimize.base import Pass, PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -23,14 +23,14 @@ class MergeVariables(Pass):
 
     name = "loop_variables"
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
         for op in loops_of(graph):
-            changed |= _merge(Loop(op, context), context)
+            changed |= _merge(LoopEditor(op, context), context)
         return changed
 
 
-def _merge(loop: Loop, context: Context) -> bool:
+def _merge(loop: LoopEditor, context: PassContext) -> bool:
     op, changed = loop.op, False
     moving = [k for k in range(len(op.inputs)) if not loop.is_constant(k)]
     for n, k in enumerate(moving):
@@ -53,7 +53,7 @@ def _merge(loop: Loop, context: Context) -> bool:
     return changed
 
 
-def _are_equal(loop: Loop, j: int, k: int) -> bool:
+def _are_equal(loop: LoopEditor, j: int, k: int) -> bool:
     op, body = loop.op, loop.body
     a, b = body.results[j], body.results[k]
     p, q = body.params[j], body.params[k]

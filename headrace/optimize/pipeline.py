@@ -6,29 +6,39 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.function import FuncGraph
-from headrace.optimize.algebraic_simplification import Identities
+from headrace.optimize.algebraic_simplification import SimplifyAlgebra
 from headrace.optimize.array_marks import DropMarks
-from headrace.optimize.base import Context, Options, Pass, Repeat, graphs_of, run
-from headrace.optimize.branch_elimination import Branches
-from headrace.optimize.constant_folding import Fold
-from headrace.optimize.control_edges import Controls
+from headrace.optimize.base import Options, Pass, PassContext, Repeat, graphs_of, run
+from headrace.optimize.branch_elimination import EliminateBranches
+from headrace.optimize.constant_folding import FoldConstants
+from headrace.optimize.control_edges import SimplifyControlEdges
 from headrace.optimize.cse import MergeCommon
-from headrace.optimize.dead_code import Prune
+from headrace.optimize.dead_code import EliminateDeadCode
 from headrace.optimize.effects import Effects
-from headrace.optimize.horizontal_fusion import JoinPieces
+from headrace.optimize.horizontal_fusion import FuseHorizontally
 from headrace.optimize.inline import Inline
-from headrace.optimize.interprocedural_constants import PushConstants
+from headrace.optimize.interprocedural_constants import PropagateConstants
 from headrace.optimize.loops import LOOP_PASSES
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
 
 # Cheap, and each makes work for the others: a folded predicate is a dead branch, which is a dead input, ...
-_PRUNE: Final = Prune()
+_PRUNE: Final = EliminateDeadCode()
 _EFFECTS: Final = Effects()
-_CLEAN_UP: Final = Repeat((PushConstants(), Fold(), Identities(), MergeCommon(), Branches(), Controls(), _PRUNE))
+_CLEAN_UP: Final = Repeat(
+    (
+        PropagateConstants(),
+        FoldConstants(),
+        SimplifyAlgebra(),
+        MergeCommon(),
+        EliminateBranches(),
+        SimplifyControlEdges(),
+        _PRUNE,
+    )
+)
 
 PASSES: Final[tuple[Pass | Repeat, ...]] = (
     _PRUNE,
@@ -39,7 +49,7 @@ PASSES: Final[tuple[Pass | Repeat, ...]] = (
     _CLEAN_UP,
     *LOOP_PASSES,
     _CLEAN_UP,
-    JoinPieces(),
+    FuseHorizontally(),
 )
 _DEFAULT: Final = Options()
 
@@ -50,14 +60,14 @@ def names() -> list[str]:
     return list(dict.fromkeys(p.name for passes in steps for p in passes if p is not _EFFECTS))
 
 
-@with_room
+@deepens_recursion
 def optimize(
     graph: Graph,
     kept: Sequence[Operation] = (),
     options: Options = _DEFAULT,
     check: Callable[[Graph], None] | None = None,
     on_stage: Callable[[str, Graph], None] | None = None,
-) -> Context:
+) -> PassContext:
     """Runs all passes that are switched on over the graph of a step, and what is in it.
 
     Args:
@@ -92,7 +102,7 @@ def optimize(
     """
     if options.off.issuperset(set(names()) - {_PRUNE.name}):  # nothing relies on it
         options = dataclasses.replace(options, off=options.off | {_EFFECTS.name})
-    context = Context(options, list(kept))
+    context = PassContext(options, list(kept))
     for g in graphs_of(graph):
         if isinstance(g, FuncGraph):  # of what it was made matters no more, and what it was made of goes
             g.captures, g.originals = {}, {}

@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.dtypes import OBJECT
 from headrace.ir import walk
-from headrace.ir.analysis.speculatable import is_total
+from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.function import bodies, functions_of, owned
 from headrace.ir.infer import constant_value
 
@@ -77,7 +77,7 @@ def is_zeros(t: Tensor, may_be_negative: bool = True) -> bool:
 
 def is_silent(op: Operation) -> bool:
     """Whether nobody can tell if `op` ran, but by its outputs: it has no effect and cannot fail."""
-    return op.type in ("Const", "_Arg", "NoOp") or (is_plain(op) and is_total(op))
+    return op.type in ("Const", "_Arg", "NoOp") or (is_plain(op) and is_speculatable(op))
 
 
 def has_effect(op: Operation) -> bool:

@@ -23,7 +23,7 @@ from headrace.optimize.queries import in_order
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
-    from headrace.optimize.base import Context
+    from headrace.optimize.base import PassContext
 
 
 class Rewriter:
@@ -36,7 +36,7 @@ class Rewriter:
       changed: whether anything was.
     """
 
-    def __init__(self, graph: Graph, context: Context) -> None:
+    def __init__(self, graph: Graph, context: PassContext) -> None:
         self.graph = graph
         self.context = context
         self.kept = set(context.kept_of(graph))

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from headrace.ir.analysis import frames
 from headrace.place.affinity import contract, join_circles, join_plumbing
 from headrace.place.cluster import Cluster, DeviceModel, Link
-from headrace.place.colocation import bonds
+from headrace.place.colocation import colocation_groups
 from headrace.place.constraints import Constraints
-from headrace.place.cost_graph import Flow
+from headrace.place.cost_graph import CostGraph
 from headrace.place.costs import Costs
 from headrace.place.greedy import assign
 
@@ -78,9 +78,9 @@ def place(
     called = functions or {}
     bodies = {op: name for name, body in called.items() for op in body}
     tree = frames.derive(ops)
-    constraints = Constraints(bonds(ops, tree, called), cluster, soft, first or {}, bodies)
+    constraints = Constraints(colocation_groups(ops, tree, called), cluster, soft, first or {}, bodies)
     groups = constraints.solve()
-    flow = Flow(ops, tree, cluster, costs or Costs(), bodies)
+    flow = CostGraph(ops, tree, cluster, costs or Costs(), bodies)
     join_plumbing(groups, flow)
     contract(groups, flow)
     join_circles(groups, flow)

@@ -27,13 +27,13 @@ from headrace import dtypes
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
-    from headrace.place.cost_graph import Edge, Flow
+    from headrace.place.cost_graph import CostEdge, CostGraph
     from headrace.place.groups import Group, Groups
 
 _PUSHED: Final = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # which input goes into the list
 
 
-def join_plumbing(groups: Groups, flow: Flow) -> None:
+def join_plumbing(groups: Groups, flow: CostGraph) -> None:
     """Joins the plumbing of loops with what makes the values, and lists with what is pushed into them."""
     for op in flow.ops:
         for t in op.inputs:
@@ -52,7 +52,7 @@ def join_plumbing(groups: Groups, flow: Flow) -> None:
             groups.join(op, op.inputs[0].op)
 
 
-def contract(groups: Groups, flow: Flow) -> None:
+def contract(groups: Groups, flow: CostGraph) -> None:
     """Joins the groups without a large operation to those that their largest tokens come from or go to."""
     large = large_groups(groups, flow)
     found = True
@@ -60,7 +60,7 @@ def contract(groups: Groups, flow: Flow) -> None:
         found = False
         weights: dict[tuple[Operation, Operation], float] = {}
         pairs: dict[tuple[Group, Group], tuple[Operation, Operation]] = {}
-        crossed: set[tuple[Edge, Group]] = set()
+        crossed: set[tuple[CostEdge, Group]] = set()
         for op in flow.ops:
             b = groups.of(op)
             for e in flow.into[op]:
@@ -88,14 +88,14 @@ def _may_join(a: Group, b: Group, large: Collection[Group]) -> bool:
     return b not in large or b.devices <= a.devices
 
 
-def large_groups(groups: Groups, flow: Flow) -> set[Group]:
+def large_groups(groups: Groups, flow: CostGraph) -> set[Group]:
     """The groups with an operation of which one firing takes longer than an empty token takes there and back."""
     least = 2 * flow.cluster.link.latency
     fastest = [max(flow.cluster.devices, key=lambda d: d.flops), max(flow.cluster.devices, key=lambda d: d.bandwidth)]
     return {groups.of(op) for op in flow.ops if min(flow.firing(op, d) for d in fastest) > least}
 
 
-def join_circles(groups: Groups, flow: Flow) -> None:
+def join_circles(groups: Groups, flow: CostGraph) -> None:
     """Joins the groups of each recurrence that does not gain by being cut."""
     circles: dict[int, list[Operation]] = {}
     for op in flow.ops:
@@ -106,7 +106,7 @@ def join_circles(groups: Groups, flow: Flow) -> None:
             _join_all(groups, members)
 
 
-def _gains(members: Sequence[Operation], flow: Flow) -> bool:
+def _gains(members: Sequence[Operation], flow: CostGraph) -> bool:
     """Whether a recurrence could be faster on several devices: by its longest path, and two crossings an iteration."""
     device = flow.cluster.devices[0]
     inside = set(members)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from headrace import dtypes
 from headrace.errors import NotFoundError
 from headrace.ir import walk
-from headrace.place.groups import Bonds
+from headrace.place.groups import ColocationConstraints
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.frames import Frame, FrameTree
@@ -29,7 +29,9 @@ _COLOCATED: Final = "loc:@"
 _CLASS: Final = "_class"
 
 
-def bonds(ops: Sequence[Operation], tree: FrameTree, functions: Mapping[str, Sequence[Operation]]) -> Bonds:
+def colocation_groups(
+    ops: Sequence[Operation], tree: FrameTree, functions: Mapping[str, Sequence[Operation]]
+) -> ColocationConstraints:
     """What of `ops`, and of the bodies of `functions`, must stand together.
 
     Args:
@@ -40,7 +42,7 @@ def bonds(ops: Sequence[Operation], tree: FrameTree, functions: Mapping[str, Seq
     Raises:
       NotFoundError: a call of a function that is not there.
     """
-    out = Bonds([*ops, *(op for body in functions.values() for op in body)])
+    out = ColocationConstraints([*ops, *(op for body in functions.values() for op in body)])
     for graph in (ops, *functions.values()):
         _colocated(out, graph)
         _stateful(out, graph)
@@ -54,7 +56,7 @@ def bonds(ops: Sequence[Operation], tree: FrameTree, functions: Mapping[str, Seq
     return out
 
 
-def _colocated(out: Bonds, ops: Sequence[Operation]) -> None:
+def _colocated(out: ColocationConstraints, ops: Sequence[Operation]) -> None:
     """Ties what `_class` says."""
     named = {op.name: op for op in ops}
     first: dict[str, Operation] = {}
@@ -72,7 +74,7 @@ def _colocated(out: Bonds, ops: Sequence[Operation]) -> None:
                 first[name] = op
 
 
-def _stateful(out: Bonds, ops: Sequence[Operation]) -> None:
+def _stateful(out: ColocationConstraints, ops: Sequence[Operation]) -> None:
     """Ties both ends of each edge that carries a handle."""
     for op in ops:
         wants = op.opdef.input_dtypes(op.attrs)
@@ -83,7 +85,7 @@ def _stateful(out: Bonds, ops: Sequence[Operation]) -> None:
                 out.tie(op, t.op, f"{{a}} uses the reference '{t.name}' of {{b}}")
 
 
-def _rounds(out: Bonds, ops: Sequence[Operation]) -> None:
+def _rounds(out: ColocationConstraints, ops: Sequence[Operation]) -> None:
     """Ties each loop Merge to its Enter and its NextIteration."""
     for op in ops:
         if op.opdef.primitive == "Merge" and any(walk.is_back_edge(t.op, op) for t in op.inputs):
@@ -92,7 +94,7 @@ def _rounds(out: Bonds, ops: Sequence[Operation]) -> None:
                     out.tie(t.op, op, "{a} and {b} are one variable of a loop")
 
 
-def _whole(out: Bonds, frame: Frame, tree: FrameTree) -> None:
+def _whole(out: ColocationConstraints, frame: Frame, tree: FrameTree) -> None:
     """Ties all of a loop that cannot be cut."""
     inside: list[Operation] = []
     for f in tree.frames:
@@ -104,7 +106,7 @@ def _whole(out: Bonds, frame: Frame, tree: FrameTree) -> None:
     out.tie_all(inside, f"{{a}} and {{b}} are in the loop '{frame.name}', which cannot be cut: it has not one LoopCond")
 
 
-def _called(out: Bonds, ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]) -> None:
+def _called(out: ColocationConstraints, ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]) -> None:
     """Ties calls to what they call."""
     for op in ops:
         if op.opdef.structured != "Call":

@@ -26,7 +26,7 @@ from headrace.ir.device import DeviceSpec
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
     from headrace.place.cluster import Cluster
-    from headrace.place.groups import Bonds, Group, Groups
+    from headrace.place.groups import ColocationConstraints, Group, Groups
 
 _LISTED: Final = 20  # of the operations of a group, in an error
 _SOFTEN: Final = "Set allow_soft_placement to run it on a device that is there."
@@ -48,7 +48,7 @@ class Constraints:
 
     def __init__(
         self,
-        bonds: Bonds,
+        bonds: ColocationConstraints,
         cluster: Cluster,
         soft: bool,
         first: Mapping[Operation, str],

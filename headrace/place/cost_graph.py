@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from headrace.place.costs import Costs
 
 
-class Edge(NamedTuple):
+class CostEdge(NamedTuple):
     """What an operation waits for: `tensor` of `producer`, or, if that is None, that it is done."""
 
     producer: Operation
     tensor: Tensor | None
 
 
-class Flow:
+class CostGraph:
     """The work and the edges of a step.
 
     Args:
@@ -70,11 +70,11 @@ class Flow:
         self.rounds = [(e.next_iteration, e.merge) for f in tree.frames for e in f.back_edges]
         inside = set(ops)
         free = {op for op in ops if is_free(op) and not op.device}  # who pins a constant means what reads it, too
-        self.into: dict[Operation, list[Edge]] = {}
+        self.into: dict[Operation, list[CostEdge]] = {}
         for op in ops:
-            edges = dict.fromkeys(Edge(t.op, t) for t in op.inputs if not walk.is_back_edge(t.op, op))
+            edges = dict.fromkeys(CostEdge(t.op, t) for t in op.inputs if not walk.is_back_edge(t.op, op))
             data = {e.producer for e in edges}
-            edges.update(dict.fromkeys(Edge(c, None) for c in op.control_inputs if c not in data))
+            edges.update(dict.fromkeys(CostEdge(c, None) for c in op.control_inputs if c not in data))
             self.into[op] = [e for e in edges if e.producer in inside and e.producer not in free]
         self.ops = self._sorted(ops, self._ends(ops))
         for op in bodies:
@@ -100,11 +100,11 @@ class Flow:
             return self._passes[frame.parent]
         return self.times[op]
 
-    def crossing(self, edge: Edge, source: str = "", target: str = "") -> float:
+    def crossing(self, edge: CostEdge, source: str = "", target: str = "") -> float:
         """The seconds that `edge` takes in the step if it is cut: between two devices, or by the usual link."""
         return self.once(edge, source, target) * self.sent(edge.producer)
 
-    def once(self, edge: Edge, source: str = "", target: str = "") -> float:
+    def once(self, edge: CostEdge, source: str = "", target: str = "") -> float:
         """The seconds that one token takes along `edge`."""
         return self.cluster.between(source, target).seconds(self._size(edge.tensor))
 
@@ -130,7 +130,7 @@ class Flow:
             return 1.0
         return max(1.0, self._passes[a])
 
-    def _ends(self, ops: Iterable[Operation]) -> dict[Operation, Edge]:
+    def _ends(self, ops: Iterable[Operation]) -> dict[Operation, CostEdge]:
         """For each Exit of a loop variable the edge from the NextIteration of it."""
         last = {merge: last for last, merge in self.rounds}
         out = {}
@@ -138,10 +138,10 @@ class Flow:
             if op.opdef.primitive == "Exit" and op.inputs[0].op.inputs:
                 merge = op.inputs[0].op.inputs[0].op
                 if merge in last:
-                    out[op] = Edge(last[merge], None)
+                    out[op] = CostEdge(last[merge], None)
         return out
 
-    def _sorted(self, ops: Sequence[Operation], ends: Mapping[Operation, Edge]) -> list[Operation]:
+    def _sorted(self, ops: Sequence[Operation], ends: Mapping[Operation, CostEdge]) -> list[Operation]:
         """`ops`, each after those that its edges come from; `ends` become edges if that is possible."""
         edges = {op: [*self.into[op], ends[op]] if op in ends else self.into[op] for op in ops}
         missing = {op: len(edges[op]) for op in ops}

@@ -17,7 +17,7 @@ from headrace import dtypes, trace
 from headrace.ir import walk
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU
-from headrace.place.trip_count import Trips
+from headrace.place.trip_count import PrimitiveTripCounts
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.frames import Frame, FrameTree
@@ -115,7 +115,7 @@ class Costs:
     def trips_of(self, tree: FrameTree) -> dict[Frame, float]:
         """How often the loop of each frame goes round each time it is entered: measured, or told by the graph, or a
         guess; 1 for the root."""
-        told = Trips(tree, self.trips)
+        told = PrimitiveTripCounts(tree, self.trips)
         counts: dict[Frame, float] = {}
         for frame in tree.frames:
             n = 1.0 if frame.parent is None else told.count(frame)

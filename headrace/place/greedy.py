@@ -28,7 +28,7 @@ from headrace.place.costs import is_free
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
     from headrace.place.cluster import DeviceModel
-    from headrace.place.cost_graph import Edge, Flow
+    from headrace.place.cost_graph import CostEdge, CostGraph
     from headrace.place.groups import Group, Groups
 
 _TRIES: Final = 50_000  # operations scheduled, in all, for the sake of moving groups
@@ -53,7 +53,7 @@ class Schedule:
       makespan: when the last of what is scheduled is done.
     """
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: CostGraph) -> None:
         self._flow = flow
         self._slots: dict[Operation, _Slot] = {}
         self._at: dict[Operation, str] = {}
@@ -73,7 +73,7 @@ class Schedule:
             finish = max(finish, last)
         return begin, finish
 
-    def _arrival(self, e: Edge, op: Operation, slot: _Slot, at: str, device: str) -> tuple[float, float]:
+    def _arrival(self, e: CostEdge, op: Operation, slot: _Slot, at: str, device: str) -> tuple[float, float]:
         """When the first token of `e` is there, and when `op` could be done with the last."""
         flow = self._flow
         shared = flow.shared(e.producer, op)
@@ -118,7 +118,7 @@ class Schedule:
         self.makespan = max(self.makespan, last)
 
 
-def assign(groups: Groups, flow: Flow) -> dict[Operation, str]:
+def assign(groups: Groups, flow: CostGraph) -> dict[Operation, str]:
     """A device for each operation, the same for those of one group: one of those that it may stand on."""
     placer = _Placer(groups, flow)
     best = placer.place(placer.names[:1], placer.large)
@@ -139,7 +139,7 @@ class _Placer:
       large, awaited: the operations at which groups can be placed: large ones, and those that other groups wait for.
     """
 
-    def __init__(self, groups: Groups, flow: Flow) -> None:
+    def __init__(self, groups: Groups, flow: CostGraph) -> None:
         self._groups = groups
         self._flow = flow
         self._models = {d.name: d for d in flow.cluster.devices}
@@ -201,7 +201,7 @@ class _Placer:
         return best
 
 
-def _home(groups: Groups, flow: Flow, models: Mapping[str, DeviceModel]) -> str:
+def _home(groups: Groups, flow: CostGraph, models: Mapping[str, DeviceModel]) -> str:
     """Where things go that may go anywhere: the device that most work has been pinned to; else the first."""
     work = dict.fromkeys(models, 0.0)
     for g in groups:
@@ -211,7 +211,7 @@ def _home(groups: Groups, flow: Flow, models: Mapping[str, DeviceModel]) -> str:
     return max(work, key=lambda name: work[name])
 
 
-def _put_constants(of: dict[Operation, str], groups: Groups, flow: Flow) -> None:
+def _put_constants(of: dict[Operation, str], groups: Groups, flow: CostGraph) -> None:
     """Puts constants, which cost nothing anywhere, beside the first of those that read them."""
     reader: dict[Operation, Operation] = {}
     for op in flow.ops:
@@ -223,7 +223,7 @@ def _put_constants(of: dict[Operation, str], groups: Groups, flow: Flow) -> None
             of[op] = of[reader[op]]
 
 
-def _by_rank(flow: Flow) -> list[Operation]:
+def _by_rank(flow: CostGraph) -> list[Operation]:
     """The operations, those first that the longest path to the end of the step begins with."""
     models = flow.cluster.devices
     rank: dict[Operation, float] = dict.fromkeys(flow.ops, 0.0)  # so far: of what comes after

@@ -62,7 +62,7 @@ class Groups:
         return True
 
 
-class Bonds:
+class ColocationConstraints:
     """Which operations must stand together, and why.
 
     Attributes:

@@ -26,7 +26,7 @@ _DEEPEST: Final = 8  # additions in a row that are looked through for a number: 
 _FLIPPED: Final = {"Less": "Greater", "LessEqual": "GreaterEqual", "Greater": "Less", "GreaterEqual": "LessEqual"}
 
 
-class Trips:
+class PrimitiveTripCounts:
     """How often each loop of `tree` goes round.
 
     Args:

@@ -18,10 +18,10 @@ from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.ir import walk
 from headrace.ir.function import FuncGraph, owned
 from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.recover.contexts import Context, is_effectful
+from headrace.recover.contexts import SubgraphDraft, is_effectful
 from headrace.recover.handles import is_flow, lists_for_handles
-from headrace.recover.reading import Node, Reading, shown
-from headrace.recover.regions import Region
+from headrace.recover.reading import Node, StructureAnalysis, shown
+from headrace.recover.regions import FrameRegion
 
 
 def recover(graph: Graph, tensors: Sequence[Tensor] | None = None, roots: Collection[Operation] = ()) -> None:
@@ -110,7 +110,7 @@ def _recover(graph: Graph, ops: Sequence[Operation], tensors: Sequence[Tensor], 
         return
     before = [(op, op.inputs, op.control_inputs) for op in ops]
     try:
-        with graph.all_or_nothing(), recursion.room_for_levels(recursion.MOST):
+        with graph.all_or_nothing(), recursion.recursion_room_for_levels(recursion.MOST):
             made = _put(graph, ops, tensors, roots)
     except BaseException as e:
         for op, inputs, controls in before:
@@ -129,13 +129,13 @@ def _put(
 ) -> dict[Tensor, Tensor]:
     """Adds the structured operations; returns what stands for what."""
     count = len(graph)
-    reading = Reading(list(ops), graph.replaced, _effectful(graph))
+    reading = StructureAnalysis(list(ops), graph.replaced, _effectful(graph))
     for t in tensors:
         _check_outside(reading, t)
     frame = reading.tree.root
-    root = Context(graph, None)
+    root = SubgraphDraft(graph, None)
     read = {t for op in graph.operations for t in op.inputs}
-    region = Region(reading, frame, (), root, {}, None, read, frozenset(roots), in_place=True)
+    region = FrameRegion(reading, frame, (), root, {}, None, read, frozenset(roots), in_place=True)
     nodes, _ = region.needed(_sinks(reading, roots))
     region.run(nodes)
     region.close_all()
@@ -159,14 +159,14 @@ def _put(
 _RESULTS = ("Merge", "Exit")
 
 
-def _sinks(reading: Reading, roots: Collection[Operation]) -> list[Node]:
+def _sinks(reading: StructureAnalysis, roots: Collection[Operation]) -> list[Node]:
     """What a graph is recovered for: all that stands in no branch, and what must run."""
     frame = reading.tree.root
     inside = [op for op in roots if op in reading.ops and reading.tree.of(op) is frame]
     return [n for n in reading.nodes[frame] if not reading.path[n]] + [reading.node_of(op) for op in inside]
 
 
-def _check_outside(reading: Reading, t: Tensor) -> None:
+def _check_outside(reading: StructureAnalysis, t: Tensor) -> None:
     """Raises unless `t` stands in no primitive loop and no branch."""
     op = resolved(t).op
     if op not in reading.ops:

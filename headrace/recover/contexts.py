@@ -1,6 +1,6 @@
 """Contexts: the graphs that recovered operations go into, and the conditionals that have two or more of them.
 
-A `Context` is a graph under construction: of a loop's condition or body, or of one side of a conditional. A
+A `SubgraphDraft` is a graph under construction: of a loop's condition or body, or of one side of a conditional. A
 `Conditional` collects what its sides compute and which Merges join them, until it is closed and becomes an operation
 (`regions`). Afterwards it can still be asked for more (`export`).
 """
@@ -21,10 +21,10 @@ from headrace.recover.reading import Join, Path, ill_structured
 
 if TYPE_CHECKING:
     from headrace.recover.reading import Node
-    from headrace.recover.regions import Region
+    from headrace.recover.regions import FrameRegion
 
 
-class Context:
+class SubgraphDraft:
     """A graph that operations are put into: the region's own, or a side of a conditional in it.
 
     Attributes:
@@ -36,7 +36,7 @@ class Context:
     """
 
     def __init__(
-        self, graph: Graph, parent: Context | None, conditional: Conditional | None = None, side: int = 0
+        self, graph: Graph, parent: SubgraphDraft | None, conditional: Conditional | None = None, side: int = 0
     ) -> None:
         self.graph = graph
         self.parent = parent
@@ -45,9 +45,9 @@ class Context:
         self.values: dict[Tensor, Tensor] = {}
         self.open: dict[Tensor, Conditional] = {}
 
-    def encloses(self, other: Context) -> bool:
+    def encloses(self, other: SubgraphDraft) -> bool:
         """Whether `other` is this one, or stands in it."""
-        at: Context | None = other
+        at: SubgraphDraft | None = other
         while at is not None and at is not self:
             at = at.parent
         return at is self
@@ -69,7 +69,7 @@ class Conditional:
       op: the operation, once it is closed.
     """
 
-    def __init__(self, region: Region, context: Context, key: Tensor, path: Path) -> None:
+    def __init__(self, region: FrameRegion, context: SubgraphDraft, key: Tensor, path: Path) -> None:
         self.region = region
         self.context = context
         self.key = key
@@ -83,7 +83,7 @@ class Conditional:
         n = region.reading.sides[key]
         parts = ["false", "true"] if n == 2 else [f"branch{i}" for i in range(n)]
         self.sides = [
-            Context(sub_graph(f"{scope_of(key.op.name)}_{part}", context.graph), context, self, i)
+            SubgraphDraft(sub_graph(f"{scope_of(key.op.name)}_{part}", context.graph), context, self, i)
             for i, part in enumerate(parts)
         ]
 
@@ -140,7 +140,7 @@ class Conditional:
             fake = g.add_op("FakeParam", g.unique_name(f"{t.op.name}/FakeParam"), (), attrs, source=t.op.source)
             fake.outputs[0].shape, fake.outputs[0].handle = t.shape, t.handle
             ends.append(fake.outputs[0])
-        order = add_values.own(self.op)
+        order = add_values.own_graphs(self.op)
         return add_values.add_result(self.op, [ends[self.graphs.index(g)] for g in order])
 
 

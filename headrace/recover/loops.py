@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.ir.function import unify
 from headrace.ir.graph import Operation, Tensor
-from headrace.recover.contexts import Context, captured, make, outer_controls, scope_of, sub_graph, waiting
+from headrace.recover.contexts import SubgraphDraft, captured, make, outer_controls, scope_of, sub_graph, waiting
 from headrace.recover.reading import ill_structured
-from headrace.recover.regions import Region
+from headrace.recover.regions import FrameRegion
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.frames import Frame
-    from headrace.recover.reading import Loop, Node
+    from headrace.recover.reading import FoundLoop, Node
 
 
-def put_loop(outer: Region, loop: Loop, context: Context) -> None:
+def put_loop(outer: FrameRegion, loop: FoundLoop, context: SubgraphDraft) -> None:
     """Puts the loop into `context` of the region around it."""
     if loop.frame.loop_cond is None and not loop.frame.back_edges:
         _run_once(outer, loop, context)
@@ -40,13 +40,15 @@ def put_loop(outer: Region, loop: Loop, context: Context) -> None:
         _While(outer, loop, context).put()
 
 
-def _region(outer: Region, frame: Frame, base: Any, root: Context, given: dict[Tensor, Tensor], at: Context) -> Region:
-    return Region(outer.reading, frame, base, root, given, (outer, at), outer.read, outer.roots)
+def _region(
+    outer: FrameRegion, frame: Frame, base: Any, root: SubgraphDraft, given: dict[Tensor, Tensor], at: SubgraphDraft
+) -> FrameRegion:
+    return FrameRegion(outer.reading, frame, base, root, given, (outer, at), outer.read, outer.roots)
 
 
-def _run_once(outer: Region, loop: Loop, context: Context) -> None:
+def _run_once(outer: FrameRegion, loop: FoundLoop, context: SubgraphDraft) -> None:
     frame = loop.frame
-    region = _region(outer, frame, (), Context(context.graph, context), {}, context)
+    region = _region(outer, frame, (), SubgraphDraft(context.graph, context), {}, context)
     roots = [op for op in frame.ops if op in outer.roots]
     nodes, _ = region.needed([*frame.exits, *roots])
     region.run(nodes)
@@ -60,7 +62,7 @@ def _run_once(outer: Region, loop: Loop, context: Context) -> None:
 class _While:
     """One loop."""
 
-    def __init__(self, outer: Region, loop: Loop, context: Context) -> None:
+    def __init__(self, outer: FrameRegion, loop: FoundLoop, context: SubgraphDraft) -> None:
         self.outer, self.context = outer, context
         self.loop = loop
         self.frame = frame = loop.frame
@@ -115,7 +117,7 @@ class _While:
             for g, mine in zip(graphs, given, strict=True):
                 mine[m.outputs[0]] = captured(first[m], g)
         inside = [
-            _region(outer, frame, base, Context(g, context), mine, context)
+            _region(outer, frame, base, SubgraphDraft(g, context), mine, context)
             for g, mine, base in zip(graphs, given, ((), self.body_path), strict=True)
         ]
         cond, body = inside
@@ -211,13 +213,13 @@ class _While:
         variables = {m.outputs[0] for m in self.frame.merges}
         return [e for e in self.frame.exits if self.reading.canonical(e.inputs[0]) not in variables]
 
-    def _exits(self, roots: list[Operation]) -> Region | None:
+    def _exits(self, roots: list[Operation]) -> FrameRegion | None:
         if not self._computed() and not any(self.reading.path[r][:1] == self.exit_path for r in roots):
             return None
-        at = Context(self.context.graph, self.context)
+        at = SubgraphDraft(self.context.graph, self.context)
         return _region(self.outer, self.frame, self.exit_path, at, {}, self.context)
 
-    def _settled(self, region: Region, end: Operation, t: Tensor, waits: Any) -> Tensor:
+    def _settled(self, region: FrameRegion, end: Operation, t: Tensor, waits: Any) -> Tensor:
         """The value of `t` at the end of a region, which waits for what `end` waits for."""
         root = region.root
         value = region.value(t, root)

@@ -43,7 +43,7 @@ Path: TypeAlias = "tuple[Side, ...]"
 NEVER: Final[Path] = ((None, -1),)  # type: ignore[assignment]
 
 
-class Loop:
+class FoundLoop:
     """A frame as a node of the frame around it."""
 
     __slots__ = ("frame",)
@@ -56,7 +56,7 @@ class Loop:
         return self.frame.name
 
 
-Node: TypeAlias = "Operation | Loop"
+Node: TypeAlias = "Operation | FoundLoop"
 
 
 class Join:
@@ -76,7 +76,7 @@ class Join:
         self.ends = dict(ends)
 
 
-class Reading:
+class StructureAnalysis:
     """What is found out about some operations of one graph.
 
     Args:
@@ -100,7 +100,7 @@ class Reading:
         self.recovered = recovered
         self.ops = set(ops)
         self.tree = frames.derive(ops)
-        self.loops = {f: Loop(f) for f in self.tree.frames}
+        self.loops = {f: FoundLoop(f) for f in self.tree.frames}
         self.loop_merges = {m for f in self.tree.frames for m in f.merges}
         self.path: dict[Node, Path] = {}
         self.joins: dict[Operation, Join] = {}
@@ -121,7 +121,7 @@ class Reading:
 
     def inputs(self, node: Node) -> list[Tensor]:
         """The tensors that a node takes, in its own iteration."""
-        if isinstance(node, Loop):
+        if isinstance(node, FoundLoop):
             return [self.given(e.inputs[0]) for e in node.frame.enters]
         if node in self.loop_merges or node.opdef.primitive == "Enter":
             return []
@@ -132,7 +132,7 @@ class Reading:
 
         A ControlTrigger, which is alive whatever happens to what it waits for, is looked through.
         """
-        if isinstance(node, Loop):
+        if isinstance(node, FoundLoop):
             return [c for e in node.frame.enters for c in self.controls(e)]
         out: dict[Operation, bool] = {}
         for c in node.control_inputs:
@@ -283,7 +283,7 @@ class Reading:
         return self.path[self.node_of(op)]
 
     def _find_path(self, node: Node) -> None:
-        if isinstance(node, Loop):
+        if isinstance(node, FoundLoop):
             for e in node.frame.enters:
                 self._find_path(e)
             self.path[node] = self._longest(_first(node), [(self.path[e], e) for e in node.frame.enters])
@@ -378,4 +378,4 @@ def ill_structured(op: Operation, expected: str, got: str, fix: str) -> InvalidA
 
 
 def _first(node: Node) -> Operation:
-    return node.frame.enters[0] if isinstance(node, Loop) else node
+    return node.frame.enters[0] if isinstance(node, FoundLoop) else node

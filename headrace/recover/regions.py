@@ -30,7 +30,7 @@ from headrace.ir.function import FuncGraph, unify
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.recover.contexts import (
     Conditional,
-    Context,
+    SubgraphDraft,
     captured,
     copied_attrs,
     is_effectful,
@@ -39,14 +39,14 @@ from headrace.recover.contexts import (
     outer_controls,
     scope_of,
 )
-from headrace.recover.reading import NEVER, Loop, Path, ill_structured
+from headrace.recover.reading import NEVER, FoundLoop, Path, ill_structured
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.frames import Frame
-    from headrace.recover.reading import Node, Reading
+    from headrace.recover.reading import Node, StructureAnalysis
 
 
-class Region:
+class FrameRegion:
     """See the module's text.
 
     Args:
@@ -62,12 +62,12 @@ class Region:
 
     def __init__(
         self,
-        reading: Reading,
+        reading: StructureAnalysis,
         frame: Frame,
         base: Path,
-        root: Context,
+        root: SubgraphDraft,
         given: Mapping[Tensor, Tensor],
-        outer: tuple[Region, Context] | None,
+        outer: tuple[FrameRegion, SubgraphDraft] | None,
         read: set[Tensor],
         roots: frozenset[Operation],
         in_place: bool = False,
@@ -81,8 +81,8 @@ class Region:
         self.read = read
         self.roots = roots
         self.in_place = in_place
-        self.home: dict[Tensor, tuple[Context, Tensor]] = {}
-        self.done: dict[Node, tuple[Context, Operation]] = {}
+        self.home: dict[Tensor, tuple[SubgraphDraft, Tensor]] = {}
+        self.done: dict[Node, tuple[SubgraphDraft, Operation]] = {}
         self.pending: dict[Operation, dict[Operation, None]] = {}  # what an operation inherits from what it reads
         self.musts: set[Graph] = set() if outer is None else outer[0].musts
         self.rewired: list[tuple[Operation, list[Tensor], list[Operation]]] = []
@@ -235,7 +235,7 @@ class Region:
                         best = (rank, conditional)
         return None if best is None else best[1]
 
-    def _context_at(self, path: Path) -> Context:
+    def _context_at(self, path: Path) -> SubgraphDraft:
         """The context of a path; conditionals on the way that are not open are opened."""
         at = self.root
         for i, (key, side) in enumerate(path):
@@ -248,7 +248,7 @@ class Region:
         if path is NEVER or (node not in self.wanted and not is_switch(node)):
             self._release(node, () if path is NEVER else path)
             return
-        if isinstance(node, Loop):
+        if isinstance(node, FoundLoop):
             from headrace.recover.loops import put_loop  # a loop is made of regions
 
             exits = node.frame.exits
@@ -284,7 +284,7 @@ class Region:
             conditional = self._conditional(context, reading.key(switch), path)
             conditional.controls.update(dict.fromkeys(found))
 
-    def _conditional(self, context: Context, key: Tensor, path: Path) -> Conditional:
+    def _conditional(self, context: SubgraphDraft, key: Tensor, path: Path) -> Conditional:
         """The open conditional on `key` in `context`, which is at `path`."""
         found = context.open.get(key)
         if found is None:
@@ -320,7 +320,7 @@ class Region:
 
     # *** operations ***
 
-    def copy(self, op: Operation, context: Context) -> Operation:
+    def copy(self, op: Operation, context: SubgraphDraft) -> Operation:
         """Puts a copy of `op` into a context."""
         graph = context.graph
         if is_effectful(op) and op.name in self.reading.recovered:
@@ -366,7 +366,7 @@ class Region:
     def name_for(self, op: Operation, graph: Graph) -> str:
         return op.name if op.name not in graph and isinstance(graph, FuncGraph) else graph.unique_name(op.name)
 
-    def waits(self, op: Node, context: Context) -> tuple[list[Operation], list[Operation]]:
+    def waits(self, op: Node, context: SubgraphDraft) -> tuple[list[Operation], list[Operation]]:
         """What a copy of `op` in `context` waits for: operations of the same graph, and those whose arrival pivots
         stood for. What is outside goes to the owner of the graph."""
         controls, arrived = [], []
@@ -392,13 +392,13 @@ class Region:
             return True
         return reading.is_idle(c)
 
-    def _arrival(self, c: Operation, context: Context) -> Operation | None:
+    def _arrival(self, c: Operation, context: SubgraphDraft) -> Operation | None:
         """What, in the graph of `context`, has arrived when the pivot `c` has."""
         reading = self.reading
         if c.opdef.primitive == "Enter":
             return None
         t = reading.canonical(c.outputs[0])
-        at: Context | None = context
+        at: SubgraphDraft | None = context
         while at is not None:
             if at.conditional is not None and at.conditional.key is t:
                 return None  # the predicate: it has arrived when the branch is chosen
@@ -410,11 +410,11 @@ class Region:
             return None
         return self._lifted(found[1].op, context)
 
-    def _lifted(self, op: Operation, context: Context) -> Operation | None:
+    def _lifted(self, op: Operation, context: SubgraphDraft) -> Operation | None:
         """`op`, if it is of the graph of `context`; else the owner of that graph is made to wait for it."""
         return context.graph.capture_control(op)
 
-    def stands_for(self, c: Operation, context: Context) -> Operation | None:
+    def stands_for(self, c: Operation, context: SubgraphDraft) -> Operation | None:
         """The operation, in the graph of `context` or one around it, to wait for instead of `c`; None for nothing."""
         reading = self.reading
         if c not in reading.ops:
@@ -426,7 +426,7 @@ class Region:
             return reading.replaced[c.outputs[0]].op
         if c.opdef.primitive in ("Merge", "Exit") and c.outputs[0] in self.home:
             home, value = self.home[c.outputs[0]]
-            found: tuple[Context, Operation] | None = (home, value.op)
+            found: tuple[SubgraphDraft, Operation] | None = (home, value.op)
         else:
             found = self.done.get(c)
         if found is None:
@@ -438,7 +438,7 @@ class Region:
             at, op = self._outside(at, op)
         return op
 
-    def _outside(self, at: Context, op: Operation) -> tuple[Context, Operation]:
+    def _outside(self, at: SubgraphDraft, op: Operation) -> tuple[SubgraphDraft, Operation]:
         """The closed conditional around `op`, which runs whenever its branch does from now on: it is waited for."""
         assert at.conditional is not None
         assert at.conditional.op is not None
@@ -449,7 +449,7 @@ class Region:
 
     # *** values ***
 
-    def value(self, t: Tensor, context: Context) -> Tensor:
+    def value(self, t: Tensor, context: SubgraphDraft) -> Tensor:
         """What stands for `t` in the graph of `context`."""
         t = self.reading.canonical(t)
         got = context.values.get(t)
@@ -457,7 +457,7 @@ class Region:
             got = context.values[t] = self._find(t, context)
         return got
 
-    def _find(self, t: Tensor, context: Context) -> Tensor:
+    def _find(self, t: Tensor, context: SubgraphDraft) -> Tensor:
         graph = context.graph
         if t in self.given:
             return captured(self.given[t], graph)
@@ -488,7 +488,7 @@ class Region:
         region, context = self.outer
         return region.value(enter.inputs[0], context)
 
-    def _from_elsewhere(self, t: Tensor, home: Context, made: Tensor, context: Context) -> Tensor:
+    def _from_elsewhere(self, t: Tensor, home: SubgraphDraft, made: Tensor, context: SubgraphDraft) -> Tensor:
         """`t`, which an earlier conditional of the same predicate made on its way, or another side of this one."""
         op = t.op
         redone = op.opdef.is_cheap and not op.opdef.primitive
@@ -510,7 +510,7 @@ class Region:
         self.home[t] = (at, value)
         return captured(value, context.graph)
 
-    def _is_near(self, t: Tensor, context: Context) -> bool:
+    def _is_near(self, t: Tensor, context: SubgraphDraft) -> bool:
         t = self.reading.canonical(t)
         if t in context.values or t in self.given or t.op not in self.reading.ops or t.op.opdef.primitive == "Enter":
             return True

@@ -40,7 +40,7 @@ class Account:
         self._what = what
         self._bytes = 0
         self._lock = threading.Lock()
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""

@@ -69,7 +69,7 @@ class Barrier:
         self._closed = False
         self._cancelled = False
         self.account: Account | None = None
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""

@@ -18,12 +18,12 @@ A quarter of the memory is left free for that: writing begins when three quarter
 waits only when all of it is full and nothing has been written yet. In the backward loop values come back into the
 memory that pops make free.
 
-**What stands for a value.** A list holds a `Saved` for each value, which has its dtype and shape, and gives the array
-when it is asked to (`value`). Lists are values themselves, so an element may be in several, and be read often; it is in
-the file, or in memory, or in both, as long as there is a `Saved`, and its places are free when that goes.
+**What stands for a value.** A list holds a `SpilledTensor` for each value, which has its dtype and shape, and gives the
+array when it is asked to (`value`). Lists are values themselves, so an element may be in several, and be read often; it
+is in the file, or in memory, or in both, as long as there is a `SpilledTensor`, and its places are free when that goes.
 
-Each `Memory` has one lock. A `Saved` may go at any time, in the middle of anything (the garbage collector decides), so
-it takes no lock but leaves a note, which is read before anything is counted.
+Each `Memory` has one lock. A `SpilledTensor` may go at any time, in the middle of anything (the garbage collector
+decides), so it takes no lock but leaves a note, which is read before anything is counted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ RESIDENT, LEAVING, AWAY, COMING, GONE = "resident", "leaving", "away", "coming",
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Holder:
+class Allocation:
     """What memory is held for: all values of one tensor in one loop, or a variable.
 
     Attributes:
@@ -87,11 +87,11 @@ class _Record:
       slot: where it is in the file, once it is there.
       buffer: where it is read to.
       is_read: while it is coming: somebody reads it now.
-      is_dropped: its `Saved` has gone.
+      is_dropped: its `SpilledTensor` has gone.
     """
 
     use: StepMemory
-    holder: Holder
+    holder: Allocation
     nbytes: int
     value: Value
     layout: Layout | None
@@ -102,7 +102,7 @@ class _Record:
     is_dropped: bool = False
 
 
-class Saved:
+class SpilledTensor:
     """A value that is kept for a gradient, wherever it is now; see the module's text.
 
     Attributes:
@@ -159,19 +159,19 @@ class Saved:
         return f"Saved({self.dtype}{list(self.shape)}, {self._record.state})"
 
 
-def ahead(items: Any, at: int, step: int) -> None:
+def prefetch(items: Any, at: int, step: int) -> None:
     """A few elements of `items` (a list or `Vector`) will be asked for soon: from number `at` on (1), or back (-1).
 
     As long as half of them are there, the others need not come yet: several are read in one go.
     """
     n, half = len(items), at + AHEAD // 2 * step
-    if 0 <= half < n and type(items[half]) is Saved and not items[half].is_away:
+    if 0 <= half < n and type(items[half]) is SpilledTensor and not items[half].is_away:
         return
     for i in range(at, at + AHEAD * step, step):
         if not 0 <= i < n:
             break
         item = items[i]
-        if type(item) is Saved and not item.want():
+        if type(item) is SpilledTensor and not item.want():
             break
 
 
@@ -204,7 +204,7 @@ class Memory:
         self.limit = limit
         self._soft = 0 if limit is None else limit - limit // 4  # beyond that the oldest values leave
         self._held = self._peak = self._leaving = self._coming = 0
-        self._holders: dict[str, Holder] = {}
+        self._holders: dict[str, Allocation] = {}
         self._changed = threading.Condition(threading.Lock())
         self._resident: collections.OrderedDict[_Record, None] = collections.OrderedDict()  # may leave; the first first
         self._notes: collections.deque[_Record] = collections.deque()
@@ -214,7 +214,7 @@ class Memory:
         self._to_write: collections.deque[_Record] = collections.deque()
         self._is_going = False  # work is in the stream
         self.bytes_out = self.bytes_in = 0
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`: the copies that were to be made were for steps of the parent."""
@@ -273,7 +273,7 @@ class Memory:
 
     # *** values that loops keep ***
 
-    def save(self, use: StepMemory, value: Value, what: str, may_swap: bool) -> Saved:
+    def save(self, use: StepMemory, value: Value, what: str, may_swap: bool) -> SpilledTensor:
         """See `StepMemory.save`."""
         layout = Layout.of(value) if may_swap and self._submit is not None else None
         n = nbytes_of(value) if layout is None else layout.span
@@ -283,7 +283,7 @@ class Memory:
             self._gain(record.holder, n)
             if layout is not None:
                 self._resident[record] = None
-        return Saved(record)
+        return SpilledTensor(record)
 
     def note(self, record: _Record) -> None:
         """Something happened to a value: it has been read, or nobody knows it any more. Takes no lock that is taken."""
@@ -295,7 +295,7 @@ class Memory:
                 self._changed.release()
 
     def want(self, record: _Record) -> bool:
-        """See `Saved.want`."""
+        """See `SpilledTensor.want`."""
         with self._changed:
             self._settle()
             if record.state == LEAVING:
@@ -309,7 +309,7 @@ class Memory:
         return True
 
     def bring(self, record: _Record) -> Value:
-        """See `Saved.value`."""
+        """See `SpilledTensor.value`."""
         while True:
             with self._changed:
                 if record.state == AWAY:
@@ -330,19 +330,19 @@ class Memory:
 
     # *** the account; all that follows is done by who has the lock ***
 
-    def _holder(self, what: str, swaps: bool | None) -> Holder:
+    def _holder(self, what: str, swaps: bool | None) -> Allocation:
         found = self._holders.get(what)
         if found is None:
-            found = self._holders[what] = Holder(what, swaps)
+            found = self._holders[what] = Allocation(what, swaps)
         return found
 
-    def _gain(self, holder: Holder, n: int) -> None:
+    def _gain(self, holder: Allocation, n: int) -> None:
         holder.count += 1
         holder.bytes += n
         self._held += n
         self._peak = max(self._peak, self._held)
 
-    def _lose(self, holder: Holder, n: int) -> None:
+    def _lose(self, holder: Allocation, n: int) -> None:
         holder.count -= 1
         holder.bytes -= n
         self._held -= n

@@ -57,7 +57,7 @@ class Mutex:
         self._lock = threading.RLock()
         self._waiting: deque[Done] = deque()
         self._is_held = False
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`: who waits does so in the parent."""

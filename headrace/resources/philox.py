@@ -61,7 +61,7 @@ class Philox:
         self._counter = (seed2 % (1 << 64)) << 64
         self._start = self._key, self._counter
         self._lock = threading.Lock()
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""

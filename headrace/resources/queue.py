@@ -192,7 +192,7 @@ class Queue(abc.ABC):
         self._dequeues: deque[_Attempt] = deque()
         self._closed = False
         self.account: Account | None = None
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`: who waits does so in the parent."""

@@ -81,7 +81,7 @@ class Reader:
         self._workers = Workers(f"headrace-reader-{name}")
         self._forked()
         self._begin()
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`: who asked does so in the parent."""

@@ -20,7 +20,7 @@ class SessionTensors:
         self._lock = threading.Lock()
         self._tensors: dict[str, Value] = {}
         self._numbers = itertools.count()
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""

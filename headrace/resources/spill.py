@@ -103,7 +103,7 @@ class SpillFile:
         self.used = 0
         self._end = 0
         self._free: dict[int, list[int]] = {}  # offsets of free slots, by size
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _open(self) -> None:
         import tempfile  # brings much with it

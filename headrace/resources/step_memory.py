@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.resources.memory import Saved, ahead
+from headrace.resources.memory import SpilledTensor, prefetch
 
 if TYPE_CHECKING:
     from headrace import trace
@@ -51,16 +51,16 @@ class StepMemory:
     def pop(self, items: list[Any]) -> Any:
         """Takes the last element of `items`, elements of a list or lists of these; those before it are wanted soon."""
         item = items.pop()
-        if type(item) is Saved:
-            ahead(items, len(items) - 1, -1)
+        if type(item) is SpilledTensor:
+            prefetch(items, len(items) - 1, -1)
             return item.value()
         if type(item) is list and items and type(items[-1]) is list:
-            ahead(items[-1], len(items[-1]) - 1, -1)
+            prefetch(items[-1], len(items[-1]) - 1, -1)
         return item
 
     def get(self, item: Any) -> Any:
         """What the element `item` of a list stands for."""
-        return item.value() if type(item) is Saved else item
+        return item.value() if type(item) is SpilledTensor else item
 
     def look(self) -> None:
         """Raises if the step was cancelled or is past its deadline."""

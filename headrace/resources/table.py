@@ -52,7 +52,7 @@ class Table(abc.ABC):
         self.value_shape = value_shape
         self.account = account
         self._lock = threading.Lock()
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""

@@ -18,7 +18,7 @@ from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.resources import values
 from headrace.resources.element_shapes import check_rows, check_vector, if_full, merge, pieces, show
-from headrace.resources.memory import Saved, ahead
+from headrace.resources.memory import SpilledTensor, prefetch
 from headrace.resources.persistent import BLANK as UNINITIALIZED
 from headrace.resources.persistent import Vector
 from headrace.resources.values import numpy_dtype_of, shape_of
@@ -147,8 +147,8 @@ class TensorList:
         if not 0 <= index < n:
             raise InvalidArgumentError(f"Trying to access element {index} in a list with {n} elements.")
         item = self._items[index]
-        if type(item) is Saved:
-            ahead(self._items, index + 1, 1)
+        if type(item) is SpilledTensor:
+            prefetch(self._items, index + 1, 1)
             return item.value()
         if item is not UNINITIALIZED:
             return item
@@ -167,12 +167,12 @@ class TensorList:
         if not self._items:
             raise InvalidArgumentError("Trying to pop from an empty list.")
         rest, item = self._items.pop()
-        if type(item) is Saved:
-            ahead(rest, len(rest) - 1, -1)
+        if type(item) is SpilledTensor:
+            prefetch(rest, len(rest) - 1, -1)
             item = item.value()
         elif type(item) is TensorList and rest and type(rest[len(rest) - 1]) is TensorList:
             inner = rest[len(rest) - 1]._items
-            ahead(inner, len(inner) - 1, -1)
+            prefetch(inner, len(inner) - 1, -1)
         if item is not UNINITIALIZED:
             return self._with(rest, self._initialized - 1), item
         zeros = self._zeros(len(rest), self._merged(element_shape))

@@ -39,7 +39,7 @@ class Variable:
         self.shape = shape
         self._lock = threading.Lock()
         self._value: Value | None = None
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""

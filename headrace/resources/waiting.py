@@ -48,7 +48,7 @@ class Waiting:
         self.name = name
         self._lock = threading.Lock()
         self._requests: list[_Request] = []
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`: who waits does so in the parent."""

@@ -35,7 +35,7 @@ class Workers:
         self._name = name
         self._most = most
         self._forked()
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`: what was to be done is done in the parent."""

@@ -210,7 +210,7 @@ class FileWriter:
         self._seen_tags: set[str] = set()
         self._run_tags: set[str] = set()
         self._begin()
-        forking.follow(self)
+        forking.register_at_fork(self)
         if graph is not None:
             self.add_graph(graph)
 
@@ -466,7 +466,7 @@ class FileWriterCache:
         cls._writers.clear()  # they are the other process's
 
 
-forking.when_forked(FileWriterCache._forked)
+forking.run_after_fork(FileWriterCache._forked)
 
 
 __all__ = ["FileWriter", "FileWriterCache"]

@@ -11,7 +11,7 @@ import headrace as hr
 from headrace import flags
 from headrace.api import scopes
 from headrace.compile.lists import Lists
-from headrace.compile.regions import Block, Blocks, Item
+from headrace.compile.regions import Item, Region, Regions
 from headrace.grad.differentiate import differentiate
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.text import from_text
@@ -73,31 +73,31 @@ def source(fetches: Any, feeds: Sequence[Any] = (), optimize: str = "off") -> st
         return session.explain(fetches, feeds).source
 
 
-def blocks(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = (), targets: Sequence[Operation] = ()) -> Blocks:
+def blocks(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = (), targets: Sequence[Operation] = ()) -> Regions:
     """What is to be done in a step."""
     pruned = prune(feeds, fetches, targets)
     kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
-    return Blocks(pruned.graph, kept, differentiate)
+    return Regions(pruned.graph, kept, differentiate)
 
 
-def blocks_of_text(text: str, targets: Sequence[str] = ()) -> Blocks:
+def blocks_of_text(text: str, targets: Sequence[str] = ()) -> Regions:
     """What is to be done in a step written as text."""
     graph: Graph = from_text(text)
-    return Blocks(graph, [graph.get_operation_by_name(n) for n in targets], differentiate)
+    return Regions(graph, [graph.get_operation_by_name(n) for n in targets], differentiate)
 
 
-def names(block: Block) -> list[str]:
+def names(block: Region) -> list[str]:
     """The operations of a block, in order, its ends not counted."""
     return [i.op.name for i in block.items if i.op.type not in ("_Arg", "_Retval")]
 
 
-def item(block: Block, kind: str) -> Item:
+def item(block: Region, kind: str) -> Item:
     """The one item of a kind in a block."""
     (found,) = [i for i in block.items if i.kind == kind]
     return found
 
 
-def kinds(made: Blocks) -> dict[str, str]:
+def kinds(made: Regions) -> dict[str, str]:
     """For each operation that gives a tensor list, in blocks at any depth, what stands for its first list."""
     lists = Lists(made)
     out: dict[str, str] = {}

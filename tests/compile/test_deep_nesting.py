@@ -13,7 +13,7 @@ import pytest
 import headrace as hr
 from headrace import inspect, recursion
 from headrace.errors import GraphError
-from headrace.ir.analysis.graph_size import extent
+from headrace.ir.analysis.graph_size import graph_size
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
 
@@ -102,7 +102,7 @@ def test_gradients_of_nested_structures(make: Callable[[int], Made], n: int) -> 
 def test_200_conditionals_are_written_and_read(form: str) -> None:
     with hr.Graph() as graph:
         y, feeds = conds(200)
-    assert extent(graph.operations).levels == 200
+    assert graph_size(graph.operations).levels == 200
     verify(graph)
     assert len(from_text(to_text(graph))) == len(graph)
     assert inspect.render_dot(inspect.draw(graph))
@@ -140,14 +140,14 @@ def test_room_adds_up_over_threads_and_goes() -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def other() -> None:
-        with recursion.room_for(1000):
+        with recursion.recursion_room(1000):
             entered.set()
             leave.wait(10)
 
     thread = threading.Thread(target=other)
     thread.start()
     assert entered.wait(10)
-    with recursion.room_for(500):
+    with recursion.recursion_room(500):
         assert sys.getrecursionlimit() == before + 1500
     assert sys.getrecursionlimit() == before + 1000
     leave.set()
@@ -158,7 +158,7 @@ def test_room_adds_up_over_threads_and_goes() -> None:
 def test_a_limit_that_the_user_sets_meanwhile_stays() -> None:
     before = sys.getrecursionlimit()
     try:
-        with recursion.room_for(500):
+        with recursion.recursion_room(500):
             sys.setrecursionlimit(before + 5000)
         assert sys.getrecursionlimit() == before + 5000
     finally:

@@ -14,7 +14,7 @@ from headrace.compile import fused_kernels
 from headrace.errors import CompileWarning, GraphError, HeadraceInternalError, InvalidArgumentError
 from headrace.ir.opdef import Func
 from headrace.ir.text import from_text
-from headrace.optimize.constant_folding import Fold
+from headrace.optimize.constant_folding import FoldConstants
 
 F32 = hr.float32
 
@@ -29,7 +29,7 @@ def program() -> tuple[hr.Tensor, dict[hr.Tensor, Any]]:
 
 
 STAGES = {
-    "optimize": (Fold, "call"),
+    "optimize": (FoldConstants, "call"),
     "compile": (pipeline, "compile_graph"),
     "recover": (pipeline, "_make_structured"),
 }
@@ -66,7 +66,7 @@ def test_the_engine_that_is_to_compile_raises_instead(stage: str, monkeypatch: p
 
 
 def test_a_warning_that_is_an_error_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Fold, "call", broken)
+    monkeypatch.setattr(FoldConstants, "call", broken)
     with hr.Graph() as graph:
         y, feeds = program()
     with hr.Session(graph=graph, engine="auto") as session, pytest.raises(CompileWarning):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import pipeline, trace
 from headrace.compile import fused_regions
-from headrace.compile.deadness import fates
+from headrace.compile.deadness import deadness_of
 from headrace.compile.fused_regions import show
 from headrace.errors import InvalidArgumentError
 from headrace.execute.executor import Executor
@@ -226,7 +226,7 @@ b = Neg(m)
 n = NextIteration({back})
 """
     )
-    fate = fates(g.operations, frames.derive(g.operations), lambda op: False).of
+    fate = deadness_of(g.operations, frames.derive(g.operations), lambda op: False).of
     outside, inside = fate[g.get_operation_by_name("outside")], fate[g.get_operation_by_name("b")]
     assert outside.dead
     assert bool(outside.dead & inside.dead) is lasts

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.compile import runtime
-from headrace.compile.runtime import FIRST, SHORT, Run
+from headrace.compile.runtime import FIRST, SHORT, RunState
 
 
 class Clock:
@@ -45,7 +45,7 @@ def go(clock: Clock, numbers: Any, seconds: float) -> list[int]:
 @pytest.mark.parametrize(("first", "stop"), [(0, 0), (5, 2), (0, 1), (3, 19), (0, 17), (0, 512), (0, 513), (-7, 3000)])
 @pytest.mark.parametrize("before", [0, 1, 40])
 def test_all_numbers_in_order(clock: Clock, first: int, stop: int, before: int) -> None:
-    run = Run(clock, ())
+    run = RunState(clock, ())
     for _ in range(before):
         assert go(clock, run.span(0, 100), 1e-6) == list(range(100))
     assert go(clock, run.span(first, stop), 1e-6) == list(range(first, stop))
@@ -53,21 +53,21 @@ def test_all_numbers_in_order(clock: Clock, first: int, stop: int, before: int) 
 
 @pytest.mark.parametrize("n", [1, FIRST, FIRST + 1, 100, SHORT])
 def test_short_loops_look_together(clock: Clock, n: int) -> None:
-    run = Run(clock, ())
+    run = RunState(clock, ())
     for _ in range(20 * SHORT // n):
         go(clock, run.span(0, n), 1e-7)
     assert 15 <= clock.looks <= 60 + 20 * (n == SHORT)
 
 
 def test_slow_iterations_are_looked_at_soon(clock: Clock) -> None:
-    run = Run(clock, ())
+    run = RunState(clock, ())
     for _ in range(100):
         go(clock, run.span(0, 10), 1.0)
     assert clock.looks >= 1000 // (2 * FIRST)
 
 
 def test_a_short_loop_ends_when_it_is_cancelled(clock: Clock) -> None:
-    run = Run(clock, ())
+    run = RunState(clock, ())
     for _ in range(50):
         go(clock, run.span(0, 100), 1e-6)
     clock.cancelled = KeyError("stop")
@@ -85,6 +85,6 @@ def test_a_short_loop_ends_when_it_is_cancelled(clock: Clock) -> None:
 
 
 def test_one_long_loop_looks_while_it_runs(clock: Clock) -> None:
-    run = Run(clock, ())
+    run = RunState(clock, ())
     assert len(go(clock, run.span(0, 10_000), 1e-3)) == 10_000
     assert clock.looks > 100

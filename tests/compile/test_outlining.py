@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import flags, pipeline, trace
 from headrace.api import scopes
-from headrace.compile.outlining import is_left
+from headrace.compile.outlining import is_outlined
 from headrace.denormals import flushed
 from headrace.errors import (
     CancelledError,
@@ -46,7 +46,7 @@ def loops_of(graph: Graph, fetches: Any) -> list[str]:
     """The loops and conditionals that are members of clusters of a step."""
     with hr.Session(graph=graph, engine="auto") as session:
         clusters = step_of(session, fetches, {}).clusters
-        return [op.name for c in clusters for op in c.members if is_left(op)]
+        return [op.name for c in clusters for op in c.members if is_outlined(op)]
 
 
 def going(n: Any, body: Callable[..., Any], first: Any, name: str = "loop") -> Tensor:
@@ -295,7 +295,7 @@ def test_the_random_programs_have_loops_in_clusters_and_loops_that_are_not() -> 
         program = Program(random.Random(seed), 8)
         found = loops_of(program.graph, program.fetches)
         inside += len(found)
-        outside += sum(is_left(op) and op.name not in found for op in program.graph.operations)
+        outside += sum(is_outlined(op) and op.name not in found for op in program.graph.operations)
     assert inside > 20
     assert outside > 5
 
@@ -339,7 +339,7 @@ def test_a_network_fed_by_a_queue_is_the_one_that_is_fed() -> None:
             made[kind] = session.run([*fetches, train], feeds)
             if kind == "queue":
                 step = step_of(session, [*fetches, train], {})
-                assert sum(is_left(op) for c in step.clusters for op in c.members) == 2
+                assert sum(is_outlined(op) for c in step.clusters for op in c.members) == 2
     same(made["queue"], made["plain"])
     same(made["queue"], made["fed"])
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.compile.scalar_expressions import Apply, Input, formula
+from headrace.compile.scalar_expressions import Apply, Input, scalar_expression
 from headrace.ir.graph import Tensor
 from headrace.ir.kernel import find_kernel
 from headrace.ir.opdef import Facts
@@ -25,7 +25,7 @@ def found(t: Tensor) -> Apply | None:
     """The formula of what makes `t`."""
     factory = t.op.opdef.kernel
     assert factory is not None
-    return formula(t.op, factory, factory(np, t.op.attrs))
+    return scalar_expression(t.op, factory, factory(np, t.op.attrs))
 
 
 def value(node: Any, given: list[Any]) -> Any:
@@ -107,7 +107,7 @@ def made_of(kernel: Callable[..., Any], shape: Any = (3,), facts: Facts = COST) 
         op = hr.sin(hr.placeholder(F64, shape, name="x")).op
     record = dataclasses.replace(op.opdef, facts=facts)
     with mock.patch.object(op, "opdef", record):
-        return formula(op, lambda xp, attrs: lambda x: kernel(xp, x), kernel)
+        return scalar_expression(op, lambda xp, attrs: lambda x: kernel(xp, x), kernel)
 
 
 def _raises(xp: Any, x: Any) -> Any:

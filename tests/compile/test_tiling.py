@@ -16,9 +16,9 @@ from headrace import flags
 from headrace.compile import kernels, tiling
 from headrace.compile.emit import Emitter
 from headrace.compile.kernels import _row
-from headrace.compile.regions import Blocks
-from headrace.compile.scalar_expressions import formula
-from headrace.compile.tiling import Group
+from headrace.compile.regions import Regions
+from headrace.compile.scalar_expressions import scalar_expression
+from headrace.compile.tiling import TiledGroup
 from headrace.ir.graph import Tensor
 from headrace.ir.kernel import find_kernel
 from headrace.prune import prune
@@ -165,10 +165,14 @@ def found(fetches: list[Tensor], feeds: list[Tensor]) -> list[str]:
     def formula_of(op: Any) -> Any:
         kernel = find_kernel(op)
         assert kernel is not None
-        return formula(op, kernel.factory, kernel.factory(np, op.attrs)) if len(op.outputs) == 1 and op.inputs else None
+        return (
+            scalar_expression(op, kernel.factory, kernel.factory(np, op.attrs))
+            if len(op.outputs) == 1 and op.inputs
+            else None
+        )
 
     made = tiling.units([i for i in root.items if i.op.type not in ("_Retval", "Const")], formula_of)
-    return ["+".join(i.op.type for i in u.items) if isinstance(u, Group) else u.op.type for u in made]
+    return ["+".join(i.op.type for i in u.items) if isinstance(u, TiledGroup) else u.op.type for u in made]
 
 
 def test_what_is_in_a_group(tiny: None) -> None:
@@ -266,7 +270,7 @@ def test_memory(which: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def shapes_of_constants(fetches: list[Tensor], feeds: list[Tensor]) -> set[tuple[int, ...]]:
     pruned = prune(feeds, fetches, [])
-    written = Emitter(Blocks(pruned.graph), pruned.args, pruned.retvals).out.names
+    written = Emitter(Regions(pruned.graph), pruned.args, pruned.retvals).out.names
     return {v.shape for v in written.values() if isinstance(v, np.ndarray)}
 
 

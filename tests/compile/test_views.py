@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.compile.source import Source
-from headrace.compile.views import moved
+from headrace.compile.views import view_expression
 from headrace.ir.graph import Tensor
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import find_kernel
@@ -31,7 +31,7 @@ def check(t: Tensor, data: dict[Tensor, np.ndarray], becomes: bool | None = True
     assert kernel is not None
     out = Source()
     values = [data[x] if x in data else constant_value(x) for x in op.inputs]
-    texts = moved(op, [f"x{i}" for i in range(len(values))], out)
+    texts = view_expression(op, [f"x{i}" for i in range(len(values))], out)
     if becomes is not None:
         assert (texts is not None) is becomes
     if texts is None:
@@ -183,7 +183,7 @@ NOT: dict[str, Callable[[], Tensor]] = {
 @pytest.mark.parametrize("name", NOT)
 def test_what_is_left_to_kernels(name: str) -> None:
     t = NOT[name]()
-    assert moved(t.op, ["x"] * len(t.op.inputs), Source()) is None
+    assert view_expression(t.op, ["x"] * len(t.op.inputs), Source()) is None
 
 
 def test_programs_of_moves() -> None:

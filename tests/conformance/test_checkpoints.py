@@ -13,7 +13,7 @@ import pytest
 from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.files import checkpoints
-from headrace.files.manifest import Piece
+from headrace.files.manifest import ManifestEntry
 from headrace.files.slices import TensorSlice
 
 KINDS = sorted(dtypes.VALUE | dtypes.QUANTIZED, key=lambda d: d.number)
@@ -198,9 +198,9 @@ def test_what_tensorflow_writes_is_read_here(folder: Path, run_python: Callable[
 
 
 def test_what_is_written_here_tensorflow_reads(folder: Path, run_python: Callable[[str], bytes]) -> None:
-    pieces = [Piece.of(name, x, d) for name, (d, x) in plain().items()]
+    pieces = [ManifestEntry.of(name, x, d) for name, (d, x) in plain().items()]
     for name, (x, specs) in sliced().items():
-        pieces += [Piece.of(stored_name(name), part_of(x, s), None, s) for s in specs]
+        pieces += [ManifestEntry.of(stored_name(name), part_of(x, s), None, s) for s in specs]
     checkpoints.write(str(folder / "whole"), pieces, "tensorflow")
     shards = []
     for k in range(3):

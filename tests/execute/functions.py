@@ -13,7 +13,7 @@ from headrace import trace
 from headrace.dtypes import int32
 from headrace.execute.executor import Executor
 from headrace.execute.plan import make_plan
-from headrace.execute.step import Step
+from headrace.execute.step import StepState
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.opdef import Func
@@ -81,7 +81,7 @@ class Program:
     ) -> Executor:
         """What runs it once."""
         plan = make_plan(self.b.graph.operations, self.functions)
-        step = Step(ResourceManager(), ResourceManager, time.monotonic() + timeout)
+        step = StepState(ResourceManager(), ResourceManager, time.monotonic() + timeout)
         ready = None if seed is None else SeededReady(seed)
         return Executor(plan, step, _pool, listener, ready)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace.execute import plan as plans
 from headrace.execute.frames import Propagator
-from headrace.execute.plan import Node, Plan, make_plan
+from headrace.execute.plan import Plan, PlanNode, make_plan
 from headrace.execute.records import Frame, Iteration
 from headrace.ir.graph import Graph, Operation, Tensor
 
@@ -236,7 +236,7 @@ class Machine:
             if not window:
                 del self._open[frame]
 
-    def _fire(self, node: Node, it: Iteration, x: Any) -> None:
+    def _fire(self, node: PlanNode, it: Iteration, x: Any) -> None:
         p, kind = self.propagator, node.kind
         values: tuple[Any, ...] | None = ()
         if kind == plans.DEAD:

@@ -12,10 +12,10 @@ import pytest
 
 from headrace.errors import InternalError
 from headrace.execute import plan as plans
-from headrace.execute.acyclic_propagator import StraightPropagator
-from headrace.execute.dispatch_loop import burst
+from headrace.execute.acyclic_propagator import AcyclicPropagator
+from headrace.execute.dispatch_loop import dispatch_loop
 from headrace.execute.frames import Propagator
-from headrace.execute.plan import Node, make_plan
+from headrace.execute.plan import PlanNode, make_plan
 from headrace.execute.records import Iteration
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Tensor
@@ -731,13 +731,13 @@ def test_the_propagator_for_graphs_without_control_flow_does_the_same(seed: int 
     end = b.after(y).Identity(x)
     nothing = b.after(end, x).NoOp()
     last = b.after(nothing, b.after(x).NoOp()).const(9)
-    for propagator in (Propagator, StraightPropagator):
+    for propagator in (Propagator, AcyclicPropagator):
         m = run(b, seed, propagator=propagator)
         assert [m.value(t) for t in (x, y, end, nothing, last)] == [2, 7, 2, (), 9]
 
 
 def test_an_empty_graph_is_finished_when_it_starts() -> None:
-    for propagator in (Propagator, StraightPropagator):
+    for propagator in (Propagator, AcyclicPropagator):
         m = Machine([], propagator=propagator).run()
         assert m.history == []
 
@@ -812,7 +812,7 @@ def test_a_burst_may_end_anywhere_in_a_chain(limit: int, seed: int | None) -> No
     ready: Any = collections.deque() if seed is None else SeededReady(seed)
     p = Propagator(make_plan(b.graph.operations), ready)
 
-    def fire(node: Node, it: Iteration, x: Any) -> None:
+    def fire(node: PlanNode, it: Iteration, x: Any) -> None:
         if node.kind == plans.RETVAL:
             sent.append(int(x))
             p.absorbed(it)
@@ -823,7 +823,7 @@ def test_a_burst_may_end_anywhere_in_a_chain(limit: int, seed: int | None) -> No
 
     p.start()
     bursts = 1
-    while burst(p, fire, bool, limit):
+    while dispatch_loop(p, fire, bool, limit):
         bursts += 1
     assert sent == [12]
     assert p.finished

@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.execute.plan import Plan
-from headrace.execute.static_schedule import LOOK, Sequence, sequence_of
+from headrace.execute.static_schedule import LOOK, StaticSchedule, static_schedule
 from headrace.ir.builder import Builder
 from headrace.session import RunOptions
 from tests.execute.machine import SeededReady
@@ -53,7 +53,7 @@ def test_as_the_token_machine(seed: int) -> None:
     rng = np.random.default_rng(seed)
     given = {t: rng.normal(size=(2, 3)).astype(np.float32) for t in feeds}
     with hr.Session(graph=g, engine="interpret") as session:
-        assert isinstance(sequence_of(plan_of(session, fetches, tuple(feeds))), Sequence)
+        assert isinstance(static_schedule(plan_of(session, fetches, tuple(feeds))), StaticSchedule)
         got = session.run(fetches, given)
         want = session.run(fetches, given, RunOptions(ready=SeededReady(seed)))
     assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))
@@ -66,8 +66,8 @@ def test_control_flow_and_what_waits_is_left_to_the_token_machine() -> None:
         q = hr.FIFOQueue(2, hr.int32)
         put, got = q.enqueue(n), q.dequeue()
     with hr.Session(graph=g, engine="interpret") as session:
-        assert sequence_of(plan_of(session, branch, (n,))) is None
-        assert sequence_of(plan_of(session, got)) is None
+        assert static_schedule(plan_of(session, branch, (n,))) is None
+        assert static_schedule(plan_of(session, got)) is None
         session.run(put, {n: 3})
         assert session.run(got) == 3
 
@@ -82,7 +82,7 @@ def test_state_changes_in_order() -> None:
         last = v.read_value()
     with hr.Session(graph=g, engine="interpret") as session:
         session.run(hr.variables_initializer(g.variables))
-        assert sequence_of(plan_of(session, [before, after, last])) is not None
+        assert static_schedule(plan_of(session, [before, after, last])) is not None
         assert session.run([before, after, last]) == [1.0, 3.0, 30.0]
 
 
@@ -104,7 +104,7 @@ def test_a_value_goes_when_its_last_reader_has_it() -> None:
         x = y
         for _ in range(8):
             y = hr.identity(call(Builder(g), "Stateful", grow, [y], ["float32"]))
-        assert sequence_of(plan_of(session, y, (x,))) is not None
+        assert static_schedule(plan_of(session, y, (x,))) is not None
         out = session.run(y, {x: np.zeros(4, np.float32)})
     assert out.tolist() == [8.0] * 4
     assert max(alive) <= 1

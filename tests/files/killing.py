@@ -21,21 +21,21 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.files import checkpoints
-from headrace.files.manifest import Piece
+from headrace.files.manifest import ManifestEntry
 
 FIRST = "tensorflow-v1"
 LASTING = ("open", "fsync", "replace", "unlink", "rmdir", "mkdir")
 
 
-def tensors(step: int, size: int) -> list[Piece]:
+def tensors(step: int, size: int) -> list[ManifestEntry]:
     words = np.empty(3, object)
     words[:] = [b"%d" % step, b"", b"x" * (step % 7)]
     return [
-        Piece.of("step", np.int64(step)),
-        Piece.of("w", np.full(size, step, np.float32)),
-        Piece.of("words", words, dtypes.string),
-        Piece.of("p", np.full((2, 3), step), None, "4 3 0,2:-"),
-        Piece.of("p", np.full((2, 3), step), None, "4 3 2,2:-"),
+        ManifestEntry.of("step", np.int64(step)),
+        ManifestEntry.of("w", np.full(size, step, np.float32)),
+        ManifestEntry.of("words", words, dtypes.string),
+        ManifestEntry.of("p", np.full((2, 3), step), None, "4 3 0,2:-"),
+        ManifestEntry.of("p", np.full((2, 3), step), None, "4 3 2,2:-"),
     ]
 
 

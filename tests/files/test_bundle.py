@@ -13,7 +13,7 @@ import pytest
 from headrace import dtypes, pb
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError
 from headrace.files import bundle, checkpoints, sstable
-from headrace.files.manifest import Piece
+from headrace.files.manifest import ManifestEntry
 from headrace.files.regular import RegularFile
 from headrace.files.slices import TensorSlice, parse_spec
 
@@ -28,18 +28,18 @@ INDEX = (
 )
 
 
-def recorded() -> list[Piece]:
+def recorded() -> list[ManifestEntry]:
     p = np.arange(6, dtype=np.float64).reshape(3, 2)
     return [
-        Piece.of("layer/kernel", np.arange(6, dtype=np.float32).reshape(2, 3)),
-        Piece.of("layer/kernel/Adam", np.float32([[0.5]])),
-        Piece.of("step", np.int64(7)),
-        Piece.of("b/words", np.array([b"a", b"", b"x\0y" * 60], object), dtypes.string),
-        Piece.of("flags", np.array([True, False])),
-        Piece.of("half", np.array([1.5, -2], dtypes.bfloat16.numpy)),
-        Piece.of("p", p[:1], None, "3 2 0,1:-"),
-        Piece.of("p", p[1:], None, "3 2 1,2:-"),
-        Piece.of("z", np.zeros((0, 2), np.complex64)),
+        ManifestEntry.of("layer/kernel", np.arange(6, dtype=np.float32).reshape(2, 3)),
+        ManifestEntry.of("layer/kernel/Adam", np.float32([[0.5]])),
+        ManifestEntry.of("step", np.int64(7)),
+        ManifestEntry.of("b/words", np.array([b"a", b"", b"x\0y" * 60], object), dtypes.string),
+        ManifestEntry.of("flags", np.array([True, False])),
+        ManifestEntry.of("half", np.array([1.5, -2], dtypes.bfloat16.numpy)),
+        ManifestEntry.of("p", p[:1], None, "3 2 0,1:-"),
+        ManifestEntry.of("p", p[1:], None, "3 2 1,2:-"),
+        ManifestEntry.of("z", np.zeros((0, 2), np.complex64)),
     ]
 
 
@@ -149,7 +149,7 @@ def test_parts_can_be_read_across(tmp_path: Path) -> None:
     whole = rng.normal(size=(7, 6, 5))
     specs = [f"7 6 5 {a},{n}:{b},{m}:-" for a, n in ((0, 3), (3, 1), (4, 3)) for b, m in ((0, 4), (4, 2))]
     prefix = str(tmp_path / "model")
-    pieces = [Piece.of("w", whole[parse_spec(s)[1].index_in(whole.shape)], None, s) for s in specs]
+    pieces = [ManifestEntry.of("w", whole[parse_spec(s)[1].index_in(whole.shape)], None, s) for s in specs]
     checkpoints.write(prefix, pieces, "tensorflow")
     reader = checkpoints.open(prefix)
     assert reader.read("w").tolist() == whole.tolist()

@@ -21,7 +21,7 @@ from headrace.errors import (
     UnimplementedError,
 )
 from headrace.files import bundle, checkpoint_v1, checkpoints, sstable
-from headrace.files.manifest import Piece
+from headrace.files.manifest import ManifestEntry
 from headrace.files.regular import RegularFile
 from headrace.files.slices import TensorSlice
 from tests.files.test_hostile_checkpoints import MOST_BYTES, bounded, content, must_fail_or_give, saved
@@ -41,20 +41,20 @@ FILE = (
 )
 
 
-def recorded() -> list[Piece]:
+def recorded() -> list[ManifestEntry]:
     p = np.arange(6, dtype=np.float64).reshape(3, 2)
     return [
-        Piece.of("layer/kernel", np.arange(6, dtype=np.float32).reshape(2, 3)),
-        Piece.of("layer/kernel/Adam", np.float32([[np.nan]])),
-        Piece.of("step", np.int64(-7)),
-        Piece.of("b/words", np.array([b"a", b"", b"x\0y" * 60], object), dtypes.string),
-        Piece.of("flags", np.array([True, False])),
-        Piece.of("half", np.float16([1.5, -2])),
-        Piece.of("small", np.int8([-1, 5])),
-        Piece.of("p", p[:1], None, "3 2 0,1:-"),
-        Piece.of("p", p[1:], None, "3 2 1,2:-"),
-        Piece.of("z", np.zeros((0, 2), np.complex64)),
-        Piece.of("w", np.complex128([1 + 2j])),
+        ManifestEntry.of("layer/kernel", np.arange(6, dtype=np.float32).reshape(2, 3)),
+        ManifestEntry.of("layer/kernel/Adam", np.float32([[np.nan]])),
+        ManifestEntry.of("step", np.int64(-7)),
+        ManifestEntry.of("b/words", np.array([b"a", b"", b"x\0y" * 60], object), dtypes.string),
+        ManifestEntry.of("flags", np.array([True, False])),
+        ManifestEntry.of("half", np.float16([1.5, -2])),
+        ManifestEntry.of("small", np.int8([-1, 5])),
+        ManifestEntry.of("p", p[:1], None, "3 2 0,1:-"),
+        ManifestEntry.of("p", p[1:], None, "3 2 1,2:-"),
+        ManifestEntry.of("z", np.zeros((0, 2), np.complex64)),
+        ManifestEntry.of("w", np.complex128([1 + 2j])),
     ]
 
 
@@ -101,9 +101,9 @@ def test_every_bit_comes_back(tmp_path: Path, dtype: dtypes.DType) -> None:
             x.view(np.uint32)[0, :2] = 0x7F800001, 0xFFFFFFFF  # NaNs, one of them signalling
     if dtype in (dtypes.bfloat16, dtypes.qint16, dtypes.quint16, dtypes.uint32, dtypes.uint64):
         with pytest.raises(InvalidArgumentError, match=f"is of {dtype}, which TensorFlow's checkpoints of version 1"):
-            checkpoints.write(prefix, [Piece.of("x", x, dtype)], V1)
+            checkpoints.write(prefix, [ManifestEntry.of("x", x, dtype)], V1)
         return
-    checkpoints.write(prefix, [Piece.of("x", x, dtype), Piece.of("none", x[:0], dtype)], V1)
+    checkpoints.write(prefix, [ManifestEntry.of("x", x, dtype), ManifestEntry.of("none", x[:0], dtype)], V1)
     reader = checkpoints.open(prefix)
     assert (reader.entries["x"].dtype, reader.entries["none"].shape) == (dtype, x[:0].shape)
     assert bits(reader.read("x")) == bits(x)
@@ -131,8 +131,8 @@ def test_a_checkpoint_of_many_blocks(tmp_path: Path) -> None:
 def test_a_pattern_means_all_of_its_files(tmp_path: Path) -> None:
     whole = np.arange(8.0).reshape(4, 2)
     for i, pieces in enumerate((
-        [Piece.of("a", 1.0), Piece.of("w", whole[:3], None, "4 2 0,3:-")],
-        [Piece.of("w", whole[3:], None, "4 2 3,1:-"), Piece.of("b", 2.0)],
+        [ManifestEntry.of("a", 1.0), ManifestEntry.of("w", whole[:3], None, "4 2 0,3:-")],
+        [ManifestEntry.of("w", whole[3:], None, "4 2 3,1:-"), ManifestEntry.of("b", 2.0)],
     )):  # fmt: skip
         checkpoints.write(str(tmp_path / f"model-{i:05d}-of-00002"), pieces, V1)
     (tmp_path / "model-00000-of-00003").write_bytes(b"of another one")
@@ -157,13 +157,13 @@ def test_a_pattern_means_all_of_its_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        (Piece.of("w", np.zeros((2, 2), np.float64)), "another dtype or shape"),
-        (Piece.of("w", np.zeros((2, 3), np.float32)), "another dtype or shape"),
-        (Piece.of("w", np.zeros((2, 2), np.float32)), "two overlap"),
+        (ManifestEntry.of("w", np.zeros((2, 2), np.float64)), "another dtype or shape"),
+        (ManifestEntry.of("w", np.zeros((2, 3), np.float32)), "another dtype or shape"),
+        (ManifestEntry.of("w", np.zeros((2, 2), np.float32)), "two overlap"),
     ],
 )
-def test_files_that_do_not_belong_together(tmp_path: Path, other: Piece, says: str) -> None:
-    for i, piece in enumerate((Piece.of("w", np.zeros((2, 2), np.float32)), other)):
+def test_files_that_do_not_belong_together(tmp_path: Path, other: ManifestEntry, says: str) -> None:
+    for i, piece in enumerate((ManifestEntry.of("w", np.zeros((2, 2), np.float32)), other)):
         checkpoints.write(str(tmp_path / f"m-{i:05d}-of-00002"), [piece], V1)
     with pytest.raises(DataLossError, match=says):
         checkpoints.open(str(tmp_path / "m-?????-of-00002")).read("w")

@@ -21,7 +21,7 @@ from headrace.errors import (
     ResourceExhaustedError,
 )
 from headrace.files import checkpoints
-from headrace.files.manifest import Piece
+from headrace.files.manifest import ManifestEntry
 from headrace.files.slices import TensorSlice
 
 ROOT = Path(__file__).parents[2]
@@ -51,9 +51,9 @@ def values(dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
 def test_every_dtype_comes_back_bit_for_bit(tmp_path: Path, format: str, dtype: DType) -> None:
     prefix = str(tmp_path / "model")
     shapes = ((), (0,), (5,), (2, 3), (3, 0, 2), (1, 2, 3, 4))
-    pieces = [Piece.of(f"t{len(s)}{0 in s}", values(dtype, s), dtype) for s in shapes]
+    pieces = [ManifestEntry.of(f"t{len(s)}{0 in s}", values(dtype, s), dtype) for s in shapes]
     turned = values(dtype, (4, 3)).T[::-1]  # that does not lie in one piece
-    pieces.append(Piece.of("turned", turned, dtype))
+    pieces.append(ManifestEntry.of("turned", turned, dtype))
     checkpoints.write(prefix, pieces, format)
     reader = checkpoints.open(prefix)
     assert reader.format == format
@@ -92,7 +92,9 @@ def test_names_that_nobody_would_choose(tmp_path: Path, format: str) -> None:
     ]
     prefix = str(tmp_path / "model")
     text = np.array([b"q"], object)
-    checkpoints.write(prefix, [Piece.of(n, text if i % 2 else np.int32(i)) for i, n in enumerate(names)], format)
+    checkpoints.write(
+        prefix, [ManifestEntry.of(n, text if i % 2 else np.int32(i)) for i, n in enumerate(names)], format
+    )
     reader = checkpoints.open(prefix)
     assert set(reader.entries) == set(names)
     for i, name in enumerate(names):
@@ -104,16 +106,28 @@ def test_what_cannot_be_saved_is_refused_by_name(tmp_path: Path, format: str) ->
     prefix = str(tmp_path / "model")
     part = np.zeros((2, 3))
     for make, match in {
-        lambda: [Piece.of("q", np.empty((), object), dtypes.resource)]: "'q' is a resource, which no checkpoint",
-        lambda: [Piece.of("q", np.empty((), object), dtypes.variant)]: "'q' is a variant, which no checkpoint",
-        lambda: [Piece.of("q", np.array(["a", 3], object), dtypes.string)]: r"'q' should have strings \(bytes\)",
-        lambda: [Piece.of("q", np.zeros(3), dtypes.float32)]: "should have the dtype float32, and its array is float64",
-        lambda: [Piece.of("q", 1.0), Piece.of("q", 1.0)]: "Adding duplicate key: q",
-        lambda: [Piece.of("", 1.0)]: "cannot be named ''",
-        lambda: [Piece.of("q", part, None, "4 3 0,2:-")] * 2: "Adding duplicate key: q",
-        lambda: [Piece.of("q", part, None, "4 3 0,2:-"), Piece.of("q", part, None, "5 3 2,2:-")]: "Two tensors of",
-        lambda: [Piece.of("q", part, None, "4 3 0,2:-"), Piece.of("q", 1.0)]: "Two tensors of different shapes",
-        lambda: [Piece.of("q", part, None, "4 3 0,3:-")]: "does not match the shape of the tensor to save",
+        lambda: [
+            ManifestEntry.of("q", np.empty((), object), dtypes.resource)
+        ]: "'q' is a resource, which no checkpoint",
+        lambda: [ManifestEntry.of("q", np.empty((), object), dtypes.variant)]: "'q' is a variant, which no checkpoint",
+        lambda: [
+            ManifestEntry.of("q", np.array(["a", 3], object), dtypes.string)
+        ]: r"'q' should have strings \(bytes\)",
+        lambda: [
+            ManifestEntry.of("q", np.zeros(3), dtypes.float32)
+        ]: "should have the dtype float32, and its array is float64",
+        lambda: [ManifestEntry.of("q", 1.0), ManifestEntry.of("q", 1.0)]: "Adding duplicate key: q",
+        lambda: [ManifestEntry.of("", 1.0)]: "cannot be named ''",
+        lambda: [ManifestEntry.of("q", part, None, "4 3 0,2:-")] * 2: "Adding duplicate key: q",
+        lambda: [
+            ManifestEntry.of("q", part, None, "4 3 0,2:-"),
+            ManifestEntry.of("q", part, None, "5 3 2,2:-"),
+        ]: "Two tensors of",
+        lambda: [
+            ManifestEntry.of("q", part, None, "4 3 0,2:-"),
+            ManifestEntry.of("q", 1.0),
+        ]: "Two tensors of different shapes",
+        lambda: [ManifestEntry.of("q", part, None, "4 3 0,3:-")]: "does not match the shape of the tensor to save",
     }.items():
         with pytest.raises(InvalidArgumentError, match=match):
             checkpoints.write(prefix, make(), format)
@@ -184,12 +198,12 @@ def test_merging(tmp_path: Path, format: str) -> None:
     prefix, parts = str(tmp_path / "model"), [str(tmp_path / f"parts/p{i}") for i in range(3)]
     whole = np.arange(12.0).reshape(6, 2)
     given = {
-        parts[0]: [Piece.of("a", np.int32([1])), Piece.of("w", whole[:2], None, "6 2 0,2:-")],
+        parts[0]: [ManifestEntry.of("a", np.int32([1])), ManifestEntry.of("w", whole[:2], None, "6 2 0,2:-")],
         parts[1]: [
-            Piece.of("w", whole[2:3], None, "6 2 2,1:-"),
-            Piece.of("t", np.array([b"x"], object), dtypes.string),
+            ManifestEntry.of("w", whole[2:3], None, "6 2 2,1:-"),
+            ManifestEntry.of("t", np.array([b"x"], object), dtypes.string),
         ],
-        parts[2]: [Piece.of("w", whole[3:], None, "6 2 3,3:-"), Piece.of("c", np.complex64([1j]))],
+        parts[2]: [ManifestEntry.of("w", whole[3:], None, "6 2 3,3:-"), ManifestEntry.of("c", np.complex64([1j]))],
     }
     for _ in range(2):  # the second time over the first
         for part, pieces in given.items():
@@ -219,12 +233,20 @@ def test_what_cannot_be_merged_stays_as_it_was(tmp_path: Path, format: str) -> N
     a, b, prefix = (str(tmp_path / n) for n in ("a", "b", "model"))
     part = np.zeros((1, 2))
     for left, right, match in (
-        (Piece.of("x", 1.0), Piece.of("x", 2.0), "Duplicate tensor keyed by b?'x'"),
-        (Piece.of("x", part, None, "2 2 0,1:-"), Piece.of("x", np.zeros((2, 2))), "Duplicate tensor keyed"),
-        (Piece.of("x", part, None, "2 2 0,1:-"), Piece.of("x", part, None, "3 2 1,1:-"), "differ in dtype or shape"),
+        (ManifestEntry.of("x", 1.0), ManifestEntry.of("x", 2.0), "Duplicate tensor keyed by b?'x'"),
         (
-            Piece.of("x", part, None, "2 2 0,1:-"),
-            Piece.of("x", part, None, "2 2 0,1:-"),
+            ManifestEntry.of("x", part, None, "2 2 0,1:-"),
+            ManifestEntry.of("x", np.zeros((2, 2))),
+            "Duplicate tensor keyed",
+        ),
+        (
+            ManifestEntry.of("x", part, None, "2 2 0,1:-"),
+            ManifestEntry.of("x", part, None, "3 2 1,1:-"),
+            "differ in dtype or shape",
+        ),
+        (
+            ManifestEntry.of("x", part, None, "2 2 0,1:-"),
+            ManifestEntry.of("x", part, None, "2 2 0,1:-"),
             "Duplicate|a part of tensor 'x'",
         ),
     ):

@@ -27,7 +27,7 @@ from headrace.errors import (
 )
 from headrace.files import bundle, checkpoints, native, sstable
 from headrace.files.checksum import crc32c, masked_crc32c
-from headrace.files.manifest import Piece
+from headrace.files.manifest import ManifestEntry
 from headrace.files.slices import TensorSlice
 
 pytestmark = pytest.mark.matrix
@@ -39,23 +39,23 @@ each_format = pytest.mark.parametrize("format", FORMATS)
 each_of_all = pytest.mark.parametrize("format", [*FORMATS, "tensorflow-v1"])
 
 
-def saved(format: str = "native") -> list[Piece]:
+def saved(format: str = "native") -> list[ManifestEntry]:
     rng = np.random.default_rng(1)
     text = np.empty((2, 3), object)
     text.reshape(-1)[:] = [b"", b"\0\1", b"abc" * 50, b"\xff", b"x", b"yz"]
     whole = np.arange(40, dtype=np.float32).reshape(8, 5)
     half = dtypes.float16 if format == "tensorflow-v1" else dtypes.bfloat16  # which that has not
     return [
-        Piece.of("a/kernel", rng.normal(size=(7, 11)).astype(np.float32)),
-        Piece.of("a/bias", rng.normal(size=11)),
-        Piece.of("b/flags", rng.integers(0, 2, (3, 3)) > 0),
-        Piece.of("c", (rng.normal(size=4) + 1j * rng.normal(size=4)).astype(np.complex64)),
-        Piece.of("e", np.zeros((0, 3), np.int16)),
-        Piece.of("half", np.arange(5).astype(half.numpy)),
-        Piece.of("p", whole[:3], None, "8 5 0,3:-"),
-        Piece.of("p", whole[3:], None, "8 5 3,5:-"),
-        Piece.of("step", np.array(123456789, np.int64)),
-        Piece.of("words", text, dtypes.string),
+        ManifestEntry.of("a/kernel", rng.normal(size=(7, 11)).astype(np.float32)),
+        ManifestEntry.of("a/bias", rng.normal(size=11)),
+        ManifestEntry.of("b/flags", rng.integers(0, 2, (3, 3)) > 0),
+        ManifestEntry.of("c", (rng.normal(size=4) + 1j * rng.normal(size=4)).astype(np.complex64)),
+        ManifestEntry.of("e", np.zeros((0, 3), np.int16)),
+        ManifestEntry.of("half", np.arange(5).astype(half.numpy)),
+        ManifestEntry.of("p", whole[:3], None, "8 5 0,3:-"),
+        ManifestEntry.of("p", whole[3:], None, "8 5 3,5:-"),
+        ManifestEntry.of("step", np.array(123456789, np.int64)),
+        ManifestEntry.of("words", text, dtypes.string),
     ]
 
 
@@ -179,7 +179,7 @@ def test_damage_is_noticed_with_many_seeds(tmp_path: Path, format: str, seed: in
 @each_of_all
 def test_every_bit_of_the_index_counts(tmp_path: Path, format: str) -> None:
     prefix = str(tmp_path / "model")
-    checkpoints.write(prefix, [Piece.of("a", np.int8([1, 2])), Piece.of("bb", np.float64(3))], format)
+    checkpoints.write(prefix, [ManifestEntry.of("a", np.int8([1, 2])), ManifestEntry.of("bb", np.float64(3))], format)
     want = content(prefix)
     path = Path(checkpoints.files_of(prefix)[0])
     data = path.read_bytes()

@@ -15,7 +15,7 @@ from headrace import dtypes
 from headrace.errors import DataLossError, NotFoundError
 from headrace.files import checkpoints, native
 from headrace.files.checksum import crc32c
-from headrace.files.manifest import Piece
+from headrace.files.manifest import ManifestEntry
 from headrace.files.slices import TensorSlice
 
 each_format = pytest.mark.parametrize("format", checkpoints.FORMATS)
@@ -34,11 +34,11 @@ def test_other_programs_can_read_it(tmp_path: Path) -> None:
     checkpoints.write(
         prefix,
         [
-            *(Piece.of(name, x) for name, x in plain.items()),
-            Piece.of("pairs", pairs),
-            Piece.of("words", words, dtypes.string),
-            Piece.of("p", whole[:2], None, "3 2 0,2:-"),
-            Piece.of("p", whole[2:], None, "3 2 2,1:-"),
+            *(ManifestEntry.of(name, x) for name, x in plain.items()),
+            ManifestEntry.of("pairs", pairs),
+            ManifestEntry.of("words", words, dtypes.string),
+            ManifestEntry.of("p", whole[:2], None, "3 2 0,2:-"),
+            ManifestEntry.of("p", whole[2:], None, "3 2 2,1:-"),
         ],
     )
     there = safetensors.numpy.load_file(prefix + ".safetensors")

@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace import inspect
 from headrace.errors import ResourceExhaustedError
-from headrace.ir.analysis.graph_size import extent
+from headrace.ir.analysis.graph_size import graph_size
 from headrace.ir.text import to_text
 from headrace.ir.verify import verify
 
@@ -46,7 +46,7 @@ def test_40_levels_are_refused_at_once(engine: str) -> None:
 def test_40_levels_are_counted_written_and_inspected() -> None:
     with hr.Graph() as graph:
         _, y, feeds = library(40)
-    assert extent(graph.operations).size > 2**40
+    assert graph_size(graph.operations).size > 2**40
     verify(graph)
     assert len(to_text(graph)) < 100_000
     assert len(inspect.render(inspect.describe(graph))) < 100_000

@@ -16,13 +16,13 @@ from typing import Any
 from headrace.execute.devices import LocalDevice, make_devices
 from headrace.execute.parts import Parts
 from headrace.execute.plan import Plan, make_plan
-from headrace.execute.step import Step
+from headrace.execute.step import StepState
 from headrace.grad.differentiate import differentiate
 from headrace.ir.analysis import frames
 from headrace.ir.graph import Operation, Tensor
 from headrace.lower import Lowered, lower
 from headrace.partition import Part, partition
-from headrace.place.colocation import bonds
+from headrace.place.colocation import colocation_groups
 from headrace.place.costs import is_free
 from headrace.place.groups import Group
 from headrace.prune import prune
@@ -44,7 +44,7 @@ def lowered(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = (), targets: Se
 def groups(step: Lowered) -> list[Group]:
     """What has to stand together, of the operations of the root graph."""
     wanted = set(step.ops)
-    made = bonds(step.ops, frames.derive(step.ops), step.functions).groups
+    made = colocation_groups(step.ops, frames.derive(step.ops), step.functions).groups
     return [g for g in made if not wanted.isdisjoint(g.ops)]
 
 
@@ -127,7 +127,7 @@ class Driven:
         self.random = random.Random(seed)
         self.queues: dict[str, SeededReady] = {}
         devices = {name: AtOnceDevice(d.spec) for name, d in make_devices({"CPU": 9}).items()}
-        self.step = Step(ResourceManager() if session is None else session, ResourceManager)
+        self.step = StepState(ResourceManager() if session is None else session, ResourceManager)
         self.parts = Parts(plans, devices, self.step, ready=self._queue)
 
     def _queue(self, name: str) -> SeededReady:

@@ -13,14 +13,14 @@ import numpy as np
 
 from headrace.execute.executor import Executor
 from headrace.execute.plan import make_plan
-from headrace.execute.step import Step
+from headrace.execute.step import StepState
 from headrace.grad.differentiate import differentiate
 from headrace.ir.edit.editor import own_bodies
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
 from headrace.lower import lower
-from headrace.optimize.base import Context, Options, Pass, Repeat, run
+from headrace.optimize.base import Options, Pass, PassContext, Repeat, run
 from headrace.optimize.loops import LOOP_PASSES
 from headrace.prune import prune
 from headrace.resources.manager import ResourceManager
@@ -41,14 +41,14 @@ class Optimized:
 
     graph: Graph
     kept: list[Operation]
-    context: Context
+    context: PassContext
     changed: bool
 
     def run(self, fed: Sequence[Any], resources: ResourceManager | None = None) -> list[Any]:
         """What the fetches are, for these feeds."""
         lowered = lower(self.graph, self.kept, differentiate)
         plan = make_plan(lowered.ops, lowered.functions)
-        step = Step(ResourceManager() if resources is None else resources, ResourceManager, None)
+        step = StepState(ResourceManager() if resources is None else resources, ResourceManager, None)
         executor = Executor(plan, step, _pool)
         for i, v in enumerate(fed):
             executor.feed(i, v)
@@ -83,7 +83,7 @@ def optimize(
     pruned = prune(feeds, fetches, targets)
     own_bodies(pruned.graph)
     kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
-    context = Context(options or Options(), kept)
+    context = PassContext(options or Options(), kept)
     changed = False
     for _ in range(rounds):
         changed = run(list(passes), pruned.graph, context, verify)
@@ -91,14 +91,14 @@ def optimize(
     return Optimized(pruned.graph, kept, context, changed)
 
 
-def transformed(text: str, passes: Sequence[Pass], kept: Sequence[str] = (), **options: Any) -> tuple[str, Context]:
+def transformed(text: str, passes: Sequence[Pass], kept: Sequence[str] = (), **options: Any) -> tuple[str, PassContext]:
     """The text of a graph after `passes`, and their report; `kept` are the step's targets.
 
     Of each line there is what a reader of a loop cares for: no constants, attributes, dtypes, shapes; of a loop its
     inputs, of its body the parameters' names, of its condition nothing.
     """
     graph = from_text(textwrap.dedent(text))
-    context = Context(Options(**options), [graph.get_operation_by_name(n) for n in kept])
+    context = PassContext(Options(**options), [graph.get_operation_by_name(n) for n in kept])
     run(passes, graph, context, verify)
     again = from_text(to_text(graph))
     verify(again)

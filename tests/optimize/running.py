@@ -21,7 +21,7 @@ from headrace.ir.graph import Graph, Operation
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
 from headrace.lower import lower
-from headrace.optimize.base import Context, Options, Pass, Repeat, run
+from headrace.optimize.base import Options, Pass, PassContext, Repeat, run
 from headrace.optimize.effects import Effects
 from headrace.optimize.pipeline import optimize
 from headrace.prune import Pruned, prune
@@ -49,13 +49,13 @@ class Step:
         return self.plan
 
 
-def passes_of(steps: Steps | None) -> Callable[[Graph, Sequence[Operation]], Context]:
+def passes_of(steps: Steps | None) -> Callable[[Graph, Sequence[Operation]], PassContext]:
     """What applies `steps` to a step's graph and its targets; None: all that there are, in their order."""
 
-    def apply(graph: Graph, kept: Sequence[Operation]) -> Context:
+    def apply(graph: Graph, kept: Sequence[Operation]) -> PassContext:
         if steps is None:
             return optimize(graph, kept, check=verify)
-        context = Context(Options(), list(kept))
+        context = PassContext(Options(), list(kept))
         run((Effects(), *steps), graph, context, verify)  # which all others rely on
         return context
 
@@ -63,7 +63,7 @@ def passes_of(steps: Steps | None) -> Callable[[Graph, Sequence[Operation]], Con
 
 
 @contextlib.contextmanager
-def optimized(steps: Steps | None = None, seen: list[Context] | None = None) -> Iterator[None]:
+def optimized(steps: Steps | None = None, seen: list[PassContext] | None = None) -> Iterator[None]:
     """Makes sessions run what `steps` make of their steps."""
     apply = passes_of(steps)
 
@@ -83,7 +83,7 @@ def optimized(steps: Steps | None = None, seen: list[Context] | None = None) -> 
 
 def apply(
     passes: Pass | Steps, text: str, options: Options | None = None, kept: Sequence[str] = ()
-) -> tuple[str, Context]:
+) -> tuple[str, PassContext]:
     """The text of the graph that `passes`, verified, make of the one that `text` describes, and the report.
 
     Whether they say truthfully that they changed it is checked, too, and that a second time changes nothing.
@@ -92,11 +92,11 @@ def apply(
     steps = (passes,) if isinstance(passes, (Pass, Repeat)) else tuple(passes)
     before = to_text(g)
     options = options or Options()
-    context = Context(options, [g.get_operation_by_name(n) for n in kept])
+    context = PassContext(options, [g.get_operation_by_name(n) for n in kept])
     changed = run(steps, g, context, verify)
     after = to_text(g)
     assert changed == (after != before), context.notes
-    again = run(steps, g, Context(options, context.kept), verify)
+    again = run(steps, g, PassContext(options, context.kept), verify)
     assert to_text(g) == after
     assert not again
     return after, context
@@ -107,7 +107,7 @@ def same(got: str, want: str) -> None:
     assert got == to_text(from_text(want)), f"got:\n{got}"
 
 
-def unchanged(passes: Pass | Steps, text: str, **more: Any) -> Context:
+def unchanged(passes: Pass | Steps, text: str, **more: Any) -> PassContext:
     """The report of `passes`, which must leave the graph that `text` describes as it is."""
     after, context = apply(passes, text, **more)
     assert after == to_text(from_text(text)), f"got:\n{after}"

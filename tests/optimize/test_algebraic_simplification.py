@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from headrace.optimize.algebraic_simplification import Identities
-from headrace.optimize.dead_code import Prune
+from headrace.optimize.algebraic_simplification import SimplifyAlgebra
+from headrace.optimize.dead_code import EliminateDeadCode
 from headrace.optimize.effects import Effects
 from tests.optimize.running import apply, same, unchanged
 
@@ -19,14 +19,14 @@ def const(name, dtype, value, shape=""):
 
 @pytest.mark.parametrize("type", ["Identity", "StopGradient", "Snapshot"])
 def test_what_hands_on_its_input(type):
-    after, context = apply(Identities(), f"{X}y = {type}(x)\nz = Tanh(y)\nn = NoOp ^y")
+    after, context = apply(SimplifyAlgebra(), f"{X}y = {type}(x)\nz = Tanh(y)\nn = NoOp ^y")
     same(after, f"{X}z = Tanh(x)\nn = NoOp ^x")
     assert [n.text for n in context.notes] == [f"{type} gives 'x:0' as it is"]
 
 
 @pytest.mark.parametrize("type", ["PlaceholderWithDefault[shape=[8,3]]", 'CheckNumerics[message="m"]'])
 def test_what_may_be_fed_or_fail_is_not_bypassed(type):
-    unchanged(Identities(), f"{X}y = {type}(x)\nz = Tanh(y)")
+    unchanged(SimplifyAlgebra(), f"{X}y = {type}(x)\nz = Tanh(y)")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_may_be_fed_or_fail_is_not_bypassed(type):
     ],
 )
 def test_what_changes_nothing(before, op):
-    after, _ = apply(Identities(), f"{before}y = {op}\nz = Rank(y)\nk = NoOp ^y")
+    after, _ = apply(SimplifyAlgebra(), f"{before}y = {op}\nz = Rank(y)\nk = NoOp ^y")
     same(after, f"{before}z = Rank(x)\nk = NoOp ^x")
 
 
@@ -114,42 +114,42 @@ def test_what_changes_nothing(before, op):
     ],
 )  # fmt: skip
 def test_what_changes_something(before, op):
-    unchanged(Identities(), f"{before}y = {op}\nz = Rank(y)")
+    unchanged(SimplifyAlgebra(), f"{before}y = {op}\nz = Rank(y)")
 
 
 def test_what_waits_is_left_alone():
-    context = unchanged(Identities(), f"{X}w = NoOp\ny = Identity(x) ^w\nz = Tanh(y)")
+    context = unchanged(SimplifyAlgebra(), f"{X}w = NoOp\ny = Identity(x) ^w\nz = Tanh(y)")
     assert [n.text for n in context.notes] == ["it waits for 'w'"]
 
 
 def test_a_device_of_its_own_is_what_it_may_be_there_for():
-    context = unchanged(Identities(), f'{X}y = Identity(x) @"/device:CPU:1"\nz = Tanh(y)')
+    context = unchanged(SimplifyAlgebra(), f'{X}y = Identity(x) @"/device:CPU:1"\nz = Tanh(y)')
     assert "asks for '/device:CPU:1'" in context.notes[0].text
     on = X.replace("]]", ']] @"/device:CPU:1"')
-    after, _ = apply(Identities(), f'{on}y = Identity(x) @"/device:CPU:1"\nz = Tanh(y)')
+    after, _ = apply(SimplifyAlgebra(), f'{on}y = Identity(x) @"/device:CPU:1"\nz = Tanh(y)')
     same(after, f"{on}z = Tanh(x)")
 
 
 def test_a_target_stays():
-    unchanged(Identities(), f"{X}y = Identity(x)\nz = Tanh(y)", kept=["y"])
+    unchanged(SimplifyAlgebra(), f"{X}y = Identity(x)\nz = Tanh(y)", kept=["y"])
 
 
 def test_what_reads_a_reference_stays():
-    unchanged(Identities(), "v = VariableV2[shape=[], dtype=float32]\ny = Identity(v)\nz = Tanh(y)")
+    unchanged(SimplifyAlgebra(), "v = VariableV2[shape=[], dtype=float32]\ny = Identity(v)\nz = Tanh(y)")
 
 
 def test_a_shape_that_is_known_better_behind():
     x = "a = Placeholder[dtype=float32]\nx = Tanh(a)\n"
-    after, _ = apply(Identities(), f"{x}y = Identity(x) : float32[3]\nz = Neg(y)")
+    after, _ = apply(SimplifyAlgebra(), f"{x}y = Identity(x) : float32[3]\nz = Neg(y)")
     assert "x = Tanh[T=float32](a) : float32[3]" in after
     arg = "x = _Arg[T=float32, index=0, shape=[?]] : float32[?]\n"
-    context = unchanged(Identities(), f"{arg}y = Identity(x) : float32[3]\nz = Neg(y)")
+    context = unchanged(SimplifyAlgebra(), f"{arg}y = Identity(x) : float32[3]\nz = Neg(y)")
     assert "more is known of its shape" in context.notes[0].text
 
 
 def test_one_reshape_of_two():
     shapes = const("s", "int32", "24", "1") + const("t", "int32", "4, 6", "2")
-    after, context = apply(Identities(), f"{X}{shapes}y = Reshape(x, s)\nz = Reshape(y, t)")
+    after, context = apply(SimplifyAlgebra(), f"{X}{shapes}y = Reshape(x, s)\nz = Reshape(y, t)")
     same(after, f"{X}{shapes}y = Reshape(x, s)\nz = Reshape(x, t)")
     assert "not by way of 'y'" in context.notes[0].text
 
@@ -158,13 +158,13 @@ def test_one_reshape_of_two():
 def test_what_is_not_just_a_first_reshape_stays(first):
     shapes = const("s", "int32", "2, 8, 3", "3") if "Broad" in first else const("s", "int32", "24", "1")
     shapes += const("t", "int32", "-1, 6", "2")
-    unchanged(Identities(), f"{X}{shapes}y = {first}\nz = Reshape(y, t)")
+    unchanged(SimplifyAlgebra(), f"{X}{shapes}y = {first}\nz = Reshape(y, t)")
 
 
 def test_a_first_reshape_that_may_fail_stays():
     x = "x = Placeholder[dtype=float32]\n"
     shapes = const("s", "int32", "24", "1") + const("t", "int32", "4, 6", "2")
-    unchanged(Identities(), f"{x}{shapes}y = Reshape(x, s)\nz = Reshape(y, t)")
+    unchanged(SimplifyAlgebra(), f"{x}{shapes}y = Reshape(x, s)\nz = Reshape(y, t)")
 
 
 BRANCHES = """
@@ -183,7 +183,7 @@ BRANCHES = """
 
 
 def test_a_result_that_is_the_same_input_in_all_branches():
-    after, context = apply(Identities(), BRANCHES)
+    after, context = apply(SimplifyAlgebra(), BRANCHES)
     same(after, BRANCHES.replace("Neg(c:0)", "Neg(u)"))
     assert [(n.op, n.text) for n in context.notes] == [("c", "gives 1 of its inputs back as they are")]
 
@@ -192,7 +192,7 @@ def test_a_conditional_with_an_effect_goes_on_having_it():
     text = BRANCHES.replace("float32[2]) -> (b, t) {", "float32[2]) -> (b, t) ^say {\n      say = PrintV2(m)").replace(
         "say = PrintV2(m)", 'm = Const[value=string[]{"m"}, dtype=string]\n      say = PrintV2(m)'
     )
-    after, context = apply((Effects(), Identities()), text + RETURNS)
+    after, context = apply((Effects(), SimplifyAlgebra()), text + RETURNS)
     assert "y = Neg[T=float32](u)" in after
     assert "c" in [op.name for op in context.kept]
 
@@ -217,29 +217,29 @@ LOOP = """
 
 
 def test_what_a_loop_does_not_change_comes_out_as_it_went_in():
-    after, _ = apply(Identities(), LOOP)
+    after, _ = apply(SimplifyAlgebra(), LOOP)
     same(after, LOOP.replace("Neg(w:1)", "Neg(n)"))
 
 
 def test_an_identity_of_a_result_is_not_bypassed_for_those_that_wait():
     # who waits for the loop itself would wait for all of it
     text = LOOP.replace("y = Neg(w:0)", "e = Identity(w:0)\n    y = Neg(e)\n    k = NoOp ^e")
-    after, _ = apply(Identities(), text)
+    after, _ = apply(SimplifyAlgebra(), text)
     same(after, text.replace("Neg(e)", "Neg(w:0)").replace("Neg(w:1)", "Neg(n)"))
 
 
 def test_an_identity_in_a_body_makes_a_loop_constant():
     text = LOOP.replace("(j, n) {", "(j, m) {\n      m = Identity(n)")
-    after, _ = apply(Identities(), text)
+    after, _ = apply(SimplifyAlgebra(), text)
     same(after, LOOP.replace("Neg(w:1)", "Neg(n)"))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_small_floats_too(dtype):
     x = f"x = Placeholder[dtype={dtype}, shape=[]]\n"
-    after, _ = apply(Identities(), f"{x}{const('n', dtype, '-0.0')}y = AddV2(x, n)\nz = Tanh(y)")
+    after, _ = apply(SimplifyAlgebra(), f"{x}{const('n', dtype, '-0.0')}y = AddV2(x, n)\nz = Tanh(y)")
     assert f"z = Tanh[T={dtype}](x)" in after
-    unchanged(Identities(), f"{x}{const('n', dtype, '0.0')}y = AddV2(x, n)\nz = Tanh(y)")
+    unchanged(SimplifyAlgebra(), f"{x}{const('n', dtype, '0.0')}y = AddV2(x, n)\nz = Tanh(y)")
 
 
 def test_that_the_numbers_are_what_they_are_taken_for():
@@ -257,7 +257,7 @@ def test_that_the_numbers_are_what_they_are_taken_for():
 
 def test_text_is_not_added():
     text = "x = Placeholder[dtype=string, shape=[]]\n" + 'n = Const[value=string[]{""}, dtype=string]\n'
-    unchanged(Identities(), f"{text}y = Add(x, n)\nz = Rank(y)")
+    unchanged(SimplifyAlgebra(), f"{text}y = Add(x, n)\nz = Rank(y)")
 
 
 @pytest.mark.parametrize("op", ["Mul(x, n)", "Reshape(x, s)"])
@@ -271,7 +271,7 @@ def test_a_check_before_a_bypassed_operand_is_still_made(op):
         z = Tanh(y)
         r = _Retval[index=0](z)
         """
-    after, _ = apply((Effects(), Identities(), Prune()), text)
+    after, _ = apply((Effects(), SimplifyAlgebra(), EliminateDeadCode()), text)
     assert "z = Tanh[T=float32](x)" in after
     assert "c = CheckNumerics" in after
 
@@ -284,12 +284,12 @@ def test_an_operation_that_waits_is_not_bypassed():
         y = Neg(m)
         z = Tanh(y)
         """
-    unchanged(Identities(), text)
+    unchanged(SimplifyAlgebra(), text)
 
 
 def test_two_of_what_is_checked_undo_each_other():
     x = 'a = Placeholder[dtype=float32, shape=[2]]\nx = CheckNumerics[message="m"](a)\n'
-    after, _ = apply(Identities(), f"{x}n = Neg(x)\ny = Neg(n)\nz = Tanh(y)")
+    after, _ = apply(SimplifyAlgebra(), f"{x}n = Neg(x)\ny = Neg(n)\nz = Tanh(y)")
     same(after, f"{x}n = Neg(x)\nz = Tanh(x)")
 
 
@@ -299,7 +299,7 @@ def test_a_check_before_the_choice_of_a_branch_is_still_made():
     o = Cast[SrcT=float32, DstT=bool](k)
     x = P"""
     text = BRANCHES.replace("    x = P", checked).replace("(p, x, u)", "(o, x, u)").replace("    z = Neg(c:1)\n", "")
-    after, _ = apply((Effects(), Identities(), Prune()), text + "    r = _Retval[index=0](y)")
+    after, _ = apply((Effects(), SimplifyAlgebra(), EliminateDeadCode()), text + "    r = _Retval[index=0](y)")
     assert "y = Neg[T=float32](u)" in after
     assert "If" not in after
     assert "k = CheckNumerics" in after
@@ -308,18 +308,18 @@ def test_a_check_before_the_choice_of_a_branch_is_still_made():
 def test_a_loop_with_an_effect_goes_on_having_it():
     say = 'm = Const[value=string[]{"m"}, dtype=string]\n      say = PrintV2(m)\n      one ='
     text = LOOP.replace("(j, n) {", "(j, n) ^say {").replace("one =", say)
-    after, context = apply((Effects(), Identities()), text + RETURNS)
+    after, context = apply((Effects(), SimplifyAlgebra()), text + RETURNS)
     assert "z = Neg[T=int32](n)" in after
     assert "w" in [op.name for op in context.kept]
 
 
 def test_not_of_a_reference():
-    unchanged(Identities(), BRANCHES.replace("u = Placeholder[", "u = VariableV2["))
+    unchanged(SimplifyAlgebra(), BRANCHES.replace("u = Placeholder[", "u = VariableV2["))
 
 
 def test_an_identity_of_a_result_for_which_nobody_waits_goes():
     text = LOOP.replace("Neg(w:1)", "Neg(n)")
-    after, _ = apply(Identities(), text.replace("y = Neg(w:0)", "e = Identity(w:0)\n    y = Neg(e)"))
+    after, _ = apply(SimplifyAlgebra(), text.replace("y = Neg(w:0)", "e = Identity(w:0)\n    y = Neg(e)"))
     same(after, text)
 
 
@@ -332,7 +332,7 @@ def test_what_a_call_hands_on_does_not_wait_for_it():
     }
     y = Neg(c)
     """
-    after, _ = apply(Identities(), text)
+    after, _ = apply(SimplifyAlgebra(), text)
     same(after, text.replace("Neg(c)", "Neg(a)"))
 
 
@@ -340,6 +340,6 @@ def test_a_first_reshape_of_a_reference_stays():
     # which is read when it runs, and not again when the second does
     shapes = const("s", "int32", "24", "1") + const("t", "int32", "4, 6", "2")
     unchanged(
-        Identities(),
+        SimplifyAlgebra(),
         f"v = VariableV2[shape=[8,3], dtype=float32]\n{shapes}y = Reshape(v, s)\nz = Reshape(y, t)\nk = Rank(y)",
     )

@@ -15,7 +15,7 @@ from headrace.ir.function import with_owned
 from headrace.ir.graph import Graph
 from headrace.ir.verify import verify
 from headrace.optimize.array_marks import DropMarks
-from headrace.optimize.base import Context, run
+from headrace.optimize.base import PassContext, run
 from headrace.prune import prune
 
 pytestmark = pytest.mark.one_engine
@@ -36,12 +36,12 @@ def rows(clear: bool = True) -> Any:
     return array(clear).unstack([1.0, 2.0, 3.0, 4.0])
 
 
-def after(*fetches: Any, targets: Sequence[Any] = ()) -> tuple[Graph, Context]:
+def after(*fetches: Any, targets: Sequence[Any] = ()) -> tuple[Graph, PassContext]:
     """The graph of a step after the pass, and the report."""
     pruned = prune([], list(fetches), list(targets))
     own_bodies(pruned.graph)
     kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
-    context = Context(kept=kept)
+    context = PassContext(kept=kept)
     run([DropMarks()], pruned.graph, context)
     verify(pruned.graph)
     return pruned.graph, context

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.optimize.branch_elimination import Branches
+from headrace.optimize.branch_elimination import EliminateBranches
 from tests.optimize.running import apply, same, unchanged
 
 IF = """
@@ -26,15 +26,15 @@ HEAD = IF.partition("    c = ")[0]
 
 
 def test_a_known_predicate():
-    after, context = apply(Branches(), IF)
+    after, context = apply(EliminateBranches(), IF)
     same(after, HEAD + "    s = Tanh(x)\n    y = Neg(s)\n    z = Neg(x)\n    k = NoOp ^s ^x")
     assert [n.text for n in context.notes] == ["always does then_branch"]
-    after, _ = apply(Branches(), IF.replace("{true}", "{false}"))
+    after, _ = apply(EliminateBranches(), IF.replace("{true}", "{false}"))
     same(after, HEAD.replace("true", "false") + "    t = Sin(x)\n    y = Neg(x)\n    z = Neg(t)\n    k = NoOp ^x ^t")
 
 
 def test_names_below_the_conditional_where_the_branch_has_its_own():
-    after, _ = apply(Branches(), IF.replace(", shares_names", ""))
+    after, _ = apply(EliminateBranches(), IF.replace(", shares_names", ""))
     assert "c/then_branch/s = Tanh" in after
 
 
@@ -42,11 +42,11 @@ def test_names_below_the_conditional_where_the_branch_has_its_own():
 def test_other_predicates_are_left_to_lowering(p):
     dtype = p.partition("[")[0]
     text = IF.replace(TRUE, f"p = Const[value={p}, dtype={dtype}]")
-    unchanged(Branches(), text)
+    unchanged(EliminateBranches(), text)
 
 
 def test_numbers_as_predicates():
-    after, _ = apply(Branches(), IF.replace(TRUE, "p = Const[value=int32[]{2}, dtype=int32]"))
+    after, _ = apply(EliminateBranches(), IF.replace(TRUE, "p = Const[value=int32[]{2}, dtype=int32]"))
     assert "s = Tanh" in after
 
 
@@ -54,7 +54,7 @@ def test_waiting_is_kept():
     # what the conditional waits for, all that is put in its place waits for, and what hands on its input too
     text = IF.replace("](p, x)", "](p, x) ^w").replace("    c = If", "    w = PrintV2(m)\n    c = If")
     text = text.replace("    p = Const", '    m = Const[value=string[]{"m"}, dtype=string]\n    p = Const')
-    after, _ = apply(Branches(), text)
+    after, _ = apply(EliminateBranches(), text)
     head = text.partition("    c = ")[0]
     same(
         after,
@@ -75,7 +75,7 @@ def test_constants_of_a_branch_do_not_wait_but_what_reads_them_does():
         .replace("-> (s, a)", "-> (s, q)")
     )
     text = text.replace("float32[2]) -> (a, t)", "float32[2]) -> (a, t)")
-    after, _ = apply(Branches(), text)
+    after, _ = apply(EliminateBranches(), text)
     assert "q = Const[value=float32[]{1.0}, dtype=float32] :" in after
     assert "s = Neg[T=float32](q) ^w" in after
     assert "c/Identity = Identity[T=float32](q) ^w" in after
@@ -84,7 +84,7 @@ def test_constants_of_a_branch_do_not_wait_but_what_reads_them_does():
 def test_what_must_run_still_must():
     say = SAY + "\n      s = Tanh(a)"
     text = IF.replace("(s, a) {", "(s, a) ^say {").replace("s = Tanh(a)", say).replace("    k = NoOp ^c\n", "")
-    after, context = apply(Branches(), text)
+    after, context = apply(EliminateBranches(), text)
     assert "say = PrintV2(m)" in after
     assert [op.name for op in context.kept] == ["say"]
 
@@ -101,13 +101,13 @@ def test_in_a_body_too():
         'f = PartitionedCall[f=@"f", Tin=(float32), Tout=(float32)](u)\n'
         'graph "f" of f, f (a: float32[2]) -> (y) ^c {\n' + inner + "}\n"
     )
-    after, context = apply(Branches(), text)
+    after, context = apply(EliminateBranches(), text)
     assert "-> (y) ^s ^x ^say {" in after  # to run the conditional meant all its results
     assert not context.kept
 
 
 def test_a_target_becomes_its_ends():
-    _, context = apply(Branches(), IF, kept=["c"])
+    _, context = apply(EliminateBranches(), IF, kept=["c"])
     assert [op.name for op in context.kept] == ["s", "x"]
 
 
@@ -132,7 +132,7 @@ CASE = """
     ("k", "taken"), [(0, "f0"), (1, "g0"), (2, "c/branch2/h0"), (3, "c/branch2/h0"), (-1, "c/branch2/h0")]
 )
 def test_a_known_number_of_a_branch(k, taken):
-    after, _ = apply(Branches(), CASE.replace("{K}", f"{{{k}}}"))
+    after, _ = apply(EliminateBranches(), CASE.replace("{K}", f"{{{k}}}"))
     assert f"y = Neg[T=float32]({taken})" in after
 
 
@@ -144,7 +144,7 @@ def test_graphs_inside_move_with_it():
         r = Tanh(b)
       }""",
     ).replace(", shares_names (a: float32[2]) -> (s", " (a: float32[2]) -> (s")
-    after, _ = apply(Branches(), text)
+    after, _ = apply(EliminateBranches(), text)
     assert 'graph "f" of c/then_branch/s, f, shares_names (c/then_branch/b: float32[2]) -> (c/then_branch/r)' in after
 
 
@@ -167,17 +167,18 @@ INNER = """
 
 
 def test_the_same_predicate_inside():
-    after, context = apply([Branches(), Branches()], INNER)
+    after, context = apply([EliminateBranches(), EliminateBranches()], INNER)
     assert "t = Tanh[T=float32](a)" in after
     assert "q_1 = Const[value=bool[]{false}, dtype=bool]" in after
     assert context.notes[0].text == "its branches know the predicate"
     unchanged(
-        Branches(), INNER.replace("(p, p, x)", "(p, o, x)").replace("    c = If", "    o = LogicalNot(p)\n    c = If")
+        EliminateBranches(),
+        INNER.replace("(p, p, x)", "(p, o, x)").replace("    c = If", "    o = LogicalNot(p)\n    c = If"),
     )
 
 
 def test_only_of_one_boolean():
-    unchanged(Branches(), INNER.replace("[dtype=bool, shape=[]]", "[dtype=bool]"))
+    unchanged(EliminateBranches(), INNER.replace("[dtype=bool, shape=[]]", "[dtype=bool]"))
 
 
 LOOP = """
@@ -201,17 +202,17 @@ LOOP = """
 @pytest.mark.parametrize("step", [1, 2])  # one that counts, and one of which only the beginning is known
 def test_a_loop_that_does_not_go_round(step):
     text = LOOP.replace("{STEP}", f"{{{step}}}")
-    after, context = apply(Branches(), text.replace("{I}", "{4}"))
+    after, context = apply(EliminateBranches(), text.replace("{I}", "{4}"))
     same(after, text.partition("    w = ")[0].replace("{I}", "{4}") + "    y = Neg(i)\n    z = Neg(x)")
     assert context.notes[0].text == "its condition is false at the first look"
-    unchanged(Branches(), text.replace("{I}", "{3}"))
+    unchanged(EliminateBranches(), text.replace("{I}", "{3}"))
 
 
 def test_a_condition_of_which_one_part_is_known():
     text = LOOP.replace("{STEP}", "{2}").replace("{I}", "{4}").replace("-> (go)", "-> (both)")
     text = text.replace("go = Less(i, n)", "go = Less(i, n)\n      f = Less(a, a)\n      both = LogicalAnd(f, go)")
-    assert "While" not in apply(Branches(), text)[0]
-    unchanged(Branches(), text.replace("LogicalAnd", "LogicalOr"))
+    assert "While" not in apply(EliminateBranches(), text)[0]
+    unchanged(EliminateBranches(), text.replace("LogicalAnd", "LogicalOr"))
 
 
 def test_a_part_that_is_known_says_nothing_of_the_shape():
@@ -223,32 +224,32 @@ def test_a_part_that_is_known_says_nothing_of_the_shape():
       k = Size(both)
       one = Const[value=int32[]{1}, dtype=int32]
       most = Less(one, k)"""  # true: there are two
-    unchanged(Branches(), text.replace("go = Less(i, n)", both))
+    unchanged(EliminateBranches(), text.replace("go = Less(i, n)", both))
 
 
 def test_a_condition_that_fails_is_left_to_fail():
     text = LOOP.replace("{STEP}", "{2}").replace("{I}", "{0}").replace("Less(i, n)", "Less(m, n)")
-    unchanged(Branches(), text.replace("      go =", "      m = FloorDiv(n, i)\n      go ="))
+    unchanged(EliminateBranches(), text.replace("      go =", "      m = FloorDiv(n, i)\n      go ="))
 
 
 def test_a_loop_that_is_waited_for_or_waits_stays():
     text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
     for other in (text + "    k = NoOp ^w", text.replace("](i, x)", "](i, x) ^x")):
-        context = unchanged(Branches(), other)
+        context = unchanged(EliminateBranches(), other)
         assert "there is waiting for it, or by it" in context.notes[0].text
-    unchanged(Branches(), text, kept=["w"])
+    unchanged(EliminateBranches(), text, kept=["w"])
 
 
 def test_a_condition_that_does_something_stays():
     text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
     text = text.replace("go = Less(i, n)", SAY + "\n      go = Less(i, n)")
-    context = unchanged(Branches(), text)
+    context = unchanged(EliminateBranches(), text)
     assert "its condition does something" in context.notes[0].text
 
 
 def test_a_predicate_that_waits():
     text = IF.replace(TRUE, "w = NoOp\n    p = Const[value=bool[]{true}, dtype=bool] ^w")
-    after, _ = apply(Branches(), text)
+    after, _ = apply(EliminateBranches(), text)
     assert "s = Tanh[T=float32](x) ^w" in after
 
 
@@ -262,12 +263,12 @@ def test_that_the_predicate_is_known_is_a_change_by_itself():
           r = Identity(q)
         }
         """
-    after, _ = apply(Branches(), text.replace("DTYPE", "bool"))
+    after, _ = apply(EliminateBranches(), text.replace("DTYPE", "bool"))
     assert "q_1 = Const[value=bool[]{false}, dtype=bool]" in after
-    assert unchanged(Branches(), text.replace("DTYPE", "int32")).notes == []  # 2 is as true as 1
+    assert unchanged(EliminateBranches(), text.replace("DTYPE", "int32")).notes == []  # 2 is as true as 1
     assert (
         unchanged(
-            Branches(),
+            EliminateBranches(),
             text.replace("Identity(q)", "Identity(o)")
             .replace("          r =", "          o = Const[value=bool[]{true}, dtype=bool]\n          r =")
             .replace("DTYPE", "bool"),
@@ -282,7 +283,7 @@ def test_conditions_that_are_no_booleans(type):
     value = {"int32": "0", "bool": "false", "string": '""'}[dtype]
     text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
     go = f"go = Const[value={dtype}[{shape}{{{value}}}, dtype={dtype}]"
-    unchanged(Branches(), text.replace("go = Less(i, n)", go))
+    unchanged(EliminateBranches(), text.replace("go = Less(i, n)", go))
 
 
 @pytest.mark.parametrize(
@@ -298,12 +299,12 @@ def test_conditions_that_are_not_computed_now(go):
     text = (
         LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}").replace("-> (go)", "-> (go2)" if "go2" in go else "-> (go)")
     )
-    unchanged(Branches(), text.replace("go = Less(i, n)", go))
+    unchanged(EliminateBranches(), text.replace("go = Less(i, n)", go))
 
 
 def test_functions_of_the_library_are_not_looked_into():
     unchanged(
-        Branches(),
+        EliminateBranches(),
         """
         function "f" (v: float32[2]) -> (y) {
           y = Neg(v)
@@ -317,10 +318,10 @@ def test_functions_of_the_library_are_not_looked_into():
 
 def test_a_condition_with_something_that_gives_nothing():
     text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
-    after, _ = apply(Branches(), text.replace("go = Less(i, n)", "k = NoOp\n      go = Less(i, n) ^k"))
+    after, _ = apply(EliminateBranches(), text.replace("go = Less(i, n)", "k = NoOp\n      go = Less(i, n) ^k"))
     assert "While" not in after
 
 
 def test_a_condition_of_which_no_part_is_known():
     text = LOOP.replace("{STEP}", "{1}").replace("{I}", "{4}")
-    unchanged(Branches(), text.replace("go = Less(i, n)", "f = Less(a, a)\n      go = LogicalAnd(f, f)"))
+    unchanged(EliminateBranches(), text.replace("go = Less(i, n)", "f = Less(a, a)\n      go = LogicalAnd(f, f)"))

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from headrace.ir.text import from_text, to_text
-from headrace.optimize.base import Context, Options
-from headrace.optimize.constant_folding import Fold
-from headrace.optimize.dead_code import Prune
+from headrace.optimize.base import Options, PassContext
+from headrace.optimize.constant_folding import FoldConstants
+from headrace.optimize.dead_code import EliminateDeadCode
 from headrace.optimize.effects import Effects
 from tests.optimize.running import apply, same, unchanged
 
 
 def test_constants_fold_along_a_chain_in_place():
     after, context = apply(
-        Fold(),
+        FoldConstants(),
         """
         a = Const[value=int32[]{2}, dtype=int32] @"/device:CPU:1"
         b = Const[value=int32[]{3}, dtype=int32]
@@ -36,7 +36,7 @@ def test_constants_fold_along_a_chain_in_place():
 def test_a_folded_operation_keeps_its_line_and_colocation():
     g = from_text('a = Const[value=int32[]{2}, dtype=int32]\nb = Neg[_class=("loc:@a")](a)', "there.py")
     line = g.operations[1].source
-    Fold().call(g, Context())
+    FoldConstants().call(g, PassContext())
     assert g.operations[1].type == "Const"
     assert g.operations[1].source is line
     assert g.operations[1].attrs["_class"] == ("loc:@a",)
@@ -49,18 +49,18 @@ def test_a_folded_operation_keeps_its_line_and_colocation():
 )
 def test_what_asks_for_a_known_shape(op, value):
     x = "x = _Arg[T=float32, index=0, shape=[8,3]]\n"
-    after, _ = apply(Fold(), f"{x}n = {op}")
+    after, _ = apply(FoldConstants(), f"{x}n = {op}")
     same(after, f"{x}n = Const[value={value}, dtype=int32]")
 
 
 @pytest.mark.parametrize("op", ["Shape(x)", "Size(x)", "ZerosLike(x)"])
 def test_a_shape_that_is_not_known_stays(op):
-    unchanged(Fold(), f"x = Placeholder[dtype=float32, shape=[?,3]]\nn = {op}")
+    unchanged(FoldConstants(), f"x = Placeholder[dtype=float32, shape=[?,3]]\nn = {op}")
 
 
 def test_slices_of_shapes_and_what_is_made_of_them():
     after, _ = apply(
-        Fold(),
+        FoldConstants(),
         """
         x = _Arg[T=float32, index=0, shape=[8,3]]
         s = Shape(x)
@@ -89,13 +89,13 @@ def test_more_becomes_known_of_shapes_behind_a_constant():
     )
     for op in g.operations[-2:]:
         op.outputs[0].shape = None
-    Fold().call(g, Context())
+    FoldConstants().call(g, PassContext())
     assert g.get_tensor_by_name("z:0").shape == (6,)
 
 
 def test_several_outputs_become_as_many_constants_of_those_that_are_read():
     after, _ = apply(
-        Fold(),
+        FoldConstants(),
         """
         x = _Arg[T=float32, index=0, shape=[8,3]]
         y = _Arg[T=float32, index=1, shape=[2]]
@@ -116,12 +116,12 @@ def test_several_outputs_become_as_many_constants_of_those_that_are_read():
 
 def test_one_of_several_outputs_that_is_a_target_stays():
     text = "x = _Arg[T=float32, index=0, shape=[8,3]]\ns = ShapeN(x, x)\nz = Neg(s:1)"
-    unchanged(Fold(), text, kept=["s"])
+    unchanged(FoldConstants(), text, kept=["s"])
 
 
 def test_a_constant_waits_for_what_its_origin_waited_for():
     after, _ = apply(
-        Fold(),
+        FoldConstants(),
         """
         v = VarHandleOp[dtype=float32, shape=[], shared_name="v"]
         x = Placeholder[dtype=float32, shape=[]]
@@ -144,7 +144,7 @@ def test_an_effect_that_only_a_shape_reaches_stays_and_stays_first():
         r = ReadVariableOp[dtype=float32](v) ^a
         z = _Retval[index=0](r)
         """
-    after, context = apply((Effects(), Fold(), Prune()), text)
+    after, context = apply((Effects(), FoldConstants(), EliminateDeadCode()), text)
     assert "a = Const[value=int32[1]{3}, dtype=int32] :" in after
     assert "r = ReadVariableOp[dtype=float32](v) ^a ^w" in after
     assert [op.name for op in context.kept] == ["w"]
@@ -152,7 +152,7 @@ def test_an_effect_that_only_a_shape_reaches_stays_and_stays_first():
 
 def test_a_check_that_only_a_shape_reaches_stays():
     x = "x = Placeholder[dtype=float32]\ny = EnsureShape[shape=[3]](x)\nz = Neg(y)\n"
-    after, _ = apply((Effects(), Fold(), Prune()), f"{x}n = Shape(z)\no = _Retval[index=0](n)")
+    after, _ = apply((Effects(), FoldConstants(), EliminateDeadCode()), f"{x}n = Shape(z)\no = _Retval[index=0](n)")
     same(
         after,
         "x = Placeholder[dtype=float32]\ny = EnsureShape[shape=[3]](x)\nn = Const[value=int32[1]{3}, dtype=int32]\n"
@@ -172,12 +172,12 @@ def test_a_check_that_only_a_shape_reaches_stays():
     ],
 )
 def test_what_does_not_fold(text):
-    unchanged(Fold(), text)
+    unchanged(FoldConstants(), text)
 
 
 def test_what_fails_is_left_to_fail():
     context = unchanged(
-        Fold(),
+        FoldConstants(),
         """
         one = Const[value=int32[]{1}, dtype=int32]
         zero = Const[value=int32[]{0}, dtype=int32]
@@ -196,18 +196,18 @@ FILL = """
 
 
 def test_what_is_large_is_not_kept():
-    apply_ = apply(Fold(), FILL.replace("N", "16384"))[0]
+    apply_ = apply(FoldConstants(), FILL.replace("N", "16384"))[0]
     assert "y = Const" in apply_
-    context = unchanged(Fold(), FILL.replace("N", "16385"))
+    context = unchanged(FoldConstants(), FILL.replace("N", "16385"))
     assert "times more than what it is made of" in context.notes[0].text
-    context = unchanged(Fold(), FILL.replace("N", "300"), options=Options(fold_bytes=1199))
+    context = unchanged(FoldConstants(), FILL.replace("N", "300"), options=Options(fold_bytes=1199))
     assert "constants of more than 1199 are not made" in context.notes[0].text
-    assert "y = Const" in apply(Fold(), FILL.replace("N", "300"), options=Options(fold_bytes=1200))[0]
+    assert "y = Const" in apply(FoldConstants(), FILL.replace("N", "300"), options=Options(fold_bytes=1200))[0]
 
 
 def test_large_from_large_is_kept():
     g = from_text("a = Const[value=float32[20000]{1.0...}, dtype=float32]\nb = Neg(a)")
-    assert Fold().call(g, Context())
+    assert FoldConstants().call(g, PassContext())
     np.testing.assert_array_equal(g.operations[1].attrs["value"], np.full(20000, -1, np.float32))
 
 
@@ -218,7 +218,7 @@ def test_graphs_of_primitives_are_left_alone():
         s = Switch(x, p)
         n = Shape(s:1)
         """
-    context = unchanged(Fold(), text)
+    context = unchanged(FoldConstants(), text)
     assert "primitives" in context.ran[0][0]
     assert "n = Shape" in to_text(from_text(text))
 
@@ -226,42 +226,44 @@ def test_graphs_of_primitives_are_left_alone():
 def test_the_shape_of_a_variable_that_is_read_waits_for_that():
     # which fails if there is no value
     v = "v = VarHandleOp[dtype=float32, shape=[3]]\nr = ReadVariableOp[dtype=float32](v) : float32[3]\n"
-    after, _ = apply(Fold(), f"{v}n = Shape(r)")
+    after, _ = apply(FoldConstants(), f"{v}n = Shape(r)")
     assert "n = Const[value=int32[1]{3}, dtype=int32] ^r" in after
     v = "v = VariableV2[shape=[3], dtype=float32]\nr = Neg(v)\n"
-    after, _ = apply(Fold(), f"{v}n = Shape(r)")
+    after, _ = apply(FoldConstants(), f"{v}n = Shape(r)")
     assert "n = Const[value=int32[1]{3}, dtype=int32] ^r" in after
 
 
 def test_the_shape_of_what_is_to_be_fed_waits_for_that():
-    after, _ = apply(Fold(), "x = Placeholder[dtype=float32, shape=[3]]\nn = Shape(x)")
+    after, _ = apply(FoldConstants(), "x = Placeholder[dtype=float32, shape=[3]]\nn = Shape(x)")
     assert "n = Const[value=int32[1]{3}, dtype=int32] ^x" in after
 
 
 def test_a_shape_of_a_constant_that_waits():
     x = "x = _Arg[T=float32, index=0, shape=[3]]\nw = NoOp\nc = Const[value=float32[]{1.0}, dtype=float32] ^w\n"
-    after, _ = apply(Fold(), f"{x}s = ShapeN(c, x)\nn = Rank(s:0)\nm = Neg(s:1)")
+    after, _ = apply(FoldConstants(), f"{x}s = ShapeN(c, x)\nn = Rank(s:0)\nm = Neg(s:1)")
     assert "n = Const[value=int32[]{1}, dtype=int32] ^w" in after
 
 
 def test_a_result_whose_size_cannot_be_told_before():
     text = "c = Const[value=bool[N]{true...}, dtype=bool]\ni = Where(c)"
-    assert "i = Const" in apply(Fold(), text.replace("N", "100"))[0]
-    context = unchanged(Fold(), text.replace("N", "65537"))
+    assert "i = Const" in apply(FoldConstants(), text.replace("N", "100"))[0]
+    context = unchanged(FoldConstants(), text.replace("N", "65537"))
     assert "cannot be told" in context.notes[0].text
-    context = unchanged(Fold(), text.replace("N", "65536"))
+    context = unchanged(FoldConstants(), text.replace("N", "65536"))
     assert "times more than what it is made of" in context.notes[0].text
 
 
 def test_handles_and_references_are_not_tried():
     h = "s = Const[value=int32[1]{2}, dtype=int32]\nn = Const[value=int32[]{4}, dtype=int32]\n"
-    context = unchanged(Fold(), h + "h = EmptyTensorList[element_dtype=float32](s, n)\nl = TensorListLength(h)")
+    context = unchanged(
+        FoldConstants(), h + "h = EmptyTensorList[element_dtype=float32](s, n)\nl = TensorListLength(h)"
+    )
     assert context.notes == []
-    unchanged(Fold(), "v = VariableV2[shape=[2], dtype=float32] : float32_ref[2]\nn = Shape(v)")
+    unchanged(FoldConstants(), "v = VariableV2[shape=[2], dtype=float32] : float32_ref[2]\nn = Shape(v)")
 
 
 @pytest.mark.parametrize("value", [np.zeros(3, np.int32), np.zeros(2, np.float64)])
 def test_what_kernels_and_inference_do_not_agree_on_stays(monkeypatch, value):
     monkeypatch.setattr("headrace.optimize.constant_folding.constant_kernel", lambda op: lambda x: value)
-    context = unchanged(Fold(), "a = Const[value=int32[2]{1, 2}, dtype=int32]\nb = Neg(a)")
+    context = unchanged(FoldConstants(), "a = Const[value=int32[2]{1, 2}, dtype=int32]\nb = Neg(a)")
     assert "is not what the graph says" in context.notes[0].text

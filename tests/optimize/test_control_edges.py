@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.optimize.control_edges import Controls
+from headrace.optimize.control_edges import SimplifyControlEdges
 from tests.optimize.running import apply, same, unchanged
 
 HEAD = """
@@ -15,7 +15,7 @@ HEAD = """
 
 
 def check(before, after):
-    got, context = apply(Controls(), HEAD + before)
+    got, context = apply(SimplifyControlEdges(), HEAD + before)
     same(got, HEAD + after)
     return [n.text for n in context.notes]
 
@@ -51,7 +51,7 @@ def test_what_says_nothing(before, after):
     ],
 )
 def test_what_says_something(text):
-    unchanged(Controls(), HEAD + text)
+    unchanged(SimplifyControlEdges(), HEAD + text)
 
 
 def test_the_report():
@@ -65,16 +65,16 @@ def test_a_constant_that_is_read_and_waited_for():
     d = "d = Const[value=float32[]{1.0}, dtype=float32]"
     check(f"{d} ^b\ny = Neg(d) ^b\nz = Neg(x) ^d", f"{d}\ny = Neg(d) ^b\nz = Neg(x) ^b")
     again = CALL.replace("Tout=(float32, float32)]", "Tout=(float32, float32), _recompute=true]")
-    unchanged(Controls(), f"{HEAD}{d} ^b\ny = Neg(d){again.replace('^a', '^d')}")  # it keeps its edges
+    unchanged(SimplifyControlEdges(), f"{HEAD}{d} ^b\ny = Neg(d){again.replace('^a', '^d')}")  # it keeps its edges
 
 
 def test_many_edges_do_not_come_in_the_place_of_one():
     many = "".join(f"w{i} = PrintV2(m)\n" for i in range(5))
     text = HEAD + 'm = Const[value=string[]{"m"}, dtype=string]\n' + many
-    unchanged(Controls(), text + "k = Neg(n) ^w0 ^w1 ^w2 ^w3 ^w4\ny = Neg(n) ^k")
-    after, _ = apply(Controls(), text + "k = Neg(n) ^w0 ^w1 ^w2 ^w3\ny = Neg(n) ^k")
+    unchanged(SimplifyControlEdges(), text + "k = Neg(n) ^w0 ^w1 ^w2 ^w3 ^w4\ny = Neg(n) ^k")
+    after, _ = apply(SimplifyControlEdges(), text + "k = Neg(n) ^w0 ^w1 ^w2 ^w3\ny = Neg(n) ^k")
     assert "y = Neg[T=float32](n) ^w0 ^w1 ^w2 ^w3 :" in after
-    after, _ = apply(Controls(), text + "k = NoOp ^w0 ^w1 ^w2 ^w3 ^w4\ny = Neg(n) ^k")
+    after, _ = apply(SimplifyControlEdges(), text + "k = NoOp ^w0 ^w1 ^w2 ^w3 ^w4\ny = Neg(n) ^k")
     assert "y = Neg[T=float32](n) ^w0 ^w1 ^w2 ^w3 ^w4" in after
 
 
@@ -88,11 +88,11 @@ CALL = """
 
 
 def test_one_result_says_little_of_all():
-    unchanged(Controls(), HEAD + CALL + "y = Neg(c:0) ^c")
-    unchanged(Controls(), HEAD + CALL + "i = Neg(c:0)\ny = Neg(n) ^i")  # not: ^c
+    unchanged(SimplifyControlEdges(), HEAD + CALL + "y = Neg(c:0) ^c")
+    unchanged(SimplifyControlEdges(), HEAD + CALL + "i = Neg(c:0)\ny = Neg(n) ^i")  # not: ^c
     check(CALL + "y = Neg(c:0) ^a", CALL + "y = Neg(c:0)")  # but what it waited for is done
     text = HEAD + CALL.replace("(x, n) ^a", "(k, n)").replace("    c =", "    k = Neg(x) ^a\n    c =")
-    unchanged(Controls(), text + "y = Neg(c:1) ^a")  # c:1 may come before k is done
+    unchanged(SimplifyControlEdges(), text + "y = Neg(c:1) ^a")  # c:1 may come before k is done
 
 
 def test_what_waits_for_all_of_it():
@@ -101,7 +101,7 @@ def test_what_waits_for_all_of_it():
 
 def test_what_computes_again_keeps_its_edges():
     unchanged(
-        Controls(),
+        SimplifyControlEdges(),
         HEAD
         + CALL.replace("Tout=(float32, float32)]", "Tout=(float32, float32), _recompute=true]").replace("^a", "^n"),
     )
@@ -109,9 +109,9 @@ def test_what_computes_again_keeps_its_edges():
 
 def test_results_and_targets_that_are_constants_go_on_waiting():
     c = "c = Const[value=float32[]{1.0}, dtype=float32] ^b\n y = Neg(c)"
-    unchanged(Controls(), HEAD + c, kept=["c"])
+    unchanged(SimplifyControlEdges(), HEAD + c, kept=["c"])
     unchanged(
-        Controls(),
+        SimplifyControlEdges(),
         """
         x = Placeholder[dtype=float32, shape=[2]]
         f = PartitionedCall[f=@"f", Tin=(float32), Tout=(float32)](x)
@@ -126,16 +126,16 @@ def test_results_and_targets_that_are_constants_go_on_waiting():
 
 def test_readers_that_are_many_or_structured():
     c = "c = Const[value=float32[]{1.0}, dtype=float32] ^b\n"
-    unchanged(Controls(), HEAD + c + "".join(f"y{i} = Neg(c)\n" for i in range(17)))
-    after, _ = apply(Controls(), HEAD + c + "".join(f"y{i} = Neg(c)\n" for i in range(16)))
+    unchanged(SimplifyControlEdges(), HEAD + c + "".join(f"y{i} = Neg(c)\n" for i in range(17)))
+    after, _ = apply(SimplifyControlEdges(), HEAD + c + "".join(f"y{i} = Neg(c)\n" for i in range(16)))
     assert "c = Const[value=float32[]{1.0}, dtype=float32] :" in after
-    unchanged(Controls(), HEAD + c.replace("c =", "d =") + CALL.replace("(x, n) ^a", "(x, d)"))
+    unchanged(SimplifyControlEdges(), HEAD + c.replace("c =", "d =") + CALL.replace("(x, n) ^a", "(x, d)"))
 
 
 @pytest.mark.matrix
 def test_long_chains_are_no_recursion():
     text = HEAD + "k0 = NoOp ^b\n" + "".join(f"k{i + 1} = NoOp ^k{i}\n" for i in range(3000))
-    after, _ = apply(Controls(), text)
+    after, _ = apply(SimplifyControlEdges(), text)
     assert "k3000 = NoOp ^b" in after
 
 
@@ -143,7 +143,7 @@ def test_a_search_has_an_end():
     long = 'k0 = CheckNumerics[message="m"](x) ^a\n' + "".join(
         f'k{i + 1} = CheckNumerics[message="m"](k{i})\n' for i in range(100)
     )
-    unchanged(Controls(), HEAD + long + "y = Neg(k100) ^a")
+    unchanged(SimplifyControlEdges(), HEAD + long + "y = Neg(k100) ^a")
     check(long + "y = Neg(k20) ^a", long + "y = Neg(k20)")
 
 
@@ -155,12 +155,12 @@ def test_a_search_looks_at_nothing_twice_and_not_further_back_than_need_be():
         "    a =", "    l0 = Neg(x)\n" + "".join(f"l{i + 1} = Neg(l{i})\n" for i in range(60)) + "    a ="
     )
     late = 'k0 = CheckNumerics[message="m"](x) ^a\n' + "".join(f"k{i + 1} = Neg(k{i})\n" for i in range(50))
-    after, _ = apply(Controls(), f"{early}{late}y = AddV2(l60, k50) ^a")
+    after, _ = apply(SimplifyControlEdges(), f"{early}{late}y = AddV2(l60, k50) ^a")
     same(after, f"{early}{late}y = AddV2(l60, k50)")
 
 
 def test_what_a_result_says_further_on():
-    unchanged(Controls(), HEAD + CALL + 'i = CheckNumerics[message="m"](c:0)\ny = Neg(i) ^c')
+    unchanged(SimplifyControlEdges(), HEAD + CALL + 'i = CheckNumerics[message="m"](c:0)\ny = Neg(i) ^c')
     check(
         CALL + 'i = CheckNumerics[message="m"](x) ^c\ny = Neg(i) ^c',
         CALL + 'i = CheckNumerics[message="m"](x) ^c\ny = Neg(i)',

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.optimize.cse import MergeCommon
-from headrace.optimize.dead_code import Prune
+from headrace.optimize.dead_code import EliminateDeadCode
 from tests.optimize.running import apply, same, unchanged
 
 XY = "x = Placeholder[dtype=float32, shape=[2]]\ny = Placeholder[dtype=float32, shape=[2]]\n"
@@ -142,7 +142,7 @@ def test_what_is_given_twice_is_read_by_one_parameter():
     after, context = apply(MergeCommon(), TWICE)
     assert [n.text for n in context.notes] == ["reads 2 parameters that were others under another name"]
     same(after, TWICE.replace("Sub(a, b)", "Sub(a, a)").replace("-> (b)", "-> (a)"))
-    after, _ = apply((MergeCommon(), Prune()), TWICE)
+    after, _ = apply((MergeCommon(), EliminateDeadCode()), TWICE)
     assert "If[Tcond=bool, Tin=(float32), Tout=(float32), " in after
     other = TWICE.replace("(p, x, x)", "(p, x, u)").replace("c = If", "u = Neg(x)\n    c = If")
     assert unchanged(MergeCommon(), other).notes == []

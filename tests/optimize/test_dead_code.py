@@ -8,8 +8,8 @@ from headrace.ir.edit.editor import own_bodies
 from headrace.ir.function import owned
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
-from headrace.optimize.base import Context, run
-from headrace.optimize.dead_code import Prune
+from headrace.optimize.base import PassContext, run
+from headrace.optimize.dead_code import EliminateDeadCode
 from headrace.optimize.effects import Effects
 from headrace.prune import prune as pruned
 from tests.optimize.running import apply, same, unchanged
@@ -25,9 +25,9 @@ def test_what_no_end_needs_goes():
         w = NoOp
         y = _Retval[index=0](b) ^w
         """
-    after, _ = apply(Prune(), text)
+    after, _ = apply(EliminateDeadCode(), text)
     same(after, text.replace("        dead = Neg(b)\n", ""))
-    assert unchanged(Prune(), text, kept=["dead"]).ran[-1][0] == "prune"
+    assert unchanged(EliminateDeadCode(), text, kept=["dead"]).ran[-1][0] == "prune"
 
 
 IF = """
@@ -47,7 +47,7 @@ IF = """
 
 
 def test_an_unread_result_goes_with_its_inputs():
-    after, context = apply(Prune(), IF.replace(":K", ":1"))
+    after, context = apply(EliminateDeadCode(), IF.replace(":K", ":1"))
     same(
         after,
         """
@@ -66,7 +66,7 @@ def test_an_unread_result_goes_with_its_inputs():
 
 
 def test_the_other_result():
-    after, _ = apply(Prune(), IF.replace(":K", ":0"))
+    after, _ = apply(EliminateDeadCode(), IF.replace(":K", ":0"))
     assert "c = If[Tcond=bool, Tin=(float32), Tout=(float32)" in after
     assert "](p, u) : float32[2]" in after
 
@@ -85,7 +85,7 @@ CASE = """
 
 
 def test_stated_shapes_move_up():
-    after, _ = apply(Prune(), CASE)
+    after, _ = apply(EliminateDeadCode(), CASE)
     assert 'c = Case[Tin=(float32), Tout=(float32), branches=(@"f", @"g"), output_shapes=([?])](k, x)' in after
 
 
@@ -108,7 +108,7 @@ def test_a_call_loses_results_and_where_effects_are_explicit_arguments():
     }
     y = _Retval[index=0](c)
     """
-    after, _ = apply(Prune(), CALL)
+    after, _ = apply(EliminateDeadCode(), CALL)
     same(after, text)
     one = (
         text.replace("Tin=(float32, float32)", "Tin=(float32)").replace("(x, x)", "(x)").replace("a: float32[2], ", "")
@@ -120,7 +120,7 @@ def test_what_names_a_function_of_the_library_stays():
     text = CALL.replace("f=@", "f=&").replace('graph "f" of c, f ', 'function "f" ')
     head, tail = text.split("    function")
     block, end = tail.split("}\n")
-    unchanged(Prune(), "function" + block + "}\n" + head + end)
+    unchanged(EliminateDeadCode(), "function" + block + "}\n" + head + end)
 
 
 LOOP = """
@@ -155,13 +155,13 @@ LOOP = """
     ],
 )
 def test_dead_loop_variables_go(read, left):
-    after, context = apply(Prune(), LOOP.replace(":R", f":{read}"))
+    after, context = apply(EliminateDeadCode(), LOOP.replace(":R", f":{read}"))
     assert left in after
     assert "that nothing needs" in context.notes[0].text
 
 
 def test_loop_variables_in_full():
-    after, context = apply(Prune(), LOOP.replace(":R", ":0"))
+    after, context = apply(EliminateDeadCode(), LOOP.replace(":R", ":0"))
     same(
         after,
         """
@@ -186,24 +186,24 @@ def test_what_must_run_keeps_what_it_reads():
     text = LOOP.replace(":R", ":0").replace("-> (j, ff, gg, hh, n, k) {", "-> (j, ff, gg, hh, n, k) ^say {").replace(
         "      hh =", "      say = Print[U=(float32)](g, f)\n      hh ="
     )  # fmt: skip
-    after, _ = apply(Prune(), text)
+    after, _ = apply(EliminateDeadCode(), text)
     assert "](i, x, x, x, n, x)" in after
 
 
 def test_an_effect_that_the_loop_need_not_have_goes():
     # v1 graphs: only what the fetches need runs
     text = LOOP.replace(":R", ":0").replace("gg = AddV2(g, h)", "gg = Print[U=(float32)](g, h)")
-    after, _ = apply(Prune(), text)
+    after, _ = apply(EliminateDeadCode(), text)
     assert "Print" not in after
 
 
 def test_a_control_edge_from_a_loop_reaches_all_its_results():
     text = LOOP.replace(":R", ":0") + "    k = NoOp ^w\n    z = _Retval[index=1](n) ^k"
-    unchanged(Prune(), text)
+    unchanged(EliminateDeadCode(), text)
 
 
 def test_a_control_edge_from_a_conditional_reaches_all_its_results():
-    after, _ = apply(Prune(), IF.replace(":K", ":1") + "    z = _Retval[index=1](x) ^c")
+    after, _ = apply(EliminateDeadCode(), IF.replace(":K", ":1") + "    z = _Retval[index=1](x) ^c")
     assert "Tout=(float32, float32)" in after
     assert "](p, u, x)" in after  # nothing reads the third
 
@@ -219,22 +219,22 @@ def test_explicit_effects_need_no_results():
 
 def explicit(text, kept=()):
     graph = from_text(text)
-    context = Context(kept=[graph.get_operation_by_name(name) for name in kept])
-    run((Effects(), Prune()), graph, context, verify)
+    context = PassContext(kept=[graph.get_operation_by_name(name) for name in kept])
+    run((Effects(), EliminateDeadCode()), graph, context, verify)
     return to_text(graph)
 
 
 def test_a_parameter_that_is_only_waited_for_stays():
     # in the primitive form the NoOp waits for the Switch of `v`, and that for the Exp
     text = IF.replace(":K", ":1").replace("t = Sin(b)", "k = NoOp ^d\n      t = Sin(b) ^k")
-    after, _ = apply(Prune(), text)
+    after, _ = apply(EliminateDeadCode(), text)
     assert "](p, x, v)" in after
     assert "k = NoOp ^d" in after
 
 
 def test_a_loop_variable_that_is_only_waited_for_stays():
     text = LOOP.replace(":R", ":0").replace("j = AddV2(i, one)", "j = AddV2(i, one) ^f")
-    after, _ = apply(Prune(), text)
+    after, _ = apply(EliminateDeadCode(), text)
     assert "](i, x, n, x)" in after  # f, and k, which makes its next value
 
 
@@ -259,7 +259,7 @@ def test_inside_out_and_outside_in():
         }
         y = _Retval[index=0](w:0)
         """
-    after, _ = apply(Prune(), text)
+    after, _ = apply(EliminateDeadCode(), text)
     assert "float32" not in after.replace("_Arg[T=float32", "").replace("x = [T=", "").split("\n", 2)[2]
 
 
@@ -267,12 +267,12 @@ SAYS = IF.replace(":K", ":1").replace("s = Tanh(a)", "s = Print[U=(float32)](a, 
 
 
 def test_an_effect_that_a_conditional_need_not_have_goes():
-    after, _ = apply(Prune(), SAYS)
+    after, _ = apply(EliminateDeadCode(), SAYS)
     assert "Print" not in after
 
 
 def test_a_target_is_wanted_with_all_its_results():
-    assert "Print" in apply(Prune(), SAYS, kept=["c"])[0]
+    assert "Print" in apply(EliminateDeadCode(), SAYS, kept=["c"])[0]
 
 
 def test_what_must_run_is_wanted_with_all_its_results():
@@ -286,12 +286,12 @@ def test_what_must_run_is_wanted_with_all_its_results():
         'graph "f" of f, f (q: bool[], z: float32[2]) -> (c:1) ^c {\n' + inner + "}\n"
         "r = _Retval[index=0](f)\n"
     )
-    assert "Print" in apply(Prune(), text)[0]
-    assert "Print" not in apply(Prune(), text.replace("-> (c:1) ^c {", "-> (c:1) {"))[0]
+    assert "Print" in apply(EliminateDeadCode(), text)[0]
+    assert "Print" not in apply(EliminateDeadCode(), text.replace("-> (c:1) ^c {", "-> (c:1) {"))[0]
 
 
 def test_what_is_swept_and_what_shrinks_at_once():
-    after, _ = apply(Prune(), IF.replace(":K", ":1") + "    dead = Neg(x)\n")
+    after, _ = apply(EliminateDeadCode(), IF.replace(":K", ":1") + "    dead = Neg(x)\n")
     assert "dead" not in after
     assert "Tout=(float32)," in after
 
@@ -301,7 +301,7 @@ def test_beside_primitives_only_what_is_not_needed_goes():
         IF.replace(":K", ":1").replace("u = Neg(x)", "w = Switch(x, p)\n    u = Merge(w:0, w:1)")
         + "    dead = Neg(x)\n"
     )
-    after, _ = apply(Prune(), text)
+    after, _ = apply(EliminateDeadCode(), text)
     assert "dead" not in after
     assert "Tout=(float32, float32)" in after
 
@@ -315,7 +315,7 @@ def test_graphs_know_what_they_captured_of_what_is_left():
         z = hr.while_loop(lambda i, a: i < 9, lambda i, a: (i + three, a * four + u), (0, x))
     step = pruned([p, x, u], [y[1], z[0]], []).graph
     own_bodies(step)
-    assert run((Prune(),), step, Context(), verify)
+    assert run((EliminateDeadCode(),), step, PassContext(), verify)
     captured = {}
     for graph in (f for op in step.operations for f in owned(op)):
         captured[graph.role] = [t.op.name for t in graph.captures]

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.ir.text import from_text
 from headrace.ir.verify import verify
-from headrace.optimize.base import Context, run
+from headrace.optimize.base import PassContext, run
 from headrace.optimize.effects import Effects
 
 V = """
@@ -18,7 +18,7 @@ V = """
 def explicit(text, kept=()):
     """The graph after the pass, and the names of what must run."""
     graph = from_text(text)
-    context = Context(kept=[graph.get_operation_by_name(name) for name in kept])
+    context = PassContext(kept=[graph.get_operation_by_name(name) for name in kept])
     run((Effects(),), graph, context, verify)
     assert context.explicit
     return graph, [op.name for op in context.kept]
@@ -147,6 +147,6 @@ def test_a_conditional_waits_for_what_an_unread_result_reaches():
 
 def test_a_second_time_changes_nothing():
     graph = from_text(BRANCH + "e = _Retval[index=0](c)")
-    context = Context()
+    context = PassContext()
     assert run((Effects(),), graph, context, verify)
-    assert not run((Effects(),), graph, Context(kept=context.kept), verify)
+    assert not run((Effects(),), graph, PassContext(kept=context.kept), verify)

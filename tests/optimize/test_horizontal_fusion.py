@@ -9,8 +9,8 @@ from headrace.errors import GraphError
 from headrace.ir.opdef import PerElement, op_registry
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
-from headrace.optimize.base import Context, Options, run
-from headrace.optimize.horizontal_fusion import LARGE, JoinPieces
+from headrace.optimize.base import Options, PassContext, run
+from headrace.optimize.horizontal_fusion import LARGE, FuseHorizontally
 from tests.optimize.loop_steps import agree
 
 SPLIT = """\
@@ -23,10 +23,10 @@ s = Split[num_split=4](axis, x)
 def joined(text: str, kept: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
     """The operations of a graph after the pass, and its report."""
     graph = from_text(text)
-    context = Context(Options(), [graph.get_operation_by_name(n) for n in kept])
-    changed = run([JoinPieces()], graph, context, verify)
+    context = PassContext(Options(), [graph.get_operation_by_name(n) for n in kept])
+    changed = run([FuseHorizontally()], graph, context, verify)
     assert changed is any(n.fired for n in context.notes)
-    assert not run([JoinPieces()], graph, Context(Options(), context.kept), verify)
+    assert not run([FuseHorizontally()], graph, PassContext(Options(), context.kept), verify)
     lines = [line for line in to_text(graph).splitlines() if "Const" not in line and "Placeholder" not in line]
     return lines, [f"{n.op}: {n.text}" for n in context.notes]
 
@@ -45,7 +45,7 @@ def test_gates() -> None:
         "i_1 = Sigmoid[T=float32](x)",
         "s_1 = Split[num_split=4, T=float32](axis, i_1)",
     ]
-    agree(text, [JoinPieces()], {"x": [[0.1 * k for k in range(8)]] * 2}, ["i", "j", "f", "o"])
+    agree(text, [FuseHorizontally()], {"x": [[0.1 * k for k in range(8)]] * 2}, ["i", "j", "f", "o"])
 
 
 def test_pieces_of_different_sizes() -> None:
@@ -58,7 +58,7 @@ a = Exp(s)
 b = Exp(s:2)
 """
     assert joined(text + ends("a", "b", "s:1"))[1] == ["s: Exp of 2 of 3 pieces at once"]
-    agree(text, [JoinPieces()], {"x": range(8)}, ["a", "b"])
+    agree(text, [FuseHorizontally()], {"x": range(8)}, ["a", "b"])
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_all_that_is_done_to_each_element(type: str) -> None:
             continue  # not of that type
         assert joined(text + ends("a", "b"))[1] == [f"s: {name} of 2 of 4 pieces at once"]
         with np.errstate(all="ignore"):
-            agree(text, [JoinPieces()], {"x": x}, ["a", "b"])
+            agree(text, [FuseHorizontally()], {"x": x}, ["a", "b"])
         done += 1
     assert done
 

@@ -1,6 +1,6 @@
 """Constants go into the graphs that are given them."""
 
-from headrace.optimize.interprocedural_constants import PushConstants
+from headrace.optimize.interprocedural_constants import PropagateConstants
 from tests.optimize.running import apply, same, unchanged
 
 IF = """
@@ -17,7 +17,7 @@ IF = """
 
 
 def test_into_branches_and_their_results():
-    after, context = apply(PushConstants(), IF)
+    after, context = apply(PropagateConstants(), IF)
     clone = "      two = Const[value=float32[]{2.0}, dtype=float32]\n"
     want = IF.replace("      s = Mul(a, b)", clone + "      s = Mul(two, b)").replace(
         "-> (a) {\n", "-> (two) {\n" + clone
@@ -27,12 +27,12 @@ def test_into_branches_and_their_results():
 
 
 def test_what_nothing_reads_is_not_cloned():
-    unchanged(PushConstants(), IF.replace("Mul(a, b)", "Neg(b)").replace("-> (a)", "-> (b)"))
+    unchanged(PropagateConstants(), IF.replace("Mul(a, b)", "Neg(b)").replace("-> (a)", "-> (b)"))
 
 
 def test_a_constant_that_waits_stays_outside():
     unchanged(
-        PushConstants(),
+        PropagateConstants(),
         IF.replace(
             "two = Const[value=float32[]{2.0}, dtype=float32]",
             "k = NoOp\n    two = Const[value=float32[]{2.0}, dtype=float32] ^k",
@@ -54,7 +54,7 @@ LOOP = """
 
 
 def test_into_loops_what_does_not_change_in_them():
-    after, _ = apply(PushConstants(), LOOP)
+    after, _ = apply(PropagateConstants(), LOOP)
     clone = "      n = Const[value=int32[]{9}, dtype=int32]\n"
     want = LOOP.replace("      go = Less(k, l)", clone + "      go = Less(k, n)")
     same(after, want.replace("      j = AddV2(k, l)", clone + "      j = AddV2(k, n)"))
@@ -62,7 +62,7 @@ def test_into_loops_what_does_not_change_in_them():
 
 def test_not_into_functions_of_the_library():
     unchanged(
-        PushConstants(),
+        PropagateConstants(),
         """
         function "f" (a: float32[]) -> (s) {
           s = Neg(a)
@@ -82,11 +82,11 @@ def test_into_a_condition_that_is_a_constant():
     graph "b" of w, body (q: bool[]) -> (q) {
     }
     """
-    after, _ = apply(PushConstants(), text)
+    after, _ = apply(PropagateConstants(), text)
     clone = "      p = Const[value=bool[]{true}, dtype=bool]\n"
     same(after, text.replace("cond (q: bool[]) -> (q) {\n", "cond (q: bool[]) -> (p) {\n" + clone))
 
 
 def test_what_has_no_value_here_stays_outside():
     bad = 'Const[value=bad("it is broken", base64"AA=="), dtype=float32] : float32[]'
-    unchanged(PushConstants(), IF.replace("Const[value=float32[]{2.0}, dtype=float32]", bad))
+    unchanged(PropagateConstants(), IF.replace("Const[value=float32[]{2.0}, dtype=float32]", bad))

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.ir.text import from_text
-from headrace.optimize.dead_code import Prune
+from headrace.optimize.dead_code import EliminateDeadCode
 from headrace.optimize.liveness import Reached
 from tests.optimize.running import apply
 
@@ -130,5 +130,5 @@ def test_what_must_run_in_a_nested_conditional_reaches_a_variable():
     }
     y = _Retval[index=0](w:1)
     """
-    _, context = apply(Prune(), text)
+    _, context = apply(EliminateDeadCode(), text)
     assert [n.text for n in context.notes] == ["1 variable that nothing needs: g"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.ir.analysis.trip_count import trips
+from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.text import from_text
-from headrace.optimize.base import Context, run
+from headrace.optimize.base import PassContext, run
 from tests.optimize.loop_steps import PASSES, loop_text, transformed, untouched
 
 _BEFORE = """
@@ -51,10 +51,10 @@ def test_what_is_known_by_that_is_found() -> None:
     second = loop_text("k: int32[], m: int32[]", "zero, last", "k1, m", "k1 = AddV2(k, one)", cond="less = Less(k, m)",
                        before="last = Sub(loop, loop)", behind="y = Neg(other)", name="other")  # fmt: skip
     graph = from_text(_two_counters("less = Less(i, five)", second))
-    other = trips(graph.get_operation_by_name("other"))
+    other = trip_count(graph.get_operation_by_name("other"))
     assert other is not None
     assert other.count is None
-    context = Context()
+    context = PassContext()
     run([PASSES["loop_counts"]], graph, context)
     assert other.count == 0
     run([PASSES["loop_counts"]], graph, context)

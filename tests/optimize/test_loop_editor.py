@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.ir.text import from_text
-from headrace.optimize.base import Context
-from headrace.optimize.loop_editor import Loop, loops_of, names
+from headrace.optimize.base import PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 from tests.optimize.loop_steps import loop_text
 
 _BEFORE = """
@@ -19,11 +19,11 @@ _VARIABLES = "i: int32[], n: int32[], x: float32[2], y: float32[2], p: bool[]"
 _COUNT = "i1 = AddV2(i, one)\n"
 
 
-def made(results: str = "i1, n, x, y, p", body: str = "", **more: str) -> Loop:
+def made(results: str = "i1, n, x, y, p", body: str = "", **more: str) -> LoopEditor:
     """A loop with these lines in its body."""
     text = loop_text(_VARIABLES, "zero, n, x, x, p", results, _COUNT + body, before=_BEFORE, **more)
     (op,) = loops_of(from_text(text))
-    return Loop(op, Context())
+    return LoopEditor(op, PassContext())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.ir.text import from_text, to_text
-from headrace.optimize.base import Context, run
+from headrace.optimize.base import PassContext, run
 from tests.optimize.loop_steps import PASSES, agree, loop_of, transformed, untouched
 
 _RULE = "loop_invariants"
@@ -157,7 +157,7 @@ def test_what_runs_in_any_case_is_read_at_its_time() -> None:
     body = graph.get_operation_by_name("loop").attrs["body"]
     body.control_results = [body.get_operation_by_name("x")]
     before = to_text(graph)
-    assert not run([PASSES[_RULE]], graph, Context())
+    assert not run([PASSES[_RULE]], graph, PassContext())
     assert to_text(graph) == before
 
 
@@ -221,7 +221,7 @@ def test_what_stands_with_others_stays() -> None:
     graph = from_text(loop(_BODY, cond="most = FloorDiv(n, two)\nless = Less(i, most)"))
     cond = graph.get_operation_by_name("loop").attrs["cond"]
     cond.get_operation_by_name("most").attrs["_class"] = (b"loc:@less",)
-    assert not run([PASSES[_RULE]], graph, Context())
+    assert not run([PASSES[_RULE]], graph, PassContext())
 
 
 def test_a_name_that_is_taken_outside() -> None:

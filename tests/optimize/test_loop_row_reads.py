@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from headrace.ir.text import from_text
-from headrace.optimize.base import Context
-from headrace.optimize.loop_editor import Loop, loops_of
+from headrace.optimize.base import PassContext
+from headrace.optimize.loop_editor import LoopEditor, loops_of
 from headrace.optimize.loop_row_reads import (
     Index,
     Popped,
-    Rows,
+    RowReads,
     as_vector,
     element_bytes,
     index_of,
@@ -49,11 +49,11 @@ pop = TensorListPopBack[element_dtype=float32, _accumulated=true](acc, shape)
 _FOUR = "four = Const[value=int32[]{4}, dtype=int32]\nless = LessEqual(i, four)"
 
 
-def made(body: str, more: str = "", cond: str = "less = Less(i, five)") -> Loop:
+def made(body: str, more: str = "", cond: str = "less = Less(i, five)") -> LoopEditor:
     """A loop with these lines in its body and these variables besides."""
     text = loop_of(_VARIABLES + more, _BODY + body.replace(" | ", "\n"), cond=cond, before=_BEFORE)
     (op,) = loops_of(from_text(text))
-    return Loop(op, Context())
+    return LoopEditor(op, PassContext())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_is_popped() -> None:
     assert [popped_from(loop, pops[name].outputs[1]) for name in ("pop", "p2", "p3")] == [3, None, None]
     for name in "w2", "v1":
         assert popped_from(loop, loop.body.get_operation_by_name(name).outputs[0]) is None
-    rows = Rows(loop)
+    rows = RowReads(loop)
     assert isinstance(rows[pops["pop"].outputs[1]], Popped)
     assert pops["p2"].outputs[1] not in rows
     assert pops["p3"].outputs[1] not in rows
@@ -103,7 +103,7 @@ def test_what_is_popped() -> None:
 
 def test_what_is_of_unknown_size_is_not_small() -> None:
     loop = made("y = AddV2(pop:1, w) | z = Tanh(y) | s = Tanh(pop:1)")
-    rows = Rows(loop)
+    rows = RowReads(loop)
     y, z, s = (loop.body.get_operation_by_name(n).outputs[0] for n in "yzs")
     assert y.shape == (None, 3)
     assert (z in rows, rows.is_small(z), rows.pays(z)) == (True, False, False)
@@ -148,8 +148,8 @@ def test_what_becomes_what_is_popped() -> None:
     before = _BEFORE + "free = Const[value=int32[2]{-1, 3}, dtype=int32]\nother = TensorListFromTensor(xs, free)"
     text = loop_of(lines, _BODY + free.replace(" | ", "\n"), cond="less = Less(i, five)", before=before)
     (op,) = loops_of(from_text(text))
-    loop = Loop(op, Context())
-    rows = Rows(loop)
+    loop = LoopEditor(op, PassContext())
+    rows = RowReads(loop)
     named = {p.op.name: p for p in loop.body.params}
     assert [named[n] in rows for n in "abc"] == [True, False, False]
     assert loop.body.get_operation_by_name("q").outputs[1] not in rows

@@ -10,7 +10,7 @@ from headrace.ir.graph import Graph
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
 from headrace.optimize import base, pipeline
-from headrace.optimize.base import Context, Options, Pass, Repeat, run
+from headrace.optimize.base import Options, Pass, PassContext, Repeat, run
 from headrace.optimize.pipeline import names, optimize, options_from
 from headrace.prune import prune
 
@@ -116,7 +116,7 @@ def test_targets_of_which_others_are_made():
 class _Breaks(Pass):
     name = "breaks"
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         graph.operations[-1].device = "/gnu:0"
         return True
 
@@ -128,29 +128,29 @@ class _Counts(Pass):
         self.changes = changes
         self.calls = 0
 
-    def call(self, graph: Graph, context: Context) -> bool:
+    def call(self, graph: Graph, context: PassContext) -> bool:
         self.calls += 1
         return self.calls <= self.changes
 
 
 def test_an_error_names_the_pass_and_those_before():
     with pytest.raises(GraphError, match="gnu") as e:
-        run((_Counts(0), _Breaks()), from_text(TEXT), Context(), verify)
+        run((_Counts(0), _Breaks()), from_text(TEXT), PassContext(), verify)
     assert "in the pass 'breaks', after counts" in e.value.__notes__[-1]
 
 
 def test_a_group_goes_round_until_nothing_changes_and_not_for_ever():
     a, b = _Counts(2), _Counts(0)
-    run((Repeat((a, b)),), from_text(TEXT), Context())
+    run((Repeat((a, b)),), from_text(TEXT), PassContext())
     assert (a.calls, b.calls) == (3, 2)  # nothing has changed since the second time
     a = _Counts(100)
-    run((Repeat((a,), limit=5), a), from_text(TEXT), Context())
+    run((Repeat((a,), limit=5), a), from_text(TEXT), PassContext())
     assert a.calls == 6
 
 
 def test_who_had_nothing_to_do_is_not_asked_again():
     a, b = _Counts(0), _Counts(0)
-    run((a, Repeat((a, b)), b), from_text(TEXT), Context())
+    run((a, Repeat((a, b)), b), from_text(TEXT), PassContext())
     assert (a.calls, b.calls) == (1, 1)
 
 

@@ -13,7 +13,7 @@ from headrace.ir.edit.editor import own_bodies
 from headrace.ir.graph import Graph
 from headrace.ir.text import to_text
 from headrace.ir.verify import verify
-from headrace.optimize.base import Context, Pass, Repeat, graphs_of, run
+from headrace.optimize.base import Pass, PassContext, Repeat, graphs_of, run
 from headrace.optimize.loops import LOOP_PASSES
 from headrace.optimize.pipeline import PASSES
 from headrace.prune import prune
@@ -70,7 +70,7 @@ def _check_contract(seed: int, passes: list[Pass]) -> None:
         fetches = [made.y, *made.gradients(made.y).values()]
     graph = prune([made.inputs[n] for n in made.inputs if n != "V"], fetches, []).graph
     own_bodies(graph)
-    context = Context()
+    context = PassContext()
     for p in passes:
         before, count = to_text(graph), _count(graph)
         changed = run((p,), graph, context, verify)

@@ -4,9 +4,9 @@ from headrace import dtypes
 from headrace.ir.graph import Operation
 from headrace.ir.text import from_text
 from headrace.ir.verify import verify
-from headrace.optimize.algebraic_simplification import Identities
-from headrace.optimize.base import Context
-from headrace.optimize.branch_elimination import Branches
+from headrace.optimize.algebraic_simplification import SimplifyAlgebra
+from headrace.optimize.base import PassContext
+from headrace.optimize.branch_elimination import EliminateBranches
 from headrace.optimize.rewriter import Rewriter
 from tests.optimize.running import apply, same
 
@@ -14,7 +14,7 @@ from tests.optimize.running import apply, same
 def replaced(text: str, old: str, new: str) -> dict[str, Operation]:
     """The operations that there are when `new` is put in the place of `old`, by name. Nothing is inferred in `text`."""
     g = from_text(text)
-    walking = Rewriter(g, Context())
+    walking = Rewriter(g, PassContext())
     for op in walking:
         if op.name == old:
             walking.replace(op, g.get_operation_by_name(new).outputs, ())
@@ -76,7 +76,7 @@ def test_what_is_known_of_handles():
         g = from_text(h)
         x, y = (g.get_tensor_by_name(f"{n}:0") for n in "xy")
         x.handle, y.handle = known, (dtypes.float32, (2,))
-        walking = Rewriter(g, Context())
+        walking = Rewriter(g, PassContext())
         for op in walking:
             if op is y.op:
                 walking.replace(op, [x], ())
@@ -95,7 +95,7 @@ def test_what_a_step_is_given_stays_as_declared():
         }
         y = Neg(c)
         """
-    after, _ = apply(Branches(), text)
+    after, _ = apply(EliminateBranches(), text)
     assert "x = _Arg[T=float32, index=0, shape=[?]] : float32[?]" in after
     assert "y = Neg[T=float32](x) : float32[3]" in after
 
@@ -113,5 +113,5 @@ CHECKED = """
 
 def test_what_is_made_of_the_same_is_no_loss():
     text = CHECKED.replace("SHAPE", "s = Shape(x)")
-    after, _ = apply(Identities(), text)
+    after, _ = apply(SimplifyAlgebra(), text)
     same(after, text.replace("Tanh(y)", "Tanh(x)").replace("    y = Reshape(x, s) : float32[2]\n", ""))

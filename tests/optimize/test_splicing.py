@@ -1,6 +1,6 @@
 """What a graph becomes that is put where its owner stands: names, waiting, what is known."""
 
-from headrace.optimize.branch_elimination import Branches
+from headrace.optimize.branch_elimination import EliminateBranches
 from headrace.optimize.inline import Inline
 from tests.optimize.running import apply, same
 
@@ -54,8 +54,8 @@ def test_names_in_graphs_inside():
     }
     y = Neg(c)
     """
-    after, _ = apply(Branches(), text)
+    after, _ = apply(EliminateBranches(), text)
     assert 'graph "f" of c/then_branch/s, f (b: float32[2]) -> (r) {' in after
     assert "\n  r = Tanh" in after
-    after, _ = apply(Branches(), text.replace("of s, f (", "of s, f, shares_names ("))
+    after, _ = apply(EliminateBranches(), text.replace("of s, f (", "of s, f, shares_names ("))
     assert 'graph "f" of c/then_branch/s, f, shares_names (c/then_branch/b: float32[2]) -> (c/then_branch/r)' in after

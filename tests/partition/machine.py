@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from headrace.execute import plan as plans
-from headrace.execute.plan import Node
+from headrace.execute.plan import PlanNode
 from headrace.execute.records import Frame, Iteration
 from headrace.ir.analysis.frames import Frame as IrFrame
 from headrace.ir.analysis.frames import derive
@@ -103,7 +103,7 @@ class PartMachine(Machine):
         super()._watch(event, frame, it)
         self.iterations[frame.plan.name].add((frame.path, it.index))
 
-    def _fire(self, node: Node, it: Iteration, x: Any) -> None:
+    def _fire(self, node: PlanNode, it: Iteration, x: Any) -> None:
         real, is_dead = node.live.real, node.kind == plans.DEAD
         if real == plans.RECV:
             self.parts.receive(self, node.live, it)
@@ -119,7 +119,7 @@ class PartMachine(Machine):
             return
         super()._fire(node, it, x)
 
-    def received(self, node: Node, it: Iteration, value: Any, origin: Any) -> None:
+    def received(self, node: PlanNode, it: Iteration, value: Any, origin: Any) -> None:
         """A message for a Recv that waits for it."""
         self.history.append(Firing(node.op.name, it.tag, None if value is DEAD else (value,)))
         if value is DEAD:
@@ -149,16 +149,16 @@ class Parts:
         self.sent: collections.Counter[str] = collections.Counter()
         self._under_way: dict[Any, tuple[Any, Any]] = {}
         self._arrived: dict[Any, tuple[Any, Any]] = {}
-        self._waiting: dict[Any, tuple[PartMachine, Node, Iteration]] = {}
+        self._waiting: dict[Any, tuple[PartMachine, PlanNode, Iteration]] = {}
 
-    def send(self, node: Node, it: Iteration, value: Any, origin: Any) -> None:
+    def send(self, node: PlanNode, it: Iteration, value: Any, origin: Any) -> None:
         key = (node.edge, it.frame.path, it.index)
         assert key not in self._under_way, f"sent twice: {key}"
         assert key not in self._arrived, f"sent twice: {key}"
         self.sent[node.edge] += 1
         self._under_way[key] = value, origin
 
-    def receive(self, machine: PartMachine, node: Node, it: Iteration) -> None:
+    def receive(self, machine: PartMachine, node: PlanNode, it: Iteration) -> None:
         key = (node.edge, it.frame.path, it.index)
         assert key not in self._waiting, f"waited for twice: {key}"
         self._waiting[key] = machine, node, it

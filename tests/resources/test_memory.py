@@ -14,9 +14,9 @@ import pytest
 
 from headrace import dtypes, flags
 from headrace.errors import CancelledError, DataLossError, DeadlineExceededError, ResourceExhaustedError
-from headrace.execute.step import Step
+from headrace.execute.step import StepState
 from headrace.resources import memory as memories
-from headrace.resources.memory import AHEAD, Memory, Saved
+from headrace.resources.memory import AHEAD, Memory, SpilledTensor
 from headrace.resources.step_memory import StepMemory
 from headrace.resources.tensor_list import TensorList
 from headrace.resources.variable import CountedVariable
@@ -49,7 +49,7 @@ def value(k: int, n: int = N) -> np.ndarray:
     return np.full(n // 8, k, np.float64)
 
 
-def states(saved: list[Saved]) -> list[str]:
+def states(saved: list[SpilledTensor]) -> list[str]:
     return [s._record.state for s in saved]
 
 
@@ -180,7 +180,7 @@ def test_who_wants_room_waits_for_the_copies(stream: ThreadPoolExecutor) -> None
     assert memory.peak <= ROOM
     assert memory.spilled >= (500 - 16) * N
     for k in reversed(range(500)):
-        memories.ahead(saved, k - 1, -1)
+        memories.prefetch(saved, k - 1, -1)
         np.testing.assert_array_equal(saved[k].value(), value(k))
         saved.pop()
     assert memory.peak <= ROOM
@@ -189,7 +189,7 @@ def test_who_wants_room_waits_for_the_copies(stream: ThreadPoolExecutor) -> None
 
 def test_a_step_that_waits_can_be_cancelled() -> None:
     memory = Memory("cpu", ROOM, ByHand())  # copies never come to an end
-    step = Step(None, lambda: None)
+    step = StepState(None, lambda: None)
     use = StepMemory(memory, step)
     saved = [use.save(value(k), "x", True) for k in range(16)]
     timer = threading.Timer(0.1, step.cancel, (CancelledError("stop"),))
@@ -211,7 +211,7 @@ def test_a_disk_that_is_full_is_told(
     monkeypatch.setattr("headrace.resources.spill.os.pwritev", full)
     memory = Memory("cpu", ROOM, stream.submit)
     use = StepMemory(memory)
-    saved: list[Saved] = []
+    saved: list[SpilledTensor] = []
     with pytest.raises(ResourceExhaustedError, match=r"No space left on device.*HEADRACE_SPILL_FOLDER"):
         saved.extend(use.save(value(k), "x", True) for k in range(100))
     assert len(saved) <= 16

@@ -33,7 +33,7 @@ _CALLS: Final = ("Call", "RemoteCall", "SymbolicGradient")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Extent:
+class GraphSize:
     """Size and depth of a graph, including the graphs that its operations own or call.
 
     A function that calls itself counts once, as what it comes to do is not known.
@@ -51,7 +51,7 @@ class Extent:
     repeated: int = 0
 
 
-def extent(ops: Iterable[Operation], reads: bool = False) -> Extent:
+def graph_size(ops: Iterable[Operation], reads: bool = False) -> GraphSize:
     """The extent of `ops`, which are of one graph.
 
     Args:
@@ -59,7 +59,7 @@ def extent(ops: Iterable[Operation], reads: bool = False) -> Extent:
       reads: whether functions of a file that nothing has asked for yet are read and counted; else they count as empty.
     """
     needed: dict[FuncGraph, set[Operation]] = {}
-    known: dict[FuncGraph, Extent] = {}  # a graph that is in `needed` only is being counted
+    known: dict[FuncGraph, GraphSize] = {}  # a graph that is in `needed` only is being counted
     top = list(ops)
     graphs = functools.partial(_graphs, reads=reads)
     todo = [g for op in _structured(top) for g in graphs(op)]
@@ -83,10 +83,10 @@ def check_expansion(ops: Sequence[Operation]) -> None:
       ResourceExhaustedError: they come to more than `EXPANSION_LIMIT`.
     """
     calls = [op for op in ops if op.opdef.structured in _CALLS]
-    if not calls or extent(ops, reads=True).surely <= EXPANSION_LIMIT:
+    if not calls or graph_size(ops, reads=True).surely <= EXPANSION_LIMIT:
         return
-    worst = max(calls, key=lambda op: extent([op], reads=True).surely)
-    name, n = getattr(worst.attrs["f"], "name", worst.name), extent([worst], reads=True).surely
+    worst = max(calls, key=lambda op: graph_size([op], reads=True).surely)
+    name, n = getattr(worst.attrs["f"], "name", worst.name), graph_size([worst], reads=True).surely
     made = f", made at {worst.source}" if worst.source is not None else ""
     raise ResourceExhaustedError(
         f"the call '{worst.name}' ({worst.type}{made}) of {name!r} comes to {n:,} operations, by functions that call "
@@ -100,17 +100,17 @@ def check_expansion(ops: Sequence[Operation]) -> None:
 def _sum(
     ops: Collection[Operation],
     graphs: Callable[[Operation], list[FuncGraph]],
-    known: dict[FuncGraph, Extent],
-) -> Extent:
+    known: dict[FuncGraph, GraphSize],
+) -> GraphSize:
     levels = 0
     size = surely = len(ops)
     for op in _structured(ops):
         for graph in graphs(op):
-            inner = known.get(graph) or Extent()
+            inner = known.get(graph) or GraphSize()
             levels = max(levels, inner.levels + 1)
             size += inner.size
             surely += inner.surely if op.opdef.structured in _CALLS else 0
-    return Extent(levels, size, surely)
+    return GraphSize(levels, size, surely)
 
 
 def _structured(ops: Iterable[Operation]) -> list[Operation]:
@@ -134,7 +134,7 @@ def _known(graph: Graph | None, name: str) -> FuncGraph | None:
     return graph.functions[name] if graph is not None else None
 
 
-def with_room(walk: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
+def deepens_recursion(walk: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
     """Decorates a function of a graph, or of operations, that recurses with what is nested in it: it has room for it.
 
     Source: `recursion`.
@@ -145,7 +145,7 @@ def with_room(walk: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P
         ops = graph.operations if isinstance(graph, Graph) else graph
         if not any(op.opdef.structured for op in ops):
             return walk(graph, *args, **kwargs)
-        with recursion.room_for_levels(extent(ops).levels):
+        with recursion.recursion_room_for_levels(graph_size(ops).levels):
             return walk(graph, *args, **kwargs)
 
     return wrapper
@@ -157,5 +157,5 @@ def room_around(graph: Graph) -> contextlib.AbstractContextManager[None]:
     while top.outer is not None:
         top, levels = top.outer, levels + 1
     for each in {graph, top}:
-        levels += extent(each.operations).levels
-    return recursion.room_for_levels(levels)
+        levels += graph_size(each.operations).levels
+    return recursion.recursion_room_for_levels(levels)

@@ -33,7 +33,7 @@ def interface(op: Operation, path: str) -> tuple[Sequence[DType], Sequence[DType
     return takes, None if kind == "While" and path == "cond" else gives
 
 
-def check_ends(op: Operation, graph: FuncGraph, params: int, results: int) -> None:
+def check_signature(op: Operation, graph: FuncGraph, params: int, results: int) -> None:
     """Raises `InvalidArgumentError` unless `graph`, as `op` uses it, has so many parameters and results."""
     if (len(graph.params), len(graph.results)) != (params, results):
         raise InvalidArgumentError(
@@ -58,7 +58,7 @@ def check_fit(op: Operation) -> None:
                 op.name,
                 op,
             )
-        check_ends(op, graph, len(takes), 1 if gives is None else len(gives))
+        check_signature(op, graph, len(takes), 1 if gives is None else len(gives))
 
 
 def check_fits(ops: Iterable[Operation]) -> None:

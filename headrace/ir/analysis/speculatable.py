@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-def is_total(op: Operation) -> bool:
+def is_speculatable(op: Operation) -> bool:
     """Whether `op` gives a result whatever the values of its inputs turn out to be.
 
     Example:

@@ -55,7 +55,7 @@ class Bound:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Trips:
+class TripCount:
     """How often a loop goes round: as often as the least of its bounds allows.
 
     Attributes:
@@ -80,7 +80,7 @@ class Trips:
         return self.most if self.is_exact and None not in each else None
 
 
-def trips(op: Operation) -> Trips | None:
+def trip_count(op: Operation) -> TripCount | None:
     """What is known of how often the While `op` goes round; None: nothing.
 
     Example:
@@ -104,7 +104,7 @@ def trips(op: Operation) -> Trips | None:
             bounds.append(bound)
         else:
             is_exact = False
-    return Trips(tuple(bounds), is_exact) if bounds else None
+    return TripCount(tuple(bounds), is_exact) if bounds else None
 
 
 def _bound(op: Operation, loop: FuncGraph, at: dict[Tensor, int], t: Tensor) -> Bound | None:

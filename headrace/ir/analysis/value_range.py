@@ -19,7 +19,7 @@ Interval: TypeAlias = "tuple[float, float]"
 _DEEP: Final = 16  # how many operations are looked at, one above the other
 
 
-def bounds(t: Tensor, within: Operation | None = None, depth: int = _DEEP) -> Interval | None:
+def value_range(t: Tensor, within: Operation | None = None, depth: int = _DEEP) -> Interval | None:
     """The interval in which all elements of `t` are that are not NaN; None if that is not known.
 
     Args:
@@ -42,14 +42,14 @@ def bounds(t: Tensor, within: Operation | None = None, depth: int = _DEEP) -> In
     if facts.within is not None and t.index == 0:
         return facts.within
     if facts.forwards is not None and t.index == 0:
-        return bounds(op.inputs[facts.forwards], within, depth - 1)
+        return value_range(op.inputs[facts.forwards], within, depth - 1)
     if op.type == "TensorListPopBack" and t.index == 1 and op.inputs[0].op.type == "_Arg" and within is not None:
         return _of_elements(within.inputs[op.inputs[0].op.attrs["index"]], depth - 1)
     if op.type == "TensorListStack":
         return _of_elements(op.inputs[0], depth - 1)
     if not t.dtype.base.is_floating or op.type not in _ARITHMETIC:  # integers wrap around
         return None
-    found = [bounds(x, within, depth - 1) for x in op.inputs]
+    found = [value_range(x, within, depth - 1) for x in op.inputs]
     a, b = found[0], found[-1]
     if a is None or b is None:
         return None
@@ -71,7 +71,7 @@ def _of_elements(values: Tensor, depth: int) -> Interval | None:
     """What the elements of a list are, if all come from one place: the rows of a tensor, or a push in a loop."""
     op = values.op
     if op.type == "TensorListFromTensor":
-        return bounds(op.inputs[0], None, depth)
+        return value_range(op.inputs[0], None, depth)
     if op.opdef.structured != "While" or not isinstance(op.attrs["body"], FuncGraph):
         return None
     body: FuncGraph = op.attrs["body"]
@@ -80,4 +80,4 @@ def _of_elements(values: Tensor, depth: int) -> Interval | None:
         return None
     if op.inputs[values.index].op.type != "EmptyTensorList":
         return None
-    return bounds(push.inputs[1], op, depth)
+    return value_range(push.inputs[1], op, depth)

@@ -6,7 +6,7 @@ fetched it before fetches the same. What nobody reads of it does not run (loweri
 costs nothing.
 
 An operation can grow only if it owns its graphs. One that names functions of a library first gets copies of them
-(`own`).
+(`own_graphs`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
 
 
-def own(op: Operation) -> list[FuncGraph]:
+def own_graphs(op: Operation) -> list[FuncGraph]:
     """The graphs of the structured operation `op`, in the order of `bodies`, all its own: those that it named in the
     library become copies.
 
@@ -58,7 +58,7 @@ def add_input(op: Operation, t: Tensor, name: str = "") -> list[Tensor]:
     Returns:
       The parameter that stands for it in each of its graphs.
     """
-    graphs = own(op)
+    graphs = own_graphs(op)
     t = op.graph.capture(t)
     op.graph.extend_op(op, [t], {"Tin": (*op.attrs["Tin"], t.dtype.base)})
     return [_add_param(g, t, name) for g in graphs]
@@ -66,7 +66,7 @@ def add_input(op: Operation, t: Tensor, name: str = "") -> list[Tensor]:
 
 def add_result(op: Operation, ends: Sequence[Tensor]) -> Tensor:
     """Gives a conditional or call one more result: `ends`, a tensor of each of its graphs. Returns the new output."""
-    for g, end in zip(own(op), ends, strict=True):
+    for g, end in zip(own_graphs(op), ends, strict=True):
         g.results.append(g.capture(end))
     op.graph.extend_op(op, (), _with_output(op, ends))
     out = op.outputs[-1]
@@ -96,7 +96,7 @@ def add_variable(op: Operation, init: Tensor, name: str = "") -> tuple[Tensor, T
     Returns:
       The body's parameter, and the loop's new output.
     """
-    graphs = own(op)
+    graphs = own_graphs(op)
     init = op.graph.capture(init)
     attrs: dict[str, object] = {"T": (*op.attrs["T"], init.dtype.base)}
     if op.attrs.get("output_shapes"):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import GraphError
 from headrace.ir import walk
-from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.edit.copying import copied
 from headrace.ir.function import FuncGraph, owned
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
 
-@with_room
+@deepens_recursion
 def own_bodies(graph: Graph) -> None:
     """Gives the operations of `graph` copies of the graphs they own, so that nobody else's change with these."""
     for op in graph.operations:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.edit import add_values
 from headrace.ir.function import FuncGraph, bodies, functions_of, owned, recursive_functions
 from headrace.ir.opdef import Func
@@ -25,7 +25,7 @@ _MOST: Final = 10_000
 _DEEPEST: Final = 20
 
 
-@with_room
+@deepens_recursion
 def name_as_lowered(graph: Graph) -> None:
     """Gives all operations inside those of `graph`, a step's own, the names that they have where it is lowered.
 
@@ -44,7 +44,7 @@ def name_as_lowered(graph: Graph) -> None:
                 if depth == _DEEPEST or made + size > _MOST or not recursive.isdisjoint(called):
                     continue
                 made += size
-                add_values.own(op)
+                add_values.own_graphs(op)
             for part, f in _parts(op):
                 if not f.shares_names:
                     prefix(f, f"{op.name}/{part}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-def keep_only(op: Operation, inputs: Collection[int], outputs: Collection[int]) -> None:
+def remove_all_but(op: Operation, inputs: Collection[int], outputs: Collection[int]) -> None:
     """Leaves `op` the given inputs and outputs, and its graphs the parameters and results that stand for them.
 
     For a caller that shrinks all operations of a step at once: nothing is checked, and the caller changes what reads a

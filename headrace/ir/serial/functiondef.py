@@ -26,7 +26,16 @@ from headrace.ir.analysis.loop_shapes import infer_all
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.serial import attrs as wire
-from headrace.ir.serial.nodedefs import CONTROL, SHAPES, Input, Node, NodeImport, Signatures, argument_type, write_node
+from headrace.ir.serial.nodedefs import (
+    CONTROL,
+    SHAPES,
+    Input,
+    NodeDraft,
+    NodeImport,
+    Signatures,
+    argument_type,
+    write_node,
+)
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -142,7 +151,7 @@ class _FunctionImport(NodeImport):
             if (name, "") in self.mapped:
                 raise self.error(node, "is called as an argument of the function is", "")
 
-    def output(self, node: Node, op: Operation, name: Input) -> Tensor:
+    def output(self, node: NodeDraft, op: Operation, name: Input) -> Tensor:
         found = self.find(name, op)
         if found is None:
             raise self.error(node, f"Connecting to invalid output '{name[1]}' of source node {name[0]} ({op.type})")
@@ -158,7 +167,7 @@ class _FunctionImport(NodeImport):
         at = span.start + int(number or 0)
         return op.outputs[at] if at < span.stop and (number or span.stop - span.start == 1) else None
 
-    def check_colocated(self, node: Node, name: str) -> None:
+    def check_colocated(self, node: NodeDraft, name: str) -> None:
         """It may stand beside something outside the function."""
 
     def result(self, arg: pb.OpDef.ArgDef) -> Tensor:

@@ -46,7 +46,7 @@ _FREE_OUTPUTS: Final = 1 << 20
 Input: TypeAlias = "tuple[str, int | str]"
 
 
-class Node:
+class NodeDraft:
     """One node of the file on its way into the graph.
 
     Attributes:
@@ -69,7 +69,7 @@ class Node:
         self.name = proto.name
         self.inputs: list[Input] = []
         self.controls: list[str] = []
-        self.users: list[Node] = []
+        self.users: list[NodeDraft] = []
         self.waits = 0
         self.op: Operation | None = None
         self.spans: dict[str, slice] | None = None
@@ -135,8 +135,8 @@ class NodeImport:
         self.prefix = prefix
         self.source = source
         self.used: set[Input] = set()
-        self.nodes: dict[str, Node] = {}
-        self.late: dict[str, list[tuple[Node, int]]] = {}  # node name -> the Merges' inputs that wait for it
+        self.nodes: dict[str, NodeDraft] = {}
+        self.late: dict[str, list[tuple[NodeDraft, int]]] = {}  # node name -> the Merges' inputs that wait for it
         self.outputs_left = _FREE_OUTPUTS + size
         self.ignored: set[tuple[str, str]] = set()  # op types and attributes that they do not have
 
@@ -166,7 +166,7 @@ class NodeImport:
                     f"Node '{proto.name}': Node name contains invalid characters (node {i} of {self.where}; letters, "
                     "digits and _ . / - > are valid, and the first must be a letter, a digit or a dot)"
                 )
-            node = Node(i, proto)
+            node = NodeDraft(i, proto)
             before = self.nodes.setdefault(proto.name, node)
             if before is not node:
                 raise GraphError(
@@ -197,7 +197,7 @@ class NodeImport:
                 name = new
             node.name = name
 
-    def count_waits(self) -> list[tuple[int, Node]]:
+    def count_waits(self) -> list[tuple[int, NodeDraft]]:
         """Counts what each node waits for; returns those that wait for nothing, in the order of the file."""
         loops = {n.proto.name for n in self.nodes.values() if _primitive(n.proto) == "NextIteration"}
         ready = []
@@ -226,7 +226,7 @@ class NodeImport:
 
     # *** making ***
 
-    def make(self, node: Node) -> Operation:
+    def make(self, node: NodeDraft) -> Operation:
         """Adds the operation of `node`, whose inputs (but for back edges) are all there."""
         record, attrs = self.call(node) or self.op(node)
         inputs, late = self.inputs(node, record, attrs)
@@ -253,7 +253,7 @@ class NodeImport:
             self.close_loop(merge, i, op)
         return op
 
-    def op(self, node: Node) -> tuple[OpDef, dict[str, Any]]:
+    def op(self, node: NodeDraft) -> tuple[OpDef, dict[str, Any]]:
         """The record of the op that `node` names, and its attributes."""
         try:
             record = op_registry.get(node.proto.op)
@@ -265,7 +265,7 @@ class NodeImport:
             ) from e.__cause__
         return record, self.attrs(node, record)
 
-    def call(self, node: Node) -> tuple[OpDef, dict[str, Any]] | None:
+    def call(self, node: NodeDraft) -> tuple[OpDef, dict[str, Any]] | None:
         """What a node is whose op is the name of a function: a call of it. None for any other node."""
         proto = node.proto
         signature = None if proto.op in op_registry else self.signatures.find(proto.op)
@@ -298,7 +298,7 @@ class NodeImport:
         record = op_registry.get("StatefulPartitionedCall" if signature.is_stateful else "PartitionedCall")
         return record, record.complete_attrs(own)
 
-    def attrs(self, node: Node, record: OpDef) -> dict[str, Any]:
+    def attrs(self, node: NodeDraft, record: OpDef) -> dict[str, Any]:
         """The complete attributes of `node`. Those that begin with "_" are anybody's; others the op must have."""
         unknown = [name for name in node.proto.attr if name not in record.attrs and not name.startswith("_")]
         if unknown:
@@ -322,7 +322,7 @@ class NodeImport:
         except GraphError as e:
             raise self.error(node, str(e)) from e
 
-    def check_unknown(self, node: Node, record: OpDef, name: str) -> None:
+    def check_unknown(self, node: NodeDraft, record: OpDef, name: str) -> None:
         """Tells, once, of the attribute `name`, which the op does not have: it is kept, and has no effect."""
         if (record.type, name) in self.ignored:
             return
@@ -340,7 +340,7 @@ class NodeImport:
             f"is ignored. {why}"
         )
 
-    def check_counts(self, node: Node, record: OpDef, attrs: Mapping[str, Any]) -> None:
+    def check_counts(self, node: NodeDraft, record: OpDef, attrs: Mapping[str, Any]) -> None:
         """Refuses absurd numbers of inputs and outputs before anything of that number is made."""
         for name in [a.number_attr for a in record.ins if a.number_attr]:
             n = attrs.get(name)
@@ -352,12 +352,12 @@ class NodeImport:
             if isinstance(n, int):
                 self.count_outputs(node, n, f"attr '{name}'")
 
-    def count_outputs(self, node: Node, n: int, why: str) -> None:
+    def count_outputs(self, node: NodeDraft, n: int, why: str) -> None:
         self.outputs_left -= max(n, 0)
         if self.outputs_left < 0:
             raise self.error(node, f"{why} asks for {n} outputs, which cannot be meant")
 
-    def colocation(self, node: Node, groups: Any) -> Any:
+    def colocation(self, node: NodeDraft, groups: Any) -> Any:
         """`_class`, with the names of nodes as they are in the graph."""
         if not isinstance(groups, tuple):
             return groups
@@ -372,7 +372,7 @@ class NodeImport:
             out.append(g)
         return tuple(out)
 
-    def inputs(self, node: Node, record: OpDef, attrs: Mapping[str, Any]) -> tuple[list[Tensor], list[int]]:
+    def inputs(self, node: NodeDraft, record: OpDef, attrs: Mapping[str, Any]) -> tuple[list[Tensor], list[int]]:
         """The data inputs of `node`, and the positions of those that are late, for which another stands in."""
         want = record.input_dtypes(attrs)
         if len(want) != len(node.inputs):
@@ -392,7 +392,7 @@ class NodeImport:
             return there, late
         return [there[0] if t is None else t for t in got], late
 
-    def check_dtype(self, node: Node, i: int, t: Tensor, want: DType) -> None:
+    def check_dtype(self, node: NodeDraft, i: int, t: Tensor, want: DType) -> None:
         if t.dtype == want or (not want.is_ref and t.dtype.base == want):
             return
         raise GraphError(
@@ -400,7 +400,7 @@ class NodeImport:
             f"expected {_show_dtype(want)}. ({node.proto.op}, node {node.index} of {self.where})"
         )
 
-    def input(self, node: Node, name: Input) -> Tensor | None:
+    def input(self, node: NodeDraft, name: Input) -> Tensor | None:
         """The tensor that `name` means as an input of `node`; None if its node is not made yet."""
         mapped = self.mapped.get(name)
         if mapped is not None:
@@ -410,7 +410,7 @@ class NodeImport:
         op = self.nodes[name[0]].op
         return None if op is None else self.output(node, op, name)
 
-    def output(self, node: Node, op: Operation, name: Input) -> Tensor:
+    def output(self, node: NodeDraft, op: Operation, name: Input) -> Tensor:
         """The output of `op` that the input `name` of `node` means."""
         index = name[1]
         assert isinstance(index, int)
@@ -425,7 +425,7 @@ class NodeImport:
         """A data input as the file writes it: in a graph the name of a node, and ":number" unless that is 0."""
         return parse_tensor_name(text)
 
-    def check_colocated(self, node: Node, name: str) -> None:
+    def check_colocated(self, node: NodeDraft, name: str) -> None:
         """Objects to `node` standing beside `name`, which is no node."""
         raise self.error(node, f"expects to be colocated with unknown node '{name}'", "")
 
@@ -438,7 +438,7 @@ class NodeImport:
         assert op is not None  # a node is made after its control inputs
         return op
 
-    def close_loop(self, merge: Node, i: int, next_iteration: Operation) -> None:
+    def close_loop(self, merge: NodeDraft, i: int, next_iteration: Operation) -> None:
         """Gives a Merge its input `i`, which comes from a NextIteration made later."""
         assert merge.op is not None
         t = self.output(merge, next_iteration, merge.inputs[i])
@@ -457,9 +457,9 @@ class NodeImport:
             "from a NextIteration to a Merge that also has an input from before the loop"
         )
 
-    def one_cycle(self, stuck: Sequence[Node]) -> list[Node]:
+    def one_cycle(self, stuck: Sequence[NodeDraft]) -> list[NodeDraft]:
         """The nodes of one cycle among `stuck`, each an input of the one before; at most ten of them."""
-        path: dict[str, Node] = {}
+        path: dict[str, NodeDraft] = {}
         node = stuck[0]
         while node.proto.name not in path:
             path[node.proto.name] = node
@@ -471,7 +471,7 @@ class NodeImport:
         cycle = list(path.values())
         return cycle[cycle.index(node) :][:10]
 
-    def error(self, node: Node, text: str, colon: str = ":") -> GraphError:
+    def error(self, node: NodeDraft, text: str, colon: str = ":") -> GraphError:
         return GraphError(f"Node '{node.proto.name}'{colon} {text} (node {node.index} of {self.where})")
 
 

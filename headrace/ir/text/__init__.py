@@ -56,7 +56,7 @@ from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import GraphError
 from headrace.ir import walk
-from headrace.ir.analysis.graph_size import with_room
+from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.opdef import REQUIRED, Func
@@ -70,7 +70,7 @@ _INLINE = 16  # elements of an array written out; of longer ones the bytes are
 # *** out ***
 
 
-@with_room
+@deepens_recursion
 def to_text(graph: Graph | Sequence[Operation]) -> str:
     """The text of a graph, or of some operations; of a sub-graph, as if it were a function.
 

@@ -37,7 +37,7 @@ class Dumps:
         self._folder: Path | None = None  # made when there is something to be written
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        forking.follow(self)
+        forking.register_at_fork(self)
 
     def _forked(self) -> None:
         """See `forking`."""

@@ -311,7 +311,7 @@ def _connect(op: Operation, graph: Graph) -> None:
             graph.captures.setdefault(op.inputs[k], p)
 
 
-@recursion.room_for_levels(recursion.MOST)
+@recursion.recursion_room_for_levels(recursion.MOST)
 def read(text: str, file: str) -> Graph:
     """See `ir.text.from_text`."""
     root = _Block(None, None)

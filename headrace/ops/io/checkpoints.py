@@ -18,7 +18,7 @@ from headrace import shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.files import checkpoints
-from headrace.files.manifest import Piece, missing
+from headrace.files.manifest import ManifestEntry, missing
 from headrace.files.slices import TensorSlice, parse_spec
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, int_attr, list_attr, op, type_attr
@@ -58,7 +58,7 @@ def _save(format: str, ctx: Any, attrs: Mapping[str, Any]) -> Callable[..., None
         path = checkpoints.check_prefix(_text(prefix, "prefix"))
         texts = _texts(names, len(kinds), "tensor_names")
         parts = _texts(specs, len(kinds), "shape_and_slices")
-        pieces = [Piece.of(*given) for given in zip(texts, tensors, kinds, parts, strict=True)]
+        pieces = [ManifestEntry.of(*given) for given in zip(texts, tensors, kinds, parts, strict=True)]
         checkpoints.write(path, pieces, format)
 
     return kernel

@@ -218,7 +218,7 @@ def _damage(prefix: str) -> str:
     return ""
 
 
-class Kept:
+class RetainedCheckpoints:
     """The checkpoints that a saver has written and not yet removed: at most `most`, besides those kept for ever.
 
     Args:

@@ -110,7 +110,7 @@ class Saver:
         self._pads = pad_step_number
         self._is_relative = save_relative_paths
         self._hours = float(keep_checkpoint_every_n_hours)
-        self._kept = latest.Kept(max_to_keep, self._hours)
+        self._kept = latest.RetainedCheckpoints(max_to_keep, self._hours)
         self._swept: set[str] = set()  # folders in which killed writers' files have been removed
         self._is_portable = format != "native" and not random_state  # whether TensorFlow could read the graph
         self._meta_graph: tuple[Any, bytes] = (None, b"")  # of which graph and settings; the bytes of its file
@@ -178,7 +178,7 @@ class Saver:
             raise GraphError("a SaverDef names operations of a graph: give graph=, or enter it")
         self.saver_def = found
         self._hours = found.keep_checkpoint_every_n_hours or FOR_EVER_HOURS
-        self._kept = latest.Kept(found.max_to_keep, self._hours)
+        self._kept = latest.RetainedCheckpoints(found.max_to_keep, self._hours)
         self._is_built = True
         self._nodes()
 

@@ -9,7 +9,7 @@ import pytest
 
 import headrace  # noqa: F401 - registers the ops
 from headrace import dtypes
-from headrace.ir.analysis.speculatable import is_total
+from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
 from headrace.ir.kernel import constant_kernel
@@ -56,7 +56,7 @@ def test_no_values_make_it_fail(type: str) -> None:
             except Exception:  # a dtype that the op does not have
                 continue
             op = (made[0] if isinstance(made, (tuple, list)) else made).op
-            if not is_total(op):
+            if not is_speculatable(op):
                 continue
             spans = record.spans(op.attrs)
             fixed = {i for name in record.facts.total or () for i in range(spans[name].start, spans[name].stop)}
@@ -115,4 +115,4 @@ def test_of_what_is_known(line: str, want: bool) -> None:
     o = Const[value=int32[2]{{1, 0}}, dtype=int32]
     y = {line}
     """)
-    assert is_total(g.get_operation_by_name("y")) is want
+    assert is_speculatable(g.get_operation_by_name("y")) is want

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.ir.analysis.trip_count import Trips, trips
+from headrace.ir.analysis.trip_count import TripCount, trip_count
 from headrace.ir.graph import Graph
 from headrace.ir.text import from_text
 
@@ -32,11 +32,11 @@ def loop(
     step: str = "AddV2(i, one)",
     by: int = 1,
     result: str = "less",
-) -> tuple[Graph, Trips | None]:
+) -> tuple[Graph, TripCount | None]:
     start = f"Const[value={t}[]{{{first}}}, dtype={t}]" if isinstance(first, int) else first
     text = _LOOP.format(first=start, t=t, result=result, limit=limit, cond=cond, by=by, step=step)
     g = from_text(text)
-    return g, trips(g.get_operation_by_name("loop"))
+    return g, trip_count(g.get_operation_by_name("loop"))
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_a_limit_that_is_passed() -> None:
 def test_a_limit_that_is_passed_as_a_constant() -> None:
     g, _ = loop("less = Less(i, n)")
     op = g.get_operation_by_name("loop")
-    assert trips(op).count is None  # type: ignore[union-attr]
+    assert trip_count(op).count is None  # type: ignore[union-attr]
     five = g.get_operation_by_name("first")
     op.inputs[1] = five.outputs[0]
-    assert trips(op).count == 0  # type: ignore[union-attr]
+    assert trip_count(op).count == 0  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -144,4 +144,4 @@ def test_a_limit_that_changes_is_none() -> None:
         step="AddV2(i, one)",
     )
     g = from_text(text.replace("-> (next, n)", "-> (next, next)"))
-    assert trips(g.get_operation_by_name("loop")) is None
+    assert trip_count(g.get_operation_by_name("loop")) is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.ir.analysis.value_range import bounds
+from headrace.ir.analysis.value_range import value_range
 from headrace.ir.builder import Builder
 from headrace.ir.opdef import op_registry
 from headrace.ir.text import from_text
@@ -44,13 +44,13 @@ one = Const[value=float32[]{1}, dtype=float32]
 )
 def test_bounds(line: str, want: tuple[float, float] | None) -> None:
     graph = from_text(HEAD + line)
-    assert bounds(graph.get_tensor_by_name("y:0")) == want
+    assert value_range(graph.get_tensor_by_name("y:0")) == want
 
 
 def test_integers_wrap_around() -> None:
     two = "Const[value=int32[]{2000000000}, dtype=int32]"
     graph = from_text(f"a = {two}\ny = AddV2(a, a)")
-    assert bounds(graph.get_tensor_by_name("y:0")) in (None, (-294967296, -294967296))
+    assert value_range(graph.get_tensor_by_name("y:0")) in (None, (-294967296, -294967296))
 
 
 def test_elements_of_lists() -> None:
@@ -60,8 +60,8 @@ def test_elements_of_lists() -> None:
         hr.gradients(h, [x])
         back = next(op for op in g.operations if op.type == "StatelessWhile" and "grad" in op.name)
         popped = [op.outputs[1] for op in back.attrs["body"].operations if op.type == "TensorListPopBack"]
-    assert [bounds(t, back) for t in popped] == [(-1, 1)]
-    assert [bounds(t) for t in popped] == [None]
+    assert [value_range(t, back) for t in popped] == [(-1, 1)]
+    assert [value_range(t) for t in popped] == [None]
 
 
 @pytest.mark.parametrize("type", [n for n in op_registry if op_registry.get(n).facts.within is not None])

@@ -10,7 +10,7 @@ def test_a_call_loses_a_result_and_an_input():
     g = from_text(CALL)
     c = g.get_operation_by_name("c")
     kept = c.outputs[1]
-    remove_values.keep_only(c, [1], [1])
+    remove_values.remove_all_but(c, [1], [1])
     verify(g)
     assert c.outputs == (kept,)
     assert kept.index == 0
@@ -22,7 +22,7 @@ def test_a_loop_loses_variables():
     w = g.get_operation_by_name("w")
     body = w.attrs["body"]
     body.take_back({body.get_operation_by_name(name) for name in ("ff", "gg", "hh")})
-    remove_values.keep_only(w, [0, 4], [])
+    remove_values.remove_all_but(w, [0, 4], [])
     verify(g)
     assert [p.op.name for p in body.params] == ["i", "n"]
     assert [p.op.attrs["index"] for p in w.attrs["cond"].params] == [0, 1]
@@ -37,7 +37,7 @@ def test_stated_shapes_and_captures_follow():
     for graph, param in params.items():
         graph.captures[c.inputs[2]] = param
         graph.originals.update(dict(zip(graph.params, graph.params, strict=True)))
-    remove_values.keep_only(c, [0, 2], [1])
+    remove_values.remove_all_but(c, [0, 2], [1])
     verify(g)
     assert c.attrs["output_shapes"] == ((None,),)
     for graph, param in params.items():
