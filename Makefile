@@ -70,8 +70,8 @@ PYTHON_BENCH ?= $(BIN)/python
 BENCH_JSON ?= benchmarks/results/workloads.json
 
 .PHONY: bench
-bench: venv ## measure the workloads, into docs/benchmarks.md, then several devices; PYTHON_BENCH= has TensorFlow
-	$(PYTHON_BENCH) -m benchmarks.workloads --docs docs/benchmarks.md --json $(BENCH_JSON) $(ARGS)
+bench: venv ## measure the workloads, into docs/reference/benchmarks.md, then several devices; PYTHON_BENCH= has TensorFlow
+	$(PYTHON_BENCH) -m benchmarks.workloads --docs docs/reference/benchmarks.md --json $(BENCH_JSON) $(ARGS)
 	$(PYTHON_BENCH) -m benchmarks --only devices --only placement --only swap
 
 .PHONY: details
@@ -83,7 +83,7 @@ details: venv ## measure everything else; ARGS='--only overhead'
 # A process for each core, but not for each of many: the tests are so many that four have enough to do.
 WORKERS ?= -n auto --maxprocesses 4
 
-# The tiers of docs/testing.md: tests/conftest.py selects by --tier.
+# The tiers of docs/internals/testing.md: tests/conftest.py selects by --tier.
 .PHONY: test
 test: venv ## the unit tier of the tests, two minutes; ARGS='-k loop' is handed to pytest
 	$(BIN)/python -m pytest $(WORKERS) --tier unit $(ARGS)
@@ -118,8 +118,8 @@ fuzz: venv ## feed damaged GraphDefs to the importer for ten minutes
 	$(BIN)/python -m tests.fuzz.graphdef --minutes 10 $(ARGS)
 
 .PHONY: reliability
-reliability: venv ## run the random tests of all families and write docs/reliability.md; ARGS='--only gradients'
-	$(BIN)/python -m tests.reliability --docs docs/reliability.md $(ARGS)
+reliability: venv ## run the random tests of all families and write docs/internals/reliability.md; ARGS='--only gradients'
+	$(BIN)/python -m tests.reliability --docs docs/internals/reliability.md $(ARGS)
 
 .PHONY: lint
 lint: dev ## ruff: rules and format

@@ -2,7 +2,7 @@
 
     python -m benchmarks.differentiation_compared
 
-prints the tables of docs/differentiation_compared.md. The function is a row of coupled logistic maps,
+prints the tables of docs/learn/differentiation_compared.md. The function is a row of coupled logistic maps,
 
     f(x) = C h_N        h_0 = E x        h_{k+1} = W (3.6 h_k (1 - h_k))
 

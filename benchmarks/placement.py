@@ -2,7 +2,7 @@
 
 The graphs are random: operations that take 1 to 20 ms, and values that take up to as long to cross, on two devices. A
 placement is as good as its makespan in the simulator; how well that predicts real steps is another question
-(`docs/placement.md`).
+(`docs/how-to/placement.md`).
 """
 
 from __future__ import annotations

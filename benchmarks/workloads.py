@@ -4,7 +4,7 @@
     python -m benchmarks.workloads --only lstm --rounds 5 --json lstm.json
     python -m benchmarks.compare before.json lstm.json
 
-`make bench` also writes the tables into docs/benchmarks.md.
+`make bench` also writes the tables into docs/reference/benchmarks.md.
 
 How a figure comes about. All contenders (`benchmarks.contenders`) are imported into one process, with one thread each
 unless `--threads` says otherwise. A workload is made ready for each of them, and their results are compared: where

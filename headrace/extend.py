@@ -12,8 +12,8 @@
     )
     cube(2.0)
 
-This module also has what such definitions are written with. `docs/extending.md` has worked examples, and says what a
-device must promise; `docs/adding_ops.md` explains records field by field.
+This module also has what such definitions are written with. `docs/how-to/extending.md` has worked examples, and says
+what a device must promise; `docs/how-to/adding_ops.md` explains records field by field.
 
 **There is no way to unregister.** Graphs hold the records of their ops, sessions and compiled steps the kernels; what
 is registered is part of the program, like a class. Register at import, once.

@@ -2,7 +2,7 @@
 
     with flags.override(VERIFY=2): ...
 
-No other module reads the environment; `docs/flags.md` is made from here (`page`).
+No other module reads the environment; `docs/reference/flags.md` is made from here (`page`).
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def override(**values: Any) -> Iterator[None]:
 
 
 def page() -> str:
-    """The text of `docs/flags.md`."""
+    """The text of `docs/reference/flags.md`."""
     return f"""# Flags
 
 Environment variables that change how headrace behaves. They are read once, when headrace is imported; an empty one

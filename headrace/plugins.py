@@ -64,9 +64,9 @@ def load() -> list[Failure]:
 def load_plugins() -> list[str]:
     """Loads the plugins that are installed, unless they have been.
 
-    A plugin is a package with an entry point in the group "headrace.plugins"; `docs/extending.md` shows one. There is
-    seldom a reason to call this: plugins are loaded when an op type or a type of devices is missed. It is needed if one
-    replaces kernels of ops that exist, for nobody misses those.
+    A plugin is a package with an entry point in the group "headrace.plugins"; `docs/how-to/extending.md` shows one.
+    There is seldom a reason to call this: plugins are loaded when an op type or a type of devices is missed. It is
+    needed if one replaces kernels of ops that exist, for nobody misses those.
 
     Returns:
       The names of the plugins that are loaded.

@@ -94,7 +94,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         complaint = f"started a process ({_watch.events[0]})" if _watch.events else tiers.excess(seconds)
         if complaint:
             marks = ", ".join(f"pytest.mark.{t}" for t in tiers.TIERS[1:])
-            pytest.fail(f"this unit test {complaint}. Mend it, or mark it: {marks} (docs/testing.md)", pytrace=False)
+            pytest.fail(
+                f"this unit test {complaint}. Mend it, or mark it: {marks} (docs/internals/testing.md)", pytrace=False
+            )
     return result
 
 

@@ -1,6 +1,6 @@
-"""Random tests of all families, counted: the table of docs/reliability.md.
+"""Random tests of all families, counted: the table of docs/internals/reliability.md.
 
-    python -m tests.reliability --docs docs/reliability.md              # every family, about an hour of CPU time
+    python -m tests.reliability --docs docs/internals/reliability.md    # every family, about an hour of CPU time
     python -m tests.reliability --only "control edges" --cases 20000    # one family; the other rows stay as they are
 
 A case is drawn from its number, so a failing case is run again by its family's command with that number. Counts are

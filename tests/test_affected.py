@@ -18,7 +18,7 @@ pytestmark = pytest.mark.system
         ("headrace/grad/loops.py", {"grad", "train", "v1"}, {"files", "resources"}),
         ("headrace/ir/graph.py", {"ir", "ops", "api", "grad", "corpus"}, {"files"}),
         ("headrace/prune.py", {"optimize", "session", "corpus"}, {"files"}),
-        ("docs/errors.md", {"stories/test_errors_page.py"}, {"session"}),
+        ("docs/reference/errors.md", {"stories/test_errors_page.py", "test_pages.py"}, {"session"}),
         ("examples/demo.py", {"test_examples.py"}, {"train"}),
         ("tests/ops/cases.py", {"ops", "eager/test_builder.py"}, {"train"}),
         ("tests/grad/test_loops.py", {"grad/test_loops.py"}, {"grad"}),

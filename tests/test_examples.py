@@ -1,6 +1,6 @@
 """The examples run where no TensorFlow is, from any folder, and say that all is well only if it is.
 
-Those that train run for a few steps here; what they reach in a full run is recorded in docs/examples.md.
+Those that train run for a few steps here; what they reach in a full run is recorded in docs/learn/examples.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ import pytest
 
 from headrace import flags
 
-DOCS = pathlib.Path(__file__).parent.parent / "docs" / "flags.md"
+ROOT = pathlib.Path(__file__).parent.parent
+DOCS = ROOT / "docs" / "reference" / "flags.md"
 
 
 def test_the_documented_table_is_generated():
@@ -47,7 +48,7 @@ def test_a_bad_value_in_the_environment_is_refused_by_name():
 
 @pytest.mark.system
 def test_no_other_module_reads_the_environment():
-    package = DOCS.parent.parent / "headrace"
+    package = ROOT / "headrace"
     readers = [p.name for p in package.rglob("*.py") if re.search(r"os\.environ|\bgetenv", p.read_text())]
     assert readers == ["flags.py"]
 

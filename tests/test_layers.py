@@ -1,4 +1,4 @@
-"""Who may import whom: the table of docs/layout.md, checked on the source of every module.
+"""Who may import whom: the table of docs/internals/layout.md, checked on the source of every module.
 
 The layers exist so that a stage can be tested without the others: a pass on text graphs without the user API, the
 runtime on hand-made plans without passes. The rule that a module breaks is in the failure's text.
@@ -196,7 +196,7 @@ def broken_rules(path: str, source: str) -> list[str]:
     """What is wrong with the imports of the module `path` (relative to headrace/), one line each."""
     me = part_of(path)
     if me not in MAY_IMPORT:
-        return [f"headrace/{path}: {me!r} has no row in the table of tests/test_layers.py and docs/layout.md"]
+        return [f"headrace/{path}: {me!r} has no row in the table of tests/test_layers.py and docs/internals/layout.md"]
     imports = Imports(path)
     imports.visit(ast.parse(source))
     out = []

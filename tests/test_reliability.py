@@ -1,4 +1,4 @@
-"""docs/reliability.md shows the counts that are kept, and every family of random tests can be run."""
+"""docs/internals/reliability.md shows the counts that are kept, and every family of random tests can be run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests import reliability
 
-PAGE = reliability.ROOT / "docs" / "reliability.md"
+PAGE = reliability.ROOT / "docs" / "internals" / "reliability.md"
 
 
 def test_the_page_has_the_table_of_the_kept_counts() -> None:

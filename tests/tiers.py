@@ -1,7 +1,7 @@
 """Tiers of the suite: which tests a run selects, and the budget that a unit test must keep.
 
 A test's tier is the last of `TIERS` among its marks; a test without one belongs to the unit tier. `tests/conftest.py`
-calls this module from pytest's hooks; docs/testing.md describes the tiers for contributors.
+calls this module from pytest's hooks; docs/internals/testing.md describes the tiers for contributors.
 """
 
 from __future__ import annotations

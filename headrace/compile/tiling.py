@@ -8,7 +8,7 @@ the cache and never becomes a large array at all.
 
 A `TiledGroup` is a run of operations for which that can be done: formulas of ufuncs (so they cannot fail, and a slice
 of the result is the result of slices), all of one static shape. What else stands among them may stay there if it is
-small and without effects: it moves before or behind the group. docs/fusion.md has the measurements.
+small and without effects: it moves before or behind the group. docs/internals/fusion.md has the measurements.
 """
 
 from __future__ import annotations

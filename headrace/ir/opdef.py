@@ -1,8 +1,8 @@
 """What headrace knows of an op type, in one record.
 
 A record is made by one call of `op(...)` in one file of `headrace/ops/`, and holds everything: arguments, attributes,
-shape rule, kernel, gradient, the facts that passes rely on, and how the tests exercise it. `docs/adding_ops.md` is the
-guide. Arguments are written as TensorFlow's op registry writes them: `"x: T, y: T"`, `"values: N * T"`,
+shape rule, kernel, gradient, the facts that passes rely on, and how the tests exercise it. `docs/how-to/adding_ops.md`
+is the guide. Arguments are written as TensorFlow's op registry writes them: `"x: T, y: T"`, `"values: N * T"`,
 `"components: Tcomponents"` (a list of types), `"ref: Ref(T)"`, `"handle: resource"`.
 """
 
@@ -492,7 +492,7 @@ def op(
       oracle: an independent implementation on numpy arrays: `oracle(*inputs, **attrs of the case)`.
       sample: `(rng, dtype) -> cases`: how the registry-driven tests exercise it.
       doc: one sentence.
-      differs: where it differs from TensorFlow's op on the CPU, in a sentence or two, for `docs/ops.md`.
+      differs: where it differs from TensorFlow's op on the CPU, in a sentence or two, for `docs/reference/ops.md`.
       depth: so many frames up is the line remembered as its home.
 
     Raises:

@@ -6,7 +6,7 @@
 
 Each iteration writes an index of its own, and all is read once, at the end. So nothing is written twice, written after
 it was read, or read twice, and what is left is a tensor list as `hr.TensorArray` makes it, which the passes on loops
-and the compiler know. `ops.array_accesses` has the rules; `docs/loops.md` what becomes of such loops.
+and the compiler know. `ops.array_accesses` has the rules; `docs/reference/loops.md` what becomes of such loops.
 
 The pass finds all that is made of the list of one array, through loops and conditionals (`_History`), and says for each
 mark what it touches (`_Places`): numbers that are known, all elements, or a number that each iteration of one loop

@@ -5,7 +5,7 @@
 
 `constraints` finds where each operation may stand, `affinity` what had better not be parted, `greedy` where each of the
 rest is done earliest by the estimates of `costs`. `simulate` predicts how long a step takes as it is placed.
-`docs/placement.md` tells the whole way.
+`docs/how-to/placement.md` tells the whole way.
 """
 
 from __future__ import annotations

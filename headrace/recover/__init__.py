@@ -4,9 +4,9 @@
 
 `lower` backwards: from Switch, Merge, Enter, Exit and NextIteration to `If`, `Case` and `While` with graphs of their
 own. Imported graphs of TensorFlow 1 have only the primitives; gradients, the optimizer and the compiler work on the
-structured form. `docs/recovery.md` tells what is recovered and what is refused. `reading` finds out what stands where,
-`regions` puts operations into graphs and makes conditionals, `loops` makes loops, `contexts` has what both need, and
-`handles` makes lists of stacks and arrays.
+structured form. `docs/reference/recovery.md` tells what is recovered and what is refused. `reading` finds out what
+stands where, `regions` puts operations into graphs and makes conditionals, `loops` makes loops, `contexts` has what
+both need, and `handles` makes lists of stacks and arrays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """TensorFlow 1's API: `import headrace.v1 as tf`.
 
-A program for TensorFlow 1 runs here if it uses what docs/v1.md lists. What it adds to `headrace`: an implicit default
-graph and default sessions, collections, `get_variable` and variable scopes, and TensorFlow 1's names of
+A program for TensorFlow 1 runs here if it uses what docs/reference/v1.md lists. What it adds to `headrace`: an implicit
+default graph and default sessions, collections, `get_variable` and variable scopes, and TensorFlow 1's names of
 arguments and of the results of conditionals and loops.
 """
 
@@ -614,4 +614,6 @@ def __getattr__(name: str) -> Any:
 
         return getattr(pb, name)
     why = f": {_LATER[name]}" if name in _LATER else ""
-    raise AttributeError(f"headrace.v1 has no {name!r}{why}; docs/v1.md lists what it has of TensorFlow 1's names")
+    raise AttributeError(
+        f"headrace.v1 has no {name!r}{why}; docs/reference/v1.md lists what it has of TensorFlow 1's names"
+    )

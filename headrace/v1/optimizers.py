@@ -21,8 +21,8 @@ from headrace.v1.variables import Variable
 class Optimizer(base.Optimizer):
     """What TensorFlow 1's optimizers have in common. See `headrace.train.Optimizer`.
 
-    Own optimizers are written as subclasses of `headrace.train.Optimizer` (see docs/optimizers.md), not by TensorFlow's
-    methods `_apply_dense` and the like.
+    Own optimizers are written as subclasses of `headrace.train.Optimizer` (see docs/how-to/optimizers.md), not by
+    TensorFlow's methods `_apply_dense` and the like.
 
     Source: TensorFlow's `tf.train.Optimizer`.
     """

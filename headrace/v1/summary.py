@@ -238,7 +238,7 @@ _MESSAGES = {
 def __getattr__(name: str) -> Any:
     if name in _MESSAGES:
         return getattr(importlib.import_module(f"headrace.pb.{_MESSAGES[name]}_pb2"), name)
-    raise AttributeError(f"headrace.v1.summary has no {name!r}; see docs/v1.md")
+    raise AttributeError(f"headrace.v1.summary has no {name!r}; see docs/reference/v1.md")
 
 
 __all__ = [

@@ -209,7 +209,9 @@ def __getattr__(name: str) -> Any:
         from headrace import pb
 
         return getattr(pb, name)
-    raise AttributeError(f"headrace.v1.train has no {name!r}; docs/v1.md lists what it has of TensorFlow 1's names")
+    raise AttributeError(
+        f"headrace.v1.train has no {name!r}; docs/reference/v1.md lists what it has of TensorFlow 1's names"
+    )
 
 
 __all__ = [

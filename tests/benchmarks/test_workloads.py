@@ -233,7 +233,7 @@ def test_only_what_is_between_the_marks_is_replaced(tmp_path: Path) -> None:
 
 
 def test_the_documentation_has_the_marks() -> None:
-    page = (threads.ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    page = (threads.ROOT / "docs" / "reference" / "benchmarks.md").read_text(encoding="utf-8")
     assert page.count(report.BEGIN) == page.count(report.END) == 1
 
 

@@ -30,7 +30,7 @@ from headrace.recover import recover, resolved
 from tests.conformance.gradients import CONTROL, CORPUS, _replay, candidates
 from tests.interchange import cases
 
-NOTES = Path(__file__).parents[2] / "docs" / "conformance.md"
+NOTES = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 FORMS = ("structured", "primitive")
 STEP_MS = 30_000
 EVERY = 12  # of the programs without control flow one in so many is taken by default
@@ -71,7 +71,7 @@ def recovered() -> list[str]:
 
 
 def known() -> dict[str, str]:
-    """The programs, with the form ("probes/0001 primitive"), that stand below "Export" in docs/conformance.md."""
+    """The programs, with the form ("probes/0001 primitive"), below "Export" in docs/reference/conformance.md."""
     text = NOTES.read_text(encoding="utf-8").partition("\n## Export\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([^`|]+/\d+)` \| (structured|primitive|both) \| (.+?) \|$", text, flags=re.MULTILINE)
     return {f"{p} {form}": why for p, which, why in rows for form in (FORMS if which == "both" else (which,))}

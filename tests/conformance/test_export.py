@@ -1,6 +1,7 @@
 """What headrace writes of a graph, in either form, runs in TensorFlow with the same results.
 
-How it is compared says `exports`. What is known not to come through stands in docs/conformance.md, below "Export".
+How it is compared says `exports`. What is known not to come through stands in docs/reference/conformance.md, below
+"Export".
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _check(out: dict[str, Any], ids: list[str]) -> None:
     assert {p: why for p, why in out["wrong"].items() if p not in expected} == {}
     mine = {f"{p} {form}" for p in ids for form in FORMS}
     listed = mine & set(expected) - {f"{p} {form}" for p in out["elsewhere"] for form in FORMS}
-    assert listed <= set(out["wrong"]), "these come through by now: take them off docs/conformance.md"
+    assert listed <= set(out["wrong"]), "these come through by now: take them off docs/reference/conformance.md"
     assert out["right"] + len(out["wrong"]) + len(out["elsewhere"]) == len(mine)
 
 

@@ -2,8 +2,8 @@
 
 By default one in `SHARE` of the programs about what kernels compute is taken; all are in the nightly tier.
 
-What is known to fail, and what cannot be run in a random order, stands with its reason in `docs/conformance.md`; a
-program that is listed there and passes is a failure too.
+What is known to fail, and what cannot be run in a random order, stands with its reason in
+`docs/reference/conformance.md`; a program that is listed there and passes is a failure too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.matrix
 
 ROOT = pathlib.Path(__file__).parents[2]
 CORPUS = ROOT / "tests" / "data" / "corpus"
-NOTES = ROOT / "docs" / "conformance.md"
+NOTES = ROOT / "docs" / "reference" / "conformance.md"
 STEP_MS = 20_000  # no step of these programs takes a tenth of it
 
 
@@ -83,7 +83,7 @@ def missing_types(entry: dict[str, Any]) -> set[str]:
 
 
 def table(heading: str) -> dict[str, str]:
-    """The rows `| program | why |` of the table below a heading of `docs/conformance.md`."""
+    """The rows `| program | why |` of the table below a heading of `docs/reference/conformance.md`."""
     text = NOTES.read_text(encoding="utf-8")
     parts = re.split(r"^##+ (.*)$", text, flags=re.MULTILINE)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -107,7 +107,11 @@ ROWS = [
         TypeError,
         r"matmul\(output_type=.*int32\): headrace has nothing that does this; leave output_type out",
     ),
-    (lambda: tf.ragged_placeholder, AttributeError, "headrace.v1 has no 'ragged_placeholder'.*docs/v1.md lists"),
+    (
+        lambda: tf.ragged_placeholder,
+        AttributeError,
+        "headrace.v1 has no 'ragged_placeholder'.*docs/reference/v1.md lists",
+    ),
     (lambda: tf.where(F(2) > 0.0, F(2)), ValueError, "x and y must both be non-None or both be None"),
     (lambda: tf.compat.as_bytes(3), TypeError, "Expected binary or unicode string, got 3"),
     (lambda: tf.scalar_mul(F(2), F(2)), ValueError, r"Only scalar multiply works, got a scalar of shape \(2,\)"),
@@ -154,7 +158,7 @@ ROWS = [
         "its graph is another one than the session's; pass a session made with Session",
     ),
     (runners_without_a_session, ValueError, "Cannot start queue runners: no default session is registered"),
-    (lambda: tf.train.Supervisor, AttributeError, "headrace.v1.train has no 'Supervisor'; docs/v1.md lists"),
+    (lambda: tf.train.Supervisor, AttributeError, "headrace.v1.train has no 'Supervisor'; docs/reference/v1.md lists"),
     (lambda: tf.train.QueueRunner(tf.FIFOQueue(1, tf.int32)), ValueError, "needs enqueue_ops: a list with one op"),
     (
         lambda: tf.train.QueueRunner(None, [tf.no_op()]),

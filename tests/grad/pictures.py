@@ -1,4 +1,4 @@
-"""The pictures of docs/gradients.md, drawn from the graphs themselves.
+"""The pictures of docs/learn/gradients.md, drawn from the graphs themselves.
 
 `python -m tests.grad.pictures` writes them into the page; a test sees that they are what the code makes today.
 """
@@ -16,7 +16,7 @@ from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.lower import lower
 from headrace.prune import prune
 
-PAGE = Path(__file__).parents[2] / "docs" / "gradients.md"
+PAGE = Path(__file__).parents[2] / "docs" / "learn" / "gradients.md"
 
 
 def loop() -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The pictures in docs/gradients.md are of the graphs that the code makes."""
+"""The pictures in docs/learn/gradients.md are of the graphs that the code makes."""
 
 from __future__ import annotations
 

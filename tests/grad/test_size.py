@@ -87,7 +87,7 @@ def test_growth_from_order_to_order(name: str) -> None:
     [
         pytest.param(
             n,
-            marks=[pytest.mark.xfail(strict=True, reason="22-fold against 13-fold: see docs/gradients.md")]
+            marks=[pytest.mark.xfail(strict=True, reason="22-fold against 13-fold: see docs/learn/gradients.md")]
             if n == "cell"
             else [],
         )

@@ -1,4 +1,4 @@
-"""Writes what is generated: `python -m tests.manners.pages` makes docs/flags.md."""
+"""Writes what is generated: `python -m tests.manners.pages` makes docs/reference/flags.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace import flags
 
-FLAGS = Path(__file__).parents[2] / "docs" / "flags.md"
+FLAGS = Path(__file__).parents[2] / "docs" / "reference" / "flags.md"
 
 if __name__ == "__main__":
     FLAGS.write_text(flags.page(), encoding="utf-8")

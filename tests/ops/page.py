@@ -1,4 +1,4 @@
-"""Makes docs/ops.md, the list of op types, from the registry.
+"""Makes docs/reference/ops.md, the list of op types, from the registry.
 
 python -m tests.ops.page
 """
@@ -15,7 +15,7 @@ from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.ir.opdef import Missing, NotDifferentiable, OpDef, op_registry
 
-PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "ops.md"
 PACKAGE = Path(headrace.ops.__file__).parent
 
 # Sets of dtypes that have a name, the ones to prefer first.
@@ -34,8 +34,8 @@ GROUPS = {
 HEAD = """# Op types
 
 headrace has {count} of TensorFlow's op types and {own} of its own (their names begin with an underscore). This page is
-made from their records ([adding_ops.md](adding_ops.md)) by `python -m tests.ops.page`. Every one of them can be called
-as `hr.raw_ops.<Type>(...)`, with TensorFlow's argument and attribute names.
+made from their records ([adding_ops.md](../how-to/adding_ops.md)) by `python -m tests.ops.page`. Every one of them can
+be called as `hr.raw_ops.<Type>(...)`, with TensorFlow's argument and attribute names.
 
 Of dtypes, *floating* are {floating}; *complex* {complex}; *signed* {signed}; *unsigned* {unsigned}.
 *Integer* are signed and unsigned, *real* integer and floating, *numeric* real and complex; *any* are numeric, bool,

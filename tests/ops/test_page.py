@@ -1,4 +1,4 @@
-"""docs/ops.md is what the registry says."""
+"""docs/reference/ops.md is what the registry says."""
 
 import pytest
 

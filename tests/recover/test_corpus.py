@@ -1,7 +1,7 @@
 """The recorded TensorFlow programs with loops and conditionals, recovered and run: same results, or a reason why not.
 
-What is refused stands with its reason in `docs/recovery.md`; a program that is listed there and is recovered is a
-failure too.
+What is refused stands with its reason in `docs/reference/recovery.md`; a program that is listed there and is recovered
+is a failure too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.corpus.test_corpus import KNOWN, corpus, replay
 
 pytestmark = pytest.mark.matrix
 
-NOTES = pathlib.Path(__file__).parents[2] / "docs" / "recovery.md"
+NOTES = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "recovery.md"
 STEP_MS = 20_000
 
 # What comes out of these depends on how a seed is chosen, and differs from TensorFlow's with the primitives too.
@@ -107,7 +107,7 @@ def _replay(program: str) -> None:
         if "Refused" not in str(e) or program not in REFUSED:
             raise
         return
-    assert program not in REFUSED, "it is recovered, but docs/recovery.md says that it is not"
+    assert program not in REFUSED, "it is recovered, but docs/reference/recovery.md says that it is not"
 
 
 def _parameters(programs: list[str]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The programs of docs/errors.md raise what the page says: class, text and notes."""
+"""The programs of docs/reference/errors.md raise what the page says: class, text and notes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from headrace import errors
 from tests.stories.test_stories import with_numbers_of
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "errors.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "errors.md"
 PROGRAM = "program.py"  # what the page calls the file
 
 

@@ -1,4 +1,4 @@
-"""Writes `tensorflow_names.json`: TensorFlow's public names in the areas of docs/v1.md, with their arguments.
+"""Writes `tensorflow_names.json`: TensorFlow's public names in the areas of docs/reference/v1.md, with their arguments.
 
     python tests/v1/collect_names.py
 

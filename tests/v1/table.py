@@ -1,4 +1,4 @@
-"""Makes docs/v1.md: which of TensorFlow 1's public names `headrace.v1` has.
+"""Makes docs/reference/v1.md: which of TensorFlow 1's public names `headrace.v1` has.
 
     python -m tests.v1.table
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 NAMES = Path(__file__).parent / "tensorflow_names.json"
-PAGE = Path(__file__).parents[2] / "docs" / "v1.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "v1.md"
 
 AREAS = (
     "graph",
@@ -181,7 +181,7 @@ Three things hold everywhere:
 
 
 def page() -> str:
-    """The text of docs/v1.md."""
+    """The text of docs/reference/v1.md."""
     tables = {area: rows(area) for area in AREAS}
     out = [HEAD, "| area | names | has | differs | has not |\n|---|---|---|---|---|\n"]
     for area, found in tables.items():

@@ -1,4 +1,4 @@
-"""docs/v1.md is what its generator makes of headrace.v1 as it is; and what the page says of arguments holds."""
+"""docs/reference/v1.md is up to date with headrace.v1, and its remarks on arguments hold."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ they are is said by `state_size`, and `zero_state` makes the first ones.
 The cells here are TensorFlow 1's, with its variables: their names, their shapes, and the order in which a kernel holds
 the gates. A kernel is one matrix for the inputs and the outputs of the step before, one above the other, so that one
 product gives all gates. In a loop headrace takes it apart again: the product with the inputs does not need the loop,
-and is made for all steps at once, before it (docs/loops.md).
+and is made for all steps at once, before it (docs/reference/loops.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Attribute values and tensors between their wire form (`AttrValue`, `TensorProto`) and Python values.
 
-Which Python value stands for which kind of attribute is said in `docs/adding_ops.md`: a `DType`, an int, a float, a
-bool, a `str`, a shape (a tuple, or None), a read-only numpy array, a `Func`, and tuples of these.
+Which Python value stands for which kind of attribute is said in `docs/how-to/adding_ops.md`: a `DType`, an int, a
+float, a bool, a `str`, a shape (a tuple, or None), a read-only numpy array, a `Func`, and tuples of these.
 
 What comes from a file may be anything. Three rules keep it harmless:
 
