@@ -26,9 +26,9 @@ from headrace.grad.graph import GradGraph
 from headrace.grad.sums import dense, total
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
+from headrace.ir.grad_node import GradNode
 from headrace.ir.graph import Tensor
 from headrace.ir.indexed_slices import IndexedSlices, forwarded
-from headrace.ir.opdef import GradNode
 
 if TYPE_CHECKING:
     from headrace.grad.sums import Gradient

@@ -25,9 +25,9 @@ from headrace.grad.activity import carries
 from headrace.grad.registered import OVERRIDE, Custom, as_gradient, title
 from headrace.ir.builder import Builder
 from headrace.ir.function import FuncGraph
+from headrace.ir.grad_node import GradNode
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
-from headrace.ir.opdef import GradNode
 
 
 class custom_gradient:

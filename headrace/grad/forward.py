@@ -35,7 +35,8 @@ from headrace.grad.backward import backward
 from headrace.grad.sums import dense
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
-from headrace.ir.opdef import SYMMETRIC, GradNode, Missing
+from headrace.ir.grad_node import GradNode
+from headrace.ir.opdef import SYMMETRIC, Missing
 from headrace.opkit.elementwise import alike
 from headrace.opkit.jvp_rules import stretched
 

@@ -40,8 +40,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied, copy_into
 from headrace.ir.edit.for_as_while import counting
-from headrace.ir.edit.lowered_names import base_name
-from headrace.ir.function import FuncGraph, bodies, owned
+from headrace.ir.function import FuncGraph, base_name, bodies, owned
 from headrace.ir.opdef import Func
 from headrace.ir.order import is_constant
 

@@ -51,8 +51,7 @@ from headrace.grad.sums import dense
 from headrace.grad.zeros import gradient_dtype, gradient_shape, shape_of_gradient, zeros_for
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
-from headrace.ir.edit.lowered_names import base_name
-from headrace.ir.function import FuncGraph
+from headrace.ir.function import FuncGraph, base_name
 from headrace.ir.graph import Tensor
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import constant_value

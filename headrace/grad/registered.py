@@ -16,8 +16,9 @@ from headrace import shapes
 from headrace.api import nest, scopes
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.zeros import gradient_dtype, gradient_shape
+from headrace.ir.grad_node import GradNode
 from headrace.ir.indexed_slices import IndexedSlices
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, GradNode, GradRule, Missing, NotDifferentiable, op_registry
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, GradRule, Missing, NotDifferentiable, op_registry
 from headrace.registry import DuplicateError, Registry
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""Python values of attributes: functions, and the check of any value against the declaration of its attribute."""
+"""Declarations of attributes, Python values of attributes, and the check of a value against its declaration."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,8 +11,28 @@ from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import GraphError
 
-if TYPE_CHECKING:
-    from headrace.ir.opdef import AttrSpec
+REQUIRED: Final = object()  # the default of an attribute that has none
+
+ATTR_KINDS: Final = ("type", "int", "float", "bool", "string", "shape", "tensor", "func")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AttrSpec:
+    """One attribute: its kind, default and the values it may have.
+
+    Attributes:
+      kind: one of `ATTR_KINDS`.
+      is_list: whether it is a list (a Python tuple) of that kind.
+      default: `REQUIRED`, or the value when it is left out.
+      allowed: the dtypes or strings it may be; None for any.
+      minimum: least value of an int, or least length of a list.
+    """
+
+    kind: str
+    is_list: bool = False
+    default: Any = REQUIRED
+    allowed: frozenset[Any] | None = None
+    minimum: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

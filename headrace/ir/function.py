@@ -188,6 +188,11 @@ class FuncGraph(Graph, Owned):
         return f"<FuncGraph {self.name!r} of {len(self)} operations, {len(self.params)} -> {len(self.results)}>"
 
 
+def base_name(t: Tensor) -> str:
+    """Return the last part of the name of the operation of `t`, without the prefix of parameters."""
+    return t.op.name.rpartition("/")[2].removeprefix("arg.")
+
+
 def is_cloned(t: Tensor) -> bool:
     """Whether sub-graphs that use `t` have a clone of it: a constant that is no float, and waits for nothing."""
     if t.op.type != "Const" or t.op.control_inputs:

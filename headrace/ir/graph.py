@@ -14,7 +14,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace import forking, shapes
 from headrace.errors import GraphError, NotFoundError
@@ -22,13 +22,13 @@ from headrace.ir import opdef as opdefs
 from headrace.ir.primitive_names import result_index, visible_name
 from headrace.ir.source import Source
 from headrace.ir.symbolic import Symbolic
+from headrace.ir.uncopyable import Uncopyable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.dtypes import DType
     from headrace.ir.function import FuncGraph
-    from headrace.ir.order import Order
     from headrace.shapes import Shape
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
 _unset: Any = object()
 
 
-class Tensor(Symbolic):
+class Tensor(Symbolic, Uncopyable):
     """One output of an operation. Equal only to itself, so that it can key a feed dict.
 
     Attributes:
@@ -49,6 +49,9 @@ class Tensor(Symbolic):
     """
 
     __slots__ = ("_constant", "dtype", "handle", "index", "op")
+
+    _refusal = "a Tensor belongs to its graph and"
+    op: Operation
 
     def __init__(self, op: Operation, index: int, dtype: DType, shape: Shape = None) -> None:
         self.op = op
@@ -64,7 +67,7 @@ class Tensor(Symbolic):
         ("cond/Merge:0", "while/Exit_1:0")."""
         op = self.op
         if op.opdef.structured and op.graph.shows_primitives:
-            return f"{visible_name(op, self.index)}:0"
+            return f"{visible_name(op.name, op.opdef.structured, self.index)}:0"
         return f"{op.name}:{self.index}"
 
     @property
@@ -80,17 +83,8 @@ class Tensor(Symbolic):
     def __repr__(self) -> str:
         return f"<Tensor {self.name!r} shape={shapes.show(self.static_shape)} dtype={self.dtype.name}>"
 
-    def __copy__(self) -> NoReturn:
-        raise TypeError("a Tensor belongs to its graph and cannot be copied; use graph.as_graph_def()")
 
-    def __deepcopy__(self, memo: object) -> NoReturn:
-        self.__copy__()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Tensor belongs to its graph and cannot be pickled; use graph.as_graph_def()")
-
-
-class Operation:
+class Operation(Uncopyable):
     """A node of the graph. Made by `Graph.add_op` only.
 
     Attributes:
@@ -118,6 +112,8 @@ class Operation:
         "source",
         "type",
     )
+
+    _refusal = "an Operation belongs to its graph and"
 
     def __init__(
         self,
@@ -159,14 +155,16 @@ class Operation:
     def __repr__(self) -> str:
         return f"<Operation {self.name!r} type={self.type}>"
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an Operation belongs to its graph and cannot be pickled; use graph.as_graph_def()")
 
-    def __deepcopy__(self, memo: object) -> NoReturn:
-        raise TypeError("an Operation belongs to its graph and cannot be copied; use graph.as_graph_def()")
+class Ordering(Protocol):
+    """What a graph that orders its stateful operations asks for the edges (`ir.order.Order`)."""
+
+    def after(self, op: Operation) -> Iterable[Operation]:
+        """Record `op` as the latest operation, and return the operations that it has to wait for."""
+        ...
 
 
-class Graph:
+class Graph(Uncopyable):
     """A growing set of operations with unique names.
 
     Attributes:
@@ -186,6 +184,8 @@ class Graph:
       replaced: result of primitives (an Exit, a Merge) → what the loop or conditional that was recovered gives for it.
     """
 
+    _refusal = "a Graph"
+    _instead = "export it with as_graph_def() and import that"
     outer: Graph | None = None
     forward: Graph | None = None
     tensor_type: type[Tensor] = Tensor
@@ -197,7 +197,7 @@ class Graph:
         self.functions: dict[str, FuncGraph] = {}
         self.gradient_functions: dict[str, str] = {}
         self.versions: tuple[int, int] = (0, 0)
-        self.order: Order | None = None
+        self.order: Ordering | None = None
         self.shows_primitives = self.separates_imports = self.finalized = False
         self.replaced: dict[Tensor, Tensor] = {}
         self._operations: list[Operation] = []
@@ -306,7 +306,7 @@ class Graph:
         """The result of a structured operation that is output 0 of the operation `name` in the primitive form."""
         owner, _, end = name.rpartition("/")
         op = self._by_name.get(owner)
-        index = None if op is None else result_index(op.opdef, end)
+        index = None if op is None else result_index(op.opdef.structured, end)
         return None if op is None or index is None or index >= len(op.outputs) else op.outputs[index]
 
     def function(self, name: str, caller: Operation | None = None) -> FuncGraph:
@@ -585,15 +585,6 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph of {len(self)} operations>"
-
-    def __copy__(self) -> NoReturn:
-        raise TypeError("a Graph cannot be copied; export it with as_graph_def() and import that")
-
-    def __deepcopy__(self, memo: object) -> NoReturn:
-        self.__copy__()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Graph cannot be pickled; export it with as_graph_def()")
 
 
 def foreign(what: Tensor | Operation, graph: Graph) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from headrace.dtypes import DType
     from headrace.ir.builder import Builder
+    from headrace.ir.grad_node import GradNode
     from headrace.ir.graph import Graph, Operation
-    from headrace.ir.opdef import GradNode
     from headrace.shapes import Shape
 
 

@@ -15,7 +15,7 @@ from headrace.errors import (
     OpError,
     ResourceExhaustedError,
 )
-from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.function import base_name
 from headrace.ir.kernel import from_outside
 
 if TYPE_CHECKING:

@@ -17,6 +17,9 @@ import numpy as np
 from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.errors import GraphError, SignatureError
+from headrace.ir.attr_values import ATTR_KINDS as ATTR_KINDS
+from headrace.ir.attr_values import REQUIRED as REQUIRED
+from headrace.ir.attr_values import AttrSpec as AttrSpec
 from headrace.ir.attr_values import Func as Func
 from headrace.ir.attr_values import Owned as Owned
 from headrace.ir.attr_values import check_attr as check_attr
@@ -24,36 +27,11 @@ from headrace.ir.attr_values import describe_attr
 from headrace.registry import Registry
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Tensor
-    from headrace.ir.indexed_slices import IndexedSlices
-    from headrace.ir.infer import Inference
     from headrace.shapes import Shape
 
-REQUIRED: Final = object()  # the default of an attribute that has none
 _absent: Final = object()
 
 CHEAP: Final = 4  # flops an element that one does again rather than keep an array
-
-ATTR_KINDS: Final = ("type", "int", "float", "bool", "string", "shape", "tensor", "func")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AttrSpec:
-    """One attribute: its kind, default and the values it may have.
-
-    Attributes:
-      kind: one of `ATTR_KINDS`.
-      is_list: whether it is a list (a Python tuple) of that kind.
-      default: `REQUIRED`, or the value when it is left out.
-      allowed: the dtypes or strings it may be; None for any.
-      minimum: least value of an int, or least length of a list.
-    """
-
-    kind: str
-    is_list: bool = False
-    default: Any = REQUIRED
-    allowed: frozenset[Any] | None = None
-    minimum: int | None = None
 
 
 def type_attr(allowed: Iterable[DType] | None = None, default: Any = REQUIRED) -> AttrSpec:
@@ -308,9 +286,11 @@ SYMMETRIC: Final = Symmetric()
 
 Sample: TypeAlias = "Callable[[np.random.Generator, DType], Iterable[Case]]"
 KernelFactory: TypeAlias = Callable[..., Callable[..., Any]]
-GradRule: TypeAlias = "Callable[..., Sequence[Tensor | IndexedSlices | None]] | NotDifferentiable | Missing"
-JvpRule: TypeAlias = "Callable[..., Sequence[Tensor | None]] | Symmetric | Missing | None"
-ShapeRule: TypeAlias = "Callable[[Inference], Sequence[Shape]]"
+# The arguments and results of rules are types of modules that import this one: `b` is an `ir.builder.Builder`, `n` an
+# `ir.grad_node.GradNode`, `c` an `ir.infer.Inference`, a gradient a `Tensor`, an `IndexedSlices` or None.
+GradRule: TypeAlias = "Callable[..., Sequence[Any]] | NotDifferentiable | Missing"
+JvpRule: TypeAlias = "Callable[..., Sequence[Any]] | Symmetric | Missing | None"
+ShapeRule: TypeAlias = "Callable[[Any], Sequence[Shape]]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -330,7 +310,7 @@ class OpDef:
     grad: GradRule
     jvp: JvpRule
     facts: Facts
-    shape_value: Callable[[Inference], Shape] | None
+    shape_value: Callable[[Any], Shape] | None
     oracle: Callable[..., Any] | None
     sample: Sample | None
     doc: str
@@ -463,7 +443,7 @@ def op(
     grad: GradRule,
     jvp: JvpRule = None,
     facts: Facts = Facts(),
-    shape_value: Callable[[Inference], Shape] | None = None,
+    shape_value: Callable[[Any], Shape] | None = None,
     oracle: Callable[..., Any] | None = None,
     sample: Sample | None = None,
     doc: str = "",
@@ -529,46 +509,3 @@ def op(
     )
     op_registry.register(type, record, depth=depth + 1)
     return record
-
-
-class GradNode:
-    """What a gradient rule sees of the op it differentiates: `n.x`, `n.y` by argument name, `n.attrs`.
-
-    The values are looked up when they are named, so that whoever differentiates can decide how each one reaches the
-    backward graph (directly, from an accumulator, recomputed).
-    """
-
-    __slots__ = ("_lookup", "attrs", "inputs", "op", "outputs")
-
-    def __init__(self, op: Any, lookup: Callable[[Tensor], Tensor] = lambda t: t) -> None:
-        self.op = op
-        self.attrs: Mapping[str, Any] = op.attrs
-        self._lookup = lookup
-        self.inputs = _Lazy(op.inputs, lookup)
-        self.outputs = _Lazy(op.outputs, lookup)
-
-    def __getattr__(self, name: str) -> Any:
-        record: OpDef = self.op.opdef
-        for specs, tensors, outputs in ((record.ins, self.inputs, False), (record.outs, self.outputs, True)):
-            for spec in specs:
-                if spec.name == name:
-                    span = record.spans(self.attrs, outputs)[name]
-                    got = [tensors[i] for i in range(span.start, span.stop)]
-                    return got if spec.is_list else got[0]
-        raise AttributeError(f"{record.type} has no argument {name!r}")
-
-
-class _Lazy:
-    """A sequence of tensors that go through a lookup when they are taken."""
-
-    __slots__ = ("_lookup", "_tensors")
-
-    def __init__(self, tensors: Sequence[Tensor], lookup: Callable[[Tensor], Tensor]) -> None:
-        self._tensors = tensors
-        self._lookup = lookup
-
-    def __len__(self) -> int:
-        return len(self._tensors)
-
-    def __getitem__(self, i: int) -> Tensor:
-        return self._lookup(self._tensors[i])

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from headrace.ir.graph import Operation
-    from headrace.ir.opdef import OpDef
+from typing import Final
 
 _RESULTS: Final = {"If": "Merge", "Case": "Merge", "While": "Exit", "For": "Exit"}
 
 
-def visible_name(op: Operation, index: int) -> str:
-    """The name, in the primitive form, of the operation that output `index` of a structured one comes out of."""
-    what = _RESULTS.get(op.opdef.structured)
+def visible_name(name: str, structured: str, index: int) -> str:
+    """Return the name, in the primitive form, of the operation that produces output `index`.
+
+    Args:
+      name: of the structured operation.
+      structured: its kind, `OpDef.structured` ("If", "While").
+      index: which of its outputs.
+    """
+    what = _RESULTS.get(structured)
     if what is None:
-        return f"{op.name}:{index}" if index else op.name
-    return f"{op.name}/{what}_{index}" if index else f"{op.name}/{what}"
+        return f"{name}:{index}" if index else name
+    return f"{name}/{what}_{index}" if index else f"{name}/{what}"
 
 
-def result_index(record: OpDef, name: str) -> int | None:
-    """The output of an operation of that type that is `name` ("Exit_1") below its name in the primitive form."""
+def result_index(structured: str, name: str) -> int | None:
+    """Return the output of an operation of the kind `structured` that the primitive form names `name` ("Exit_1")."""
     what, _, number = name.partition("_")
     is_number = number.isdigit() and number[0] != "0"
-    if what != _RESULTS.get(record.structured) or not (is_number or name == what):
+    if what != _RESULTS.get(structured) or not (is_number or name == what):
         return None
     return int(number) if is_number else 0

@@ -11,14 +11,14 @@ graphs of `headrace.v1`: programs for TensorFlow 1 ask it of what may be a numbe
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import numpy as np
 
 from headrace.ir.source import is_ours
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Operation
+    from headrace.ir.source import Source
     from headrace.shapes import Shape
 
 _RUN: Final = "it has a value when the graph runs: session.run(tensor)"
@@ -35,6 +35,19 @@ _OF_ARRAYS: Final = {
 }
 
 
+class _Graph(Protocol):
+    shows_primitives: bool
+
+
+class _Maker(Protocol):
+    """What is read here of the operation that makes a tensor."""
+
+    source: Source | None
+
+    @property
+    def graph(self) -> _Graph: ...
+
+
 class Symbolic:
     """What raises, and the static shape; a base of `ir.graph.Tensor`.
 
@@ -48,7 +61,9 @@ class Symbolic:
     static_shape: Shape
 
     if TYPE_CHECKING:
-        op: Operation
+
+        @property
+        def op(self) -> _Maker: ...
 
         @property
         def name(self) -> str: ...

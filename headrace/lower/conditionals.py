@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
-from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.function import base_name
 from headrace.lower.lowering import Done, LoweringScope, Made, Values, prefix_for, used_params
 
 if TYPE_CHECKING:

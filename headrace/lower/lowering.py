@@ -34,8 +34,7 @@ from headrace.errors import HeadraceInternalError
 from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.analysis.signature_check import check_fit
-from headrace.ir.edit.lowered_names import base_name
-from headrace.ir.function import FuncGraph, body
+from headrace.ir.function import FuncGraph, base_name, body
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.opdef import Func
 

@@ -146,7 +146,7 @@ class Whole(Lowering):
         made, ends = super().structure(op, inputs, controls, place)
         if op.graph is not self.given or op.name in self.graph:  # it has stayed, if it calls what is recursive
             return made, ends
-        visible = [visible_name(op, t.index) for t in op.outputs]
+        visible = [visible_name(op.name, op.opdef.structured, t.index) for t in op.outputs]
         is_shown = op.graph.shows_primitives and op.name not in visible
         if is_shown:
             for name, t in zip(visible, made, strict=True):

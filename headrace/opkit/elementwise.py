@@ -13,9 +13,10 @@ from headrace.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.builder import Builder
+    from headrace.ir.grad_node import GradNode
     from headrace.ir.graph import Tensor
     from headrace.ir.infer import Inference
-    from headrace.ir.opdef import GradNode, KernelFactory
+    from headrace.ir.opdef import KernelFactory
     from headrace.shapes import Shape
 
 HALF: Final = frozenset({dtypes.float16, dtypes.bfloat16})

@@ -13,8 +13,8 @@ from headrace import shapes
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
+    from headrace.ir.grad_node import GradNode
     from headrace.ir.graph import Tensor
-    from headrace.ir.opdef import GradNode
 
 Rule: TypeAlias = "Callable[..., Sequence[Tensor | None]]"
 

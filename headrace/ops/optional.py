@@ -22,8 +22,8 @@ from headrace.shapes import Shape
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
+    from headrace.ir.grad_node import GradNode
     from headrace.ir.graph import Tensor
-    from headrace.ir.opdef import GradNode
 
 
 def _optional(value: Any, op_type: str) -> Optional:

@@ -24,7 +24,8 @@ from headrace.errors import (
     UnimplementedError,
     UnknownError,
 )
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, GradNode, list_attr, op, string_attr
+from headrace.ir.grad_node import GradNode
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, list_attr, op, string_attr
 from headrace.opkit.shape_rules import unknown
 from headrace.resources import callback
 

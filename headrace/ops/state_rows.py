@@ -24,9 +24,9 @@ from headrace.shapes import Shape
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
+    from headrace.ir.grad_node import GradNode
     from headrace.ir.graph import Tensor
     from headrace.ir.kernel import KernelContext
-    from headrace.ir.opdef import GradNode
 
 _READS = Facts(effect="resource")
 _WRITES = Facts(effect="resource", writes=True)

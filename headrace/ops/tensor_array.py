@@ -27,9 +27,9 @@ from headrace.shapes import Shape
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
+    from headrace.ir.grad_node import GradNode
     from headrace.ir.graph import Tensor
     from headrace.ir.kernel import KernelContext
-    from headrace.ir.opdef import GradNode
 
 _CONTAINER = "_tensor_arrays"
 _EFFECT = Facts(effect="step", writes=True)

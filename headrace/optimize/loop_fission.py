@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.ir import walk
-from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.function import base_name
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 from headrace.optimize.loop_row_reads import Popped, RowReads, as_vector, element_bytes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.ir import walk
 from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.edit.copying import copy_into
-from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.function import base_name
 from headrace.ir.infer import constant_value
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of

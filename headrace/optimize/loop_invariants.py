@@ -24,7 +24,7 @@ from headrace.ir import walk
 from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.edit.editor import Editor
-from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.function import base_name
 from headrace.ir.order import effects
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir import walk
-from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.function import base_name
 from headrace.ir.infer import constant_value
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from headrace import shapes
 from headrace.dtypes import int64
-from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.function import base_name
 from headrace.ir.infer import constant_value
 from headrace.optimize.batching_rules import batch, can_batch
 from headrace.optimize.loop_row_reads import as_vector, index_of, popped_from, stacked

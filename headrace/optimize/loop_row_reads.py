@@ -29,7 +29,7 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import INDEX, OBJECT
 from headrace.ir import walk
-from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.function import base_name
 from headrace.ir.infer import constant_value
 from headrace.ir.opdef import CHEAP, PerElement
 from headrace.optimize.batching_rules import batch, can_batch

@@ -19,7 +19,7 @@ import numpy as np
 
 from headrace import shapes
 from headrace.ir import walk
-from headrace.ir.edit.lowered_names import base_name
+from headrace.ir.function import base_name
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 

@@ -16,7 +16,7 @@ from headrace.ir.function import FuncGraph, bodies, functions_of, owned, recursi
 from headrace.ir.opdef import Func
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.ir.graph import Graph, Operation
 
 # Operations that come out of functions, and functions in one another. What calls more keeps the names that it has in
 # the library, as it does when it is lowered: its calls run in frames of their own then. (Most functions have been
@@ -50,11 +50,6 @@ def name_as_lowered(graph: Graph) -> None:
                     prefix(f, f"{op.name}/{part}")
                     f.shares_names = True
                 todo.append((f, depth + bool(called)))
-
-
-def base_name(t: Tensor) -> str:
-    """The last part of the name of what makes `t`; of a parameter, of what it stands for."""
-    return t.op.name.rpartition("/")[2].removeprefix("arg.")
 
 
 def prefix(graph: FuncGraph, text: str) -> None:

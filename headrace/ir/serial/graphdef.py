@@ -175,7 +175,7 @@ class _GraphImport(NodeImport):
             owner, _, end = key[0].rpartition("/")
             type = types.get(owner, "")
             is_named = key[0] not in types and key[1] == 0 and type in op_registry
-            output = result_index(op_registry.get(type), end) if is_named else None
+            output = result_index(op_registry.get(type).structured, end) if is_named else None
             if output is not None:
                 del mapped[key]
                 mapped.setdefault((owner, output), value)
@@ -241,7 +241,7 @@ class _GraphImport(NodeImport):
         """The result of a conditional or loop of the file that has the name `element` in the primitive form."""
         owner, _, end = name.rpartition("/")
         node = self.nodes.get(owner)
-        output = None if node is None or node.op is None or index else result_index(node.op.opdef, end)
+        output = None if node is None or node.op is None or index else result_index(node.op.opdef.structured, end)
         if node is None or node.op is None or output is None or output >= len(node.op.outputs):
             what = "tensor" if ":" in element else "node"
             raise GraphError(f"Requested return {what} '{element}' not found in graph def")

@@ -21,8 +21,8 @@ from headrace.resources.values import numpy_dtype_of
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
+    from headrace.ir.grad_node import GradNode
     from headrace.ir.graph import Tensor
-    from headrace.ir.opdef import GradNode
 
 _MAP = "input_handle: variant"
 _KEY = {"key_dtype": type_attr()}
