@@ -28,7 +28,8 @@ TESTS = ROOT / "tests"
 EXERCISED: dict[str, Sequence[str]] = {
     **dict.fromkeys(("behaviour", "corpus", "errors", "fuzz", "manners", "multi", "order", "stories"), ("session",)),
     **dict.fromkeys(("benchmarks", "conformance", "test_benchmarks.py", "test_examples.py"), ("train", "v1")),
-    **dict.fromkeys(("test_documentation.py", "test_flags.py", "test_cli_stats.py", "test_pages.py"), ("",)),
+    **dict.fromkeys(("test_documentation.py", "test_flags.py", "test_cli_stats.py"), ("",)),
+    **dict.fromkeys(("test_glossary.py", "test_pages.py"), ("",)),
     "extending": ("extend", "plugins"),
     "optimize": ("prune",),
     "test_layers.py": tuple(MAY_IMPORT),
@@ -113,7 +114,7 @@ def affected(paths: Iterable[str]) -> list[str]:
         elif path.startswith("benchmarks/"):
             out |= {"tests/benchmarks", "tests/test_benchmarks.py"}
         elif not path.startswith("headrace/"):
-            out |= naming(name) | ({"tests/test_pages.py"} if name.endswith(".md") else set())
+            out |= naming(name) | ({"tests/test_glossary.py", "tests/test_pages.py"} if name.endswith(".md") else set())
     return sorted(p for p in out if not any(p.startswith(f"{q}/") for q in out))
 
 
