@@ -55,7 +55,7 @@ def recursion_room_for_levels(levels: int) -> Iterator[None]:
     Example:
       >>> import sys
       >>> before = sys.getrecursionlimit()
-      >>> with room_for_levels(100):
+      >>> with recursion_room_for_levels(100):
       ...     sys.getrecursionlimit() - before
       4000
     """

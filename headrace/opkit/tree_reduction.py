@@ -15,7 +15,7 @@ T = TypeVar("T")
 def tree_reduce(combine: Callable[[int, T, T], T], items: Sequence[T]) -> T:
     """All `items`, of which there is at least one, put together by `combine(i, x, y)`: `i` is where `x` began.
 
-    >>> in_pairs(lambda i, x, y: f"({x}{y})", list("abcde"))
+    >>> tree_reduce(lambda i, x, y: f"({x}{y})", list("abcde"))
     '(((ab)(cd))e)'
     """
     found, step = list(items), 1

@@ -28,7 +28,7 @@ def is_speculatable(op: Operation) -> bool:
     Example:
       >>> from headrace.ir.text import from_text
       >>> g = from_text("x = Placeholder[dtype=int32, shape=[?,3]]\\ny = AddV2(x, x)\\nz = FloorDiv(x, x)\\nn = Neg(x)")
-      >>> [is_total(op) for op in g.operations[1:]]
+      >>> [is_speculatable(op) for op in g.operations[1:]]
       [True, False, True]
     """
     record = op.opdef

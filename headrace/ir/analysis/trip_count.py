@@ -87,7 +87,7 @@ def trip_count(op: Operation) -> TripCount | None:
       >>> import headrace as hr
       >>> with hr.Graph() as g:
       ...     y = hr.while_loop(lambda i: i < 5, lambda i: i + 1, [0])
-      >>> trips(next(op for op in g.operations if op.opdef.structured == "While")).count
+      >>> trip_count(next(op for op in g.operations if op.opdef.structured == "While")).count
       5
     """
     cond, loop = body(op, op.attrs["cond"]), body(op, op.attrs["body"])

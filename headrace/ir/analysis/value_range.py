@@ -29,7 +29,7 @@ def value_range(t: Tensor, within: Operation | None = None, depth: int = _DEEP) 
     Example:
       >>> from headrace.ir.text import from_text
       >>> g = from_text("x = Placeholder[dtype=float32, shape=[3]]\\ny = Tanh(x)\\nz = Square(y)")
-      >>> bounds(g.operations[2].outputs[0])
+      >>> value_range(g.operations[2].outputs[0])
       (0, 1)
     """
     op = t.op
