@@ -40,6 +40,7 @@ from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Tensor
 from headrace.ir.opdef import PerElement, op_registry
 from headrace.ir.order import Order
+from headrace.opkit.tensor_lists import MARKS
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -173,7 +174,7 @@ class GradGraph(FuncGraph):
         return len(lack) == 1 and _is_no_larger(lack.pop(), t)
 
     def is_had(self, t: Tensor, depth: int, seen: dict[Tensor, bool]) -> bool:
-        """Whether `t` can be had without keeping anything, by at most `depth` operations in a row."""
+        """Whether `t` is available without keeping what takes memory, by at most `depth` operations in a row."""
         got = seen.get(t)
         if got is None:
             k = self.position.get(t)
@@ -183,7 +184,8 @@ class GradGraph(FuncGraph):
             elif k is not None:
                 got = self.is_given(k)
             else:
-                got = depth > 0 and _is_cheap(t.op) and all(self.is_had(i, depth - 1, seen) for i in t.op.inputs)
+                is_free = depth > 0 and (_is_cheap(t.op) or _is_checked_read(t.op))
+                got = is_free and all(self.is_had(i, depth - 1, seen) for i in t.op.inputs)
             seen[t] = got
         return got
 
@@ -282,6 +284,15 @@ def _is_cheap(op: Operation) -> bool:
         return True
     few = isinstance(record.facts.cost, PerElement) and not record.facts.no_fold
     return record.is_pure and few and all(t.shape == () for t in (*op.inputs, *op.outputs))
+
+
+def _is_checked_read(op: Operation) -> bool:
+    """Whether `op` reads an element of a TensorFlow 1 array, and waits for the check of that alone.
+
+    A gradient takes the value of the operation itself: a copy of the read would be one without the check. To keep it
+    takes no memory, as the array holds it.
+    """
+    return op.type == "TensorListGetItem" and all(c.type in MARKS for c in op.control_inputs)
 
 
 def _is_no_larger(a: Tensor, b: Tensor) -> bool:

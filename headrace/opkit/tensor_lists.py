@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ELEMENT: Final = {"element_dtype": type_attr()}
 SHAPED: Final = {"element_dtype": type_attr(), "shape_type": INDEX}
+MARKS: Final = ("_TensorArrayMarkRead", "_TensorArrayMarkWritten")  # checks that accesses of arrays wait for
 
 # *** shape rules ***
 

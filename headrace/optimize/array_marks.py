@@ -29,6 +29,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.function import FuncGraph, owned, with_owned
 from headrace.ir.infer import constant_value
 from headrace.ir.order import is_constant
+from headrace.opkit.tensor_lists import MARKS
 from headrace.optimize.base import Pass, PassContext, graphs_of
 from headrace.optimize.list_flow import NO_ARGUMENTS
 from headrace.optimize.queries import owns_graphs, primitives
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 _TRACK: Final = "_TensorArrayTrack"
 _REFILL: Final = "_TensorArrayRefill"
 _MARK_READ: Final = "_TensorArrayMarkRead"
-_MARK_WRITTEN: Final = "_TensorArrayMarkWritten"
-_MARKS: Final = (_MARK_READ, _MARK_WRITTEN)
 
 
 class DropMarks(Pass):
@@ -142,13 +141,13 @@ class _Flow:
                 self._owner.update((f, op) for f in owned(op))
                 if op.type == _TRACK:
                     self.tracked.append(op.outputs[0])
-                elif op.type in _MARKS:
+                elif op.type in MARKS:
                     self.marks.append(op)
                 for i, t in enumerate(op.inputs):
                     if t.dtype.base is dtypes.variant:
                         self._readers.setdefault(t, []).append((op, i))
                 for c in op.control_inputs:
-                    if c.type in _MARKS:
+                    if c.type in MARKS:
                         self._waits.setdefault(c, []).append(op)
             for k, t in enumerate(g.results if isinstance(g, FuncGraph) else ()):
                 if t.dtype.base is dtypes.variant:
@@ -161,7 +160,7 @@ class _Flow:
         while todo:
             t = todo.pop()
             for op, _ in self._readers.get(t, ()):
-                if op.type in (*_MARKS, _REFILL):
+                if op.type in (*MARKS, _REFILL):
                     (history.reads if op.type == _MARK_READ else history.writes).append(op)
             goes = self._next(t, tracked.op.graph)
             if goes is None:
@@ -215,7 +214,7 @@ class _Flow:
         for graph, ops in of.items():
             edit = Editor(graph, context.kept_of(graph))
             for op in ops:
-                if op.type in _MARKS:
+                if op.type in MARKS:
                     for reader in list(edit.waits.get(op, ())):
                         rest = [c for c in reader.control_inputs if c is not op]
                         edit.set_controls(reader, [*rest, *op.control_inputs])
@@ -235,7 +234,7 @@ def _lost(history: _History, flow: _Flow, context: PassContext) -> str:
         must = op.graph.control_results if isinstance(op.graph, FuncGraph) else context.kept
         if op in must:
             return f"'{op.name}' must run"
-        if op.type in _MARKS:
+        if op.type in MARKS:
             wanted = {t for t in op.inputs if t.op.type != "Const"}
             more = [reader for reader in flow.waiting(op) if not wanted.issubset(reader.inputs)]
             if more:

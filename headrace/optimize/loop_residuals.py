@@ -76,7 +76,7 @@ class Residuals:
         if got is None:
             self._had[t] = False
             got = self._had[t] = shapes.is_full(t.shape) and (
-                popped_from(self.loop, t) is not None or self._is_row(t) or self._is_computed(t)
+                popped_from(self.loop, t) is not None or self.is_row(t) or self._is_computed(t)
             )
         return got
 
@@ -86,10 +86,10 @@ class Residuals:
             return []
         return [t] if self._list_of(t) is None else []
 
-    def _is_row(self, t: Tensor) -> bool:
+    def is_row(self, t: Tensor) -> bool:
         """Whether it is read row by row from a tensor, of which there are as many rows as iterations."""
         op, loop = t.op, self.loop
-        if op.type != "TensorListGetItem" or not loop.is_movable(op):
+        if op.type != "TensorListGetItem" or not loop.is_movable(op) or t.shape is None:
             return False
         k, at = loop.position(op.inputs[0]), index_of(loop, op.inputs[1])
         if k is None or not loop.is_constant(k) or at is None or self.count is None:
@@ -97,7 +97,6 @@ class Residuals:
         maker = loop.op.inputs[k].op
         if maker.type != "TensorListFromTensor":
             return False
-        assert t.shape is not None
         assert loop.trips is not None  # or there would be no index
         is_whole = len(loop.trips.bounds) == 1 and constant_value(loop.trips.bounds[0].first) == 0
         return bool(is_whole) and maker.inputs[0].shape == (self.count, *t.shape)
@@ -147,7 +146,7 @@ class Residuals:
         k = popped_from(loop, t)
         if k is not None:
             return Values(stacked(loop, loop.op.inputs[k], t), True)
-        if self._is_row(t):
+        if self.is_row(t):
             at = index_of(loop, op.inputs[1])
             position = loop.position(op.inputs[0])
             assert at is not None

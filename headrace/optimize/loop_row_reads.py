@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 LARGE: Final = 1 << 14  # bytes of an element with which little is lost by doing it alone
+_JOINS: Final = frozenset({"ConcatV2", "Pack"})  # they move elements, and compute nothing
 _FIRST: Final = frozenset({"TensorListGetItem", "TensorListPopBack", "_Arg"})  # what a row comes from
 
 
@@ -165,6 +166,8 @@ class RowReads:
             self._found.update((t, indices[0]) for t in op.outputs)
             cost = op.opdef.facts.cost
             here = cost.flops if isinstance(cost, PerElement) else float(cost is not None)
+            if op.type in _JOINS:
+                here = 0.0
             self._work.update(dict.fromkeys(op.outputs, here + sum(self._work.get(t, 0) for t in set(op.inputs))))
             if op.opdef.facts.blas or any(t in self._products for t in op.inputs):
                 self._products.update(op.outputs)

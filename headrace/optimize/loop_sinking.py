@@ -7,9 +7,11 @@ becomes
     While(hs, h)   body: push(hs, h)
     TensorListFromTensor(stack(hs) @ v)
 
-if there is a matrix product in what is moved: less would not pay for putting the values together. The gradient with
-respect to inputs that a loop reads row by row is collected too, in a way that costs more: each iteration makes a list
-that has something in one place, and adds it to what there is. Behind the loop that is one list.
+if there is a matrix product in what is moved: less would not pay for putting the values together. Rows of a tensor that
+the loop reads one by one and pushes to a list, for the gradient, are together already: that tensor is the list.
+
+The gradient with respect to inputs that a loop reads row by row is collected too, in a way that costs more: each
+iteration makes a list that has something in one place, and adds it to what there is. Behind the loop that is one list.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     leaving = {found.put, loop.body.results[k].op}
     computed = _computed(loop, value, leaving)
     if not any(each.opdef.facts.blas for each in computed):
-        if not found.adds:
+        is_copy = found.index is None and Residuals(loop, leaving).is_row(value)
+        if not found.adds and not is_copy:
             return False  # it is a list already
         computed = {}
     kept = Residuals(loop, {*leaving, *computed}, computed)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import headrace as hr
 import headrace.v1 as tf
 from headrace.api.function import Function
 from headrace.ir.edit.editor import own_bodies
@@ -391,3 +392,21 @@ def test_gradients_do_not_matter() -> None:
 def test_results_are_the_same() -> None:
     a = filled(lambda i: N - 1 - i)
     np.testing.assert_array_equal(tf.Session().run(a.stack()), [3, 2, 1, 0])
+
+
+@pytest.mark.one_engine
+def test_the_gradient_of_a_loop_that_reads_rows_keeps_no_copy_of_them() -> None:
+    def pushes(array_of: Callable[..., Any]) -> int:
+        with tf.Graph().as_default():
+            x, w = tf.placeholder(tf.float32, [5, 2, 3]), tf.placeholder(tf.float32, [7, 4])
+            rows = array_of(tf.float32, size=5, element_shape=[2, 3]).unstack(x)
+
+            def body(i: Any, h: Any) -> tuple[Any, Any]:
+                return i + 1, tf.tanh(tf.matmul(tf.concat([rows.read(i), h], 1), w))
+
+            _, h = tf.while_loop(lambda i, h: i < 5, body, [0, tf.zeros([2, 4])])
+            gradients = tf.gradients(tf.reduce_sum(h), [x, w])
+            with tf.Session() as session:
+                return str(session.explain(gradients, [x, w])).count(".append(")
+
+    assert pushes(tf.TensorArray) == pushes(hr.TensorArray)

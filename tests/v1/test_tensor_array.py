@@ -238,3 +238,18 @@ def test_arrays_for_tensorflow_are_lists_without_checks(graph: Any) -> None:
     with tf.Graph().as_default():
         names = tf.import_graph_def(written, return_elements=[out.name, again.name], name="")
         assert [np.asarray(x).tolist() for x in run(names)] == [[0, 1, 4], 1]
+
+
+@pytest.mark.parametrize("of", ["the gradient", "both"])
+def test_a_gradient_alone_checks_the_reads_that_it_needs(of: str) -> None:
+    x = tf.placeholder(tf.float32, [4])
+    array = tf.TensorArray(tf.float32, size=4).unstack(x)
+
+    def body(i: Any, total: Any) -> tuple[Any, Any]:
+        value = array.read(i // 2)
+        return i + 1, total + value * value
+
+    _, total = tf.while_loop(lambda i, total: i < 4, body, [0, 0.0])
+    (dx,) = tf.gradients(total, x)
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="Could not read index 0 twice"):
+        session.run(dx if of == "the gradient" else [total, dx], {x: [1.0, 2.0, 3.0, 4.0]})
