@@ -18,6 +18,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "headrace"
 MAX_LINES = 620
+# Modules that may be longer, how long, and why they are one module.
+LONGER = {
+    "ir/graph.py": (800, "Tensor, Operation, Graph and FuncGraph refer to each other in their types and methods"),
+}
 
 BASE = {"errors", "flags", "trace", "metadata", "dtypes", "shapes", "registry", "plugins"}
 BASE |= {"gc_pause", "denormals", "forking", "recursion", "notices", "deprecation"}
@@ -247,8 +251,10 @@ def test_imports_follow_the_layers(folder: str) -> None:
 
 def test_modules_are_short() -> None:
     lengths = {p: (PACKAGE / p).read_bytes().count(b"\n") for p in modules()}
-    long = {p: n for p, n in lengths.items() if n > MAX_LINES}
+    long = {p: n for p, n in lengths.items() if n > LONGER.get(p, (MAX_LINES, ""))[0]}
     assert not long, f"modules of more than {MAX_LINES} lines, to be split by subject: {long}"
+    short = [p for p in LONGER if lengths.get(p, 0) <= MAX_LINES]
+    assert not short, f"modules that need no exception in LONGER: {short}"
 
 
 def test_modules_are_named_for_their_subject() -> None:

@@ -39,7 +39,7 @@ class AttrSpec:
 class Func:
     """The value of a `func` attribute that names a function of the graph's library, and its own attributes.
 
-    The other value such an attribute can have is a graph that the operation owns (`ir.function.FuncGraph`).
+    The other value such an attribute can have is a graph that the operation owns (`ir.graph.FuncGraph`).
     """
 
     name: str
@@ -47,7 +47,7 @@ class Func:
 
 
 class Owned:
-    """The base of `ir.function.FuncGraph`, for which this module, being below it, has only this name."""
+    """The base of `ir.graph.FuncGraph`, for which this module, being below it, has only this name."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
 """Graphs that operations own: the branches of an `If`, the condition and body of a `While`, functions.
 
-A `FuncGraph` is a graph with an order among its ends: *parameters*, what it is given, and *results*, what it gives
-back. The operation that owns it supplies the parameters by its inputs and has the results as its outputs; a function of
-the library is not owned but called by name.
+A `FuncGraph` (`ir.graph`) is a graph with an order among its ends: *parameters*, what it is given, and *results*, what
+it gives back. The operation that owns it supplies the parameters by its inputs and has the results as its outputs; a
+function of the library is not owned but called by name. This module holds the functions that read and unify them.
 
 **Captures.** What happens in a branch may use values from outside. When an operation in a FuncGraph is given a tensor
 of the graph around it, the FuncGraph gets one parameter more, which stands for that tensor, and remembers the pair. So
@@ -21,183 +21,17 @@ change something.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headrace import recursion
-from headrace.errors import GraphError
-from headrace.ir.graph import Graph, Operation, Tensor, foreign
-from headrace.ir.opdef import Func, Owned
-
-if TYPE_CHECKING:
-    from headrace.ir.source import Source
-    from headrace.shapes import Shape
-
-
-class FuncGraph(Graph, Owned):
-    """A graph with parameters and results; see the module's text.
-
-    Args:
-      name: what it is called in a function library and in messages.
-      outer: the graph whose tensors it may capture, in which its owner stands; for a function of the library the graph
-        that has the library (it captures nothing then).
-      captures_from_outer: whether it may capture tensors of `outer` (and of the graphs around that).
-      shares_names: its operations take names that no operation of `outer` has, so that lowering can keep them.
-
-    Attributes:
-      params: what it is given: for each parameter the output of an `_Arg`.
-      results: what it gives back.
-      captures: outer tensor → the parameter that stands for it.
-      control_results: operations that run whenever it does, though no result may need them.
-      outer_controls: operations of graphs around it that its owner has to wait for.
-      is_open: it is being made, so what it comes to touch is not known yet.
-      is_ordered: stateful operations keep their order from one iteration of a loop to the next.
-      source: the line of the user's function.
-      role: what it is, in messages ("the body of 'while'"); its name if empty.
-      attrs: attributes of its definition in a function library.
-      keeping: of a recursive function, the name of one that does the same and returns, last, what its gradient needs.
-      gradient: of such a one, the name of the function that goes back through it.
-      tangent: of a recursive function, the name of one that does the same and takes and returns tangents too.
-      level: how many graphs there are around it.
-      originals: if it is a copy, tensor of what it is a copy of → its own. Functions of users that compute gradients
-        know the tensors of the graph that was traced, and mean those of the copy.
-    """
-
-    def __init__(
-        self, name: str, outer: Graph | None, captures_from_outer: bool = True, shares_names: bool = False
-    ) -> None:
-        super().__init__()
-        self.name = name
-        self.outer = outer
-        self.level: int = 1 + outer.level if isinstance(outer, FuncGraph) else 0
-        if self.level >= recursion.MOST:
-            raise GraphError(
-                f"{name[:40]!r}...: conditionals, loops and functions may be nested {recursion.MOST} deep, not deeper. "
-                "Put some of them one after the other, or into functions (hr.Function) that are called"
-            )
-        self.params: list[Tensor] = []
-        self.results: list[Tensor] = []
-        self.captures: dict[Tensor, Tensor] = {}
-        self.control_results: list[Operation] = []
-        self.outer_controls: list[Operation] = []
-        self.is_open = False
-        self.is_ordered = False
-        self.source: Source | None = None
-        self.role = ""
-        self.attrs: dict[str, Any] = {}
-        self.keeping = self.gradient = self.tangent = ""
-        self.originals: dict[Tensor, Tensor] = {}
-        self.captures_from_outer = captures_from_outer
-        self._suffixes: dict[str, int] = {}  # of parameters: name -> the last number behind it
-        self.shares_names = shares_names
-        if outer is not None:
-            self.tensor_type = outer.tensor_type
-        if outer is not None and shares_names:
-            self._taken, self._lock = outer._taken, outer._lock
-            self.shows_primitives = outer.shows_primitives
-
-    @property
-    def title(self) -> str:
-        where = f" ({self.source})" if self.source is not None else ""
-        return f"{self.role or repr(self.name)}{where}"
-
-    def add_param(self, dtype: Any, shape: Shape, name: str, of: str = "", source: Source | None = None) -> Tensor:
-        """A new parameter at the end. Where names are shared it is called "arg.name", to take no user's name away."""
-        attrs = {"T": dtype.base, "index": len(self.params), "shape": shape, "of": of}
-        if self.shares_names:
-            base = full = f"arg.{name.rpartition('/')[2].removeprefix('arg.')}"
-            while full in self:
-                i = self._suffixes[base] = self._suffixes.get(base, 0) + 1
-                full = f"{base}_{i}"
-        else:
-            full = self.unique_name(name)
-        op = self.add_op("_Arg", full, attrs=attrs, source=source)
-        t = op.outputs[0]
-        t.static_shape = shape
-        self.params.append(t)
-        return t
-
-    def add_captured(self, t: Tensor) -> Tensor:
-        """The parameter that stands for `t`, a tensor of `outer`."""
-        got = self.captures.get(t)
-        if got is None:
-            got = self.captures[t] = self.add_param(t.dtype, t.static_shape, t.op.name, t.name, t.op.source)
-            got.handle = t.handle
-        return got
-
-    def capture(self, t: Tensor) -> Tensor:
-        """`t`, if it is of this graph; else what stands for it here: a parameter, or a clone of a constant.
-
-        Raises:
-          GraphError: `t` is of a graph that does not surround this one.
-        """
-        if t.op.graph is self:
-            return t
-        got = self.captures.get(t)
-        if got is not None:
-            return got
-        t = self.counterpart(t)
-        if t.op.graph is self:
-            return t
-        outer = self.outer
-        if outer is None or not self.captures_from_outer or not self.is_within(t.op.graph):
-            raise GraphError(foreign(t, self))
-        inner = outer.capture(t)
-        got = self.captures.get(inner)
-        if got is None and is_cloned(inner):
-            name = f"arg.{inner.op.name.removeprefix('arg.')}" if self.shares_names else inner.op.name
-            clone = self.copy_op(inner.op, (), (), self.unique_name(name))
-            got = clone.outputs[0]
-            self.captures[t] = got
-        elif got is None:
-            got = self.add_captured(inner)
-        return got
-
-    def capture_control(self, op: Operation) -> Operation | None:
-        if op.graph is self:
-            return op
-        if self.outer is None or not self.captures_from_outer or not self.is_within(op.graph):
-            raise GraphError(foreign(op, self))
-        if op not in self.outer_controls:
-            self.outer_controls.append(op)
-        return None
-
-    def counterpart(self, t: Tensor) -> Tensor:
-        """What stands for `t` in a copy of its graph, if this is in the copy, or in the gradient of it; else itself."""
-        around: Graph | None = self
-        while around is not None:
-            for g in (around, around.forward):
-                if isinstance(g, FuncGraph) and t in g.originals:
-                    return g.originals[t]
-            around = around.outer
-        return t
-
-    def is_within(self, graph: Graph) -> bool:
-        """Whether `graph` is one of those around this one, or one that such a one is the gradient of."""
-        around = self.outer
-        while around is not None and around is not graph and around.forward is not graph:
-            around = around.outer if not isinstance(around, FuncGraph) or around.captures_from_outer else None
-        return around is not None
-
-    @property
-    def captured(self) -> list[tuple[Tensor, Tensor]]:
-        """(outer tensor, parameter) of what is captured, in the order of the parameters; cloned constants are not."""
-        outside = {p: t for t, p in self.captures.items() if t.op.graph is self.outer}
-        return [(outside[p], p) for p in self.params if p in outside]
-
-    def __repr__(self) -> str:
-        return f"<FuncGraph {self.name!r} of {len(self)} operations, {len(self.params)} -> {len(self.results)}>"
+from headrace.ir.attr_values import Func
+from headrace.ir.graph import FuncGraph as FuncGraph
+from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.graph import is_cloned as is_cloned
 
 
 def base_name(t: Tensor) -> str:
     """Return the last part of the name of the operation of `t`, without the prefix of parameters."""
     return t.op.name.rpartition("/")[2].removeprefix("arg.")
-
-
-def is_cloned(t: Tensor) -> bool:
-    """Whether sub-graphs that use `t` have a clone of it: a constant that is no float, and waits for nothing."""
-    if t.op.type != "Const" or t.op.control_inputs:
-        return False
-    return not (t.dtype.base.is_floating or t.dtype.base.is_complex)
 
 
 def unify(graphs: Sequence[FuncGraph], own: int) -> list[Tensor]:

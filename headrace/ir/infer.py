@@ -15,6 +15,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.errors import GraphError, OpError, ShapeError
 from headrace.ir import graph as graphs
+from headrace.ir.kernel import constant_kernel
 from headrace.ir.kernel_errors import known_as
 
 if TYPE_CHECKING:
@@ -161,8 +162,6 @@ def forget(op: Operation) -> None:
 
 
 def _fold(t: Tensor, depth: int) -> np.ndarray | None:
-    from headrace.ir.kernel import constant_kernel
-
     op = t.op
     record = op.opdef
     if op.type == "Const":

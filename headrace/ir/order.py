@@ -29,6 +29,8 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import dtypes
+from headrace.ir.attr_values import Func
+from headrace.ir.function import bodies, body, functions_of
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
@@ -178,9 +180,6 @@ def key_of(t: Tensor) -> Key | None:
 
 
 def _of_bodies(op: Operation, question: _Question) -> Effects:
-    from headrace.ir.function import bodies, functions_of
-    from headrace.ir.opdef import Func
-
     named = {f.name for f in functions_of(op) if isinstance(f, Func)}
     if named & question.calls:  # recursive: what it touches besides is counted where it was called first
         question.cuts += 1
@@ -199,8 +198,6 @@ def _of_bodies(op: Operation, question: _Question) -> Effects:
 
 def _outside(key: Key, graph: FuncGraph, op: Operation, offset: int) -> Key | None:
     """A key of a sub-graph as a key of the graph that its owner `op` stands in."""
-    from headrace.ir.function import body
-
     if not (isinstance(key, tuple) and key[0] == "resource" and len(key) == 2):
         return key
     param = key[1]

@@ -8,6 +8,7 @@ from typing import Any
 import headrace as hr
 from headrace import inspect
 from headrace.inspect.parts import visible
+from headrace.ir.serial.functiondef import EncodedFunction
 from headrace.ir.serial.graphdef import export_graph_def, import_graph_def
 from headrace.ir.text import from_text
 from headrace.recover import recover
@@ -229,7 +230,7 @@ def test_text_of_hostile_names_has_no_escape_sequences() -> None:
 
 def test_a_function_that_cannot_be_read_says_so() -> None:
     g = functional.program()
-    g.library["square"] = b"\xff"
+    g.library["square"] = EncodedFunction(b"\xff")
     del g.functions["square"]
     assert "f 'square': not a FunctionDef" in inspect.render(inspect.describe(g))
     del g.library["square"]

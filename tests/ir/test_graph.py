@@ -12,6 +12,7 @@ from headrace.errors import GraphError, NotFoundError, ShapeError
 from headrace.ir import walk
 from headrace.ir.builder import Builder, as_array
 from headrace.ir.graph import Graph
+from headrace.ir.serial.functiondef import EncodedFunction
 from headrace.ir.source import Source, here
 from headrace.ir.text import from_text
 
@@ -137,7 +138,7 @@ def test_all_or_nothing(b):
         with g.all_or_nothing():
             b.NoOp(name="gone")
             g.unique_name("scope")
-            g.library["f"] = b""
+            g.library["f"] = EncodedFunction(b"")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -6,6 +6,7 @@ import pytest
 from headrace import dtypes
 from headrace.errors import GraphError, InvalidArgumentError, NotFoundError
 from headrace.ir.graph import Graph
+from headrace.ir.serial.functiondef import EncodedFunction
 from headrace.ir.serial.graphdef import import_graph_def
 from headrace.ir.text import from_text
 from headrace.ir.verify import verify
@@ -196,7 +197,7 @@ def test_a_function_that_is_called_is_there():
     del g.functions["square"]
     with pytest.raises(NotFoundError, match=r"attribute 'f' of 'square' .PartitionedCall. calls the function 'square'"):
         verify(g)
-    g.library["square"] = b"\xff"  # whether it can be read is another question
+    g.library["square"] = EncodedFunction(b"\xff")  # whether it can be read is another question
     verify(g)
 
 

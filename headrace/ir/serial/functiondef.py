@@ -5,8 +5,8 @@ result the tensor it is. Its inputs are written differently from a graph's: an a
 as "node:output argument:number". In headrace a function is a `FuncGraph`: each argument a parameter, which is the
 output of an `_Arg`.
 
-`decode` is called when somebody asks for a function of a graph's library for the first time, so what is wrong with a
-function that nobody calls does no harm.
+`Graph.function` decodes a function of the graph's library (an `EncodedFunction`) when it is first asked for it, so a
+function that no operation calls may be illegal.
 
 Source: TensorFlow's function library, whose rules are kept. Functions that are generic (with types as attributes) and
 arguments that are references are refused.
@@ -14,6 +14,7 @@ arguments that are references are refused.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -43,6 +44,21 @@ if TYPE_CHECKING:
 
 # What names of arguments and results are made of.
 _OTHER = re.compile(r"[^a-z0-9_]+")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EncodedFunction:
+    """A function of a graph's library, decoded when it is first called.
+
+    Attributes:
+      data: the serialized `FunctionDef`.
+    """
+
+    data: bytes
+
+    def decode(self, home: Graph) -> FuncGraph:
+        """Return the function as a graph; see `decode`."""
+        return decode(self.data, home)
 
 
 def decode(data: bytes, home: Graph) -> FuncGraph:

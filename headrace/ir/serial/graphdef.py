@@ -25,10 +25,11 @@ from google.protobuf import text_format
 from headrace import pb
 from headrace.errors import GraphError
 from headrace.ir.analysis.loop_shapes import infer_all
+from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.opdef import op_registry
 from headrace.ir.primitive_names import result_index
-from headrace.ir.serial.functiondef import encode
+from headrace.ir.serial.functiondef import EncodedFunction, encode
 from headrace.ir.serial.nodedefs import (
     CONTROL,
     FUNCTIONS_SINCE,
@@ -42,7 +43,7 @@ from headrace.ir.serial.nodedefs import (
 from headrace.ir.serial.producer import without_new_defaults
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
+    from headrace.ir.graph import EncodedFunction as LibraryFunction
     from headrace.ir.serial.nodedefs import Input
     from headrace.ir.source import Source
 
@@ -197,7 +198,7 @@ class _GraphImport(NodeImport):
         graph = self.graph
         for f in self.message.library.function:
             name = f.signature.name
-            data = f.SerializeToString(deterministic=True)
+            data = EncodedFunction(f.SerializeToString(deterministic=True))
             is_own = name in graph.functions and name not in graph.library
             if is_own or graph.library.setdefault(name, data) != data:
                 raise GraphError(
@@ -306,7 +307,7 @@ class _Export:
     def __init__(self, graph: Graph, add_shapes: bool) -> None:
         self.graph = graph
         self.add_shapes = add_shapes
-        self.given: dict[str, bytes | FuncGraph] = {}
+        self.given: dict[str, LibraryFunction | FuncGraph] = {}
         self.names: dict[FuncGraph, str] = {}
         self.gradients: dict[str, str] = {}
 
@@ -323,11 +324,11 @@ class _Export:
         done = 0
         while done < len(self.given):  # writing one may find more
             for name, given in list(self.given.items())[done:]:
-                if isinstance(given, bytes):
-                    out.library.function.append(pb.FunctionDef.FromString(given))
-                else:
+                if isinstance(given, FuncGraph):
                     self.add_functions(given)
                     out.library.function.append(encode(given, name, self.name_of, self.add_shapes))
+                else:
+                    out.library.function.append(pb.FunctionDef.FromString(given.data))
                 done += 1
         # who reads it must know functions, if there are any
         out.versions.min_consumer = max(min_consumer, FUNCTIONS_SINCE) if done else min_consumer
@@ -338,7 +339,7 @@ class _Export:
     def add_functions(self, graph: Graph) -> None:
         """Adds the functions of `graph`."""
         own = {name: f for name, f in graph.functions.items() if name not in graph.library}
-        found: dict[str, bytes | FuncGraph] = {**graph.library, **own}
+        found: dict[str, LibraryFunction | FuncGraph] = {**graph.library, **own}
         for name, given in found.items():
             if self.given.setdefault(name, given) != given:
                 raise GraphError(

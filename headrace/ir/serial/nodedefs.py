@@ -95,7 +95,7 @@ class Signatures:
             while graph is not None and name not in graph.library:
                 graph = graph.outer
             if graph is not None:
-                self._found[name] = pb.FunctionDef.FromString(graph.library[name]).signature
+                self._found[name] = pb.FunctionDef.FromString(graph.library[name].data).signature
         return self._found[name]
 
 

@@ -92,8 +92,8 @@ def _lines(graph: Graph) -> Iterator[str]:
     """All of a graph but its ends."""
     if graph.versions != (0, 0):
         yield f"versions {graph.versions[0]} {graph.versions[1]}"
-    for name, data in graph.library.items():
-        yield f"function {_quote(name)} = {_base64(data)}"
+    for name, encoded in graph.library.items():
+        yield f"function {_quote(name)} = {_base64(encoded.data)}"
     for name, gradient in graph.gradient_functions.items():
         yield f"gradient {_quote(name)} = {_quote(gradient)}"
     for name, f in graph.functions.items():

@@ -18,6 +18,7 @@ from headrace.ir.function import FuncGraph
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.opdef import OpDef, op_registry
 from headrace.ir.serial import attrs as wire
+from headrace.ir.serial.functiondef import EncodedFunction
 from headrace.ir.source import Source
 from headrace.ir.text.line import INT, NAME, WORD, Line, OwnedName
 from headrace.shapes import Shape
@@ -358,7 +359,7 @@ def _read_graph(line: Line, start: int, is_function: bool, blocks: list[_Block])
     at = line.at
     name = line.word()
     if is_function and line.take("="):
-        outer.graph.library[name] = line.base64()
+        outer.graph.library[name] = EncodedFunction(line.base64())
         return
     if line.looks_at("base64"):
         line.need("=")

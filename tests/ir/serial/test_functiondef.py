@@ -428,8 +428,8 @@ def test_programs_with_functions_go_round(program):
     back = hr.Graph()
     import_graph_def(out, back)
     assert to_text(back) == to_text(g)
-    for name, data in g.library.items():
-        ops = {n.op for n in pb.FunctionDef.FromString(data).node_def}
+    for name, encoded in g.library.items():
+        ops = {n.op for n in pb.FunctionDef.FromString(encoded.data).node_def}
         if not ops - set(op_registry) - set(g.library):
             f = g.function(name)
             verify(f)

@@ -15,6 +15,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import Func
 from headrace.ir.serial import attrs as wire
+from headrace.ir.serial.functiondef import EncodedFunction
 from headrace.ir.serial.graphdef import export_graph_def, import_graph_def
 from headrace.ir.text import from_text, show_op, to_text
 from headrace.ir.verify import verify
@@ -42,7 +43,7 @@ def test_a_graph_prints_and_parses():
     g = from_text(LOOP)
     assert to_text(g) == LOOP
     assert g.versions == (2474, 12)
-    assert g.library == {"f\n": b"\n\x00"}
+    assert g.library == {"f\n": EncodedFunction(b"\n\x00")}
     assert g.find("m").inputs[1].name == "n:0"
     assert [c.name for c in g.find("go").control_inputs] == ["s", "last"]
     assert g.find("go").device == "/device:CPU:1"
