@@ -129,6 +129,39 @@ THIRD_PARTY: dict[str, set[str]] = {
 FORBIDDEN_IN = {"execute/frames.py": {"threading", "numpy", "time", "queue"}}
 
 
+# The layers inside `ir`, lowest first. A module may import modules of its own row and of the rows before it; imports in
+# functions and for type checkers count too. A folder's row holds all modules of the folder.
+IR: tuple[tuple[str, ...], ...] = (
+    ("device", "source", "symbolic", "primitive_names", "uncopyable", "attr_values"),
+    ("opdef",),
+    ("graph",),
+    ("function", "grad_node", "kernel", "output_check", "walk"),
+    ("kernel_errors",),
+    ("infer",),
+    ("builder", "order"),
+    ("indexed_slices",),
+    ("analysis",),
+    ("edit",),
+    ("serial",),
+    ("text",),
+    ("verify",),
+)
+
+# Modules that import each other in a circle, and why they still do.
+CIRCLES: dict[frozenset[str], str] = {
+    frozenset({"v1.meta_graph", "v1.monitored", "v1.saver", "v1.train"}): (
+        "Saver exports MetaGraphs, which hold savers and queue runners; QueueRunner is to leave v1.train"
+    ),
+    frozenset({"recover.contexts", "recover.loops", "recover.regions"}): (
+        "a region puts the loops inside it, a loop's body is a region; put_loop is to be handed to the region"
+    ),
+    frozenset({"api.counting", "api.sparse.arithmetic"}): "both count; sparse_counts is to move to api.counting",
+    frozenset({"eager.builder", "eager.recording"}): "the builder makes Recordings, which look for the active builder",
+    frozenset({"metadata.run", "metadata.step_stats"}): "the alias Firing of run is to move to step_stats",
+    frozenset({"resources.memory", "resources.step_memory"}): "Memory reads the StepMemory that made a record",
+}
+
+
 def modules() -> list[str]:
     """Paths of the modules under headrace/, without the generated ones."""
     paths = (p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*.py"))
@@ -241,6 +274,129 @@ def in_same_folder(path: str, rest: list[str]) -> bool:
 
 def exists(name: str) -> bool:
     return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
+
+
+def module_name(path: str) -> str:
+    """`"ir/graph.py"` → `"ir.graph"`, `"ir/text/__init__.py"` → `"ir.text"`, `"__init__.py"` → `""`."""
+    return path.removesuffix(".py").removesuffix("__init__").strip("/").replace("/", ".")
+
+
+def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:
+    """Module → the modules it imports at the top, in functions or for type checkers.
+
+    The import of the package that a module is in, which Python does by itself, is not an edge.
+    """
+    known = {module_name(path) for path in sources}
+
+    def resolve(dotted: str) -> str | None:
+        """The longest start of `dotted` that is a module of the package."""
+        parts = dotted.split(".")[1:]
+        while parts and ".".join(parts) not in known:
+            parts.pop()
+        return ".".join(parts) if parts or "" in known else None
+
+    out: dict[str, set[str]] = {}
+    for path, source in sources.items():
+        imports = Imports(path)
+        imports.visit(ast.parse(source))
+        found = {resolve(module) for module, _, _ in imports.found if module.split(".")[0] == "headrace"}
+        out[module_name(path)] = {m for m in found if m is not None and m != module_name(path)}
+    return out
+
+
+def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
+    """The strongly connected components of more than one module (Tarjan's algorithm)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    out: set[frozenset[str]] = set()
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in graph[module]:
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[module] = min(low[module], low[other])
+        if low[module] == index[module]:
+            at = stack.index(module)
+            if len(stack) - at > 1:
+                out.add(frozenset(stack[at:]))
+            del stack[at:]
+
+    for module in graph:
+        if module not in index:
+            visit(module)
+    return out
+
+
+@functools.cache
+def package_imports() -> dict[str, set[str]]:
+    """The import graph of headrace."""
+    return import_graph({p: (PACKAGE / p).read_text(encoding="utf-8") for p in modules()})
+
+
+@pytest.mark.matrix
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    found = circles(package_imports())
+    new = [sorted(c) for c in found - CIRCLES.keys()]
+    assert not new, f"modules that import each other in a circle: {new}"
+    gone = [sorted(c) for c in CIRCLES.keys() - found]
+    assert not gone, f"circles that are cut, to be removed from CIRCLES: {gone}"
+
+
+def ir_row(module: str) -> int | None:
+    """The row of `IR` that holds a module ("ir.text.line"); None for "ir" itself."""
+    _, _, rest = module.partition(".")
+    return next((i for i, row in enumerate(IR) if rest.split(".")[0] in row), None) if rest else None
+
+
+def broken_ir_rules(graph: dict[str, set[str]]) -> list[str]:
+    """The imports inside `ir` that lead to a later row of `IR`, one line each."""
+    out = []
+    for module in sorted(m for m in graph if m.startswith("ir.")):
+        mine = ir_row(module)
+        if mine is None:
+            out.append(f"{module} has no row in the table IR of tests/test_layers.py")
+            continue
+        for other in sorted(graph[module]):
+            row = ir_row(other) if other.startswith("ir.") else None
+            if row is not None and row > mine:
+                out.append(f"{module} imports {other}, which is in a later row of IR")
+    return out
+
+
+@pytest.mark.matrix
+def test_ir_is_in_layers() -> None:
+    broken = broken_ir_rules(package_imports())
+    assert not broken, "\n" + "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from headrace.ir import b",
+        "from . import b",
+        "import headrace.ir.b as b",
+        "def f():\n  from headrace.ir.b import g",
+        "if TYPE_CHECKING:\n  from headrace.ir.b import g",
+        "importlib.import_module('headrace.ir.b')",
+    ],
+)
+def test_a_circle_is_found(source: str) -> None:
+    sources = {"ir/a.py": source, "ir/b.py": "from headrace.ir.c import x", "ir/c.py": "from headrace.ir.a import y"}
+    assert circles(import_graph(sources)) == {frozenset({"ir.a", "ir.b", "ir.c"})}
+    assert not circles(import_graph({**sources, "ir/c.py": ""}))
+
+
+def test_an_import_of_a_later_row_of_ir_is_found() -> None:
+    assert broken_ir_rules({"ir.graph": {"ir.order"}, "ir.order": {"ir.graph"}}) == [
+        "ir.graph imports ir.order, which is in a later row of IR"
+    ]
+    assert broken_ir_rules({"ir.edit.copying": {"ir.text", "ir.walk"}})
+    assert broken_ir_rules({"ir.new": set()})
+    assert not broken_ir_rules({"ir.text.line": {"ir.text", "ir.serial.attrs"}})
 
 
 @pytest.mark.parametrize("folder", folders())
