@@ -68,7 +68,7 @@ def test_every_benchmark_is_listed() -> None:
     assert set(program.BENCHMARKS) == {
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
         "first_results", "cached_steps", "gradients", "answers", "gradient_size",
-        "third_derivative", "gradient_memory", "recomputation", "swap", "devices", "placement",
+        "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "devices", "placement",
     }  # fmt: skip
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class FusedReport(Protocol):
-    """What passes report (`optimize.base.Context`)."""
+    """What passes report (`optimize.base.PassContext`)."""
 
     @property
     def kept(self) -> Sequence[Operation]:

@@ -55,7 +55,7 @@ class EagerOp:
 
 
 class EagerStepState:
-    """The step that the kernels of stateful ops run in (`ir.kernel.Step`): one for each op.
+    """The step that the kernels of stateful ops run in (`ir.kernel.StepContext`): one for each op.
 
     Attributes:
       id: 0, which no step of a session has.

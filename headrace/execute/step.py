@@ -51,7 +51,7 @@ class Completions:
 
 
 class StepState:
-    """The step that kernels know as `ctx.step` (`ir.kernel.Step`).
+    """The step that kernels know as `ctx.step` (`ir.kernel.StepContext`).
 
     Args:
       session: the session's resource manager.

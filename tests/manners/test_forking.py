@@ -123,7 +123,7 @@ def test_locks_that_other_threads_hold_are_free_in_the_child() -> None:
         GRAPH
         + FORK
         + """
-from headrace import recursion as nesting
+from headrace import recursion
 from headrace.execute import blas, step
 
 g = build()
@@ -142,7 +142,7 @@ def locks(owners):
             yield o._shared.lock
 
 from headrace import forking
-held = [*locks(list(forking._followed)), blas._lock, step._making, nesting._lock]
+held = [*locks(list(forking._followed)), blas._lock, step._making, recursion._lock]
 kinds = {type(o).__name__ for o in forking._followed}
 assert {"Graph", "Session", "CompiledStep", "ResourceManager", "Variable", "FIFOQueue", "Philox", "Memory", "Pool",
         "LocalDevice"} <= kinds, kinds
@@ -163,7 +163,7 @@ ready.wait()
 def work():
     with g:
         y = hr.placeholder(hr.float32, (), name="later") * 2.0
-    with blas.threads(1), nesting.room_for(10):
+    with blas.threads(1), recursion.recursion_room(10):
         pass
     return [float(x) for x in (s.run(y, {"later:0": 3.0}), s.run(MORE), s.run(HEAVY, {"x:0": X}) > 0,
             s.run(TWO, {"x:0": X}) > 0, s.run(KEPT, {"x:0": X}) >= 0, v.assign_add(1.0).numpy(),
