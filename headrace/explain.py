@@ -1,4 +1,4 @@
-"""What became of a step: which engine runs it, what the passes did, the source, and why anything was not compiled.
+"""Explanation of a step: its engine, passes and source, and reasons against compiling.
 
 run = session.make_callable(y, [x])
 print(hr.explain(run))
@@ -23,21 +23,22 @@ SHOWN: Final = 8  # names of a list of operations that a text has
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Explanation:
-    """What became of a step. `str()` of it is a text to read.
+    """Explanation of a step; `str()` of it is a text for the user.
 
     Attributes:
       engine: "compiled" or "interpret".
-      reasons: why it is not compiled, a line for each operation that stands against it.
-      passes: the passes that changed something, in order, each once.
-      notes: what they did, and what they left alone and why.
-      source: the Python function that the step became; "" if none did.
-      clusters: of a step that is interpreted, the operations of each cluster, which is one node of the token machine.
-      apart: the others of such a step, (why they are nodes of their own, their names), constants left out.
-      devices: of a step over several devices, each device and the operations on it, in the primitive form.
-      moved: operations that are not on the device that they ask for, and why.
-      failures: of compiling it, or parts of it: the stage and the exception, with its traceback.
-      shapes: of a step that was compiled for what it was fed, each set of shapes of the feeds that the graph leaves
-        open. What stands above is then of the newest.
+      reasons: reasons against compiling the step, a line for each operation that prevents it.
+      passes: names of the passes that changed the step, in order, each once.
+      notes: changes that passes made, and changes that they did not make, with the reason.
+      source: source of the Python function that the step was compiled to; "" if there is none.
+      clusters: for an interpreted step, the operations of each fused region, which is one node of the executor.
+      apart: for an interpreted step, pairs (reason, names) of the operations outside of fused regions, without
+        constants.
+      devices: for a step over several devices, pairs (device, names of its operations), in the primitive form.
+      moved: pairs (operation, reason) of the operations that are not on the device that they ask for.
+      failures: failures to compile the step or a part of it: the stage and the exception, with its traceback.
+      shapes: for a step that is compiled for the shapes of its feeds, each set of shapes seen. The other attributes
+        are then those of the newest.
     """
 
     engine: str
@@ -74,13 +75,13 @@ class Explanation:
 
 
 def _brief(names: Sequence[str]) -> str:
-    """How many there are, and the first of them."""
+    """Number of names and the first of them."""
     more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"{len(names)} operation{'s' * (len(names) > 1)}: {', '.join(names[:SHOWN])}{more}"
 
 
 def explanation(step: CompiledStep) -> Explanation:
-    """What became of `step`."""
+    """Returns the explanation of `step`."""
     outcome = (list(step.variants.values()) or [step.outcome])[-1]
     report, compiled = outcome.report, outcome.compiled
     failures = tuple(f"{f}\n{f.details}" for f in step.failures)
@@ -122,7 +123,7 @@ def _placed(step: CompiledStep) -> tuple[Any, Any]:
 
 
 def explain(run: Any) -> Explanation:
-    """What became of a step.
+    """Returns the explanation of a step.
 
     Args:
       run: what `Session.make_callable` returned.

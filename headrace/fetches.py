@@ -398,7 +398,11 @@ class PreparedCall:
     """A compiled (fetches, feed keys) pair.
 
     Attributes:
-      counts: how many tensors each key means.
+      step: the step that computes the fetches.
+      feeders: for each fed tensor the function that checks and converts its value.
+      pack: makes the structure of the fetches from the values of the step.
+      fetch_names: names of the fetched tensors.
+      counts: number of tensors that each feed key stands for.
       used: how many calls `CallCache` had made when this one was last asked for.
     """
 

@@ -1,7 +1,7 @@
-"""The session: runs parts of a graph, any number of times and from any number of threads, and owns what persists.
+"""Sessions: runs of subgraphs from any number of threads, with the state that persists between runs.
 
-with hr.Session(graph=g) as sess:
-    y = sess.run("y:0", {"x:0": 3.0})
+with hr.Session(graph=g) as session:
+    y = session.run("y:0", {"x:0": 3.0})
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _CONFIG = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "l
 
 
 def _log_placement(placement: Placement) -> None:
-    """`log_device_placement`: where operations are."""
+    """Logs the devices of operations, for `log_device_placement`."""
     notices.inform("placement", [f"{op.name}: ({op.type}): {d}" for op, d in placement.of.items()], asked=True)
 
 
@@ -178,23 +178,25 @@ class Session:
         *,
         timeout_ms: float | None = None,
     ) -> Any:
-        """Runs what `fetches` needs, and returns its values in the structure of `fetches`.
+        """Runs the operations that `fetches` needs; returns the values in its structure.
 
         Args:
           fetches: a tensor, an operation (its value is None), the name of one, or a list, tuple, dict, namedtuple or
             dataclass of fetches.
-          feed_dict: tensor, tensor name or variable → value. What a fed tensor would be computed from does not run.
-            Every read of a fed variable gives the fed value in this run, and the run cannot change the variable.
-          options: time limit, listener and trace level. timeout_ms: the same as `RunOptions(timeout_in_ms=...)`.
-          run_metadata: is filled with what is known of the run when it is over.
+          feed_dict: tensor, tensor name or variable → value. Operations that only a fed tensor needs do not run. Every
+            read of a fed variable gives the fed value in this run, and the run cannot change the variable.
+          options: time limit, listener and trace level.
+          run_metadata: is filled with the metadata of the run when it is over.
+          timeout_ms: the same as `RunOptions(timeout_in_ms=...)`, in milliseconds.
 
         Returns:
-          Arrays the caller may write into; numpy scalars (`bytes` for strings) for rank 0.
+          Arrays that the caller may write into; numpy scalars (`bytes` for strings) for rank 0.
 
         Raises:
           FeedError (a ValueError and TypeError): a fed value does not fit its tensor.
-          ValueError: an unknown fetch. RuntimeError: the session is closed.
-          OpError: whatever the run fails with, for example `InvalidArgumentError` for a dead fetch.
+          ValueError: an unknown fetch.
+          RuntimeError: the session is closed.
+          OpError: an error of an operation, for example `InvalidArgumentError` for a dead fetch.
 
         Example:
           >>> import headrace as hr
@@ -217,7 +219,7 @@ class Session:
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] = (), accept_options: bool = False
     ) -> Callable[..., Any]:
-        """A function that runs `fetches`, given the values of `feed_list` in order: `run` without the look-ups.
+        """Returns a function from values of `feed_list` to values of `fetches`.
 
         With `accept_options` it takes the keyword arguments `options` and `run_metadata`.
 
@@ -251,7 +253,7 @@ class Session:
         return call
 
     def explain(self, fetches: Any, feeds: Sequence[Any] = ()) -> Explanation:
-        """What became of the step that `run(fetches, feed_dict)` does, where `feeds` are the keys of `feed_dict`.
+        """Explanation of the step that `run(fetches, feed_dict)` takes; `feeds` has the keys of `feed_dict`.
 
         Example:
           >>> import headrace as hr
@@ -281,7 +283,7 @@ class Session:
         )  # fmt: skip
 
     def _call(self, fetches: Any, feeds: Any) -> PreparedCall:
-        """The compiled form of a fetch structure with these feed keys, from the cache if the graph has not grown."""
+        """Returns the prepared call of `fetches` and feed keys, cached per version of the graph."""
         if self._closed:
             raise RuntimeError(self._closed)
         key = (key_of(fetches), *feeds)
@@ -312,7 +314,7 @@ class Session:
         return PreparedCall(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
 
     def _look_at_growth(self, key: Hashable, fetches: Any, is_known: bool) -> None:
-        """Warns, once, if the graph grows from run to run: of the same fetches, or by the same line of the user's."""
+        """Warns once if the graph grows between runs of one fetch or one line of the caller."""
         newest = self.graph.operations[-1]
         for what, limit in ((key if is_known else None, GROWTH), (newest.source, GROWTH_BY_LINE)):
             n = self._grown[what] = self._grown.get(what, 0) + (what is not None)
@@ -407,7 +409,7 @@ class Session:
         return step
 
     def _account(self, step: StepState, device: str, options: RunOptions) -> None:
-        """Lets `step`, or a device's part of one, know the memory of its device."""
+        """Gives `step`, or a device's part of one, the memory of its device."""
         memory = self._memories.get(device)
         if memory is not None:
             step.memory = StepMemory(memory, step, options.listener)
@@ -435,7 +437,7 @@ class Session:
         return Executor(plan, step, self._get_pool, options.listener, ready, self._intra)
 
     def _explain(self, error: BaseException) -> None:
-        """Makes the operation that an error carries the user's own: what failed is the copy that pruning made."""
+        """Replaces the operation of an error by the user's operation of which it is a copy."""
         if isinstance(error, OpError) and error.node is not None:
             error.op = op = find_anywhere(self.graph, error.node.partition(":")[0])
             if op is not None:
@@ -443,7 +445,7 @@ class Session:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Errors in the block are explained."""
+        """Context manager in which errors name the user's operations."""
         try:
             yield
         except BaseException as e:
@@ -460,7 +462,7 @@ class Session:
     # *** partial runs ***
 
     def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> str:
-        """Begins a run whose feeds come and whose fetches go in several `partial_run` calls.
+        """Begins a run that is fed and fetched in several `partial_run` calls.
 
         Args:
           fetches: everything that will be fetched or run.

@@ -40,6 +40,8 @@ class NodeStart:
     """A node fires.
 
     Attributes:
+      time: nanoseconds of `time.perf_counter_ns()`.
+      step: number of the step.
       node, type: the operation's name and op type.
       tag: the frame and iteration as text: "" in the root, "outer#3/inner#0" below; of a call "function@call#0".
       frame: the loop's name, or the function's; "" for the root.

@@ -127,8 +127,9 @@ class _Members:
     """The members in a graph of their own.
 
     Attributes:
-      args, ends: what stands there for the inputs and outputs.
-      targets: what has to be done in any case.
+      graph: the private graph of the members.
+      args, ends: its operations in place of the inputs and outputs of the region.
+      targets: its operations that run whether or not an output needs them.
     """
 
     graph: Graph

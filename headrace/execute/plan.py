@@ -81,14 +81,14 @@ Join = tuple[int, int, "PlanNode"]  # (slot, pending index, node)
 
 
 class Out:
-    """Where one output's tokens go.
+    """Edges of one output: the nodes that receive its tokens.
 
     Attributes:
       direct: nodes that wait for nothing but this token.
       joins, merges: nodes that wait for more; Merges, with the input's index.
-      dead_direct: what dead tokens make of `direct`: the dead twins, without
+      dead_direct: dead twins of the nodes of `direct`, without those of `quiet`.
       used: whether there is any edge.
-      quiet: those of `direct` at which a dead token stops (an Exit withholds it, a NextIteration drops it).
+      quiet: nodes of `direct` at which a dead token stops (an Exit withholds it, a NextIteration drops it).
     """
 
     __slots__ = ("dead_direct", "direct", "joins", "merges", "quiet", "used")
@@ -268,8 +268,8 @@ class Plan:
       uses_blas: whether some node may call the BLAS library.
       has_loops: whether there are loops inside nodes.
       device: of one part of a step over several devices, which it is for; "" for a whole step.
-      sequence: the order that runs go along (`execute.static_schedule`); None: not looked for yet; False: there is
-      none.
+      sequence: static schedule of the runs (`execute.static_schedule`); None before it is computed; False if the step
+        has none.
     """
 
     __slots__ = (

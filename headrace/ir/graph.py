@@ -184,6 +184,7 @@ class Graph(Uncopyable):
       version: raised by every change, also of a graph that an operation of this one owns; compiled steps are cached
         under it.
       outer: the graph in which the operation stands that owns this one (`ir.function`); None if none does.
+      is_part: whether `outer` changes when this graph does.
       forward: for the gradient of a graph, that graph: its tensors may be captured (`grad.graph`).
       tensor_type: the class of its tensors.
       library: serialized TensorFlow functions that came with an imported graph, by name.

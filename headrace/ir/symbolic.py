@@ -52,8 +52,8 @@ class Symbolic:
     """What raises, and the static shape; a base of `ir.graph.Tensor`.
 
     Attributes:
-      static_shape: what is known of the shape. Each operation that is made reads it of its inputs.
-      shape: the same; a subclass may give its users an object of another class.
+      static_shape: the static shape, which shape inference reads for the inputs of a new operation. The property
+        `shape` of a subclass may return an object of another class for it.
     """
 
     __slots__ = ("static_shape",)

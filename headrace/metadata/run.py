@@ -1,4 +1,4 @@
-"""What a run is told, and what is known of it when it is over: how long each operation took, how loops went.
+"""Options and metadata of a run: time of each operation, iterations of loops, transfers between devices.
 
 m = hr.RunMetadata()
 session.run(y, options=hr.RunOptions(trace_level=hr.RunOptions.FULL_TRACE), run_metadata=m)
@@ -30,15 +30,16 @@ Firing: TypeAlias = tuple[str, str, int, int, tuple[int, ...]]
 
 @dataclasses.dataclass(slots=True)
 class RunOptions:
-    """How one run is done.
+    """Options of one run: its deadline, its listener and its trace level.
 
     Attributes:
       timeout_in_ms: the run fails with `DeadlineExceededError` after so many milliseconds; 0: no limit.
       listener: receives the run's `trace` events; with an attribute `wants_values = True` also the values of all
-      outputs. ready: a queue of ready nodes that decides the order of firing; for tests (see `execute.records.Ready`).
-        Or a function that makes the queue of a device, given its name ("" if the step runs on one).
+        outputs.
+      ready: a queue of ready nodes that decides the order of firing; for tests (see `execute.records.Ready`). It may
+        also be a function that makes the queue of a device, given its name ("" if the step runs on one).
       trace_level: with any level but NO_TRACE the `RunMetadata` given to the run is filled from its events. Without a
-        `RunMetadata` it has no effect. The levels beside NO_TRACE are TensorFlow's names for the same.
+        `RunMetadata` it has no effect. The other levels are TensorFlow's names; all have the same effect.
 
     Source: TensorFlow's `tf.compat.v1.RunOptions`.
 
@@ -113,14 +114,16 @@ class LoopInstance:
 
 @dataclasses.dataclass(slots=True)
 class LoopStats:
-    """What one loop did, all times it was entered together. Of one over several devices, which all count along, it is
-    what the device tells that saw most of it.
+    """Statistics of one loop over all of its instances.
+
+    Every device of a loop over several devices counts it; the counts are those of the device that counted most.
 
     Attributes:
-      name: its frame's.
-      parallel_iterations: how many iterations may be in flight.
-      entered, dead: how often it was entered, and how often not, because it stands in a branch not taken.
-      trips: how often its body ran, all together; fewest, most: the same for one time it was entered.
+      name: name of the loop's frame.
+      parallel_iterations: number of iterations that may be in flight.
+      entered, dead: number of times that the loop was entered, and that it was not, in a branch that was not taken.
+      trips: trip count, over all instances.
+      fewest, most: smallest and largest trip count of an instance.
       most_in_flight: iterations of one instance that were open at the same time, on any device.
       instances: in the order in which they were entered, the first `INSTANCES`, without dead ones.
       devices: those that it stands on.
@@ -179,20 +182,20 @@ class RunMetadata:
     `error` are known. With one (any other level) the step is interpreted operation by operation, as it is with a
     listener, and the rest is filled too. `str()` of it is a table.
 
-    Source: TensorFlow's `tf.RunMetadata`, whose `step_stats` is here. `cost_graph`, `partition_graphs` and
-    `function_graphs` stay empty.
+    Source: TensorFlow's `tf.RunMetadata`.
 
     Attributes:
       engine: what ran the step: "compiled", "interpret"; "" before a run.
       seconds: that the run took; what had to be made for its first run is not counted.
       step_id: the step's number, as in events; None without a trace.
       error: the text of what the run failed with; "".
-      ops: by operation and device, those that took longest first.
+      ops: statistics by operation and device, those that took longest first.
       loops: in the order in which they were first entered.
       devices: by name.
       sent: from which device to which.
       unfinished: operations that had begun and not ended when the run failed, with their tags; the first `UNFINISHED`.
-      left_out: firings that `step_stats` leaves out.
+      left_out: number of firings that `step_stats` leaves out.
+      cost_graph, partition_graphs, function_graphs: always empty; fields of TensorFlow's message.
 
     Example:
       >>> import headrace as hr

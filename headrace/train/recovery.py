@@ -24,8 +24,8 @@ class Recovery:
     Attributes:
       retries: how many times in a row a new session is tried; then the error is the user's. A step that does not fail
         makes it begin anew.
-      wait_secs: seconds before the first new session; twice as many before each further one in a row,
-      longest_wait_secs: but no more than these.
+      wait_secs: seconds before the first new session; twice as many before each further one in a row.
+      longest_wait_secs: largest number of seconds before a session.
       errors: what is recovered from; a session that somebody else closed counts, too.
 
     Raises:

@@ -313,8 +313,8 @@ class ChiefSessionCreator(_Creator):
       scaffold: None: one of its own.
       master: "" (this process).
       config: of the sessions.
-      checkpoint_dir: the folder of the checkpoints; or
-      checkpoint_filename_with_path: one checkpoint.
+      checkpoint_dir: the folder of the checkpoints.
+      checkpoint_filename_with_path: one checkpoint, in place of `checkpoint_dir`.
 
     Source: TensorFlow's `tf.train.ChiefSessionCreator`.
     """

@@ -81,8 +81,8 @@ class SessionManager:
           master: "" (this process).
           init_op, init_feed_dict: what initializes the variables, and what to feed for it.
           saver: what restores them; None: they are not restored.
-          checkpoint_dir: the folder of the checkpoints; or
-          checkpoint_filename_with_path: one checkpoint.
+          checkpoint_dir: the folder of the checkpoints.
+          checkpoint_filename_with_path: one checkpoint, in place of `checkpoint_dir`.
           wait_for_checkpoint: whether to wait for one, at most `max_wait_secs`.
           config: of the session.
           init_fn: is called with the session after `init_op`.

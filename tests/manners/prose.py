@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.manners import docstrings
+
 ROOT: Final = Path(__file__).parent.parent.parent
 BASELINE: Final = Path(__file__).parent / "prose_baseline.txt"
 FOLDERS: Final = ("headrace", "tests", "benchmarks", "examples", "docs")
@@ -96,8 +98,10 @@ def check_first_line(doc: str, line: int = 1) -> Iterator[Offence]:
 
 
 def check_python(source: str) -> Iterator[Offence]:
-    """Offences in the docstrings and comments of a module."""
-    for node in ast.walk(ast.parse(source)):
+    """Offences in the docstrings and comments of a module, faults of its docstrings among them."""
+    tree = ast.parse(source)
+    yield from (Offence(*fault) for fault in docstrings.faults(tree))
+    for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             doc = ast.get_docstring(node)
             if doc:

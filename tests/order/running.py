@@ -168,8 +168,9 @@ class Built:
 
     Args:
       p: the program.
-      prelude: what it uses.
-      tf: the module whose graph it is built in: `headrace`, `headrace.v1` or `tensorflow.compat.v1`.
+      prelude: source that the program's source depends on.
+      graph: the graph, of `headrace`, `headrace.v1` or `tensorflow.compat.v1`.
+      entered: context manager in which the graph is the current one.
     """
 
     def __init__(self, p: Program, prelude: str, graph: Any, entered: Any) -> None:

@@ -140,7 +140,7 @@ class Conv1D(_Conv):
     Args:
       padding: besides "valid" and "same" also "causal": as much before the inputs as makes the outputs as many, so that
         none depends on inputs behind it.
-      (Others): see `Conv2D`.
+      Others: see `Conv2D`.
 
     Source: TensorFlow's `tf.layers.Conv1D`.
 
@@ -314,7 +314,7 @@ class SeparableConv2D(_Convolution):
       depth_multiplier: how many channels the first step makes of each.
       depthwise_initializer, pointwise_initializer, depthwise_regularizer, pointwise_regularizer, depthwise_constraint,
         pointwise_constraint: of the two kernels.
-      (Others): see `Conv2D`.
+      Others: see `Conv2D`.
 
     Source: TensorFlow's `tf.layers.SeparableConv2D`.
 
@@ -413,7 +413,7 @@ class DepthwiseConv2D(_Convolution):
 
     Args:
       depth_multiplier: how many channels are made of each.
-      (Others): see `Conv2D`.
+      Others: see `Conv2D`.
 
     Source: TensorFlow's `tf.keras.layers.DepthwiseConv2D`.
 

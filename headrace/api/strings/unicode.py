@@ -120,7 +120,7 @@ def unicode_decode(
 
     Args:
       input: one string.
-      others: see `unicode_transcode`.
+      Others: see `unicode_transcode`.
 
     Raises:
       ValueError: `input` is not known to be a scalar.

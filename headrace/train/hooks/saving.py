@@ -52,8 +52,9 @@ class CheckpointSaverHook(SessionRunHook):
     Args:
       checkpoint_dir: the folder.
       save_secs, save_steps: how often; one of them.
-      saver: the `Saver`; or
-      scaffold: the `Scaffold` that has it. None of the two: the only one in the graph's collection SAVERS.
+      saver: the `Saver`.
+      scaffold: the `Scaffold` that has it, in place of `saver`. None of the two: the only one in the graph's
+        collection SAVERS.
       checkpoint_basename: the files are called by it, "-" and the global step.
       listeners: are told of each checkpoint.
       save_graph_def: whether to write the graph too: to "graph.pbtxt", to the event file, and a MetaGraph with each
@@ -179,10 +180,10 @@ class SummarySaverHook(SessionRunHook):
 
     Args:
       save_steps, save_secs: how often; one of them.
-      output_dir: the folder of the event file; or
-      summary_writer: a `FileWriter`.
-      scaffold: the `Scaffold` whose `summary_op` to run; or
-      summary_op: a tensor of serialized summaries, or a list of such.
+      output_dir: the folder of the event file.
+      summary_writer: a `FileWriter`, in place of `output_dir`.
+      scaffold: the `Scaffold` whose `summary_op` to run.
+      summary_op: a tensor of serialized summaries, or a list of such, in place of `scaffold`.
 
     Raises:
       ValueError: not exactly one of `save_steps` and `save_secs`, or of `scaffold` and `summary_op`, is given.

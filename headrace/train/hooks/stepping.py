@@ -26,8 +26,8 @@ class StopAtStepHook(SessionRunHook):
     """Stops the training at a step.
 
     Args:
-      num_steps: how many steps to do from where the session begins; or
-      last_step: the global step after which to stop. One of the two.
+      num_steps: how many steps to do from where the session begins.
+      last_step: the global step after which to stop, in place of `num_steps`. One of the two.
 
     Raises:
       ValueError: neither or both are given.
@@ -71,8 +71,8 @@ class StepCounterHook(SessionRunHook):
 
     Args:
       every_n_steps, every_n_secs: how often; one of them, the other must be None.
-      output_dir: the folder of the event file; or
-      summary_writer: a `FileWriter`. None of the two: it is only logged.
+      output_dir: the folder of the event file.
+      summary_writer: a `FileWriter`, in place of `output_dir`. None of the two: it is only logged.
 
     Raises:
       ValueError: neither or both of the first two are given.

@@ -49,8 +49,8 @@ class LoggingTensorHook(SessionRunHook):
 
     Args:
       tensors: a dict from what they are called to tensors or names of tensors; or a list of these.
-      every_n_iter: log every so many steps of this session; or
-      every_n_secs: every so many seconds.
+      every_n_iter: log every so many steps of this session.
+      every_n_secs: every so many seconds, in place of `every_n_iter`.
       at_end: whether to log at the end, in a step of its own, too. With neither of the two, only then.
       formatter: makes the text from the dict of values; None: "name = value, ...".
 
