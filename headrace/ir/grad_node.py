@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class GradNode:
-    """What a gradient rule sees of the op it differentiates: `n.x`, `n.y` by argument name, `n.attrs`.
+    """The operation that a gradient rule differentiates: `n.x`, `n.y` by argument name, `n.attrs`.
 
-    The values are looked up when they are named, so that whoever differentiates can decide how each one reaches the
+    The values are looked up when they are named, so that the caller of the rule decides how each one reaches the
     backward graph (directly, from an accumulator, recomputed).
     """
 

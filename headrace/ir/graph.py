@@ -157,10 +157,10 @@ class Operation(Uncopyable):
 
 
 class Ordering(Protocol):
-    """What a graph that orders its stateful operations asks for the edges (`ir.order.Order`)."""
+    """The source of a graph's control edges between stateful operations (`ir.order.Order`)."""
 
     def after(self, op: Operation) -> Iterable[Operation]:
-        """Record `op` as the latest operation, and return the operations that it has to wait for."""
+        """Record `op` as the latest operation; return the operations that precede it."""
         ...
 
 
@@ -510,7 +510,7 @@ class Graph(Uncopyable):
                 self._grew()
 
     def extend_op(self, op: Operation, inputs: Sequence[Tensor] = (), attrs: Mapping[str, Any] | None = None) -> None:
-        """Gives a structured operation more inputs and outputs at the end; those it has keep their places.
+        """Append inputs and outputs to a structured operation; the present ones keep their places.
 
         Args:
           op: of this graph.
@@ -600,25 +600,25 @@ class Graph(Uncopyable):
 
 
 class FuncGraph(Graph, Owned):
-    """A graph with parameters and results, which an operation owns or calls by name; see `ir.function`.
+    """A graph with parameters and results, owned or called by an operation (`ir.function`).
 
     Args:
-      name: what it is called in a function library and in messages.
+      name: its name in a function library and in messages.
       outer: the graph whose tensors it may capture, in which its owner stands; for a function of the library the graph
         that has the library (it captures nothing then).
       captures_from_outer: whether it may capture tensors of `outer` (and of the graphs around that).
       shares_names: its operations take names that no operation of `outer` has, so that lowering can keep them.
 
     Attributes:
-      params: what it is given: for each parameter the output of an `_Arg`.
-      results: what it gives back.
+      params: its parameters; each is the output of an `_Arg`.
+      results: its results, tensors of this graph.
       captures: outer tensor → the parameter that stands for it.
       control_results: operations that run whenever it does, though no result may need them.
       outer_controls: operations of graphs around it that its owner has to wait for.
       is_open: it is being made, so what it comes to touch is not known yet.
       is_ordered: stateful operations keep their order from one iteration of a loop to the next.
       source: the line of the user's function.
-      role: what it is, in messages ("the body of 'while'"); its name if empty.
+      role: its name for users, in messages ("the body of 'while'"); its name if empty.
       attrs: attributes of its definition in a function library.
       keeping: of a recursive function, the name of one that does the same and returns, last, what its gradient needs.
       gradient: of such a one, the name of the function that goes back through it.
@@ -667,7 +667,10 @@ class FuncGraph(Graph, Owned):
         return f"{self.role or repr(self.name)}{where}"
 
     def add_param(self, dtype: Any, shape: Shape, name: str, of: str = "", source: Source | None = None) -> Tensor:
-        """A new parameter at the end. Where names are shared it is called "arg.name", to take no user's name away."""
+        """Add a parameter at the end.
+
+        Where names are shared it is called "arg.name", so that no name of the user is taken.
+        """
         attrs = {"T": dtype.base, "index": len(self.params), "shape": shape, "of": of}
         if self.shares_names:
             base = full = f"arg.{name.rpartition('/')[2].removeprefix('arg.')}"
@@ -691,7 +694,7 @@ class FuncGraph(Graph, Owned):
         return got
 
     def capture(self, t: Tensor) -> Tensor:
-        """`t`, if it is of this graph; else what stands for it here: a parameter, or a clone of a constant.
+        """Return `t`, or the parameter or cloned constant that represents it in this graph.
 
         Raises:
           GraphError: `t` is of a graph that does not surround this one.
@@ -728,7 +731,10 @@ class FuncGraph(Graph, Owned):
         return None
 
     def counterpart(self, t: Tensor) -> Tensor:
-        """What stands for `t` in a copy of its graph, if this is in the copy, or in the gradient of it; else itself."""
+        """Return the tensor that represents `t` in a copy of its graph around this one, or `t`.
+
+        A graph is also inside the copy if it is in the gradient of the copy.
+        """
         around: Graph | None = self
         while around is not None:
             for g in (around, around.forward):
@@ -738,7 +744,7 @@ class FuncGraph(Graph, Owned):
         return t
 
     def is_within(self, graph: Graph) -> bool:
-        """Whether `graph` is one of those around this one, or one that such a one is the gradient of."""
+        """Whether `graph` surrounds this one, or has a gradient that surrounds it."""
         around = self.outer
         while around is not None and around is not graph and around.forward is not graph:
             around = around.outer if not isinstance(around, FuncGraph) or around.captures_from_outer else None
@@ -746,7 +752,7 @@ class FuncGraph(Graph, Owned):
 
     @property
     def captured(self) -> list[tuple[Tensor, Tensor]]:
-        """(outer tensor, parameter) of what is captured, in the order of the parameters; cloned constants are not."""
+        """(outer tensor, parameter) of each capture but cloned constants, in the parameters' order."""
         outside = {p: t for t, p in self.captures.items() if t.op.graph is self.outer}
         return [(outside[p], p) for p in self.params if p in outside]
 
@@ -755,7 +761,7 @@ class FuncGraph(Graph, Owned):
 
 
 def is_cloned(t: Tensor) -> bool:
-    """Whether sub-graphs that use `t` have a clone of it: a constant that is no float, and waits for nothing."""
+    """Whether sub-graphs clone `t`: a constant that is no float and has no control inputs."""
     if t.op.type != "Const" or t.op.control_inputs:
         return False
     return not (t.dtype.base.is_floating or t.dtype.base.is_complex)

@@ -40,7 +40,7 @@ class _Graph(Protocol):
 
 
 class _Maker(Protocol):
-    """What is read here of the operation that makes a tensor."""
+    """The part of an operation that this module reads."""
 
     source: Source | None
 

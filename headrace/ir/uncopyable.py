@@ -1,4 +1,7 @@
-"""The refusal to copy or pickle tensors, operations and graphs, whose identity is what they are known by."""
+"""The refusal to copy or pickle tensors, operations and graphs.
+
+They are compared by identity, so a copy would equal none of the objects that a program has.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ class Uncopyable:
 
     Attributes:
       _refusal: the start of the error's text ("a Tensor belongs to its graph and").
-      _instead: the end of the error's text: what the caller can do.
+      _instead: the end of the error's text, with the alternative.
     """
 
     __slots__ = ()
