@@ -1,4 +1,4 @@
-"""The glossary and the page of questions lead to the module that has the term or the answer."""
+"""Check that the glossary and the page of questions lead to the right modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,15 @@ class Term(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A row of the page of questions: `through` is a term of the glossary, or a part of the layout page."""
+    """A row of the page of questions.
+
+    Attributes:
+      text: the question.
+      through: a term of the glossary, or a part of the layout page.
+      page: the page of `through`.
+      module: the path of the module that has the answer.
+      word: a text that the module has.
+    """
 
     text: str
     through: str
@@ -53,7 +61,7 @@ def words(module: str) -> str:
 
 
 def spellings(term: str) -> set[str]:
-    """How code writes a term: `trip count`, `trip_count`, `TripCount`, `trip-count`."""
+    """Spellings of a term in code: `trip count`, `trip_count`, `TripCount`, `trip-count`."""
     return {term.lower().replace(" ", by) for by in (" ", "_", "", "-")}
 
 
@@ -77,7 +85,10 @@ def test_glossary_modules() -> None:
 
 
 def test_questions() -> None:
-    """A question's term or layout part names the module of the answer, and the module has the word to search for."""
+    """Each question's term or layout part names the module of the answer.
+
+    The module has the word to search for.
+    """
     found = questions()
     assert len(found) == len(tables(QUESTIONS.read_text(encoding="utf-8"))) >= 40
     glossary = {t.name: t.module for t in terms()}

@@ -1,8 +1,9 @@
-"""Links and paths in README, CHANGELOG, docs/ and the code lead to files and headings that exist."""
+"""Check links and paths in README, CHANGELOG, docs/ and the code."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import re
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ LINK = re.compile(r"\]\(([^()\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", flags=re.M | re.S)
 IN_CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
+DOTTED = re.compile(r"([a-z]\w*)(?:\.(?!py$)\w+)+")
 MENTION = re.compile(r"\bdocs/[\w/-]+\\?\.md\b")
 
 
@@ -44,7 +46,7 @@ def text(page: Path) -> str:
 
 @functools.cache
 def anchors(page: Path) -> frozenset[str]:
-    """What `#...` of a link may be: the headings, as GitHub writes them."""
+    """Anchors of a page's headings, as GitHub writes them."""
     headings = re.findall(r"^#+ +(.*)$", text(page), flags=re.M)
     return frozenset(re.sub(r"[^\w\- ]", "", h.lower().replace("`", "")).strip().replace(" ", "-") for h in headings)
 
@@ -59,7 +61,7 @@ def links(page: Path) -> Iterator[tuple[str, Path, str]]:
 
 @functools.cache
 def files() -> frozenset[str]:
-    """Every ending of a path of a file or folder named in prose: `headrace/ir/graph.py`, `ir/graph.py`, `graph.py`."""
+    """Endings of all paths: `headrace/ir/graph.py`, `ir/graph.py`, `graph.py`."""
     out = {"README.md", "CHANGELOG.md", "Makefile", "pyproject.toml"}
     for top in CODE:
         for folder, inner, found in os.walk(ROOT / top):
@@ -81,7 +83,7 @@ def code_paths(page: Path) -> Iterator[str]:
 
 
 def test_links() -> None:
-    """A link leads to a file of the project, and to a heading of it where it names one."""
+    """Each link leads to a file, and to a heading of it if named."""
     wrong = []
     for page in pages():
         for target, file, heading in links(page):
@@ -93,7 +95,10 @@ def test_links() -> None:
 
 
 def test_paths_in_backticks() -> None:
-    """A path of a module or folder in a page of docs/ exists. CHANGELOG names what was there at the time."""
+    """Each path of a module or folder in a page exists.
+
+    CHANGELOG is left out: it names modules of past versions.
+    """
     wrong = [
         f"{name(page)}: `{path}`"
         for page in pages()
@@ -104,9 +109,42 @@ def test_paths_in_backticks() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def resolves(dotted: str) -> bool:
+    """Return whether a dotted name is a module or an attribute below one."""
+    names = dotted.split(".")
+    for length in range(len(names), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(names[:length]))
+        except ImportError:
+            continue
+        try:
+            for attribute in names[length:]:
+                found = getattr(found, attribute)
+        except AttributeError:
+            return False
+        return True
+    return False
+
+
+@pytest.mark.system
+def test_dotted_names_in_backticks() -> None:
+    """Each dotted name that begins with a package of headrace resolves: `ir.graph.Graph`."""
+    packages = {p.name for p in (ROOT / "headrace").iterdir() if p.is_dir()} - {"train", "__pycache__"}
+    wrong = [
+        f"{name(page)}: `{token}`"
+        for page in pages()
+        if page.name
+        not in ("CHANGELOG.md", "v1.md")  # v1.md has names of TensorFlow, which tests/v1/test_table.py checks
+        for token in IN_CODE.findall(text(page))
+        if (dotted := DOTTED.fullmatch(token.partition("(")[0]))
+        if dotted[1] in packages and not resolves(f"headrace.{dotted[0]}")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.system
 def test_pages_named_in_code() -> None:
-    """Docstrings, comments, messages and the tools name pages by the path that they have."""
+    """Each path of a page in code, messages and tools exists."""
     sources = [p for top in CODE if top != "docs" for p in (ROOT / top).rglob("*.py")]
     sources += [ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / ".ci/run", *pages()]
     wrong = [
