@@ -203,7 +203,7 @@ AGAINST |= {"BlockLSTM", "BlockLSTMV2", "LSTMBlockCell", "CTCLoss", "CTCLossV2"}
 AGAINST |= {f"FusedBatchNorm{g}{v}" for g in ("", "Grad") for v in ("", "V2", "V3")}
 # Tests that compare the rules of those, and of what has no sampler (state, lists, functions).
 RULES_COMPARED_IN = """
-    build/test_quantization.py
+    api/test_quantization.py
     grad/test_gradients.py::test_prevented_gradients
     grad/test_sparse.py::test_lists_to_order_three
     ops/test_array_ops.py::test_gradient_through_ragged_rows
