@@ -126,7 +126,7 @@ def explain(run: Any) -> Explanation:
     """Returns the explanation of a step.
 
     Args:
-      run: what `Session.make_callable` returned.
+      run: a function that `Session.make_callable` returned.
 
     Returns:
       An `Explanation`; print it.

@@ -1,5 +1,9 @@
-"""From a graph, feeds and fetches to something that runs: the stages of a step, in order. No other module decides
-order."""
+"""Pipeline of a step: its stages from the user's graph to a program.
+
+Every step is pruned first. The pruned graph is then either compiled to one Python function (recover, optimize, compile)
+or planned for the executor (lower, place and partition for several devices, fuse regions, plan). A stage runs when its
+result is first used. The order of the optimizer's passes is decided in `optimize.pipeline`.
+"""
 
 from __future__ import annotations
 
@@ -56,17 +60,17 @@ LONG: Final = 1e-4  # seconds that an operation takes for which a Recv may be he
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Devices:
-    """The devices a session has, and what it knows of them.
+    """Devices of a session, with the measurements and placements that steps share.
 
     Attributes:
       names: of all devices, in full.
       soft: `allow_soft_placement`: an op that asks for a device which is not there may run on another.
       log: called with each placement of a step, or None.
-      measured: what heavy operations took in earlier steps: (operation, type of device) → seconds. Steps add to it.
+      measured: durations of heavy operations in earlier steps: (operation, type of device) → seconds. Steps add to it.
       homes: where operations that own state were placed first (by name), and so stay. Steps add to it.
       bfloat16: whether float32 crosses from device to device as bfloat16.
       recv_scheduling: whether Recvs are held back until they are needed, in steps with something to compute meanwhile.
-        (Between devices of one process that saves nothing: what is sent is there.)
+        (Between devices of one process that saves nothing, since a tensor that was sent is available at once.)
       has_limit: whether their memory is limited, so that steps count what they keep (`resources.memory`).
     """
 
@@ -85,8 +89,8 @@ class PartitionedStep:
     """A step over several devices.
 
     Attributes:
-      plans: for each device, by name, its part as the token machine runs it.
-      clusters: of these plans.
+      plans: for each device, by name, the plan of its part for the executor.
+      clusters: fused regions of these plans.
     """
 
     plans: Mapping[str, Plan]
@@ -94,7 +98,7 @@ class PartitionedStep:
 
 
 class CompiledStep:
-    """A step as the session keeps it. What runs it is made when it is first asked for.
+    """A step in the session's cache. Its programs are built on first use.
 
     Args:
       feeds, fetches, targets: of the user's graph.
@@ -114,7 +118,7 @@ class CompiledStep:
         self._devices = devices
         self._engine = engine
         self._pruned: Pruned | None = None
-        self._spare: list[Pruned] = []  # what is pruned and not yet changed, at most one
+        self._spare: list[Pruned] = []  # a pruned graph that no stage has changed, at most one
         self._has_structure: bool | None = None  # whether there are loops or conditionals
         self._plan: Plan | None = None
         self._clustered: Plan | None = None
@@ -122,7 +126,7 @@ class CompiledStep:
         self._is_apart = may_be_heavy
         self._outcome: CompileResult | None = None
         self._variants: Variants[CompileResult] | None = None
-        self._fixed: CompileResult | None = None  # the one whatever is fed
+        self._fixed: CompileResult | None = None  # the result, if it does not depend on the feeds' shapes
         self._placed: tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]] | None = None
         self._is_divided: bool | None = None
         self._divided: dict[bool, PartitionedStep] = {}
@@ -137,14 +141,14 @@ class CompiledStep:
 
     @property
     def pruned(self) -> Pruned:
-        """The part of the user's graph that the step needs, its ends explicit; nothing else was done to it."""
+        """Copy of the subgraph that the step needs, with explicit feeds and fetches."""
         if self._pruned is None:
             self._pruned = self._prune()
         return self._pruned
 
     @property
     def plan(self) -> Plan:
-        """The step for the token machine, each operation a node."""
+        """Plan of the step with one node for each operation."""
         if self._plan is None:
             with paused():
                 self._plan = make_plan(*self._primitive(self.pruned))
@@ -152,7 +156,7 @@ class CompiledStep:
 
     @property
     def clustered(self) -> Plan:
-        """The step for the token machine, regions of it compiled into single nodes if the engine is "auto"."""
+        """Plan of the step, with fused regions as single nodes if the engine is "auto"."""
         if self._engine != "auto":
             return self.plan
         if self._clustered is None:
@@ -162,7 +166,7 @@ class CompiledStep:
 
     @property
     def clusters(self) -> tuple[Clustered, ...]:
-        """The clusters of what runs the step."""
+        """Fused regions of the plans that run the step."""
         if self.is_divided:
             return self.divided().clusters
         self.clustered  # noqa: B018 - which makes them
@@ -170,7 +174,7 @@ class CompiledStep:
 
     @property
     def apart(self) -> Mapping[str, Sequence[Operation]]:
-        """The operations that are nodes of their own in `clustered`, by the reason; none if it makes no clusters."""
+        """Operations outside of fused regions, by reason; none if the engine fuses no regions."""
         if self._engine != "auto":
             return {}
         plans = self.divided().plans.values() if self.is_divided else [self.clustered]
@@ -186,18 +190,18 @@ class CompiledStep:
 
     @property
     def placement(self) -> Placement:
-        """Which operation, of the primitive form of the step, is on which device."""
+        """Devices of the operations of the step, in primitive form."""
         if self._placed is None:
             self._placed = self._place()
         return self._placed[0]
 
     @property
     def moved(self) -> Mapping[Operation, str]:
-        """The operations that are not on the device that they ask for, and why, if the session has several."""
+        """Reasons of operations not placed where requested, if the session has several devices."""
         return self.placement.reasons if len(self._devices.names) > 1 else {}
 
     def divided(self, is_seen: bool = False) -> PartitionedStep:
-        """The step as several devices run it.
+        """Returns the plans of a step over several devices.
 
         Args:
           is_seen: whether each operation has to be a node, so that it can be watched.
@@ -216,7 +220,7 @@ class CompiledStep:
 
     @property
     def outcome(self) -> CompileResult:
-        """What compiling gave.
+        """Result of compiling the step.
 
         Raises:
           InvalidArgumentError: the engine is to be "compiled", and the step cannot be.
@@ -229,12 +233,12 @@ class CompiledStep:
 
     @property
     def compiled(self) -> Compiled | None:
-        """The step as one Python function; None: the token machine runs it."""
+        """The step as one Python function; None if the executor runs it."""
         outcome = self._outcome  # asked at every run
         return self.outcome.compiled if outcome is None else outcome.compiled
 
     def compiled_for(self, fed: Sequence[Any]) -> Compiled | None:
-        """The step as one Python function for what is fed; None: the token machine runs it."""
+        """Returns the Python function for the values `fed`; None if the executor runs the step."""
         if self._fixed is not None:  # asked at every run
             return self._fixed.compiled
         variants = self._variants or self._find_variants()
@@ -246,7 +250,10 @@ class CompiledStep:
 
     @property
     def engine(self) -> str:
-        """The engine of the runs so far, "compiled" or "interpret"; "" before the first run. Compiles nothing."""
+        """Engine of the runs so far: "compiled", "interpret", or "" before the first run.
+
+        Reading it compiles nothing.
+        """
         if self.variants:
             return "compiled"
         outcome = self._outcome
@@ -254,7 +261,7 @@ class CompiledStep:
 
     @property
     def variants(self) -> Mapping[tuple[Shape, ...], CompileResult]:
-        """What compiling gave for each set of shapes that was fed, of the feeds whose shapes the graph leaves open."""
+        """Results of compiling, by the shapes of the feeds whose static shapes are incomplete."""
         return {} if self._variants is None else self._variants.made
 
     def _find_variants(self) -> Variants[CompileResult]:
@@ -273,7 +280,7 @@ class CompiledStep:
         return None
 
     def _take_pruned(self) -> Pruned:
-        """The pruned step for a stage that changes it."""
+        """Returns a pruned graph for a stage that changes it."""
         try:
             return self._spare.pop()
         except IndexError:
@@ -282,20 +289,20 @@ class CompiledStep:
     @paused()
     @notices.timed("prune")
     def _prune(self) -> Pruned:
-        pruned = prune(*self._ends)  # 1. what the step needs, its ends explicit
+        pruned = prune(*self._ends)  # 1. the subgraph of the step, with explicit feeds and fetches
         check_expansion(pruned.graph.operations)
         self._has_structure = any(op.opdef.structured or op.type == "Enter" for op in pruned.graph.operations)
         _checkpoint(pruned.graph)
         if len(self._devices.names) == 1:
-            # 2. every op has a device it may run on
+            # 2. every op has a device that it may run on
             check_devices(pruned.graph.operations, self._devices.names, self._devices.soft)
-        if self._dumps.is_empty:  # what runs the step and what is compiled of it both begin here
+        if self._dumps.is_empty:  # executor and compiler prune separately; the first graph is dumped
             self._dumps.graph("pruned", pruned.graph)
         return pruned
 
     @notices.timed("lower")
     def _primitive(self, pruned: Pruned) -> tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]:
-        """The step as the token machine knows it: its operations, and those of the functions it calls."""
+        """Returns the operations in primitive form, and those of the functions called."""
         lowered = lowered_form(pruned, self._ends[2])
         self._count([*lowered.ops, *itertools.chain(*lowered.functions.values())])
         if lowered.graph is not pruned.graph:
@@ -307,7 +314,7 @@ class CompiledStep:
 
     @paused()
     def _contracted(self) -> tuple[Plan, tuple[Clustered, ...]]:
-        """The plan of the step with clusters as single nodes; without any, if making them fails."""
+        """Returns the plan with fused regions as nodes; without any if fusing fails."""
         try:
             return self._with_clusters()
         except Exception as e:
@@ -315,7 +322,7 @@ class CompiledStep:
             return self.plan, ()
 
     def _with_clusters(self) -> tuple[Plan, tuple[Clustered, ...]]:
-        """The plan of the step with clusters as single nodes."""
+        """Returns the plan with fused regions as single nodes."""
         mine = self._take_pruned()
         ops = mine.graph.operations
         if not self._fed and any(op.opdef.structured or op.opdef.primitive for op in ops) and not too_large(ops):
@@ -332,14 +339,16 @@ class CompiledStep:
 
     @notices.timed("lower")
     def _nested(self, mine: Pruned) -> Lowered | None:
-        """The primitive form, in which loops and conditionals that can be in clusters are left as they are; None if
-        there are none."""
+        """Returns the primitive form, except for loops and conditionals that fused regions can contain.
+
+        None if there are no such loops and conditionals.
+        """
         graph, kept = mine.graph, _kept(mine, self._ends[2])
         if _make_structured(mine, kept) or any(map(_is_control, graph.operations)):
             return None
         check_fits(graph.operations)
         own_bodies(graph)
-        # what nobody needs is not computed when it is lowered, so it must not be there where it is not
+        # lowering drops operations without consumers; so bodies that stay structured must not have them either
         kept = list(optimize(graph, kept, Options(off=frozenset(names()) - {"prune"})).kept)
         name_as_lowered(graph)
         lowered = select_outlined(lambda stays: lower(graph, kept, differentiate, stays), may_be_heavy, waits)
@@ -351,14 +360,14 @@ class CompiledStep:
         return lowered
 
     def _prepared(self, graph: Graph, kept: Sequence[Operation], known: Mapping[Tensor, Shape]) -> PassContext:
-        """The passes over the graph of a cluster; `known` are shapes of what enters it."""
+        """Runs the passes over a fused region's graph; `known` has shapes of its inputs."""
         context = _optimized(graph, kept, None, self._devices.has_limit, known)
         self._count(graph.operations)
         return context
 
     @property
     def _fed(self) -> list[str]:
-        """Why nothing that relies on shapes in the graph can be made of the step, a line for each tensor."""
+        """Reasons against relying on static shapes: a line for each fed constant tensor."""
         fed = [t for t in self._ends[0] if constant_value(t) is not None]
         return [f"'{t.name}' is fed, and shapes in the graph were inferred from the value it has there" for t in fed]
 
@@ -369,12 +378,12 @@ class CompiledStep:
         return any(op.graph.order is not None for op in (*(t.op for t in (*feeds, *fetches)), *targets))
 
     def _spread(self) -> tuple[Sequence[Operation], Mapping[str, Sequence[Operation]]]:
-        """The same for several devices: collectives are taken apart."""
+        """Returns the primitive form with collectives expanded, for several devices."""
         ops, functions = self._primitive(self._prune())
         return expand_collectives(ops), functions
 
     def _count(self, ops: Iterable[Operation]) -> None:
-        """Where memory is limited, marks what adds to what loops keep, in a graph that nobody else has."""
+        """Marks the accumulators of loops in a private graph as counted, if memory is limited."""
         if self._devices.has_limit:
             for op in with_owned(ops):
                 if "_accumulates" in op.attrs:
@@ -383,7 +392,7 @@ class CompiledStep:
     @paused()
     @notices.timed("place")
     def _place(self) -> tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]]:
-        """Where the operations of the step are to run; they, and those of the functions it calls."""
+        """Returns the placement, the operations, and those of the functions called."""
         devices = self._devices
         ops, functions = self._spread()
         feeds, fetches, targets = self._ends
@@ -405,7 +414,7 @@ class CompiledStep:
         return found, ops, functions
 
     def _seconds(self, ops: Sequence[Operation], of: Mapping[Operation, str]) -> Mapping[Operation, float] | None:
-        """How long operations take; None if all are so short that to hold a Recv back would take longer."""
+        """Returns the seconds of operations; None if all are shorter than delaying a Recv."""
         if not self._devices.recv_scheduling:
             return None
         costs, models = Costs(dict(self._devices.measured)), {d.name: d for d in self._cluster.devices}
@@ -422,7 +431,7 @@ class CompiledStep:
         self._placed = self._placed or self._place()
         placement, ops, functions = self._placed
         of = placement.of
-        if functions:  # what they become is changed by making clusters, so it is made anew, with the same names
+        if functions:  # fusing regions changes bodies in place, so the operations are lowered again; names stay
             by_name = {op.name: device for op, device in of.items()}
             ops, functions = self._spread()
             of = {op: by_name[op.name] for op in ops}
@@ -443,7 +452,7 @@ class CompiledStep:
     @paused()
     @notices.timed("compile, all in all")
     def _compile(self, known: Mapping[int, Shape] = MappingProxyType({})) -> CompileResult:
-        """Compiles the step; `known` are the shapes of feeds, by position."""
+        """Compiles the step; `known` has shapes of feeds, by position."""
         if self.is_divided:
             used = set(self.placement.of.values())
             reasons = [f"it runs on {len(used)} devices" if len(used) > 1 else f"it runs on {min(used)}"]
@@ -458,7 +467,7 @@ class CompiledStep:
             reasons = self._fed or _make_structured(mine, kept, self._dumps)  # 3. primitives become structured
             reasons = reasons or blockers(mine.graph.operations, self._is_ordered) or too_large(mine.graph.operations)
             if reasons and not is_changed:
-                self._spare = [mine]  # for the token machine
+                self._spare = [mine]  # for the executor
             if not reasons:
                 stage = "optimize"
                 fits = {mine.args[i].outputs[0]: shape for i, shape in known.items()}
@@ -476,11 +485,11 @@ class CompiledStep:
         return CompileResult(None, tuple(reasons), None)
 
     def _failed(self, stage: str, error: Exception) -> Failure:
-        """Takes note of what went wrong while compiling, if nothing is wrong with the program.
+        """Records a failure to compile, if the program itself is correct.
 
         Raises:
-          What the token machine says of the program, if it says something. HeadraceInternalError: the engine is to be
-            "compiled".
+          OpError, GraphError: the executor's plan finds an error in the program.
+          HeadraceInternalError: the engine is "compiled".
         """
         failure = Failure(stage, error)
         try:
@@ -503,14 +512,17 @@ def compile_step(
     devices: Devices,
     engine: str = "interpret",
 ) -> CompiledStep:
-    """The step that is fed `feeds`, fetches `fetches` and runs `targets`.
+    """Returns the step that is fed `feeds`, fetches `fetches` and runs `targets`.
 
     Args:
-      engine: "interpret": the token machine; "compiled": one Python function, or an error; "auto": that if it can be.
+      feeds, fetches, targets: tensors and operations of the user's graph.
+      devices: devices of the session.
+      engine: "interpret": the executor; "compiled": one Python function, or an error; "auto": the function if the step
+        can be compiled, else the executor.
 
     Raises (it, or the first use of the step):
-      InvalidArgumentError: the frames of the graph do not fit together, a device is not there, or the engine is to be
-        "compiled" and the step cannot be.
+      InvalidArgumentError: the frames of the graph do not fit together, a device is not available, or the engine is
+        "compiled" and the step cannot be compiled.
       GraphError: the graph is not legal.
     """
     step = CompiledStep(feeds, fetches, targets, devices, engine)
@@ -520,19 +532,19 @@ def compile_step(
 
 
 def lowered_form(pruned: Pruned, targets: Sequence[Operation]) -> Lowered:
-    """A step with its conditionals, loops and calls as primitives."""
+    """Returns the step with conditionals, loops and calls lowered to primitives."""
     if not is_structured(pruned.graph.operations):
         return Lowered(pruned.graph, pruned.graph.operations, {})
     return lower(pruned.graph, _kept(pruned, targets), differentiate)
 
 
 def _kept(pruned: Pruned, targets: Sequence[Operation]) -> list[Operation]:
-    """The targets, in the step's graph."""
+    """Returns the targets in the step's graph."""
     return [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
 
 
 def _make_structured(pruned: Pruned, kept: Sequence[Operation], dumps: Dumps | None = None) -> list[str]:
-    """Puts structured operations in the place of the primitives of a step; returns why it cannot."""
+    """Recovers structured operations from primitives; returns the reasons if it cannot."""
     graph = pruned.graph
     if not any(map(_is_control, graph.operations)):
         return []
@@ -551,7 +563,7 @@ def _is_control(op: Operation) -> bool:
     return op.opdef.primitive not in ("", "ControlTrigger")
 
 
-# they put the values of all iterations together, and so keep them once more, and all at once
+# passes that stack the values of all iterations, and so hold a second copy of all at the same time
 _STACKING: Final = frozenset({"loop_fission", "loop_accumulations", "loop_collections"})
 
 
@@ -563,8 +575,8 @@ def _optimized(
     has_limit: bool,
     known: Mapping[Tensor, Shape] = MappingProxyType({}),
 ) -> PassContext:
-    """The passes over a step's graph, and the graphs in it."""
-    check_fits(graph.operations)  # they rely on it
+    """Runs the passes over a step's graph and its nested graphs."""
+    check_fits(graph.operations)  # the passes rely on it
     own_bodies(graph)
     if known:
         specialize(graph, known)
@@ -584,7 +596,7 @@ def _clustered(
     is_apart: Callable[[Operation], bool] = may_be_heavy,
     prepare: Prepare | None = None,
 ) -> tuple[Plan, tuple[Clustered, ...]]:
-    """The plan of a step, which nobody else has, with clusters as single nodes."""
+    """Returns the plan of a private graph with fused regions as single nodes."""
     found: list[Clustered] = []
     ops = _contract(ops, found, is_apart, prepare)
     called = {name: _contract(body, found, is_apart, prepare) for name, body in functions.items()}
@@ -597,7 +609,7 @@ def _contract(
     is_apart: Callable[[Operation], bool] = may_be_heavy,
     prepare: Prepare | None = None,
 ) -> Sequence[Operation]:
-    """`ops`, of a graph that nobody else has, with clusters as single operations; they are added to `found`."""
+    """Replaces regions of a private graph by fused operations; adds them to `found`."""
     ops, clusters = fuse_regions(ops, is_apart, prepare)
     found += clusters
     for c in clusters[:1]:
@@ -610,7 +622,7 @@ def _is_cpu(device: str) -> bool:
 
 
 def _checkpoint(graph: Graph) -> None:
-    """Between two stages: the graph is legal (HEADRACE_VERIFY)."""
+    """Verifies the graph between two stages (HEADRACE_VERIFY)."""
     if flags.VERIFY.value >= 1:
         from headrace.ir.verify import verify  # brings the wire format, which takes long to import
 

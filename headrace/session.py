@@ -1,4 +1,4 @@
-"""Sessions: runs of subgraphs from any number of threads, with the state that persists between runs.
+"""Sessions: run subgraphs from any number of threads and own the state between runs.
 
 with hr.Session(graph=g) as session:
     y = session.run("y:0", {"x:0": 3.0})
@@ -314,7 +314,7 @@ class Session:
         return PreparedCall(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
 
     def _look_at_growth(self, key: Hashable, fetches: Any, is_known: bool) -> None:
-        """Warns once if the graph grows between runs of one fetch or one line of the caller."""
+        """Warns once if the graph grows between runs of one fetch or one line."""
         newest = self.graph.operations[-1]
         for what, limit in ((key if is_known else None, GROWTH), (newest.source, GROWTH_BY_LINE)):
             n = self._grown[what] = self._grown.get(what, 0) + (what is not None)
@@ -374,7 +374,7 @@ class Session:
         step, device = call.step, next(iter(self._local))
         is_seen = bool(options.trace_level) or options.listener is not None or options.ready is not None
         m.engine = "interpret" if is_seen or not (step.variants or step.compiled) else "compiled"
-        if m.engine == "interpret":  # what is made for the first run is made now, and not counted
+        if m.engine == "interpret":  # work for the first run (plans, compiling) is done before the measurement
             step.divided(is_seen) if step.is_divided else step.plan if is_seen else step.clustered
         with measuring(m, options, device) as options:
             return self._run(call, values, options, timeout_ms)
@@ -437,7 +437,7 @@ class Session:
         return Executor(plan, step, self._get_pool, options.listener, ready, self._intra)
 
     def _explain(self, error: BaseException) -> None:
-        """Replaces the operation of an error by the user's operation of which it is a copy."""
+        """Replaces the operation of an error by the user's operation that it copies."""
         if isinstance(error, OpError) and error.node is not None:
             error.op = op = find_anywhere(self.graph, error.node.partition(":")[0])
             if op is not None:
@@ -552,7 +552,9 @@ class Session:
         self._resources.clear_container(name)
 
     def close(self) -> None:
-        """Cancels what runs (its callers get `CancelledError`) and drops the session's resources. May be called twice.
+        """Cancels steps that run and drops the session's resources.
+
+        Callers of cancelled steps get `CancelledError`. A second call has no effect.
 
         Example:
           >>> import headrace as hr
@@ -584,8 +586,10 @@ class Session:
                 owned.close()
 
     def _forked(self) -> None:
-        """See `forking`: in the child the session goes on with the values that its variables have, unless a step was
-        under way: that will never end here."""
+        """Makes the session usable in a forked child (see `forking`).
+
+        Variables keep their values. If a step was running, which the child cannot finish, the session is closed.
+        """
         self._lock = threading.Lock()
         if self._active and not self._closed:
             self._closed = (
