@@ -292,7 +292,7 @@ def name_scope(name: str | None, default_name: str | None = None, values: Any = 
         scope = name
     else:
         scope = b.graph.unique_name(b.scope + name) + "/"
-    with entered(dataclasses.replace(b, scope=scope)):
+    with entered(b.in_scope(scope)):
         yield scope
 
 

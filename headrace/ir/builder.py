@@ -98,18 +98,22 @@ class Builder(OpCalls):
             self.is_ordered,
         )
 
+    def in_scope(self, scope: str) -> Builder:
+        """A builder whose ops are named below `scope`, which ends in "/" or is empty."""
+        return self._in(scope, self.device, self.control_inputs, self.source)
+
     def on(self, device: str) -> Builder:
         """A builder whose ops request `device`."""
-        return dataclasses.replace(self, device=device)
+        return self._in(self.scope, device, self.control_inputs, self.source)
 
     def after(self, *ops: Operation | Tensor) -> Builder:
         """A builder whose ops also wait for `ops`."""
         more = tuple(o.op if isinstance(o, Tensor) else o for o in ops)
-        return dataclasses.replace(self, control_inputs=self.control_inputs + more)
+        return self._in(self.scope, self.device, self.control_inputs + more, self.source)
 
     def at(self, where: Source | None) -> Builder:
         """A builder whose ops carry the user's line `where`."""
-        return dataclasses.replace(self, source=where)
+        return self._in(self.scope, self.device, self.control_inputs, where)
 
     def const(self, value: Any, dtype: DType | None = None, name: str = "Const") -> Tensor:
         """A constant. Python floats become float32, ints int32, unless `dtype` says otherwise."""
@@ -298,7 +302,7 @@ class Builder(OpCalls):
     def _pack(self, items: Sequence[Any], dtype: DType | None, name: str) -> Tensor:
         """A list with tensors in it, as one. Its numbers become constants that are called by their places."""
         full = self._reserve(name)
-        below = dataclasses.replace(self, scope=full + "/")
+        below = self.in_scope(full + "/")
         rows = list(items)
         for i, x in enumerate(rows):
             if not isinstance(x, (list, tuple)):

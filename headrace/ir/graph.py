@@ -367,19 +367,19 @@ class Graph(Uncopyable):
         key = base.lower()
         with self._lock:
             n = self._taken.get(key)
-            name = base
+            name, lowered = base, key
             if n is None and base in self._by_name:  # a copy has it that gave the name free (`ir.edit.editor`)
                 n = 1
             if n is not None:
                 while True:
-                    name = f"{base}_{n}"
+                    name, lowered = f"{base}_{n}", f"{key}_{n}"
                     n += 1
-                    if name.lower() not in self._taken and name not in self._by_name:
+                    if lowered not in self._taken and name not in self._by_name:
                         break
                 if mark:
                     self._taken[key] = n
             if mark:
-                self._taken[name.lower()] = 1
+                self._taken[lowered] = 1
             return name
 
     def add_op(
