@@ -54,15 +54,13 @@ def bincount(
             raise ValueError(f"Unsupported value for argument axis={axis}. Only 0 and -1 are currently supported.")
         counted = dtypes.as_dtype(dtype) if dtype is not None else None
         if isinstance(arr, SparseTensor):
-            from headrace.api.sparse.arithmetic import sparse_counts  # which needs this module
-
-            return sparse_counts(arr, weights, minlength, maxlength, counted, axis, binary_output)
+            return _sparse_counts(arr, weights, minlength, maxlength, counted, axis, binary_output)
         b = scopes.builder(arr, weights, minlength, maxlength)
         x = b.tensor(arr, None, "arr")
         if weights is not None and not isinstance(weights, SparseTensor):
             weights = b.tensor(weights, None, "weights")
         x = x if x.dtype.base.is_integer else math.cast(x, dtypes.int32)
-        size = lengths(b, x, None, minlength, maxlength)
+        size = _lengths(b, x, None, minlength, maxlength)
         if axis != -1:
             weights = weights if weights is None else arrays.reshape(weights, [-1])
             x = arrays.reshape(x, [-1])
@@ -70,7 +68,7 @@ def bincount(
         return b.make("DenseBincount", inputs, {"binary_output": binary_output})
 
 
-def lengths(b: Any, x: Any, greatest: Any, minlength: Any, maxlength: Any) -> Any:
+def _lengths(b: Any, x: Any, greatest: Any, minlength: Any, maxlength: Any) -> Any:
     """How long the counts of `x` are: the greatest number + 1, within the bounds."""
     is_something = math.greater(arrays.size(x), 0)
     if greatest is None:
@@ -99,6 +97,48 @@ def dense_weights(values: Any, weights: Any, dtype: Any) -> Any:
             f"{type(weights).__name__}"
         )
     return weights
+
+
+def sparse_weights(values: SparseTensor, weights: Any, dtype: Any) -> Any:
+    """The weights of the elements of a sparse tensor: a vector, empty if there are none.
+
+    Raises:
+      ValueError: they are not a sparse tensor.
+    """
+    b = scopes.builder(*values._flatten())
+    if weights is None:
+        return b.const(np.zeros(0, (dtype or values.dtype).numpy), dtype or values.dtype.base)
+    if not isinstance(weights, SparseTensor):
+        raise ValueError(
+            "Argument `weights` must be a SparseTensor if `values` is a SparseTensor. Received "
+            f"weights={weights!r} of type: {type(weights).__name__}"
+        )
+    checks = []
+    for what, one, other in (("dense shape", weights.dense_shape, values.dense_shape),
+                             ("indices", weights.indices, values.indices)):  # fmt: skip
+        if one is not other:
+            checks.append(
+                debugging.assert_equal(one, other, message=f"'weights' and 'values' must have the same {what}.")
+            )
+    with scopes.control_dependencies([c for c in checks if c is not None]):
+        return identity(weights.values) if checks else weights.values
+
+
+def _sparse_counts(
+    arr: SparseTensor, weights: Any, minlength: Any, maxlength: Any, dtype: Any, axis: int | None, binary_output: bool
+) -> Any:
+    """`bincount` of a sparse tensor."""
+    sp = arr if arr.dtype.is_integer else arr.with_values(math.cast(arr.values, dtypes.int32))
+    b = scopes.builder(*sp._flatten(), weights, minlength, maxlength)
+    # how many numbers there are to count; the greatest of none is the least of all, of which 1 more must be 0
+    greatest = math.maximum(reductions.reduce_max(sp.values), b.const(-1, sp.dtype.base))
+    size = _lengths(b, sp.values, greatest, minlength, maxlength)
+    attrs = {"binary_output": binary_output}
+    if axis == -1:
+        inputs = (*sp._flatten(), size, sparse_weights(sp, weights, dtype))
+        return b.make("SparseBincount", inputs, attrs)
+    of_each = dense_weights(sp.values, None, dtype) if weights is None else sparse_weights(sp, weights, dtype)
+    return b.make("DenseBincount", (sp.values, size, of_each), attrs)
 
 
 def histogram_fixed_width(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.api import arrays, math, nest, reductions, scopes, tensors
-from headrace.api.counting import dense_weights, lengths
+from headrace.api import arrays, nest, reductions, scopes
+from headrace.api.counting import dense_weights, sparse_weights
 from headrace.api.debugging import assert_equal
 from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse
 
@@ -298,39 +298,3 @@ def bincount(
         else:
             made = b.make("DenseCountSparseOutput", (x, dense_weights(x, weights, None)), attrs)
         return SparseTensor(*made)
-
-
-def sparse_weights(values: SparseTensor, weights: Any, dtype: Any) -> Any:
-    """The weights of the elements of a sparse tensor: a vector, empty if there are none."""
-    b = scopes.builder(*values._flatten())
-    if weights is None:
-        return b.const(np.zeros(0, (dtype or values.dtype).numpy), dtype or values.dtype.base)
-    if not isinstance(weights, SparseTensor):
-        raise ValueError(
-            "Argument `weights` must be a SparseTensor if `values` is a SparseTensor. Received "
-            f"weights={weights!r} of type: {type(weights).__name__}"
-        )
-    checks = []
-    for what, one, other in (("dense shape", weights.dense_shape, values.dense_shape),
-                             ("indices", weights.indices, values.indices)):  # fmt: skip
-        if one is not other:
-            checks.append(assert_equal(one, other, message=f"'weights' and 'values' must have the same {what}."))
-    with scopes.control_dependencies([c for c in checks if c is not None]):
-        return tensors.identity(weights.values) if checks else weights.values
-
-
-def sparse_counts(
-    arr: SparseTensor, weights: Any, minlength: Any, maxlength: Any, dtype: Any, axis: int | None, binary_output: bool
-) -> Any:
-    """What `hr.bincount` gives for a sparse tensor."""
-    sp = arr if arr.dtype.is_integer else arr.with_values(math.cast(arr.values, dtypes.int32))
-    b = scopes.builder(*sp._flatten(), weights, minlength, maxlength)
-    # how many numbers there are to count; the greatest of none is the least of all, of which 1 more must be 0
-    greatest = math.maximum(reductions.reduce_max(sp.values), b.const(-1, sp.dtype.base))
-    size = lengths(b, sp.values, greatest, minlength, maxlength)
-    attrs = {"binary_output": binary_output}
-    if axis == -1:
-        inputs = (*sp._flatten(), size, sparse_weights(sp, weights, dtype))
-        return b.make("SparseBincount", inputs, attrs)
-    of_each = dense_weights(sp.values, None, dtype) if weights is None else sparse_weights(sp, weights, dtype)
-    return b.make("DenseBincount", (sp.values, size, of_each), attrs)
