@@ -6,7 +6,6 @@ type, dtypes and attributes, and kept.
 
 from __future__ import annotations
 
-import contextvars
 import queue
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from headrace import dtypes, flags, forking
+from headrace.eager.recorder import active
 from headrace.eager.tensor import EagerTensor
 from headrace.errors import DeadlineExceededError, GraphError, NotFoundError, SignatureError, UnimplementedError
 from headrace.ir import source
@@ -93,9 +93,6 @@ class _Prepared(NamedTuple):
     dtypes: list[DType]
     form: str
     run: Callable[..., Any]
-
-
-active: Final[contextvars.ContextVar[Recording | None]] = contextvars.ContextVar("headrace_recording", default=None)
 
 
 class EagerBuilder(OpCalls):
@@ -246,10 +243,10 @@ class EagerBuilder(OpCalls):
                 raise
             raise out from e
         made = prepared.dtypes
-        recording = active.get()
-        if recording is not None and made:
+        recorder = active.get()
+        if recorder is not None and made:
             tensors = (EagerTensor(out, made[0]),) if len(made) == 1 else tuple(map(EagerTensor, out, made))
-            recording.note(type, groups, [a.is_list for a in record.ins], attrs, tensors)
+            recorder.note(type, groups, [a.is_list for a in record.ins], attrs, tensors)
             return tensors[0] if len(made) == 1 else tensors
         if len(made) == 1:
             return EagerTensor(out, made[0])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import dtypes
 from headrace.api import scopes
-from headrace.eager.builder import active
+from headrace.eager.recorder import Recorder, active
 from headrace.errors import UnimplementedError
 from headrace.grad import sums
 from headrace.grad.activity import carries
@@ -52,7 +52,7 @@ class Recording:
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
-        self._token: contextvars.Token[Recording | None] | None = None
+        self._token: contextvars.Token[Recorder | None] | None = None
 
     def __enter__(self) -> Recording:
         self._token = active.set(self)
