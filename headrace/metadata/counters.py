@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from headrace import trace
 from headrace.metadata.run import (
@@ -18,7 +19,6 @@ from headrace.metadata.run import (
     NODE_STATS,
     UNFINISHED,
     Device,
-    Firing,
     LoopInstance,
     LoopStats,
     Op,
@@ -26,6 +26,9 @@ from headrace.metadata.run import (
     RunOptions,
     Traffic,
 )
+
+if TYPE_CHECKING:
+    from headrace.metadata.step_stats import Firing
 
 
 @contextlib.contextmanager

@@ -12,20 +12,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace import trace
 
 if TYPE_CHECKING:
-    from headrace.metadata.step_stats import StepStats
+    from headrace.metadata.step_stats import Firing, StepStats
 
 NODE_STATS: Final = 10_000  # firings that are listed one by one
 INSTANCES: Final = 1_000  # the same for each loop
 UNFINISHED: Final = 100
 SHOWN: Final = 20  # operations in the text
-
-# operation, type, when it began (nanoseconds since 1970), how many it took, the bytes of its outputs
-Firing: TypeAlias = tuple[str, str, int, int, tuple[int, ...]]
 
 
 @dataclasses.dataclass(slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
 
-if TYPE_CHECKING:
-    from headrace.metadata.run import Firing
+# operation, type, start (nanoseconds since 1970), duration (nanoseconds), the bytes of its outputs
+Firing: TypeAlias = tuple[str, str, int, int, tuple[int, ...]]
 
 _SWITCHES: Final = ("Switch", "RefSwitch", "_SwitchN")
 
