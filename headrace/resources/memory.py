@@ -33,7 +33,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -46,7 +46,6 @@ from headrace.resources.values import nbytes_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headrace.resources.step_memory import StepMemory
     from headrace.resources.values import Value
 
 AHEAD: Final = 8  # so many elements of a list are brought back before they are asked for
@@ -55,6 +54,23 @@ PATIENCE: Final = 0.05  # seconds between two looks whether the step was cancell
 NOTES: Final = 256  # notes of values that have gone, after which somebody reads them
 
 RESIDENT, LEAVING, AWAY, COMING, GONE = "resident", "leaving", "away", "coming", "gone"
+
+
+class MemoryUser(Protocol):
+    """A step that keeps values in a `Memory`: a `resources.step_memory.StepMemory`.
+
+    Attributes:
+      memory: the device's.
+      step_id: the step's number, 0 without a step.
+      listener: receives a `trace.StreamSpan` for each copy, or None.
+    """
+
+    memory: Memory
+    step_id: int
+    listener: trace.Listener | None
+
+    def look(self) -> None:
+        """Raise if the step was cancelled or is past its deadline."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -90,7 +106,7 @@ class _Record:
       is_dropped: its `SpilledTensor` has gone.
     """
 
-    use: StepMemory
+    use: MemoryUser
     holder: Allocation
     nbytes: int
     value: Value
@@ -273,7 +289,7 @@ class Memory:
 
     # *** values that loops keep ***
 
-    def save(self, use: StepMemory, value: Value, what: str, may_swap: bool) -> SpilledTensor:
+    def save(self, use: MemoryUser, value: Value, what: str, may_swap: bool) -> SpilledTensor:
         """See `StepMemory.save`."""
         layout = Layout.of(value) if may_swap and self._submit is not None else None
         n = nbytes_of(value) if layout is None else layout.span
@@ -349,7 +365,7 @@ class Memory:
         if not holder.count:
             del self._holders[holder.name]
 
-    def _make_room(self, n: int, what: str, swaps: bool | None, use: StepMemory | None) -> None:
+    def _make_room(self, n: int, what: str, swaps: bool | None, use: MemoryUser | None) -> None:
         """Lets values leave until there is room for `n` bytes, and waits for that if need be.
 
         Raises:
@@ -368,7 +384,7 @@ class Memory:
                 raise self._exhausted(n, what, swaps)
             self._wait(use)
 
-    def _wait(self, use: StepMemory | None) -> None:
+    def _wait(self, use: MemoryUser | None) -> None:
         self._changed.wait(PATIENCE)
         if use is not None:
             use.look()
