@@ -20,6 +20,7 @@ from headrace.ir.function import FuncGraph, owned
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.recover.contexts import SubgraphDraft, is_effectful
 from headrace.recover.handles import is_flow, lists_for_handles
+from headrace.recover.loops import put_loop
 from headrace.recover.reading import Node, StructureAnalysis, shown
 from headrace.recover.regions import FrameRegion
 
@@ -135,7 +136,7 @@ def _put(
     frame = reading.tree.root
     root = SubgraphDraft(graph, None)
     read = {t for op in graph.operations for t in op.inputs}
-    region = FrameRegion(reading, frame, (), root, {}, None, read, frozenset(roots), in_place=True)
+    region = FrameRegion(reading, frame, (), root, {}, None, read, frozenset(roots), put_loop, in_place=True)
     nodes, _ = region.needed(_sinks(reading, roots))
     region.run(nodes)
     region.close_all()

@@ -8,7 +8,7 @@ A `SubgraphDraft` is a graph under construction: of a loop's condition or body, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.recover.reading import Join, Path, ill_structured
 
 if TYPE_CHECKING:
-    from headrace.recover.reading import Node
-    from headrace.recover.regions import FrameRegion
+    from headrace.recover.reading import Node, StructureAnalysis
 
 
 class SubgraphDraft:
@@ -53,10 +52,37 @@ class SubgraphDraft:
         return at is self
 
 
+class Region(Protocol):
+    """The region that a conditional stands in: a `regions.FrameRegion`.
+
+    Attributes:
+      reading: the analysis of the primitive graph.
+      read: the tensors that operations of the primitive graph read.
+      home: for tensors of the primitive graph the context and the tensor that stands for each.
+    """
+
+    reading: StructureAnalysis
+    read: set[Tensor]
+    home: dict[Tensor, tuple[SubgraphDraft, Tensor]]
+
+    def value(self, t: Tensor, context: SubgraphDraft) -> Tensor:
+        """The tensor that stands for `t` in the graph of `context`."""
+
+    def found_within(self, c: Operation, conditional: Conditional) -> tuple[int, Operation | None]:
+        """The side of an open conditional that has the operation for `c`, and that operation."""
+
+    def is_trivial(self, c: Operation) -> bool:
+        """Whether a control edge from `c` says only where an operation stands."""
+
+    def stands_for(self, c: Operation, context: SubgraphDraft) -> Operation | None:
+        """The operation to wait for in `context` in place of `c`; None for nothing."""
+
+
 class Conditional:
     """A conditional while it is made, and afterwards.
 
     Attributes:
+      region: the region that it stands in.
       context: where it stands.
       key: its predicate in the primitive graph.
       path: its path, within the region.
@@ -69,7 +95,7 @@ class Conditional:
       op: the operation, once it is closed.
     """
 
-    def __init__(self, region: FrameRegion, context: SubgraphDraft, key: Tensor, path: Path) -> None:
+    def __init__(self, region: Region, context: SubgraphDraft, key: Tensor, path: Path) -> None:
         self.region = region
         self.context = context
         self.key = key

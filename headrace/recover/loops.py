@@ -43,7 +43,7 @@ def put_loop(outer: FrameRegion, loop: FoundLoop, context: SubgraphDraft) -> Non
 def _region(
     outer: FrameRegion, frame: Frame, base: Any, root: SubgraphDraft, given: dict[Tensor, Tensor], at: SubgraphDraft
 ) -> FrameRegion:
-    return FrameRegion(outer.reading, frame, base, root, given, (outer, at), outer.read, outer.roots)
+    return FrameRegion(outer.reading, frame, base, root, given, (outer, at), outer.read, outer.roots, outer.put_loop)
 
 
 def _run_once(outer: FrameRegion, loop: FoundLoop, context: SubgraphDraft) -> None:

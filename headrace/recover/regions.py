@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
@@ -57,6 +57,7 @@ class FrameRegion:
       given: what stands there for the variables of the frame.
       outer: the region in which the frame's loop stands, and the context of that in which it does.
       roots: operations that must run, whether anything needs them or not.
+      put_loop: makes a loop of the frame in a context (`loops.put_loop`, which makes regions in turn).
       in_place: the operations stay where they are, and only the loops and conditionals are made anew.
     """
 
@@ -70,6 +71,7 @@ class FrameRegion:
         outer: tuple[FrameRegion, SubgraphDraft] | None,
         read: set[Tensor],
         roots: frozenset[Operation],
+        put_loop: Callable[[FrameRegion, FoundLoop, SubgraphDraft], None],
         in_place: bool = False,
     ) -> None:
         self.reading = reading
@@ -80,6 +82,7 @@ class FrameRegion:
         self.outer = outer
         self.read = read
         self.roots = roots
+        self.put_loop = put_loop
         self.in_place = in_place
         self.home: dict[Tensor, tuple[SubgraphDraft, Tensor]] = {}
         self.done: dict[Node, tuple[SubgraphDraft, Operation]] = {}
@@ -249,11 +252,9 @@ class FrameRegion:
             self._release(node, () if path is NEVER else path)
             return
         if isinstance(node, FoundLoop):
-            from headrace.recover.loops import put_loop  # a loop is made of regions
-
             exits = node.frame.exits
             if any(e.outputs[0] not in reading.replaced for e in exits) or not self.roots.isdisjoint(node.frame.ops):
-                put_loop(self, node, self._context_at(path))
+                self.put_loop(self, node, self._context_at(path))
             self._release(node, path)
             return
         kind = node.opdef.primitive
