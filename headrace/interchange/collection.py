@@ -1,16 +1,15 @@
 """Collections as `CollectionDef` messages: lists of numbers, texts, names of tensors and operations, or messages.
 
 A list is of one kind: what its first item is. Things that are more than a tensor or a number (variables, queue runners)
-are written as messages in a list of bytes; a `Codec` says how, by the name of the collection.
+are written as messages in a list of bytes; an `Encode` or a `Decode` says how, by the name of the collection.
 
 Source: TensorFlow's `add_collection_def` and `import_scoped_meta_graph`, whose kinds are kept.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from google.protobuf import any_pb2
 
@@ -20,30 +19,19 @@ from headrace.interchange.variables import KINDS, decode_variable, encode_variab
 from headrace.ir.graph import Operation, Tensor
 
 Find: TypeAlias = "Callable[[str], Tensor | Operation]"
-
-
-@dataclasses.dataclass(frozen=True)
-class Codec:
-    """How the items of a collection are written and read.
-
-    Attributes:
-      encode: the message of an item.
-      decode: the item of a message's bytes, given what finds a tensor or operation by its name.
-    """
-
-    encode: Callable[[Any], Any]
-    decode: Callable[[bytes, Find], Any]
-
+Encode: TypeAlias = Callable[[Any], Any]  # the message of an item
+Decode: TypeAlias = Callable[[bytes, Find], Any]  # the item of a message's bytes
 
 # The collections that have variables in them.
 VARIABLES = (
     "variables", "trainable_variables", "local_variables", "model_variables", "moving_average_variables",
     "metric_variables", "global_step",
 )  # fmt: skip
+VARIABLE_ENCODERS: Final[Mapping[str, Encode]] = dict.fromkeys(VARIABLES, encode_variable)
 
 
-def variable_codecs(kinds: Sequence[Any] = KINDS) -> dict[str, Codec]:
-    """The codecs of the collections of variables, for one import: a variable that is in several of them is one.
+def variable_decoders(kinds: Sequence[Any] = KINDS) -> dict[str, Decode]:
+    """The decoders of the collections of variables, for one import: a variable that is in several of them is one.
 
     Args:
       kinds: the classes that are made of resources and references.
@@ -55,16 +43,18 @@ def variable_codecs(kinds: Sequence[Any] = KINDS) -> dict[str, Codec]:
             made[data] = decode_variable(data, find, kinds)
         return made[data]
 
-    return dict.fromkeys(VARIABLES, Codec(encode_variable, decode))
+    return dict.fromkeys(VARIABLES, decode)
 
 
-def encode_collection(name: str, items: Sequence[Any], codecs: Mapping[str, Codec], show: Callable[[Any], str]) -> Any:
+def encode_collection(
+    name: str, items: Sequence[Any], encoders: Mapping[str, Encode], show: Callable[[Any], str]
+) -> Any:
     """The `CollectionDef` of the collection `name`.
 
     Args:
-      name: its name, which may have a codec.
+      name: its name, which may have an encoder.
       items: what is in it; at least one.
-      codecs: for names of collections how their items are written.
+      encoders: for names of collections how their items are written.
       show: the name of a tensor or operation.
 
     Raises:
@@ -72,10 +62,10 @@ def encode_collection(name: str, items: Sequence[Any], codecs: Mapping[str, Code
     """
     out = pb.CollectionDef()
     first = items[0]
-    codec = codecs.get(name)
+    encode = encoders.get(name)
     try:
-        if codec is not None:
-            out.bytes_list.value.extend(codec.encode(x).SerializeToString(deterministic=True) for x in items)
+        if encode is not None:
+            out.bytes_list.value.extend(encode(x).SerializeToString(deterministic=True) for x in items)
         elif isinstance(first, (str, bytes)):
             out.bytes_list.value.extend(x.encode() if isinstance(x, str) else x for x in items)
         elif isinstance(first, int):
@@ -89,12 +79,12 @@ def encode_collection(name: str, items: Sequence[Any], codecs: Mapping[str, Code
     except (AttributeError, TypeError, ValueError, GraphError) as e:
         raise GraphError(
             f"the collection '{name}' cannot be written: {e} (its items must be of one kind: "
-            f"{'what its name says' if codec is not None else 'tensors and operations, texts, ints or floats'})"
+            f"{'what its name says' if encode is not None else 'tensors and operations, texts, ints or floats'})"
         ) from e
     return out
 
 
-def decode_collection(name: str, given: Any, codecs: Mapping[str, Codec], find: Find) -> list[Any]:
+def decode_collection(name: str, given: Any, decoders: Mapping[str, Decode], find: Find) -> list[Any]:
     """The items of a `CollectionDef`.
 
     Raises:
@@ -104,10 +94,10 @@ def decode_collection(name: str, given: Any, codecs: Mapping[str, Codec], find: 
     if kind is None:
         raise GraphError(f"the collection '{name}' is of no kind that headrace knows")
     values = getattr(given, kind).value
-    codec = codecs.get(name) if kind == "bytes_list" else None
-    if codec is None and kind != "node_list":
+    decode = decoders.get(name) if kind == "bytes_list" else None
+    if decode is None and kind != "node_list":
         return list(values)
-    read: Callable[[Any], Any] = find if codec is None else lambda data: codec.decode(data, find)
+    read: Callable[[Any], Any] = find if decode is None else lambda data: decode(data, find)
     out = []
     for i, value in enumerate(values):
         try:

@@ -26,7 +26,7 @@ from headrace.ir.graph import Operation, Tensor
 from headrace.ir.serial.attrs import decode_dtype, encode_shape
 
 if TYPE_CHECKING:
-    from headrace.interchange.collection import Codec
+    from headrace.interchange.collection import Decode, Encode
     from headrace.pb import MetaGraphDef
 
 TENSORFLOW_VERSION: Final = "2.21.0"  # in whose language it is written
@@ -120,7 +120,7 @@ def export_meta_graph(
       >>> m.variables, m.signatures["serving_default"].outputs["y"]
       ([<Variable 'w:0' shape=[] dtype=float32>], <Tensor 'y:0' shape=[] dtype=float32>)
     """
-    from headrace.interchange.collection import variable_codecs
+    from headrace.interchange.collection import VARIABLE_ENCODERS
 
     if not isinstance(graph, Graph):
         raise TypeError(f"export_meta_graph takes an hr.Graph, got {graph!r} ({type(graph).__name__})")
@@ -130,7 +130,7 @@ def export_meta_graph(
     message = encode(
         graph.as_graph_def(form),
         {name: items for name, items in lists.items() if items},
-        variable_codecs(),
+        VARIABLE_ENCODERS,
         show,
         graph.saver_def,
         clear_devices,
@@ -163,7 +163,7 @@ def namer(graph: Graph, form: str = "structured") -> Callable[[Any], str]:
 def encode(
     graph_def: Any,
     collections: Mapping[Any, Sequence[Any]],
-    codecs: Mapping[str, Codec],
+    encoders: Mapping[str, Encode],
     show: Callable[[Any], str],
     saver_def: Any = None,
     clear_devices: bool = False,
@@ -187,7 +187,7 @@ def encode(
     if saver_def is not None:
         out.saver_def.MergeFromString(saver_def.SerializeToString())
     for name, items in collections.items():
-        out.collection_def[name].CopyFrom(encode_collection(name, items, codecs, show))
+        out.collection_def[name].CopyFrom(encode_collection(name, items, encoders, show))
     return out
 
 
@@ -240,7 +240,7 @@ def import_meta_graph(
 
     Example: see `export_meta_graph`.
     """
-    from headrace.interchange.collection import variable_codecs
+    from headrace.interchange.collection import variable_decoders
 
     into = graph if graph is not None else current_graph()
     if into is None:
@@ -249,7 +249,7 @@ def import_meta_graph(
         raise GraphError(f"a MetaGraph cannot be imported into {into.title}: enter an hr.Graph, or give graph=")
     message = read(meta_graph_or_file)
     with into.all_or_nothing():
-        found = decode(message, into, variable_codecs(), scope, input_map, clear_devices)
+        found = decode(message, into, variable_decoders(), scope, input_map, clear_devices)
         signatures = {
             name: _decode_signature(name, given, found.find) for name, given in sorted(message.signature_def.items())
         }
@@ -296,7 +296,7 @@ class Found:
 def decode(
     message: MetaGraphDef,
     graph: Graph,
-    codecs: Mapping[str, Codec],
+    decoders: Mapping[str, Decode],
     scope: str,
     input_map: Mapping[str, Any] | None,
     clear_devices: bool,
@@ -322,7 +322,7 @@ def decode(
     for name, given in sorted(message.collection_def.items()):
         if not wanted(name) or (name in CONTEXTS and scope):  # these have names of the file in them
             continue
-        collections[name] = decode_collection(name, given, codecs, find)
+        collections[name] = decode_collection(name, given, decoders, find)
     if scope:
         for items in collections.values():
             items[:] = [_scoped(x, scope.rstrip("/")) if isinstance(x, bytes) else x for x in items]

@@ -56,13 +56,13 @@ def with_saver(
     graph: Graph, saver: SaverDef, portable: bool = True, clear_devices: bool = False, strip_default_attrs: bool = False
 ) -> MetaGraphDef:
     """A graph with its variables and what says how it is saved."""
-    from headrace.interchange.collection import variable_codecs
+    from headrace.interchange.collection import VARIABLE_ENCODERS
 
     lists = {"variables": graph.variables, "trainable_variables": [v for v in graph.variables if v.trainable]}
     return meta_graph.encode(
         graph.as_graph_def(portable=portable),
         {name: items for name, items in lists.items() if items},
-        variable_codecs(),
+        VARIABLE_ENCODERS,
         meta_graph.namer(graph),
         saver,
         clear_devices,

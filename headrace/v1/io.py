@@ -9,6 +9,7 @@ from headrace.api.io import SparseFeature as SparseFeature
 from headrace.api.io import VarLenFeature as VarLenFeature
 from headrace.v1 import gfile as gfile
 from headrace.v1.arguments import named
+from headrace.v1.exporting import write_graph as write_graph
 from headrace.v1.graph import in_default_graph
 from headrace.v1.image import decode_and_crop_jpeg as decode_and_crop_jpeg
 from headrace.v1.image import decode_bmp as decode_bmp
@@ -21,7 +22,6 @@ from headrace.v1.image import encode_png as encode_png
 from headrace.v1.image import extract_jpeg_shape as extract_jpeg_shape
 from headrace.v1.image import is_jpeg as is_jpeg
 from headrace.v1.input import match_filenames_once as match_filenames_once
-from headrace.v1.meta_graph import write_graph as write_graph
 from headrace.v1.python_io import TFRecordCompressionType as TFRecordCompressionType
 from headrace.v1.python_io import TFRecordOptions as TFRecordOptions
 from headrace.v1.python_io import TFRecordWriter as TFRecordWriter

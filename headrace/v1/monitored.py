@@ -11,6 +11,7 @@ from headrace.train import monitored, scaffold, session_manager
 from headrace.train.monitored import GRACE_SECONDS, USE_DEFAULT
 from headrace.train.recovery import Recovery
 from headrace.v1.graph import get_default_graph, in_default_graph
+from headrace.v1.saver import Saver
 from headrace.v1.session import Session
 
 SessionCreator = scaffold.SessionCreator
@@ -29,8 +30,6 @@ class Scaffold(scaffold.Scaffold):
     default_local_init_op = staticmethod(in_default_graph(scaffold.Scaffold.default_local_init_op))
 
     def _make_saver(self) -> Any:
-        from headrace.v1.saver import Saver
-
         return Saver(sharded=True, allow_empty=True)
 
 

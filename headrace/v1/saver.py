@@ -10,6 +10,7 @@ from headrace.errors import UnimplementedError
 from headrace.interchange import savers
 from headrace.ir.graph import Operation, Tensor
 from headrace.train.saving import saver
+from headrace.v1.exporting import export_meta_graph
 from headrace.v1.graph import Graph, GraphKeys, get_default_graph
 
 if TYPE_CHECKING:
@@ -142,8 +143,6 @@ class Saver(saver.Saver):
 
         Source: TensorFlow's `tf.train.Saver.export_meta_graph`.
         """
-        from headrace.v1.meta_graph import export_meta_graph
-
         if export_scope:
             raise UnimplementedError("export_scope: the whole graph is exported; leave it out")
         graph: Any = self._in_graph()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.errors import GraphError, OpError, exception_type_from_error_code
-from headrace.interchange.files import read_message
-from headrace.train import coordinator, queue_runner
+from headrace.train import coordinator
 from headrace.train.hooks import (
     CheckpointSaverHook,
     CheckpointSaverListener,
@@ -43,6 +39,7 @@ from headrace.v1.checkpoints import (
     remove_checkpoint,
     update_checkpoint_state,
 )
+from headrace.v1.exporting import export_meta_graph, write_graph
 from headrace.v1.global_step import (
     assert_global_step,
     create_global_step,
@@ -50,7 +47,7 @@ from headrace.v1.global_step import (
     get_or_create_global_step,
     global_step,
 )
-from headrace.v1.graph import GraphKeys, get_default_graph, in_default_graph
+from headrace.v1.importing import import_meta_graph
 from headrace.v1.input import (
     batch,
     batch_join,
@@ -79,7 +76,6 @@ from headrace.v1.learning_rates import (
     piecewise_constant_decay,
     polynomial_decay,
 )
-from headrace.v1.meta_graph import export_meta_graph, import_meta_graph, write_graph
 from headrace.v1.monitored import (
     ChiefSessionCreator,
     MonitoredSession,
@@ -103,101 +99,12 @@ from headrace.v1.optimizers import (
     ProximalGradientDescentOptimizer,
     RMSPropOptimizer,
 )
+from headrace.v1.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
 from headrace.v1.saver import Saver
-from headrace.v1.session import get_default_session
 from headrace.v1.summary import summary_iterator
 
 Coordinator = coordinator.Coordinator
 LooperThread = coordinator.LooperThread
-
-
-class QueueRunner(queue_runner.QueueRunner):
-    """Threads that fill a queue. See `headrace.train.QueueRunner`.
-
-    Source: TensorFlow's `tf.train.QueueRunner`.
-    """
-
-    __init__ = in_default_graph(queue_runner.QueueRunner.__init__)
-
-    def to_proto(self) -> Any:
-        """The names of its queue and operations: a `QueueRunnerDef` message."""
-        from headrace import pb
-
-        codes: list[Any] = [c.error_code for c in self._closed if issubclass(c, OpError)]
-        return pb.QueueRunnerDef(
-            queue_name=self.queue.name,
-            enqueue_op_name=[op.name for op in self.enqueue_ops],
-            close_op_name=self.close_op.name,
-            cancel_op_name=self.cancel_op.name,
-            queue_closed_exception_types=codes,
-        )
-
-    @classmethod
-    def from_proto(cls, queue_runner_def: Any, import_scope: str | None = None) -> QueueRunner:
-        """The queue runner that a `QueueRunnerDef` message describes, in the default graph.
-
-        Args:
-          queue_runner_def: headrace's message, or TensorFlow's.
-          import_scope: put before its names.
-
-        Raises:
-          GraphError: it is malformed. KeyError: the graph has no such operation.
-        """
-        prefix = f"{import_scope}/" if import_scope else ""
-        graph = get_default_graph()
-        return cls.of_names(queue_runner_def, lambda name: graph.as_graph_element(prefix + name))
-
-    @classmethod
-    def of_names(cls, queue_runner_def: Any, find: Callable[[str], Any]) -> QueueRunner:
-        """The queue runner of a `QueueRunnerDef`, or of its bytes; `find` gives a tensor or operation by its name."""
-        from headrace import pb
-
-        given = read_message(pb.QueueRunnerDef, queue_runner_def)
-        if not given.enqueue_op_name:
-            raise GraphError("a QueueRunnerDef without operations that enqueue")
-        try:
-            closed = [exception_type_from_error_code(code) for code in given.queue_closed_exception_types]
-        except KeyError as e:
-            raise GraphError(f"a QueueRunnerDef with an error code that there is not: {e}") from e
-        ops = [find(name) for name in (*given.enqueue_op_name, given.close_op_name, given.cancel_op_name)]
-        return cls(find(given.queue_name), ops[:-2], ops[-2], ops[-1], closed)
-
-
-def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:
-    """Adds a queue runner to those that `start_queue_runners` starts.
-
-    Source: TensorFlow's `tf.train.add_queue_runner`.
-    """
-    get_default_graph().add_to_collection(collection, qr)
-
-
-def start_queue_runners(
-    sess: Any = None,
-    coord: coordinator.Coordinator | None = None,
-    daemon: bool = True,
-    start: bool = True,
-    collection: str = GraphKeys.QUEUE_RUNNERS,
-) -> list[threading.Thread]:
-    """Starts all queue runners of the session's graph; returns their threads.
-
-    Args:
-      sess: the session; None: the default one.
-      coord, daemon, start: see `QueueRunner.create_threads`.
-      collection: which queue runners.
-
-    Raises:
-      ValueError: there is no session.
-
-    Source: TensorFlow's `tf.train.start_queue_runners`.
-    """
-    session = sess if sess is not None else get_default_session()
-    if session is None:
-        raise ValueError(
-            "Cannot start queue runners: no default session is registered. Use `with tf.Session():` or sess="
-        )
-    graph: Any = session.graph
-    runners: Sequence[QueueRunner] = graph.get_collection(collection)
-    return [t for qr in runners for t in qr.create_threads(session, coord=coord, daemon=daemon, start=start)]
 
 
 # The messages, which take long to load: on first use.

@@ -11,7 +11,7 @@ import numpy as np
 import ml_dtypes
 import tensorflow
 import headrace.v1 as ours
-from headrace.v1.meta_graph import import_meta_graph
+from headrace.v1.importing import import_meta_graph
 from headrace.v1.saver import Saver as OurSaver
 from headrace.v1 import checkpoints
 

@@ -23,7 +23,8 @@ from headrace.errors import (
 from headrace.files import checkpoints
 from headrace.train import saving
 from headrace.v1 import checkpoints as v1_checkpoints
-from headrace.v1 import meta_graph as v1_meta_graph
+from headrace.v1.exporting import export_meta_graph
+from headrace.v1.importing import import_meta_graph
 from headrace.v1.saver import Saver as V1Saver
 
 FORMATS = ["native", "tensorflow"]
@@ -484,7 +485,7 @@ def test_the_first_version_of_files(tmp_path: Path, sharded: bool) -> None:
         assert again.save(sess, str(tmp_path / "m"), global_step=2) == str(tmp_path / "m-2")
         assert checkpoints.open(str(tmp_path / "m-2")).format == "tensorflow"
     with tf.Graph().as_default(), tf.Session(config=config) as sess:
-        saver = v1_meta_graph.import_meta_graph(str(tmp_path / "m-1.meta"))
+        saver = import_meta_graph(str(tmp_path / "m-1.meta"))
         assert isinstance(saver, V1Saver)
         saver.restore(sess, paths[1])
         assert sess.run(tf.global_variables()[0]).tolist() == [2, 4]
@@ -514,23 +515,23 @@ def test_v1_saver_takes_the_default_graph_and_its_collections(tmp_path: Path) ->
         with pytest.raises(ValueError, match="write_version"):
             V1Saver(write_version=3)
     with tf.Graph().as_default(), tf.Session() as sess:
-        again = v1_meta_graph.import_meta_graph(path + ".meta")
+        again = import_meta_graph(path + ".meta")
         assert isinstance(again, V1Saver)
         again.restore(sess, path)
         assert tf.global_variables()[0].eval().tolist() == [1, 2]
         (kept,) = tf.get_collection(tf.GraphKeys.SAVERS)
         assert kept.saver_def == again.saver_def
     with tf.Graph().as_default():
-        message = v1_meta_graph.export_meta_graph(graph=g)
+        message = export_meta_graph(graph=g)
         message.ClearField("saver_def")
-        made = v1_meta_graph.import_meta_graph(message)  # says nothing of a saver, so there is a new one
+        made = import_meta_graph(message)  # says nothing of a saver, so there is a new one
         assert made is not None
         assert made.saver_def is None  # until it is used
         with tf.Session() as sess:
             made.restore(sess, path)
             assert tf.global_variables()[0].eval().tolist() == [1, 2]
     with tf.Graph().as_default():
-        assert v1_meta_graph.import_meta_graph(v1_meta_graph.export_meta_graph(graph=tf.Graph())) is None
+        assert import_meta_graph(export_meta_graph(graph=tf.Graph())) is None
 
 
 def test_variables_of_v1_begin_with_values_of_a_checkpoint(tmp_path: Path) -> None:

@@ -1,31 +1,18 @@
-"""TensorFlow 1's MetaGraphs: the default graph with its collections, in a file."""
+"""Export of TensorFlow 1 graphs: a MetaGraph of the default graph with its collections, a `GraphDef` in a file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from headrace import notices
-from headrace.api import scopes
 from headrace.errors import GraphError
 from headrace.files import local
 from headrace.interchange import files, meta_graph
-from headrace.v1.graph import Graph, GraphKeys, get_default_graph, in_default_graph
-from headrace.v1.saver import Saver
-from headrace.v1.variables import KINDS
-
-if TYPE_CHECKING:
-    from headrace.interchange.collection import Codec
-
-
-def _codecs() -> dict[str, Codec]:
-    from headrace.interchange.collection import Codec, variable_codecs
-    from headrace.v1.train import QueueRunner
-
-    runners = Codec(QueueRunner.to_proto, QueueRunner.of_names)
-    savers = Codec(Saver.to_proto, Saver.of_names)
-    return {**variable_codecs(KINDS), GraphKeys.QUEUE_RUNNERS: runners, GraphKeys.SAVERS: savers}
+from headrace.train.saving.saver import Saver
+from headrace.v1.graph import Graph, GraphKeys, get_default_graph
+from headrace.v1.queue_runner import QueueRunner
 
 
 def export_meta_graph(
@@ -60,13 +47,18 @@ def export_meta_graph(
 
     Source: TensorFlow's `tf.train.export_meta_graph`.
     """
-    from headrace.interchange.collection import encode_collection
+    from headrace.interchange.collection import VARIABLE_ENCODERS, encode_collection
     from headrace.ir.serial.graphdef import read_graph_def
 
     graph = get_default_graph() if graph is None else graph
     if not isinstance(graph, Graph):
         raise TypeError(f"graph must be a tf.Graph, got {graph!r}; hr.export_meta_graph writes those of headrace")
-    codecs, show = _codecs(), meta_graph.namer(graph)
+    encoders = {
+        **VARIABLE_ENCODERS,
+        GraphKeys.QUEUE_RUNNERS: QueueRunner.to_proto,
+        GraphKeys.SAVERS: Saver.to_proto,
+    }
+    show = meta_graph.namer(graph)
     collections = {}
     for key in graph.get_all_collection_keys() if collection_list is None else collection_list:
         items = graph.get_collection(key)
@@ -77,14 +69,14 @@ def export_meta_graph(
             notices.warn(f"the collection {key!r} is not exported: its name is no text")
         elif items:
             try:
-                encode_collection(name, items, codecs, show)
+                encode_collection(name, items, encoders, show)
                 collections[name] = items
             except GraphError as e:
                 notices.warn(f"not exported: {e}")
     message = meta_graph.encode(
         graph.as_graph_def() if graph_def is None else read_graph_def(graph_def),
         collections,
-        codecs,
+        encoders,
         show,
         graph.saver_def if saver_def is None else saver_def,
         clear_devices,
@@ -118,50 +110,3 @@ def write_graph(graph_or_graph_def: Any, logdir: str | os.PathLike[str], name: s
     folder = local.made_folder(logdir)
     with local.as_ours(os.path.join(folder, name)):
         return files.write_graph(graph_or_graph_def, folder, name, as_text)
-
-
-@in_default_graph
-def import_meta_graph(
-    meta_graph_or_file: Any,
-    clear_devices: bool = False,
-    import_scope: str | None = None,
-    *,
-    graph: Graph | None = None,
-    input_map: Mapping[str, Any] | None = None,
-    restore_collections_predicate: Callable[[str], bool] = lambda key: True,
-) -> Saver | None:
-    """Adds the operations and collections of a `MetaGraphDef` to the default graph.
-
-    Args:
-      meta_graph_or_file: a file's path (binary or text), a message, headrace's or TensorFlow's, or its bytes.
-      clear_devices: whether to forget the devices that operations ask for.
-      import_scope: prefix for the operations' names, below the current name scope; None: that of the current one. Texts
-        in collections get it, too, as names of operations are often kept so.
-      graph: None: the default graph.
-      input_map: name of a tensor in it → tensor that takes its place.
-      restore_collections_predicate: which collections are wanted, by their names.
-
-    Returns:
-      The saver that it speaks of. If it speaks of none, a new one for the graph's variables, which adds its operations
-      when it is first used; None if there are no variables.
-
-    Raises:
-      OSError, GraphError, NotFoundError: see `headrace.import_meta_graph`.
-
-    Source: TensorFlow's `tf.train.import_meta_graph`.
-    """
-    message = meta_graph.read(meta_graph_or_file)
-    into = get_default_graph() if graph is None else graph
-    around = into.get_name_scope() if graph is None or graph is get_default_graph() else ""
-    chosen = import_scope or (f"{around}/" if around else "")
-    with into.as_default(), into.all_or_nothing(), scopes.name_scope(chosen) as prefix:
-        found = meta_graph.decode(
-            message, into, _codecs(), prefix, input_map, clear_devices, restore_collections_predicate
-        )
-        saver = None if found.saver_def is None else Saver(saver_def=found.saver_def, graph=into)
-    found.keep(into)
-    for key, items in found.collections.items():
-        for x in items:
-            into.add_to_collection(key, x)
-    has_any = any(into.get_collection(key) for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.SAVEABLE_OBJECTS))
-    return Saver.on_demand(into) if saver is None and has_any else saver
