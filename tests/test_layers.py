@@ -148,18 +148,7 @@ IR: tuple[tuple[str, ...], ...] = (
 )
 
 # Modules that import each other in a circle, and why they still do.
-CIRCLES: dict[frozenset[str], str] = {
-    frozenset({"v1.meta_graph", "v1.monitored", "v1.saver", "v1.train"}): (
-        "Saver exports MetaGraphs, which hold savers and queue runners; QueueRunner is to leave v1.train"
-    ),
-    frozenset({"recover.contexts", "recover.loops", "recover.regions"}): (
-        "a region puts the loops inside it, a loop's body is a region; put_loop is to be handed to the region"
-    ),
-    frozenset({"api.counting", "api.sparse.arithmetic"}): "both count; sparse_counts is to move to api.counting",
-    frozenset({"eager.builder", "eager.recording"}): "the builder makes Recordings, which look for the active builder",
-    frozenset({"metadata.run", "metadata.step_stats"}): "the alias Firing of run is to move to step_stats",
-    frozenset({"resources.memory", "resources.step_memory"}): "Memory reads the StepMemory that made a record",
-}
+CIRCLES: dict[frozenset[str], str] = {}
 
 
 def modules() -> list[str]:

@@ -100,7 +100,7 @@ def dense_weights(values: Any, weights: Any, dtype: Any) -> Any:
 
 
 def sparse_weights(values: SparseTensor, weights: Any, dtype: Any) -> Any:
-    """The weights of the elements of a sparse tensor: a vector, empty if there are none.
+    """The weights of the elements of a sparse tensor, an empty vector without any.
 
     Raises:
       ValueError: they are not a sparse tensor.

@@ -1,6 +1,6 @@
-"""The recorder of eager ops that is active in a context: the eager builder reports each op to it.
+"""The recorder of eager ops that is active in a context.
 
-`eager.recording.Recording` is the recorder that computes gradients.
+The eager builder reports each op to it. `eager.recording.Recording` computes gradients from them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Export of TensorFlow 1 graphs: a MetaGraph of the default graph with its collections, a `GraphDef` in a file."""
+"""Export of TensorFlow 1 graphs as MetaGraphs with their collections, or as `GraphDef` files."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def export_meta_graph(
 
     Args:
       filename: where to; None: to no file.
-      meta_info_def: what is said of the graph as a whole, besides what headrace says itself.
+      meta_info_def: description of the graph as a whole, merged into the one that headrace writes.
       graph_def: the nodes; None: those of `graph`.
-      saver_def: which operations save and restore; None: what came with an imported MetaGraph, if one did.
+      saver_def: the operations that save and restore; None: those of the MetaGraph that was imported, if any.
       collection_list: the names of collections; None: all.
       as_text: whether the file is in protobuf's text form.
       graph: None: the default graph.
@@ -92,7 +92,9 @@ def export_meta_graph(
 
 
 def write_graph(graph_or_graph_def: Any, logdir: str | os.PathLike[str], name: str, as_text: bool = True) -> str:
-    """Writes a graph to the file `name` in the folder `logdir`, which is made if it is not there.
+    """Write a graph to the file `name` in the folder `logdir`.
+
+    The folder is made if it does not exist.
 
     Args:
       graph_or_graph_def: a graph, or a `GraphDef` message, headrace's or TensorFlow's.

@@ -1,4 +1,4 @@
-"""TensorFlow 1's queue runners: threads that fill queues, of the default graph and its collection QUEUE_RUNNERS."""
+"""TensorFlow 1's queue runners: threads that fill the queues of the default graph."""
 
 from __future__ import annotations
 
@@ -51,7 +51,15 @@ class QueueRunner(queue_runner.QueueRunner):
 
     @classmethod
     def of_names(cls, queue_runner_def: Any, find: Callable[[str], Any]) -> QueueRunner:
-        """The queue runner of a `QueueRunnerDef`, or of its bytes; `find` gives a tensor or operation by its name."""
+        """The queue runner of a `QueueRunnerDef` message.
+
+        Args:
+          queue_runner_def: the message, or its bytes.
+          find: gives the tensor or operation of a name.
+
+        Raises:
+          GraphError: it is malformed.
+        """
         from headrace import pb
 
         given = read_message(pb.QueueRunnerDef, queue_runner_def)
