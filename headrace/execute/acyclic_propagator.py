@@ -1,6 +1,6 @@
-"""The propagator for graphs without control flow: no frames, no iterations but one, nothing ever dead.
+"""Propagator for graphs without control flow: one frame, one iteration, no dead tokens.
 
-The same interface as `frames.Propagator`, and the same plan; what is left of the rules is a count for each join. Most
+The interface and the plan are those of `frames.Propagator`; of the rules a count for each join is left. Most
 steps, and most partitions of larger ones, are of this kind, so what a run costs before its first node fires matters:
 the root's frame instance, which nothing changes here, is made once and shared by all runs of the plan.
 """

@@ -1,10 +1,10 @@
-"""What an error of a running step says: which operation, made where, in which loop and iteration, on which inputs.
+"""Error notes of a running step: operation, source line, loop, iteration and inputs.
 
-A kernel's own `OpError` is kept and gains notes. What numpy raises is given TensorFlow's class (`ir.kernel_errors`).
+A kernel's own `OpError` is kept and gains notes. An exception of numpy gets TensorFlow's class (`ir.kernel_errors`).
 
-The last note tells the last events of the step. Nothing is written down while a step runs for which nobody listens. But
-what the operation that failed was given had been computed before, what is in the queue of ready nodes would have been
-next, and the open frames tell how far each loop had come: that is read when an error is there.
+The last note lists the last events of the step. A step without a listener records no events while it runs, so they are
+read from its state after the error. The inputs of the operation that failed were computed before it, the ready queue
+has the operations that would have been next, and the open frames have the iteration that each loop had reached.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How many threads the BLAS library may use while a step runs.
+"""Limits on the threads of the BLAS library while a step runs.
 
 The library's own default is one thread a core, which spin between calls; on a busy machine that was seen to slow small
 products 10 to 100 times. So a step with products runs with `intra_op_threads` (one, unless the session asks for
-more), and what the process had before is put back when the last such step ends.
+more), and the limit that the process had before is restored when the last such step ends.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _find() -> list[Any]:
 
 @contextlib.contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Limits BLAS to `n` threads for the length of a `with` block. With overlapping blocks the newest limit holds."""
+    """Limits BLAS to `n` threads in a `with` block; of overlapping blocks the newest holds."""
     global _active, _before, _limited
     with _lock:
         if not _active:

@@ -1,4 +1,4 @@
-"""The executor of a part on a device that is no CPU, and may have a memory that numpy does not reach.
+"""Executor of a part on a device whose memory numpy may not reach.
 
 Numbers and bools are there in the form that the device's `put` gives them: what is fed or received is put, what is
 fetched or sent is got. So its kernels see its own values only, and no other kernel ever sees one. In between the token

@@ -77,7 +77,7 @@ class Device(abc.ABC):
 
 
 class Stream:
-    """Work that is done in the order it is put in, in a thread of its own, which is made when first needed.
+    """Queue of work in FIFO order, with a thread that is started on first use.
 
     Args:
       name: of the thread.

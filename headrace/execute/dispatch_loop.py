@@ -1,4 +1,4 @@
-"""The hot loop: the rules of `frames.Propagator` for the commonest nodes, written out in one function.
+"""Dispatch loop: the rules of `frames.Propagator` for the commonest nodes, inlined in one function.
 
 A node of a graph over scalars does less work than a Python call costs, so here pure kernels are called and their tokens
 sent without one in between. Everything here is also a method of `Propagator` (`done`, `switch`, `merge`, `dead`),

@@ -1,4 +1,4 @@
-"""What a running step tells its listener: the events of `trace`, made from the token machine's records."""
+"""Events of a running step for its listener, made from the executor's records."""
 
 from __future__ import annotations
 

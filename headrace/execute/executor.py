@@ -1,7 +1,7 @@
 """Runs a plan: one thread takes ready nodes, runs their kernels and tells the propagator.
 
-The thread that calls `Executor.run` owns the propagator; nobody else touches it. Cheap kernels run in that thread. A
-heavy pure kernel goes to a pool when there is other work to do meanwhile; an asynchronous one (a dequeue, a receive)
+The thread that calls `Executor.run` owns the propagator; no other thread touches it. Cheap kernels run in that thread.
+A heavy pure kernel goes to a pool when there is other work to do meanwhile; an asynchronous one (a dequeue, a receive)
 is started and calls back. Both come back through `step.completions`, which is also what the thread waits on when
 nothing is ready: there are no locks. Every so many nodes it looks whether the step was cancelled or is past its
 deadline.
@@ -183,7 +183,7 @@ class Executor:
         return self.results[position] is not _unset or position in self._dead
 
     def tell(self, error: BaseException) -> None:
-        """Adds the last events of the step to the notes of `error`, with which it ends."""
+        """Adds the last events of the step to the notes of the error that ended it."""
         recent = () if self._events is None else self._events.recent
         tell(error, self.propagator, recent, self._waiting)
 

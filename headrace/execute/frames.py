@@ -1,4 +1,4 @@
-"""The token machine's rules: which node is ready when, in which frame and iteration, alive or dead.
+"""Rules of token propagation: readiness, frames, iterations and deadness of nodes.
 
 **The idea.** A graph runs by tokens: a node fires when a token has arrived on each of its inputs, computes, and sends a
 token along each of its output edges. With that alone every node fires once, so there are no loops. Loops come in by
@@ -8,9 +8,9 @@ be under way at the same time, in the same nodes, without getting mixed up.
 
 A loop has its own *frame*. `Enter` moves a token from a tag t to iteration 0 of a frame below it, `NextIteration` from
 iteration n to n+1, `Exit` back to t. `Switch` sends its data to one of two outputs by a predicate; a *dead* token
-goes to the other one, and whoever gets a dead token does not compute but passes deadness on, until a `Merge` meets
-it, which takes the first live token of its inputs. So each node of the branch that is not taken still fires, dead;
-nobody waits for it in vain.
+goes to the other one. A node that gets a dead token does not compute but passes deadness on, up to a `Merge`, which
+takes the first live token of its inputs. So each node of the branch that is not taken still fires, dead; no node waits
+for it in vain.
 
 **A worked loop**: `i = 0; while i < 2: i = i + 1`, five nodes in the frame F (Less and Add hold their constants):
 
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 
 
 class Propagator:
-    """The state of one running step: what has arrived where. See the module's text for the rules.
+    """State of one running step: the tokens that have arrived. The module describes the rules.
 
     Args:
       plan: the step.

@@ -1,8 +1,8 @@
 """The executor of one device's part of a step: it sends, receives, and never waits.
 
-What it does with a part is what `Executor` does with a whole step, and two kinds of nodes more: a Send ships its token,
-dead or alive, and a Recv takes one, or is told when it is there. When nothing is ready it does not wait but returns
-(`advance`), and whoever drives it (`execute.parts`) calls again when there is something new among its completions.
+It runs a part as `Executor` runs a whole step, with two more kinds of nodes: a Send ships its token, dead or alive, and
+a Recv takes one, or is called back when it arrives. When nothing is ready the executor does not wait but returns
+(`advance`); the thread that drives it (`execute.parts`) calls again when its completions have something new.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """A step over several devices: an executor for each, which meet only in the rendezvous.
 
 Each device has a part of the step, a plan of its own (`partition/` made it), and an executor of its own that runs it as
-if there were nothing else: a part knows of the others only through its Sends and Recvs. What is to be done together is
+if there were nothing else: a part knows of the others only through its Sends and Recvs. Together they have
 
 * to begin, and to end: the step is over when all parts are;
 * to fail: the first error is the step's. The rendezvous is aborted with it and the other parts are cancelled, so that
   the step ends everywhere, once;
-* to notice that nobody can go on. When all parts wait, and for one another alone, no token is under way and none will
+* to detect a deadlock. When all parts wait, and for one another alone, no token is under way and none will
   ever be. Then an iteration that some part will never complete is ended, as one device alone does it
-  (`Propagator.release`), the innermost first; and if there is none, the step fails and says who waits for what.
+  (`Propagator.release`), the innermost first; and if there is none, the step fails with the list of nodes that wait.
 
 **Threads.** Each device gives a thread to the step (the first device: the one that called `run`). A thread is not bound
 to its device: an executor whose part has nothing to do is *parked*, and its thread goes on with any other that has,
-or waits for one. What is put among the completions of a parked executor makes it *runnable*; the thread that did so
+or waits for one. An entry among the completions of a parked executor makes it *runnable*; the thread that added it
 drives it next, unless it has more to do first: then it gives it away. At any time at most one thread drives an
 executor. So devices that work at the same time do so side by side, and two that wait for each other in turn are driven
 by one thread, without a switch of threads for each token; in Python, where one thread runs at a time, those were seen

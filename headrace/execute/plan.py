@@ -214,7 +214,7 @@ class PlanNode:
 
 
 class FramePlan:
-    """The static side of one frame: what an iteration record of it starts as.
+    """The static side of one frame: the templates of its iteration records.
 
     Attributes:
       name: the loop's name; the function's; "" for the root.
@@ -321,7 +321,7 @@ _ACT_DEAD = frozenset({RETVAL, SEND, RECV})
 def make_plan(
     ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]] | None = None, device: str = ""
 ) -> Plan:
-    """The plan of `ops`, the operations of a pruned primitive graph with `_Arg` and `_Retval` ends.
+    """Returns the plan of a pruned primitive graph with `_Arg` and `_Retval` ends.
 
     Args:
       ops: of the root; all of them run.
@@ -366,7 +366,7 @@ def make_plan(
 
 
 def _add_graph(plan: Plan, ops: Sequence[Operation], function: str | None) -> FramePlan:
-    """Adds the nodes and frames of a graph: the root's, or a function's. Returns the frame outside its loops."""
+    """Adds the nodes and frames of a graph or function; returns its outermost frame."""
     tree = ir_frames.derive(ops)
     frame_plans: dict[int, FramePlan] = {}
     for f in tree.frames:
@@ -500,7 +500,7 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
 
 
 def may_be_heavy(op: Operation) -> bool:
-    """Whether firing `op`, which has a pure kernel, may be worth a thread of its own."""
+    """Whether firing `op`, which has a pure kernel, may justify its own thread."""
     facts = op.opdef.facts
     if facts.cost is None or len(op.outputs) != 1:
         return False

@@ -1,4 +1,4 @@
-"""The records of a running step: frame instances, their iterations, and why a token is dead.
+"""Records of a running step: frame instances, iterations, and origins of dead tokens.
 
 Plain state; the rules that change it are in `execute.frames`.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Ready(Protocol):
-    """The queue of ready entries: a deque, or one that picks in a seeded random order."""
+    """Queue of ready entries: a deque, or a queue with a seeded random order."""
 
     def append(self, entry: tuple[PlanNode, Iteration, Any], /) -> None: ...
     def popleft(self) -> tuple[PlanNode, Iteration, Any]: ...
@@ -120,7 +120,7 @@ class Frame:
 
     @property
     def level(self) -> int:
-        """How many frames it is in."""
+        """Number of frames that contain it."""
         n, it = 0, self.parent
         while it is not None:
             n, it = n + 1, it.frame.parent

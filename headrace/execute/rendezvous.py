@@ -1,18 +1,18 @@
-"""The rendezvous: where tokens wait that cross from one device to another.
+"""Rendezvous of the devices of a step: transfers tokens from Send to Recv.
 
 **The idea.** A value that is made on one device and needed on another takes part in two steps that know nothing of each
 other: the one that makes it *sends* it, the one that needs it *receives* it, and neither knows which of them comes
 first. They meet under a name. It says which edge of the graph was cut, and which firing of it this is: the path of the
 frame and the number of the iteration (a tag). A name is used once: one send, one receive.
 
-**Push.** Who sends never waits: the token is put down, or handed over at once to who waits for it already. So a device
-that is ahead is not slowed down by one that is behind; that it does not run away is what `parallel_iterations` is for.
-Who receives gives a function that is called with the token when it is there (`recv_async`), or waits (`recv`).
+**Push.** A sender never waits: its token is stored, or handed over at once to the receiver that waits for it. So a
+device that is ahead is not slowed down by one that is behind; `parallel_iterations` limits the distance. A receiver
+registers a function that is called with the token when it arrives (`recv_async`), or waits (`recv`).
 
 A token is dead or alive: `origin`, None if it is alive, says where deadness began.
 
-When a step fails on one device it is aborted: who waits, and who will ever ask, gets the error. A token that comes late
-is dropped. There is one rendezvous for each step, so names need not say which.
+When a step fails on one device its rendezvous is aborted: current and later receivers fail with the error. A
+token that comes late is dropped. There is one rendezvous for each step, so names need not say which.
 
 Source: TensorFlow's `Rendezvous`, which is keyed by strings and shared by all steps of a process.
 """
@@ -39,7 +39,7 @@ SHOWN: Final = 12  # lines of a table
 
 
 class Rendezvous(abc.ABC):
-    """Where the devices of one step meet. Thread safe."""
+    """Transfers tokens between the devices of one step. Thread-safe."""
 
     @abc.abstractmethod
     def send(self, key: Key, value: Any, origin: Origin | None = None) -> None:
@@ -47,7 +47,7 @@ class Rendezvous(abc.ABC):
 
         Args:
           key: its name, used once.
-          value: what it carries; None if it is dead.
+          value: the value; None for a dead token.
           origin: why it is dead; None if it is alive.
 
         Raises:
@@ -63,20 +63,20 @@ class Rendezvous(abc.ABC):
         """Calls `receiver` with the token of that name, now or when it comes, from whichever thread brings it.
 
         Raises:
-          InternalError: somebody waits for it already.
+          InternalError: the token has a receiver already.
         """
 
     @abc.abstractmethod
     def forget(self, key: Key) -> None:
-        """Nobody waits for the token of that name any more."""
+        """Removes the receiver of the token of that name."""
 
     @abc.abstractmethod
     def abort(self, error: BaseException) -> None:
-        """Ends the step: who waits gets `error`, and who asks later. The first call counts."""
+        """Aborts the step: current and later receivers fail with `error`. The first call counts."""
 
     @abc.abstractmethod
     def table(self) -> list[str]:
-        """What is under way, a line for each token: who waits for what, and what nobody has asked for."""
+        """Lines about tokens that receivers wait for, and tokens without a receiver."""
 
     def recv(self, key: Key, timeout: float) -> Token:
         """The token of that name, waited for.
@@ -156,7 +156,7 @@ class LocalRendezvous(Rendezvous):
             receiver(None, error)
 
     def __len__(self) -> int:
-        """How many tokens have come that nobody has asked for, and how many are waited for, together."""
+        """Number of tokens without a receiver plus number of receivers that wait."""
         with self._lock:
             return len(self._arrived) + len(self._waiting)
 

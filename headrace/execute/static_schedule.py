@@ -5,9 +5,9 @@ the same nodes, and any order that the edges allow is right. So the order is fou
 take it without values, and a run goes along it: there are no counts and no queue, and a value is a place in a list.
 That is what most steps are: one or two operations, run very often.
 
-A value stays in its place until its last reader has it; an output takes the place of an input that nobody reads any
-more, so that what a run holds is what the token machine would. Whoever watches a run, or decides what fires next, gets
-the token machine itself.
+A value stays in its place until its last reader has it; an output takes the place of an input without
+further readers, so that a run holds as much as in the executor. A run with a listener or a queue of its own uses the
+executor itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Firing(NamedTuple):
       kind: `UNARY`, `BINARY`, or the node's; `NARY` for all others with one output.
       kernel: what computes it; None where it is made at each step, or where there is none.
       ins, out: the places of its inputs and outputs; of `UNARY` one number, of all with one output `out` is one.
-      drops: places that nobody reads any more.
+      drops: places without further readers.
       node: for messages.
     """
 
@@ -60,7 +60,7 @@ class StaticSchedule:
     """A plan as a sequence; see the module's text.
 
     Attributes:
-      plan: what it was made of.
+      plan: the plan of which it was made.
       blocks: the nodes in order, in pieces between which a run looks whether it is still wanted.
       places: what a run's places hold at the start: constants, else None.
       args: for each feed the place of its value.
@@ -126,7 +126,7 @@ class _Layout:
         self.code = [f for node in order if (f := self._firing(node, args)) is not None]
 
     def _values(self, node: PlanNode) -> Iterator[tuple[PlanNode, int]]:
-        """What `node` reads that other nodes make."""
+        """Inputs of `node` that other nodes compute."""
         return ((self._nodes[t.op], t.index) for t in node.op.inputs if t.op in self._nodes)
 
     def _firing(self, node: PlanNode, args: list[int]) -> Firing | None:
@@ -171,10 +171,10 @@ class _Layout:
 
 
 class ScheduledStep:
-    """One run of a sequence; what an `Executor` is to a plan.
+    """One run of a sequence, as an `Executor` is one run of a plan.
 
     Args:
-      sequence: what to run.
+      sequence: the sequence to run.
       step: its identity, resources and cancellation.
       blas_threads: how many threads the BLAS library may use meanwhile.
 

@@ -1,4 +1,4 @@
-"""One run of a plan, as its kernels and its owner see it: id, resources, the tag that fires now, cancellation."""
+"""State of one run of a plan: id, resources, current tag, deadline and cancellation."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 They differ from those of `concurrent.futures` in how they end. The threads of a pool here
 
-* end when the pool is closed or nobody has it any more;
+* end when the pool is closed or has no more references;
 * never keep the process: one that waits for a queue does not wait when the program is over. Only kernels that compute
   at that moment are let finish, for a short while, since the libraries they are in are about to go;
 * still take work when the main thread has ended and others go on;
@@ -33,7 +33,7 @@ _computing: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
 
 
 class _Shared:
-    """What a pool and its threads share, so that they do not keep it.
+    """State that a pool shares with its threads, so that these do not refer to the pool.
 
     Attributes:
       lock: of all that follows.
