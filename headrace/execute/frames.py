@@ -14,11 +14,13 @@ for it in vain.
 
 **A worked loop**: `i = 0; while i < 2: i = i + 1`, five nodes in the frame F (Less and Add hold their constants):
 
-    root  Enter(0)  -> F/0
-    F/0   Merge(0) -> Less(0)=True -> Switch(0, True): [1] 0 alive, [0] dead.  Add(0)=1 -> NextIteration(1) -> F/1.
-    Exit: dead F/1   Merge(1) -> Less(1)=True -> Switch(1, True): [1] 1 alive, [0] dead.  Add(1)=2 -> NextIteration(2)
-    -> F/2.  Exit: dead F/2   Merge(2) -> Less(2)=False -> Switch(2, False): [1] dead, [0] 2 alive. Add: dead ->
-    NextIteration: dead, stops.  Exit(2) -> root
+    root  Enter(0) -> F/0
+    F/0   Merge(0) -> Less(0)=True -> Switch(0, True): [1] 0 alive, [0] dead. Add(0)=1 -> NextIteration(1) -> F/1.
+          Exit: dead.
+    F/1   Merge(1) -> Less(1)=True -> Switch(1, True): [1] 1 alive, [0] dead. Add(1)=2 -> NextIteration(2) -> F/2.
+          Exit: dead.
+    F/2   Merge(2) -> Less(2)=False -> Switch(2, False): [1] dead, [0] 2 alive. Add: dead -> NextIteration: dead, stops.
+          Exit(2) -> root.
 
 **The rules**, exactly:
 
