@@ -20,6 +20,7 @@ PACKAGE = ROOT / "headrace"
 MAX_LINES = 620
 # Modules that may be longer, how long, and why they are one module.
 LONGER = {
+    "pipeline.py": (640, "the stages of a step stand together until they become one function"),
     "ir/graph.py": (800, "Tensor, Operation, Graph and FuncGraph refer to each other in their types and methods"),
 }
 
