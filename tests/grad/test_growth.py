@@ -1,4 +1,4 @@
-"""Building a gradient is linear in what it is the gradient of. (Work is counted in calls of Python functions.)"""
+"""Building a gradient takes calls of Python functions in proportion to the operations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _calls(f: Callable[[], Any]) -> int:
 
 
 def _work(place: str, layer: Callable[[Any, Any], Any], shape: tuple[int | None, ...] | None, n: int) -> int:
-    """Calls to build the gradient of `n` layers in a loop's body, a branch or a function."""
+    """Calls that build the gradient of `n` layers in a loop, branch or function."""
     with hr.Graph():
         x = hr.placeholder(hr.float32, shape)
 
@@ -59,7 +59,7 @@ LAYERS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("place", ["loop", "branch", "function"])
 def test_each_operation_adds_as_much_work(place: str, layer: str, shape: tuple[int, ...] | None) -> None:
-    """The first ten layers differ from the others: the first one has no gradient to add to."""
+    """Increments are compared: the first layer takes less work than the others."""
     small, large, larger = (_work(place, LAYERS[layer], shape, n) for n in (10, 20, 30))
     assert larger - large < 1.1 * (large - small)
 
@@ -99,7 +99,7 @@ def test_a_deep_chain_of_functions_has_the_gradient_of_a_shallow_one(monkeypatch
 
 
 def test_a_body_of_hundreds_of_operations_has_a_gradient() -> None:
-    """What is loop-invariant is found without recursion."""
+    """The search for loop-invariant tensors does not recurse."""
     n = 700
     with hr.Graph():
         x = hr.placeholder(hr.float32, [2])
