@@ -288,7 +288,7 @@ def _shared(accesses: Sequence[_Access]) -> str:
         for n in a.places.numbers or ():
             single.setdefault(n, []).append(a)
     same = (pair for found in single.values() for pair in itertools.combinations(found, 2))
-    unlike = ((a, found[0]) for a in others for n, found in single.items() if not _is_apart(a.places, n))
+    unlike = ((a, b) for a in others for n, found in single.items() if not _is_apart(a.places, n) for b in found)
     for a, b in itertools.chain(same, itertools.combinations(others, 2), unlike):
         if not _is_either(a, b):
             return f"'{a.op.name}' and '{b.op.name}' may touch the same element"

@@ -317,6 +317,14 @@ def test_a_condition_and_a_body_that_read() -> None:
     check(tf.while_loop(lambda i, t: b.read(i) < 3.0, lambda i, t: (i + 1, t), (0, 0.0))[1])
 
 
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_branch_that_writes_by_itself_and_in_a_loop(swap: bool) -> None:
+    """One of the two writes of element 2 excludes the loop, the other one does not."""
+    p, a = tf.placeholder_with_default(True, []), array()
+    branches = [lambda: filled(lambda i: i, a.write(2, 1.0)), lambda: a.write(2, 1.0)]
+    check(tf.cond(p, *(reversed(branches) if swap else branches)).stack(), "may touch the same element")
+
+
 @pytest.mark.parametrize(("other", "why"), [(lambda i: i, ""), (lambda i: N - 1 - i, "may touch the same element")])
 def test_branches_in_a_loop(other: Callable[[Any], Any], why: str) -> None:
     def body(i: Any, a: Any) -> Any:
