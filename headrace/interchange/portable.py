@@ -277,23 +277,21 @@ def _reduce_scatter(nodes: _Nodes, node: pb.NodeDef) -> None:
 
 def _unset(nodes: _Nodes, node: pb.NodeDef) -> None:
     where = _data(node)
-    for other in nodes.given.values():
-        if other.op == "TensorListGetItem" and _data(other)[:2] == where:
-            item = f"{other.name}:item:0" if nodes.function is not None else other.name
-            attrs = {"T": other.attr["element_dtype"]}
-            zeros = nodes.add(node, "ZerosLike", [item], attrs, "zeros")
-            attrs = {"element_dtype": other.attr["element_dtype"]}
-            nodes.replace(node, "TensorListSetItem", [*where, zeros], attrs)
-            return
-    if "_element_dtype" in node.attr:
+    reads = (n for n in nodes.given.values() if n.op == "TensorListGetItem" and _data(n)[:2] == where)
+    read = next(reads, None)
+    if read is not None:
+        item = f"{read.name}:item:0" if nodes.function is not None else read.name
+        dtype = read.attr["element_dtype"]
+        zeros = nodes.add(node, "ZerosLike", [item], {"T": dtype}, "zeros")
+    elif "_element_dtype" in node.attr:
         dtype = node.attr["_element_dtype"]
         dims = node.attr["_element_shape"].list.i
         shape = pb.TensorShapeProto(dim=[pb.TensorShapeProto.Dim(size=n) for n in dims])
         value = pb.AttrValue(tensor=pb.TensorProto(dtype=dtype.type, tensor_shape=shape))  # without values: zeros
         zeros = nodes.add(node, "Const", nodes.beside(where[0]), {"value": value, "dtype": dtype}, "zeros")
-        nodes.replace(node, "TensorListSetItem", [*where, zeros], {"element_dtype": dtype})
-        return
-    raise _Refused("takes elements out of a list whose shapes are not known, for which TensorFlow has no operation")
+    else:
+        raise _Refused("takes elements out of a list whose shapes are not known, for which TensorFlow has no operation")
+    nodes.replace(node, "TensorListSetItem", [*where, zeros], {"element_dtype": dtype})
 
 
 def _hand_on(nodes: _Nodes, node: pb.NodeDef) -> None:

@@ -273,23 +273,29 @@ class _Access:
     way: Sequence[tuple[Operation, Graph]]
     places: _Places
 
-    @property
-    def loops(self) -> list[Operation]:
-        return [owner for owner, _ in self.way if owner.opdef.structured == "While"]
+
+def _loops(way: Sequence[tuple[Operation, Graph]]) -> list[Operation]:
+    return [owner for owner, _ in way if owner.opdef.structured == "While"]
+
+
+def _by_element(accesses: Sequence[_Access]) -> tuple[dict[int, list[int]], list[int]]:
+    """Positions in `accesses` by the known elements that they touch, and of those that touch others."""
+    known: dict[int, list[int]] = {}
+    for k, a in enumerate(accesses):
+        for n in a.places.numbers or ():
+            known.setdefault(n, []).append(k)
+    return known, [k for k, a in enumerate(accesses) if a.places.numbers is None]
 
 
 def _shared(accesses: Sequence[_Access]) -> str:
     """Which two of `accesses`, all reads or all writes, may touch the same element; "" if no two do."""
-    single: dict[int, list[_Access]] = {}
-    others: list[_Access] = []
-    for a in accesses:
-        if a.places.numbers is None:
-            others.append(a)
-        for n in a.places.numbers or ():
-            single.setdefault(n, []).append(a)
-    same = (pair for found in single.values() for pair in itertools.combinations(found, 2))
-    unlike = ((a, b) for a in others for n, found in single.items() if not _is_apart(a.places, n) for b in found)
-    for a, b in itertools.chain(same, itertools.combinations(others, 2), unlike):
+    known, others = _by_element(accesses)
+    same = (pair for found in known.values() for pair in itertools.combinations(found, 2))
+    unlike = (
+        (i, k) for i in others for n, found in known.items() if not _is_apart(accesses[i].places, n) for k in found
+    )
+    for i, k in itertools.chain(same, itertools.combinations(others, 2), unlike):
+        a, b = accesses[i], accesses[k]
         if not _is_either(a, b):
             return f"'{a.op.name}' and '{b.op.name}' may touch the same element"
     return ""
@@ -297,19 +303,13 @@ def _shared(accesses: Sequence[_Access]) -> str:
 
 def _late(reads: Sequence[_Access], writes: Sequence[_Access], written: Mapping[Tensor, int]) -> str:
     """Which of `writes` may write what one of `reads` has read; "" if none does."""
-    at: dict[int, list[int]] = {}
-    others: list[int] = []
-    for k, write in enumerate(writes):
-        if write.places.numbers is None:
-            others.append(k)
-        for n in write.places.numbers or ():
-            at.setdefault(n, []).append(k)
+    known, others = _by_element(writes)
     for read in reads:
-        numbers = read.places.numbers
-        near = range(len(writes)) if numbers is None else [*others, *(k for n in numbers for k in at.get(n, ()))]
+        numbers, loops = read.places.numbers, set(_loops(read.way))
+        near = range(len(writes)) if numbers is None else [*others, *(k for n in numbers for k in known.get(n, ()))]
         for k in near:
             write = writes[k]
-            in_one_loop = not set(read.loops).isdisjoint(write.loops)
+            in_one_loop = not loops.isdisjoint(_loops(write.way))
             is_after = written[read.op.inputs[0]] >> k & 1 and not in_one_loop
             if not is_after and not _is_before(read.places, write.places):
                 return f"'{write.op.name}' may write what '{read.op.name}' has read"
@@ -337,7 +337,7 @@ def _written(history: _History, flow: _Flow) -> dict[Tensor, int]:
 
 def _touched(op: Operation, way: Sequence[tuple[Operation, Graph]], flow: _Flow) -> _Places | None:
     """What a mark touches while the array is there; None if it may be one element twice."""
-    loops = [owner for owner, _ in way if owner.opdef.structured == "While"]
+    loops = _loops(way)
     if op.type == _REFILL or op.attrs["all"]:
         return None if loops else _Places()
     index = op.inputs[1]
@@ -423,8 +423,7 @@ def _is_either(a: _Access, b: _Access) -> bool:
     branches = dict(a.way)
     for i, (owner, graph) in enumerate(b.way):
         if owner.opdef.structured != "While" and branches.get(owner, graph) is not graph:
-            is_repeated = any(around.opdef.structured == "While" for around, _ in b.way[i + 1 :])
-            return not is_repeated or (a.places == b.places and a.places.offset is not None)
+            return not _loops(b.way[i + 1 :]) or (a.places == b.places and a.places.offset is not None)
     return False
 
 

@@ -1,4 +1,4 @@
-"""Which elements of an array have been written and read: TensorFlow 1 allows each once.
+"""Accesses to the elements of a TensorFlow 1 array, which may be written and read once.
 
 A `TensorList` is a value, and every write gives a new one. The array of a TensorFlow 1 program is one thing all the
 time, whichever version of the list an operation holds, so all versions share one `Accesses`.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from typing import Final
 
 from headrace.errors import InvalidArgumentError
 
 
 class Accesses:
-    """The elements of one array that have been written and read. Methods may be called from several threads.
+    """Elements of one array that have been written and read.
+
+    Methods may be called from several threads.
 
     Args:
       name: of the array, for errors.
@@ -40,10 +43,7 @@ class Accesses:
         with self._lock:
             for i in indices:
                 if self._clear_after_read and i in self._read:
-                    raise InvalidArgumentError(
-                        f"TensorArray {self._name}: Could not read index {i} twice because it was cleared after a "
-                        "previous read (perhaps try setting clear_after_read = false?)."
-                    )
+                    raise read_twice(self._name, i)
                 self._read.add(i)
 
     def write(self, indices: Iterable[int]) -> None:
@@ -54,10 +54,27 @@ class Accesses:
         """
         with self._lock:
             for i in indices:
-                if i in self._read or i in self._written:
-                    why = "read" if i in self._read else "written to"
-                    raise InvalidArgumentError(
-                        f"TensorArray {self._name}: Could not write to TensorArray index {i} because it has already "
-                        f"been {why}."
-                    )
+                if i in self._read:
+                    raise not_writable(self._name, i, HAS_BEEN_READ)
+                if i in self._written:
+                    raise not_writable(self._name, i, HAS_BEEN_WRITTEN)
                 self._written.add(i)
+
+
+# *** The errors, also of `resources.tensor_array` ***
+
+HAS_BEEN_READ: Final = "it has already been read"
+HAS_BEEN_WRITTEN: Final = "it has already been written to"
+
+
+def read_twice(array: str, index: int) -> InvalidArgumentError:
+    """The error of a read of an element that an earlier read cleared."""
+    return InvalidArgumentError(
+        f"TensorArray {array}: Could not read index {index} twice because it was cleared after a previous read "
+        "(perhaps try setting clear_after_read = false?)."
+    )
+
+
+def not_writable(array: str, index: int, why: str) -> InvalidArgumentError:
+    """The error of a write that is not allowed."""
+    return InvalidArgumentError(f"TensorArray {array}: Could not write to TensorArray index {index} because {why}.")

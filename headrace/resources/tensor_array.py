@@ -21,6 +21,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.resources import values
+from headrace.resources.array_accesses import HAS_BEEN_READ, HAS_BEEN_WRITTEN, not_writable, read_twice
 from headrace.resources.values import numpy_dtype_of, shape_of
 
 if TYPE_CHECKING:
@@ -307,7 +308,8 @@ class TensorArray:
         self._check_dtype(value)
         shape = shape_of(value)
         if not shapes.fits(shape, self._element_shape):
-            raise self._cannot_write(
+            raise not_writable(
+                self.name,
                 index,
                 f"the value shape is {shapes.show(shape)} which is incompatible with the TensorArray's inferred "
                 f"element shape: {shapes.show(self._element_shape)} (consider setting infer_shape=False)",
@@ -318,9 +320,9 @@ class TensorArray:
         if old is None:
             self._elements[index] = _Element(shape, value)
         elif old.read:
-            raise self._cannot_write(index, "it has already been read")
+            raise not_writable(self.name, index, HAS_BEEN_READ)
         elif not self._aggregate:
-            raise self._cannot_write(index, "it has already been written to")
+            raise not_writable(self.name, index, HAS_BEEN_WRITTEN)
         else:
             self._add(index, old, value)
 
@@ -354,10 +356,7 @@ class TensorArray:
         if element is None:
             element = self._unwritten(index)
         if element.cleared:
-            raise InvalidArgumentError(
-                f"TensorArray {self.name}: Could not read index {index} twice because it was cleared after a previous "
-                "read (perhaps try setting clear_after_read = false?)."
-            )
+            raise read_twice(self.name, index)
         value = element.value
         if value is None:
             value = element.value = values.zeros(self.dtype, element.shape)
@@ -435,11 +434,6 @@ class TensorArray:
     def _check_open(self) -> None:
         if self._closed:
             raise InvalidArgumentError(f"TensorArray {self.name} has already been closed.")
-
-    def _cannot_write(self, index: int, why: str) -> InvalidArgumentError:
-        return InvalidArgumentError(
-            f"TensorArray {self.name}: Could not write to TensorArray index {index} because {why}."
-        )
 
 
 def _show(array: np.ndarray) -> str:
