@@ -108,7 +108,7 @@ def without(b: Builder, n: GradNode, dlist: Tensor, indices: Tensor) -> Tensor:
 
 
 def _portable(item: Tensor) -> dict[str, Any]:
-    """What a file for TensorFlow needs of the element that is taken out (`interchange.portable`)."""
+    """Returns attributes with which `interchange.portable` writes the removal for TensorFlow."""
     return {"_element_dtype": item.dtype.base, "_element_shape": item.static_shape}
 
 

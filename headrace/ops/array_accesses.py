@@ -1,4 +1,4 @@
-"""What makes a tensor list an array of TensorFlow 1, whose elements are written once and, as a rule, read once.
+"""Access checks of TensorFlow 1 arrays: each element is written once and, as a rule, read once.
 
 `headrace.v1.TensorArray` is a tensor list, as `hr.TensorArray` is: a value, with gradients of all orders. A program for
 TensorFlow 1 expects an error where it writes an element twice, or reads one that an earlier read cleared. These

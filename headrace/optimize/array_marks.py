@@ -1,4 +1,4 @@
-"""The checks of a TensorFlow 1 array go where its indices show that none of them can fail.
+"""Removes the access checks of a TensorFlow 1 array where its indices show that none can fail.
 
     array = _TensorArrayTrack(TensorListReserve(...))
     While(i = 0, array)         body: array = TensorListSetItem(array, i, x) ^_TensorArrayMarkWritten(array, i)
@@ -81,7 +81,7 @@ class DropMarks(Pass):
 
 @dataclasses.dataclass(slots=True)
 class _History:
-    """What is made of the list of one array, and done with it.
+    """Versions of the list of one array, and the marks on them.
 
     Attributes:
       track: the operation that makes it an array.
@@ -119,7 +119,9 @@ class _Places:
 
 
 class _Flow:
-    """Where lists go in a graph and those in it; see `list_flow` for lists that are no arrays.
+    """Paths of tensor lists through a graph and its nested graphs.
+
+    `list_flow` follows lists that are no arrays.
 
     Args:
       graph: of a step.
@@ -154,7 +156,7 @@ class _Flow:
                     self._results.setdefault(t, []).append((g, k))
 
     def history(self, tracked: Tensor) -> _History | None:
-        """What becomes of the array that begins as `tracked`; None if it goes out of sight."""
+        """Returns the history of the array `tracked`; None if a version cannot be followed."""
         history = _History(tracked.op)
         todo, seen = [tracked], {tracked}
         while todo:
@@ -171,7 +173,10 @@ class _Flow:
         return history
 
     def _next(self, t: Tensor, within: Graph) -> list[Tensor] | None:
-        """The lists that `t` becomes next; None if it goes out of `within`, or into graphs that are not owned."""
+        """Returns the next versions of the list `t`.
+
+        None if it leaves the graph `within`, or enters graphs that are not owned.
+        """
         goes: list[Tensor] = []
         for op, i in self._readers.get(t, ()):
             if owns_graphs(op):
@@ -190,8 +195,10 @@ class _Flow:
         return list(dict.fromkeys(goes))
 
     def way(self, op: Operation, track: Operation) -> list[tuple[Operation, Graph]]:
-        """The conditionals, loops and calls between `op` and the graph of `track`, from the inside, each with the graph
-        of it that `op` is in."""
+        """Returns the structured operations around `op`, up to the graph of `track`.
+
+        Innermost first, each with its nested graph that contains `op`.
+        """
         out, graph = [], op.graph
         while graph is not track.graph:
             owner = self._owner[graph]
@@ -220,7 +227,7 @@ class _Flow:
                         edit.set_controls(reader, [*rest, *op.control_inputs])
                 else:
                     maker = op.inputs[0].op
-                    if op.type == _REFILL:  # what made the array before must happen still
+                    if op.type == _REFILL:  # the operations that made the array before must run still
                         edit.set_controls(maker, [*maker.control_inputs, op.inputs[1].op])
                     edit.replace(op.outputs[0], op.inputs[0])
                     for waiting in list(edit.waits.get(op, ())):
@@ -229,7 +236,7 @@ class _Flow:
 
 
 def _lost(history: _History, flow: _Flow, context: PassContext) -> str:
-    """What nothing would reach any more without the operations of an array; "" if there is no such thing."""
+    """Returns why removing the operations of an array would lose an effect; "" if it would not."""
     for op in (history.track, *history.reads, *history.writes):
         must = op.graph.control_results if isinstance(op.graph, FuncGraph) else context.kept
         if op in must:
@@ -244,7 +251,7 @@ def _lost(history: _History, flow: _Flow, context: PassContext) -> str:
     return ""
 
 
-# *** What is touched when ***
+# *** Elements that marks touch ***
 
 
 def _conflict(history: _History, flow: _Flow) -> str:
@@ -288,7 +295,11 @@ def _by_element(accesses: Sequence[_Access]) -> tuple[dict[int, list[int]], list
 
 
 def _shared(accesses: Sequence[_Access]) -> str:
-    """Which two of `accesses`, all reads or all writes, may touch the same element; "" if no two do."""
+    """Returns which two accesses may touch the same element; "" if no two do.
+
+    Args:
+      accesses: all reads of an array, or all writes.
+    """
     known, others = _by_element(accesses)
     same = (pair for found in known.values() for pair in itertools.combinations(found, 2))
     unlike = (
@@ -302,7 +313,7 @@ def _shared(accesses: Sequence[_Access]) -> str:
 
 
 def _late(reads: Sequence[_Access], writes: Sequence[_Access], written: Mapping[Tensor, int]) -> str:
-    """Which of `writes` may write what one of `reads` has read; "" if none does."""
+    """Returns which write may follow a read of the same element; "" if none does."""
     known, others = _by_element(writes)
     for read in reads:
         numbers, loops = read.places.numbers, set(_loops(read.way))
@@ -317,7 +328,7 @@ def _late(reads: Sequence[_Access], writes: Sequence[_Access], written: Mapping[
 
 
 def _written(history: _History, flow: _Flow) -> dict[Tensor, int]:
-    """For each version of the list the writes that have happened to it, a bit for each."""
+    """Returns for each version of the list a set of the writes before it, as bits."""
     out = dict.fromkeys(history.next, 0)
     for k, write in enumerate(history.writes):
         for op in [write] if write.type == _REFILL else flow.waiting(write):
@@ -336,7 +347,7 @@ def _written(history: _History, flow: _Flow) -> dict[Tensor, int]:
 
 
 def _touched(op: Operation, way: Sequence[tuple[Operation, Graph]], flow: _Flow) -> _Places | None:
-    """What a mark touches while the array is there; None if it may be one element twice."""
+    """Returns the elements that a mark touches; None if it may touch one twice."""
     loops = _loops(way)
     if op.type == _REFILL or op.attrs["all"]:
         return None if loops else _Places()
@@ -351,7 +362,7 @@ def _touched(op: Operation, way: Sequence[tuple[Operation, Graph]], flow: _Flow)
 
 
 def _changing(t: Tensor, loop: Operation, flow: _Flow) -> _Places | None:
-    """The values of `t`, a number in a loop, if no two iterations have the same."""
+    """Returns the values of `t` in the iterations of a loop, if no two are equal."""
     known: dict[Tensor, _Linear | None] = {}
     found = _linear(t, loop, flow, known)
     if found is None or found.counter is None:
@@ -367,8 +378,10 @@ def _changing(t: Tensor, loop: Operation, flow: _Flow) -> _Places | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Linear:
-    """`scale * counter + offset`; without a counter, a number that is the same in all iterations. An offset of None is
-    not known."""
+    """A number in a loop: `scale * counter + offset`.
+
+    Without a counter it is loop-invariant. An offset of None is unknown.
+    """
 
     counter: int | None = None
     scale: int = 0
@@ -376,7 +389,7 @@ class _Linear:
 
 
 def _linear(t: Tensor, loop: Operation, flow: _Flow, known: dict[Tensor, _Linear | None]) -> _Linear | None:
-    """How a number in a loop depends on one variable of the loop; None if it is not known that it does so linearly."""
+    """Returns `t` as a linear function of one loop variable; None if it is not known to be one."""
     if t not in known:
         known[t] = _find_linear(t, loop, flow, known) if len(known) < _MOST_SEEN else None
     return known[t]
@@ -418,8 +431,10 @@ def _is_apart(a: _Places, n: int) -> bool:
 
 
 def _is_either(a: _Access, b: _Access) -> bool:
-    """Whether of two marks only one happens: they are in different branches of a conditional; if that is in a loop,
-    both would touch the same element."""
+    """Whether two marks exclude each other: they are in different branches of a conditional.
+
+    If the conditional is in a loop, both must touch the same element in each iteration.
+    """
     branches = dict(a.way)
     for i, (owner, graph) in enumerate(b.way):
         if owner.opdef.structured != "While" and branches.get(owner, graph) is not graph:
@@ -428,7 +443,7 @@ def _is_either(a: _Access, b: _Access) -> bool:
 
 
 def _is_before(read: _Places, write: _Places) -> bool:
-    """Whether what a mark reads is not what another one writes, to a later version of the list."""
+    """Whether a write to a later version of the list never touches an element that was read."""
     if read.numbers is not None:
         return all(_is_apart(write, n) for n in read.numbers)
     if write.numbers is not None:

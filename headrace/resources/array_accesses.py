@@ -1,4 +1,4 @@
-"""Accesses to the elements of a TensorFlow 1 array, which may be written and read once.
+"""Accesses to the elements of TensorFlow 1 arrays: one write and one read each.
 
 A `TensorList` is a value, and every write gives a new one. The array of a TensorFlow 1 program is one thing all the
 time, whichever version of the list an operation holds, so all versions share one `Accesses`.

@@ -1,4 +1,4 @@
-"""TensorFlow 1's TensorArray: headrace's, which goes into the default graph, and whose elements are written once."""
+"""TensorFlow 1's TensorArray: in the default graph, with elements that are written once."""
 
 from __future__ import annotations
 

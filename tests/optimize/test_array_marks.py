@@ -1,4 +1,4 @@
-"""`optimize.array_marks`: which arrays need no checks, and that those of the others stay, all of them."""
+"""`optimize.array_marks` removes the checks of an array as a whole, or none of them."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_a_condition_and_a_body_that_read() -> None:
 
 @pytest.mark.parametrize("swap", [False, True])
 def test_a_branch_that_writes_by_itself_and_in_a_loop(swap: bool) -> None:
-    """One of the two writes of element 2 excludes the loop, the other one does not."""
+    """One of two writes of element 2 excludes the loop."""
     p, a = tf.placeholder_with_default(True, []), array()
     branches = [lambda: filled(lambda i: i, a.write(2, 1.0)), lambda: a.write(2, 1.0)]
     check(tf.cond(p, *(reversed(branches) if swap else branches)).stack(), "may touch the same element")

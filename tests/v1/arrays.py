@@ -48,6 +48,7 @@ class Plan:
     Attributes:
       size: of the array.
       clear_after_read, dynamic_size: of the array.
+      statements: in their order.
     """
 
     size: int
@@ -81,7 +82,11 @@ def plan(seed: int) -> Plan:
 
 
 def build(tf: Any, p: Plan) -> list[Any]:
-    """The results of a program, and their gradient, in the default graph of `tf`: TensorFlow 1, or `headrace.v1`."""
+    """Builds a program in the default graph of `tf`, TensorFlow 1 or `headrace.v1`.
+
+    Returns:
+      The results, and their gradient.
+    """
     x = tf.constant(VALUES[: p.size])
     a = tf.TensorArray(tf.float32, p.size, p.dynamic_size, p.clear_after_read, element_shape=())
     out: list[Any] = []

@@ -1,4 +1,4 @@
-"""Random programs on TensorArrays do on each route what the rules of TensorFlow 1 say, in plain Python."""
+"""Random programs on TensorArrays follow the rules of TensorFlow 1 on each route."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(p: Plan, engine: str) -> list[Any] | None:
 
 
 def differences(seed: int) -> list[str]:
-    """What the routes of one program do that they should not."""
+    """Returns the routes of one program that break the rules."""
     p = plan(seed)
     try:
         want = simulate(p)
