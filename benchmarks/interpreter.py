@@ -21,8 +21,9 @@ from benchmarks import graphs
 from benchmarks.measure import Result, alternating, resident_bytes, rounds
 from headrace import trace
 from headrace.ir.graph import Graph, Tensor
+from headrace.metadata import RunOptions
 from headrace.pipeline import Devices, compile_step
-from headrace.session import RunOptions, Session
+from headrace.session import Session
 
 FEED = np.float32(1.0)
 

@@ -32,6 +32,7 @@ from headrace.api import scopes
 from headrace.errors import GraphError, InvalidArgumentError, NotFoundError
 from headrace.execute.devices import LocalDevice, check_type, register_device
 from headrace.ir import kernel as kernels
+from headrace.ir.attr_values import check_attr
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU, KernelContext
 from headrace.ir.opdef import (
@@ -41,7 +42,6 @@ from headrace.ir.opdef import (
     Missing,
     bool_attr,
     case,
-    check_attr,
     float_attr,
     flops_per_element,
     flops_per_input,
@@ -61,8 +61,9 @@ from headrace.plugins import PluginError, load_plugins
 from headrace.registry import DuplicateError
 
 if TYPE_CHECKING:
+    from headrace.ir.attr_values import AttrSpec
     from headrace.ir.infer import Inference
-    from headrace.ir.opdef import AttrSpec, GradRule, JvpRule, KernelFactory, OpDef, Sample, ShapeRule
+    from headrace.ir.opdef import GradRule, JvpRule, KernelFactory, OpDef, Sample, ShapeRule
     from headrace.shapes import Shape
 
 __all__ = [

@@ -22,7 +22,7 @@ from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.kernel_errors import quoted
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
+    from headrace.ir.graph import FuncGraph
 
 Branch = Callable[[], Any]
 

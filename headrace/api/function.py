@@ -22,10 +22,9 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.api import nest, scopes, tracing
 from headrace.errors import GraphError, SignatureError
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph, is_cloned
-from headrace.ir.graph import Graph, Operation, Tensor, foreign
-from headrace.ir.opdef import Func
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor, foreign, is_cloned
 from headrace.shapes import Shape
 
 

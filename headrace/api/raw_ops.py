@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 import headrace.ops  # noqa: F401 - registers the op types
 from headrace.api import scopes
-from headrace.ir.opdef import REQUIRED, OpDef, op_registry
+from headrace.ir.attr_values import REQUIRED
+from headrace.ir.opdef import OpDef, op_registry
 from headrace.ir.source import is_ours
 
 

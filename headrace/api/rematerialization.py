@@ -36,7 +36,8 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import FuncGraph, bodies, unify
+from headrace.ir.function import bodies, unify
+from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.order import Order, counts
 

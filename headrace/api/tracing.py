@@ -18,8 +18,8 @@ from headrace import dtypes, recursion
 from headrace.api import nest, scopes
 from headrace.errors import GraphError, SignatureError
 from headrace.ir import source
-from headrace.ir.function import FuncGraph, bodies, owned, unify
-from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.function import bodies, owned, unify
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.order import Order, effects
 from headrace.ir.source import Source
 

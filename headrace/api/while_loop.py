@@ -20,7 +20,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
+    from headrace.ir.graph import FuncGraph
     from headrace.shapes import Shape
 
 

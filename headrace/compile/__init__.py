@@ -27,8 +27,7 @@ from headrace.ir.kernel import KernelContext
 from headrace.recursion import recursion_room
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Graph, Operation
+    from headrace.ir.graph import FuncGraph, Graph, Operation
     from headrace.ir.kernel import StepContext
 
 

@@ -8,10 +8,11 @@ from headrace import recursion
 from headrace.errors import NotFoundError
 from headrace.ir.analysis.concurrency import concurrent
 from headrace.ir.analysis.graph_size import graph_size
-from headrace.ir.function import FuncGraph, bodies, functions_of, recursive_functions, with_owned
+from headrace.ir.attr_values import Func
+from headrace.ir.function import bodies, functions_of, recursive_functions, with_owned
+from headrace.ir.graph import FuncGraph
 from headrace.ir.kernel import find_kernel
 from headrace.ir.kernel_errors import place
-from headrace.ir.opdef import Func
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

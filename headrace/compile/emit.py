@@ -26,7 +26,7 @@ from headrace.compile.names import INT, Value
 from headrace.compile.regions import Item, Region, Regions
 from headrace.compile.source import SourceLoop
 from headrace.compile.tiling import TiledGroup, Unit
-from headrace.ir.function import FuncGraph
+from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.opdef import op_registry
 

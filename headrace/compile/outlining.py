@@ -26,8 +26,8 @@ from headrace.compile.deadness import deadness_of
 from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.analysis.trip_count import trip_count
-from headrace.ir.function import FuncGraph, functions_of, owned, with_owned
-from headrace.ir.graph import Operation
+from headrace.ir.function import functions_of, owned, with_owned
+from headrace.ir.graph import FuncGraph, Operation
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import find_kernel
 from headrace.ir.order import is_constant

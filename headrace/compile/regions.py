@@ -18,10 +18,11 @@ from headrace.errors import HeadraceInternalError
 from headrace.ir import walk
 from headrace.ir.analysis.signature_check import check_fit
 from headrace.ir.analysis.trip_count import Bound, TripCount, trip_count
+from headrace.ir.attr_values import Func
 from headrace.ir.edit.for_as_while import counting
-from headrace.ir.function import FuncGraph, bodies, body, recursive_functions
+from headrace.ir.function import bodies, body, recursive_functions
+from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
-from headrace.ir.opdef import Func
 from headrace.ir.order import is_constant
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from headrace import dtypes
 from headrace.grad import registered
 from headrace.ir import walk
-from headrace.ir.function import FuncGraph, bodies
+from headrace.ir.function import bodies
+from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType

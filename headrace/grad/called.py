@@ -28,8 +28,7 @@ from headrace.ir import walk
 from headrace.ir.analysis.graph_size import room_around
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copy_into
-from headrace.ir.function import FuncGraph
-from headrace.ir.graph import Tensor
+from headrace.ir.graph import FuncGraph, Tensor
 
 
 class DifferentiatedCall:

@@ -34,12 +34,12 @@ from headrace.grad.graph import GradBuilder, GradGraph
 from headrace.grad.sums import dense
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir.analysis.graph_size import graph_size
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copied
 from headrace.ir.edit.for_as_while import counting
-from headrace.ir.function import FuncGraph, owned, recursive_functions
-from headrace.ir.graph import Graph, Tensor
-from headrace.ir.opdef import Func
+from headrace.ir.function import owned, recursive_functions
+from headrace.ir.graph import FuncGraph, Graph, Tensor
 
 # Operations that the graphs of a call may come to because it calls functions more than once: the gradients of as many
 # take about a second.

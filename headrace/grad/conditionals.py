@@ -31,8 +31,8 @@ from headrace.grad.zeros import no_slices, shape_of_gradient, zeros_for
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import FuncGraph, unify
-from headrace.ir.graph import Tensor
+from headrace.ir.function import unify
+from headrace.ir.graph import FuncGraph, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:

@@ -24,9 +24,8 @@ from headrace.errors import SignatureError
 from headrace.grad.activity import carries
 from headrace.grad.registered import OVERRIDE, Custom, as_gradient, title
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph
 from headrace.ir.grad_node import GradNode
-from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
 
 

@@ -8,8 +8,7 @@ from headrace.grad.backward import backward
 from headrace.grad.function import gradient_graph
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Operation
+    from headrace.ir.graph import FuncGraph, Operation
 
 
 def differentiate(op: Operation) -> FuncGraph:

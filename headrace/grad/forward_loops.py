@@ -36,12 +36,13 @@ from headrace.grad.function import gradient_graph
 from headrace.grad.registered import title
 from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied, copy_into
 from headrace.ir.edit.for_as_while import counting
-from headrace.ir.function import FuncGraph, base_name, bodies, owned
-from headrace.ir.opdef import Func
+from headrace.ir.function import base_name, bodies, owned
+from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
 
 if TYPE_CHECKING:

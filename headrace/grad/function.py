@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.grad.sums import dense
 from headrace.grad.zeros import zeros_for
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import FuncGraph, body
-from headrace.ir.graph import Graph
-from headrace.ir.opdef import Func
+from headrace.ir.function import body
+from headrace.ir.graph import FuncGraph, Graph
 
 if TYPE_CHECKING:
     from headrace.grad.conditionals import Backward

@@ -24,8 +24,7 @@ from headrace.grad.zeros import gradient_dtype, gradient_shape, zeros_for
 from headrace.ir import walk
 from headrace.ir.analysis.graph_size import room_around
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph, is_cloned
-from headrace.ir.graph import Graph, Tensor, foreign
+from headrace.ir.graph import FuncGraph, Graph, Tensor, foreign, is_cloned
 from headrace.ir.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:

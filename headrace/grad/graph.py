@@ -36,8 +36,7 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.api.tracing import is_stateful
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph
-from headrace.ir.graph import Graph, Tensor
+from headrace.ir.graph import FuncGraph, Graph, Tensor
 from headrace.ir.opdef import PerElement, op_registry
 from headrace.ir.order import Order
 from headrace.opkit.tensor_lists import MARKS

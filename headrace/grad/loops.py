@@ -51,8 +51,8 @@ from headrace.grad.sums import dense
 from headrace.grad.zeros import gradient_dtype, gradient_shape, shape_of_gradient, zeros_for
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
-from headrace.ir.function import FuncGraph, base_name
-from headrace.ir.graph import Tensor
+from headrace.ir.function import base_name
+from headrace.ir.graph import FuncGraph, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import constant_value
 from headrace.ir.order import counts, effects, is_constant

@@ -15,11 +15,11 @@ import numpy as np
 from headrace.errors import GraphError, NotFoundError, OpError
 from headrace.inspect.parts import plural, visible
 from headrace.inspect.structure import brief
-from headrace.ir import walk
+from headrace.ir import attr_values, walk
 from headrace.ir.analysis.graph_size import deepens_recursion
-from headrace.ir.function import FuncGraph, body
-from headrace.ir.opdef import Func
-from headrace.ir.serial import attrs as wire
+from headrace.ir.attr_values import Func
+from headrace.ir.function import body
+from headrace.ir.graph import FuncGraph
 from headrace.ir.serial.nodedefs import show_tensor
 from headrace.ir.text import show_value
 
@@ -206,7 +206,7 @@ class _Comparison:
                 details.append(f"attribute {visible(name)}: {text}")
             elif _holds_graphs(mine[name]) and _holds_graphs(theirs[name]):
                 details += self._bodies(a, b, name, where)
-            elif not wire.equal(mine[name], theirs[name]):
+            elif not attr_values.equal(mine[name], theirs[name]):
                 details.append(f"attribute {visible(name)}: {_changed(a, b, name)}")
         if details:
             self._add(where, b.name, "changed", b.type, details)
@@ -280,7 +280,7 @@ def _signature(op: Operation, called: Mapping[str, str]) -> Any:
 def _key(value: Any) -> Any:
     """An attribute as something that can be looked up; those that are equal have equal ones."""
     if isinstance(value, np.ndarray):
-        flat = wire.first_element(value) if wire.is_splat(value) else value
+        flat = attr_values.first_element(value) if attr_values.is_splat(value) else value
         content = tuple(flat.reshape(-1).tolist()) if value.dtype == object else flat.tobytes()
         return str(value.dtype), value.shape, content
     if isinstance(value, tuple) and any(isinstance(x, (Func, FuncGraph)) for x in value):

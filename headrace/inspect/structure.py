@@ -12,10 +12,12 @@ from headrace import dtypes, shapes
 from headrace.errors import GraphError, OpError
 from headrace.inspect import primitives
 from headrace.inspect.parts import Box, Node, Part, Passed, Reference, Structure, Value
+from headrace.ir import attr_values
 from headrace.ir.analysis.frames import Frame
 from headrace.ir.analysis.graph_size import deepens_recursion
-from headrace.ir.function import FuncGraph, body
-from headrace.ir.opdef import REQUIRED, Func
+from headrace.ir.attr_values import REQUIRED, Func
+from headrace.ir.function import body
+from headrace.ir.graph import FuncGraph
 from headrace.ir.serial import attrs as wire
 from headrace.ir.serial.nodedefs import show_tensor
 from headrace.ir.text import show_value
@@ -300,7 +302,7 @@ def _attrs(op: Operation) -> str:
             continue
         if (spec is not None and spec.kind in ("type", "func")) or name == "_output_shapes":
             continue
-        if spec is not None and spec.default is not REQUIRED and wire.equal(given, spec.default):
+        if spec is not None and spec.default is not REQUIRED and attr_values.equal(given, spec.default):
             continue
         out.append(f"{name}={brief(given, spec is not None and spec.kind == 'shape')}")
     return ", ".join(out)
@@ -310,7 +312,7 @@ def brief(given: Any, is_shape: bool) -> str:
     """The text of an attribute, of bounded length. `is_shape`: it is a shape, or a list of them."""
     if isinstance(given, np.ndarray):
         return _array_text(given)
-    if isinstance(given, (wire.BadTensor, wire.Raw)):
+    if isinstance(given, (attr_values.BadTensor, attr_values.Raw)):
         return type(given).__name__
     if isinstance(given, (str, bytes)):
         shown = given[:_ATTR]
@@ -327,8 +329,8 @@ def brief(given: Any, is_shape: bool) -> str:
 
 def _array_text(array: np.ndarray) -> str:
     """The elements of a small array; of a large one the first."""
-    several = array.size > 1 and wire.is_splat(array)
-    flat = wire.first_element(array) if several else array.reshape(-1)[:_INLINE]
+    several = array.size > 1 and attr_values.is_splat(array)
+    flat = attr_values.first_element(array) if several else array.reshape(-1)[:_INLINE]
     if array.dtype == object:
         texts = [brief(x, False) if isinstance(x, bytes) else "..." for x in flat]
     else:

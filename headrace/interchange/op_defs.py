@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace import pb
-from headrace.ir.opdef import REQUIRED, op_registry
+from headrace.ir.attr_values import REQUIRED
+from headrace.ir.opdef import op_registry
 from headrace.ir.serial import attrs as wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headrace.ir.opdef import ArgSpec, AttrSpec, OpDef
+    from headrace.ir.attr_values import AttrSpec
+    from headrace.ir.opdef import ArgSpec, OpDef
 
 
 def op_def(record: OpDef) -> pb.OpDef:

@@ -1,15 +1,23 @@
-"""Declarations of attributes, Python values of attributes, and the check of a value against its declaration."""
+"""Attributes of operations: declarations, Python values, checks against the declaration, and comparison.
+
+`docs/how-to/adding_ops.md` has the table of kinds and of the Python types of their values. The wire form of the values
+is the subject of `ir.serial.attrs`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Final
+import math
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import GraphError
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
 
 REQUIRED: Final = object()  # the default of an attribute that has none
 
@@ -112,3 +120,104 @@ def _check_one(op_type: str, name: str, spec: AttrSpec, value: Any) -> Any:
 
 def _wrong(op_type: str, name: str, spec: AttrSpec, got: object) -> GraphError:
     return GraphError(f"attribute {name!r} of {op_type} must be {describe_attr(spec)}, got {got!r}")
+
+
+# *** values of imported attributes, and comparison ***
+
+
+class BadTensor:
+    """A tensor of a file whose value does not fit its dtype or shape. `str()` returns the reason.
+
+    Attributes:
+      reason: error text of the kernel that reads the tensor.
+      proto: serialized `TensorProto`, which an export writes unchanged.
+    """
+
+    __slots__ = ("proto", "reason")
+
+    def __init__(self, reason: str, proto: bytes) -> None:
+        self.reason = reason
+        self.proto = proto
+
+    def __str__(self) -> str:
+        return self.reason
+
+    def __repr__(self) -> str:
+        return f"BadTensor({self.reason!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BadTensor) and self.proto == other.proto
+
+    def __hash__(self) -> int:
+        return hash(self.proto)
+
+
+class Raw:
+    """Value of an attribute that the op type does not declare, in wire form.
+
+    Attributes:
+      proto: serialized `AttrValue`, which an export writes unchanged.
+    """
+
+    __slots__ = ("proto",)
+
+    def __init__(self, proto: bytes) -> None:
+        self.proto = proto
+
+    def __repr__(self) -> str:
+        from headrace import pb  # here alone, so that attribute values do not depend on protobuf
+
+        return f"Raw({' '.join(str(pb.AttrValue.FromString(self.proto)).split())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Raw) and self.proto == other.proto
+
+    def __hash__(self) -> int:
+        return hash(self.proto)
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether two attribute values are equal bit for bit.
+
+    NaN equals NaN; 0.0 does not equal -0.0; 1 does not equal True.
+    """
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and _same_array(a, b)
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, Func):
+        return a.name == b.name and equal(a.attrs, b.attrs)
+    return bool(a == b)
+
+
+def _same_array(a: Array, b: Array) -> bool:
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if is_splat(a) and is_splat(b):  # their declared size may exceed memory
+        a, b = first_element(a), first_element(b)
+    if a.dtype == object:
+        return bool((a == b).all())
+    return a.tobytes() == b.tobytes()
+
+
+def is_splat(array: Array) -> bool:
+    """Whether all elements of `array` share one storage location (all strides are zero).
+
+    Such an array has no storage for its size, which may be arbitrarily large.
+    """
+    return array.size > 0 and not any(s for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
+
+
+def first_element(array: Array) -> Array:
+    """Returns the first element of `array` as a vector of one element."""
+    return array.reshape(1) if array.ndim == 0 else array[(slice(0, 1),) * array.ndim].reshape(-1)
+
+
+def check_const(type: str, attrs: Mapping[str, Any]) -> None:
+    """Raises `GraphError` if the array of a `Const` and its attr `dtype` disagree."""
+    if type == "Const" and isinstance(attrs["value"], np.ndarray) and attrs["value"].dtype != attrs["dtype"].numpy:
+        raise GraphError(f"a Const of {attrs['dtype']} holds an array of {dtypes.from_numpy(attrs['value'].dtype)}")

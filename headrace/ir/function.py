@@ -24,9 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.ir.attr_values import Func
-from headrace.ir.graph import FuncGraph as FuncGraph
-from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.ir.graph import is_cloned as is_cloned
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
 
 def base_name(t: Tensor) -> str:

@@ -17,13 +17,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.errors import GraphError, SignatureError
-from headrace.ir.attr_values import ATTR_KINDS as ATTR_KINDS
-from headrace.ir.attr_values import REQUIRED as REQUIRED
-from headrace.ir.attr_values import AttrSpec as AttrSpec
-from headrace.ir.attr_values import Func as Func
-from headrace.ir.attr_values import Owned as Owned
-from headrace.ir.attr_values import check_attr as check_attr
-from headrace.ir.attr_values import describe_attr
+from headrace.ir.attr_values import REQUIRED, AttrSpec, check_attr, describe_attr
 from headrace.registry import Registry
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ from headrace.ir.function import bodies, body, functions_of
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import FuncGraph, Operation, Tensor
 
 Key: TypeAlias = "Hashable"
 

@@ -15,11 +15,10 @@ from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.analysis.signature_check import interface
+from headrace.ir.attr_values import REQUIRED, check_attr, check_const
 from headrace.ir.device import DeviceSpec
-from headrace.ir.function import FuncGraph
-from headrace.ir.graph import Graph
-from headrace.ir.opdef import REQUIRED, check_attr, op_registry
-from headrace.ir.serial.attrs import check_const
+from headrace.ir.graph import FuncGraph, Graph
+from headrace.ir.opdef import op_registry
 from headrace.ir.text import show_op
 
 if TYPE_CHECKING:

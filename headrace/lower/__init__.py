@@ -24,8 +24,7 @@ from headrace.lower.loops import lower_for, lower_while
 from headrace.lower.lowering import INLINE_LIMIT, Lowering, Rule, Shared
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Graph, Operation
+    from headrace.ir.graph import FuncGraph, Graph, Operation
 
 _RULES: Final[Mapping[str, Rule]] = {
     "If": lower_if,

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING
 from headrace import dtypes
 from headrace.errors import HeadraceInternalError, UnimplementedError
 from headrace.ir.analysis.signature_check import check_signature
+from headrace.ir.attr_values import Func
 from headrace.ir.function import body as body_of
-from headrace.ir.opdef import Func
 from headrace.ir.walk import constant_behind
 from headrace.lower.lowering import LoweringScope, Made, Values, prefix_for, used_params
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import FuncGraph, Operation, Tensor
     from headrace.lower.lowering import Lowering
 
 

@@ -26,8 +26,7 @@ from headrace.ir.function import base_name
 from headrace.lower.lowering import Done, LoweringScope, Made, Values, prefix_for, used_params
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import FuncGraph, Operation, Tensor
     from headrace.lower.lowering import Lowering
     from headrace.shapes import Shape
 

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING
 
 from headrace import dtypes
 from headrace.ir.edit.for_as_while import counting
-from headrace.ir.function import FuncGraph, base_name
+from headrace.ir.function import base_name
+from headrace.ir.graph import FuncGraph
 from headrace.ir.order import ANY, EVERYTHING, Key, effects_in, is_constant, is_resource
 from headrace.lower.calls import inline
 from headrace.lower.conditionals import as_predicate

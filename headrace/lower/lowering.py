@@ -34,9 +34,9 @@ from headrace.errors import HeadraceInternalError
 from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.analysis.signature_check import check_fit
-from headrace.ir.function import FuncGraph, base_name, body
-from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.ir.opdef import Func
+from headrace.ir.attr_values import Func
+from headrace.ir.function import base_name, body
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
 if TYPE_CHECKING:
     from headrace.shapes import Shape

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.ir.function import FuncGraph, bodies, functions_of
+from headrace.ir.function import bodies, functions_of
+from headrace.ir.graph import FuncGraph
 from headrace.ir.primitive_names import visible_name
 from headrace.lower.lowering import Lowering, LoweringScope, Made, Shared
 

@@ -15,12 +15,12 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
-from headrace.ir.function import FuncGraph
+from headrace.ir.attr_values import Func
+from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
     Facts,
-    Func,
     case,
     func_attr,
     int_attr,

@@ -29,7 +29,8 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import OBJECT
 from headrace.ir.analysis.speculatable import is_speculatable
-from headrace.ir.function import FuncGraph, owned
+from headrace.ir.function import owned
+from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import const, is_plain, owns_graphs, primitives

@@ -26,7 +26,8 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import FuncGraph, owned, with_owned
+from headrace.ir.function import owned, with_owned
+from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.order import is_constant
 from headrace.opkit.tensor_lists import MARKS

@@ -25,7 +25,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.ir.function import FuncGraph, owned
+from headrace.ir.function import owned
+from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.ir import walk
 from headrace.ir.edit.editor import arrange
-from headrace.ir.function import FuncGraph
+from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import forget
 from headrace.ir.kernel import constant_kernel
 from headrace.optimize.base import Pass, PassContext

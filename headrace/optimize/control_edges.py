@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.ir.function import FuncGraph
+from headrace.ir.graph import FuncGraph
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import in_order, is_silent, primitives
 

@@ -26,8 +26,7 @@ from headrace.optimize.queries import const, is_plain, owns_graphs, primitives
 from headrace.optimize.rewriter import Rewriter
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
 _COMPARED: Final = 4096  # bytes of constants that are compared by value
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from headrace.ir.edit import remove_values
 from headrace.ir.edit.editor import unneeded
-from headrace.ir.function import FuncGraph, owned
+from headrace.ir.function import owned
+from headrace.ir.graph import FuncGraph
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.liveness import Reached
 from headrace.optimize.queries import primitives

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir.edit.editor import arrange
-from headrace.ir.function import FuncGraph
+from headrace.ir.graph import FuncGraph
 from headrace.ir.order import ANY, EVERYTHING, Key, effects, is_resource, key_of
 from headrace.optimize.base import Pass, PassContext, graphs_of
 from headrace.optimize.dead_code import remove_dead

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import HeadraceError
+from headrace.ir.attr_values import Func
 from headrace.ir.edit import add_values
-from headrace.ir.function import FuncGraph, bodies, functions_of, owned, recursive_functions
-from headrace.ir.opdef import Func
+from headrace.ir.function import bodies, functions_of, owned, recursive_functions
+from headrace.ir.graph import FuncGraph
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import primitives
 from headrace.optimize.rewriter import Rewriter

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.ir.edit.editor import arrange
-from headrace.ir.function import FuncGraph, owned
+from headrace.ir.function import owned
+from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import forget
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext

@@ -21,7 +21,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from headrace.ir.edit.editor import roots
-from headrace.ir.function import FuncGraph, owned
+from headrace.ir.function import owned
+from headrace.ir.graph import FuncGraph
 from headrace.optimize.queries import owns_graphs
 
 if TYPE_CHECKING:

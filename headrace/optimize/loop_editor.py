@@ -18,7 +18,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import FuncGraph
+from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
 
 if TYPE_CHECKING:

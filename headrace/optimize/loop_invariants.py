@@ -30,8 +30,7 @@ from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
 _SMALL: Final = 1 << 16  # bytes that may be kept whatever they are made of
 _GROWTH: Final = 4

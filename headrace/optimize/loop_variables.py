@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.ir.attr_values import equal
 from headrace.ir.infer import constant_value
-from headrace.ir.serial.attrs import equal
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of
 

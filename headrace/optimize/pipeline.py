@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir.analysis.graph_size import deepens_recursion
-from headrace.ir.function import FuncGraph
+from headrace.ir.graph import FuncGraph
 from headrace.optimize.algebraic_simplification import SimplifyAlgebra
 from headrace.optimize.array_marks import DropMarks
 from headrace.optimize.base import Options, Pass, PassContext, Repeat, graphs_of, run

@@ -14,8 +14,7 @@ from headrace.ir.function import bodies, functions_of, owned
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Graph, Operation, Tensor
+    from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
 
 def in_order(graph: Graph) -> Sequence[Operation]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from headrace import shapes
 from headrace.ir.edit.editor import arrange
-from headrace.ir.function import FuncGraph
+from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import forget, infer_more
 from headrace.optimize.queries import in_order
 

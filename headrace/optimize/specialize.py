@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace import dtypes, shapes
 from headrace.ir import walk
+from headrace.ir.attr_values import equal
 from headrace.ir.edit.editor import Editor, arrange
-from headrace.ir.function import FuncGraph, owned, with_owned
+from headrace.ir.function import owned, with_owned
+from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value, forget, infer_more, merged
-from headrace.ir.serial.attrs import equal
 from headrace.optimize.list_flow import NO_ARGUMENTS, ListFlow
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from headrace.ir import walk
 from headrace.ir.edit import lowered_names
-from headrace.ir.function import FuncGraph, owned
+from headrace.ir.function import owned
+from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor

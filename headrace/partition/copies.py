@@ -21,9 +21,9 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.ir import walk
+from headrace.ir.attr_values import first_element, is_splat
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU, find_kernel
-from headrace.ir.serial.attrs import first_element, is_splat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
-from headrace.ir.function import FuncGraph, bodies
+from headrace.ir.function import bodies
+from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation

@@ -16,8 +16,8 @@ from collections.abc import Collection, Sequence
 from headrace import recursion
 from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.ir import walk
-from headrace.ir.function import FuncGraph, owned
-from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.function import owned
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.recover.contexts import SubgraphDraft, is_effectful
 from headrace.recover.handles import is_flow, lists_for_handles
 from headrace.recover.loops import put_loop

@@ -15,8 +15,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import FuncGraph
-from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.recover.reading import Join, Path, ill_structured
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from headrace import dtypes
 from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
-from headrace.ir.function import FuncGraph, bodies, owned
-from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.function import bodies, owned
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError
-from headrace.ir.function import FuncGraph, unify
-from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.function import unify
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.recover.contexts import (
     Conditional,
     SubgraphDraft,

@@ -12,7 +12,8 @@ from headrace.api.cond import cond
 from headrace.api.function import Function, TensorSpec
 from headrace.api.while_loop import while_loop
 from headrace.errors import GraphError, SignatureError
-from headrace.ir.function import FuncGraph, bodies
+from headrace.ir.function import bodies
+from headrace.ir.graph import FuncGraph
 from tests.api.running import run
 
 B = scopes.builder

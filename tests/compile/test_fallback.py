@@ -12,7 +12,7 @@ from headrace import compile as compiling
 from headrace import pipeline
 from headrace.compile import fused_kernels
 from headrace.errors import CompileWarning, GraphError, HeadraceInternalError, InvalidArgumentError
-from headrace.ir.opdef import Func
+from headrace.ir.attr_values import Func
 from headrace.ir.text import from_text
 from headrace.optimize.constant_folding import FoldConstants
 

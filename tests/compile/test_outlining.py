@@ -27,10 +27,9 @@ from headrace.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph
-from headrace.ir.graph import Graph, Tensor
-from headrace.ir.opdef import Func
+from headrace.ir.graph import FuncGraph, Graph, Tensor
 from headrace.lower import lower_whole
 from tests.api.programs import initial
 from tests.api.test_random_programs import _check, _program

@@ -14,7 +14,8 @@ import pytest
 
 import headrace.ops
 from headrace import dtypes, pb
-from headrace.ir.opdef import REQUIRED, ArgSpec, AttrSpec, OpDef, op_registry
+from headrace.ir.attr_values import REQUIRED, AttrSpec
+from headrace.ir.opdef import ArgSpec, OpDef, op_registry
 from headrace.ir.serial.attrs import decode_tensor
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from headrace.dtypes import FLOATING
 from headrace.errors import GraphError, InvalidArgumentError, ShapeError, UnimplementedError
 from headrace.extend import NOT_DIFFERENTIABLE, same_as
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph
+from headrace.ir.graph import FuncGraph
 from tests.errors.table import check, open_
 from tests.extending.registering import forgotten
 

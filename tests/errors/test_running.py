@@ -10,9 +10,9 @@ import pytest
 import headrace as hr
 from headrace import flags
 from headrace.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError, UnimplementedError
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph
-from headrace.ir.opdef import Func
+from headrace.ir.graph import FuncGraph
 from headrace.optimize.pipeline import options_from
 from tests.errors.table import check, hidden, open_
 

@@ -13,10 +13,10 @@ import pytest
 import headrace as hr
 from headrace import flags, recursion
 from headrace.errors import GraphError, InvalidArgumentError, ResourceExhaustedError, SignatureError
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph
+from headrace.ir.graph import FuncGraph
 from headrace.ir.kernel import override
-from headrace.ir.opdef import Func
 from headrace.ir.text import from_text
 from headrace.lower import lower
 from headrace.optimize.pipeline import options_from

@@ -14,9 +14,9 @@ from headrace.dtypes import int32
 from headrace.execute.executor import Executor
 from headrace.execute.plan import make_plan
 from headrace.execute.step import StepState
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.ir.opdef import Func
 from headrace.resources.manager import ResourceManager
 from tests.execute.machine import Machine, SeededReady
 

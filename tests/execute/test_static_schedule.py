@@ -13,7 +13,7 @@ import headrace as hr
 from headrace.execute.plan import Plan
 from headrace.execute.static_schedule import LOOK, StaticSchedule, static_schedule
 from headrace.ir.builder import Builder
-from headrace.session import RunOptions
+from headrace.metadata import RunOptions
 from tests.execute.machine import SeededReady
 from tests.inside import step_of
 from tests.session.helpers import call, custom_ops

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import headrace as hr
 from headrace.ir import walk
-from headrace.ir.function import FuncGraph, bodies
-from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.function import bodies
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.lower import lower
 from headrace.prune import prune
 

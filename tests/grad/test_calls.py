@@ -7,7 +7,7 @@ import pytest
 
 import headrace as hr
 from headrace.api import scopes
-from headrace.ir.function import FuncGraph
+from headrace.ir.graph import FuncGraph
 from tests.grad.numeric import check, count
 
 f64 = hr.float64

@@ -16,8 +16,7 @@ from headrace.grad import sums
 from headrace.grad.backward import backward
 from headrace.grad.forward import forward
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph
-from headrace.ir.graph import Graph, Tensor
+from headrace.ir.graph import FuncGraph, Graph, Tensor
 from headrace.ir.opdef import Case, Missing, NotDifferentiable, OpDef, op_registry
 from tests.ops.cases import cases, dtype_of, evaluate, first_types, flat, is_inexact, make, placeholder, records
 

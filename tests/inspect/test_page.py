@@ -14,8 +14,8 @@ import headrace as hr
 from headrace import inspect
 from headrace.inspect import page as pages
 from headrace.inspect.rows import rows
-from headrace.ir.function import FuncGraph
-from headrace.ir.opdef import Func
+from headrace.ir.attr_values import Func
+from headrace.ir.graph import FuncGraph
 from headrace.ir.source import Source
 from headrace.ir.text import from_text
 from tests.inspect.test_tree import PRIMITIVES, nested

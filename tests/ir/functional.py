@@ -8,11 +8,11 @@ from typing import Any
 
 from headrace import dtypes
 from headrace.dtypes import DType
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph, unify
-from headrace.ir.graph import Graph, Tensor
+from headrace.ir.function import unify
+from headrace.ir.graph import FuncGraph, Graph, Tensor
 from headrace.ir.infer import infer_shapes
-from headrace.ir.opdef import Func
 from headrace.shapes import Shape
 
 

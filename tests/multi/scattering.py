@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from headrace.ir.function import FuncGraph, bodies, recursive_functions
-from headrace.ir.graph import Graph
+from headrace.ir.function import bodies, recursive_functions
+from headrace.ir.graph import FuncGraph, Graph
 
 
 def scatter(graph: Graph, rng: random.Random, devices: int) -> None:

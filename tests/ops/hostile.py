@@ -17,9 +17,10 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.dtypes import DType
+from headrace.ir.attr_values import REQUIRED, AttrSpec
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Operation, Tensor
-from headrace.ir.opdef import REQUIRED, ArgSpec, AttrSpec, OpDef
+from headrace.ir.opdef import ArgSpec, OpDef
 from tests.ops.cases import cases, first_types
 
 SHAPES = ((), (0,), (1,), (2,), (3,), (2, 3), (0, 3), (3, 0), (1, 1), (1, 2, 3), (2, 3, 3, 1), (1, 2, 3, 3, 2))

@@ -12,8 +12,8 @@ from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
-from headrace.ir.function import FuncGraph, bodies
-from headrace.ir.graph import Graph, Operation
+from headrace.ir.function import bodies
+from headrace.ir.graph import FuncGraph, Graph, Operation
 from headrace.ir.text import from_text
 from headrace.lower import lower
 from headrace.prune import prune

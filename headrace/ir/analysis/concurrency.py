@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.ir import walk
-from headrace.ir.function import FuncGraph, bodies, body
+from headrace.ir.function import bodies, body
+from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 from headrace import recursion
 from headrace.errors import HeadraceError, ResourceExhaustedError
 from headrace.ir import walk
-from headrace.ir.function import FuncGraph, bodies, functions_of
-from headrace.ir.graph import Graph
+from headrace.ir.function import bodies, functions_of
+from headrace.ir.graph import FuncGraph, Graph
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation

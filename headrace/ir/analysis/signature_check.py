@@ -15,8 +15,7 @@ from headrace.ir.function import bodies
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
-    from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Operation
+    from headrace.ir.graph import FuncGraph, Operation
 
 
 def interface(op: Operation, path: str) -> tuple[Sequence[DType], Sequence[DType] | None]:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace.ir.function import FuncGraph, body
+from headrace.ir.function import body
+from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.order import counts, is_constant
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from headrace import shapes
 from headrace.errors import GraphError
+from headrace.ir.attr_values import Func
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import FuncGraph, bodies, body
-from headrace.ir.opdef import Func
+from headrace.ir.function import bodies, body
+from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor

@@ -19,7 +19,8 @@ from headrace.errors import GraphError
 from headrace.ir import walk
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import FuncGraph, owned
+from headrace.ir.function import owned
+from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor

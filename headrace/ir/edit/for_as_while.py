@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace import dtypes
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph, body
-from headrace.ir.opdef import Func
+from headrace.ir.function import body
+from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir.analysis.graph_size import deepens_recursion
+from headrace.ir.attr_values import Func
 from headrace.ir.edit import add_values
-from headrace.ir.function import FuncGraph, bodies, functions_of, owned, recursive_functions
-from headrace.ir.opdef import Func
+from headrace.ir.function import bodies, functions_of, owned, recursive_functions
+from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace.ir.function import owned
 
 if TYPE_CHECKING:
-    from headrace.ir.function import FuncGraph
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import FuncGraph, Operation, Tensor
 
 V = TypeVar("V")
 

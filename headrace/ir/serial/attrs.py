@@ -3,20 +3,20 @@
 Which Python value stands for which kind of attribute is said in `docs/how-to/adding_ops.md`: a `DType`, an int, a
 float, a bool, a `str`, a shape (a tuple, or None), a read-only numpy array, a `Func`, and tuples of these.
 
-What comes from a file may be anything. Three rules keep it harmless:
+Files are hostile input. Three rules apply:
 
-* Nothing is allocated because a file *says* it is large: a constant of 10^12 equal elements is one element, repeated by
-  a view without storage.
-* A tensor whose value does not fit its dtype or shape becomes a `BadTensor`: TensorFlow imports such a constant too,
-  and complains when it runs.
-* An attribute that the op does not declare is a plain Python value where that says all; else it is kept as it came, in
-  a `Raw`.
+* No allocation has a size that only the file states: a constant of 10^12 equal elements is one element, repeated by a
+  view without storage.
+* A tensor whose value does not fit its dtype or shape becomes a `BadTensor`. TensorFlow imports such a constant too,
+  and its kernel fails.
+* An attribute that the op does not declare becomes a plain Python value where this loses nothing, and a `Raw`
+  otherwise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -25,7 +25,7 @@ from google.protobuf import message as protobuf
 from headrace import dtypes, pb
 from headrace.dtypes import DType
 from headrace.errors import GraphError
-from headrace.ir.opdef import AttrSpec, Func
+from headrace.ir.attr_values import AttrSpec, BadTensor, Func, Raw, first_element, is_splat
 from headrace.shapes import Shape
 
 MAX_RANK: Final = 254  # TensorFlow's
@@ -36,96 +36,6 @@ _MAX_ELEMENTS: Final = 2**63 - 1
 _MAX_FILLED_BYTES: Final = 1 << 24
 
 Values: TypeAlias = "np.ndarray[Any, Any]"
-
-
-class BadTensor:
-    """A tensor of a file whose value cannot be had; `str()` says why.
-
-    Attributes:
-      reason: why.
-      proto: the serialized `TensorProto`, so that exporting it loses nothing.
-    """
-
-    __slots__ = ("proto", "reason")
-
-    def __init__(self, reason: str, proto: bytes) -> None:
-        self.reason = reason
-        self.proto = proto
-
-    def __str__(self) -> str:
-        return self.reason
-
-    def __repr__(self) -> str:
-        return f"BadTensor({self.reason!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, BadTensor) and self.proto == other.proto
-
-    def __hash__(self) -> int:
-        return hash(self.proto)
-
-
-class Raw:
-    """The value of an attribute that its op type does not declare, as it was in the file.
-
-    Attributes:
-      proto: the serialized `AttrValue`.
-    """
-
-    __slots__ = ("proto",)
-
-    def __init__(self, proto: bytes) -> None:
-        self.proto = proto
-
-    def __repr__(self) -> str:
-        return f"Raw({' '.join(str(pb.AttrValue.FromString(self.proto)).split())})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Raw) and self.proto == other.proto
-
-    def __hash__(self) -> int:
-        return hash(self.proto)
-
-
-def equal(a: Any, b: Any) -> bool:
-    """Whether two attribute values are the same, bit for bit (NaN equals NaN, 0.0 does not equal -0.0, nor 1 True)."""
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and _same_array(a, b)
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, float):
-        return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
-    if isinstance(a, tuple):
-        return len(a) == len(b) and all(map(equal, a, b))
-    if isinstance(a, Func):
-        return a.name == b.name and equal(a.attrs, b.attrs)
-    return bool(a == b)
-
-
-def _same_array(a: Values, b: Values) -> bool:
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    if is_splat(a) and is_splat(b):  # perhaps too large to go through
-        a, b = first_element(a), first_element(b)
-    if a.dtype == object:
-        return bool((a == b).all())
-    return a.tobytes() == b.tobytes()
-
-
-def is_splat(array: Values) -> bool:
-    """Whether `array` is one element seen many times (all strides zero); it may then be of any size."""
-    return array.size > 0 and not any(s for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
-
-
-def first_element(array: Values) -> Values:
-    """The first element of `array`, as a vector."""
-    return array.reshape(1) if array.ndim == 0 else array[(slice(0, 1),) * array.ndim].reshape(-1)
-
-
-def check_const(type: str, attrs: Mapping[str, Any]) -> None:
-    """Raises `GraphError` if the array of a constant is not of the dtype that the constant has."""
-    if type == "Const" and isinstance(attrs["value"], np.ndarray) and attrs["value"].dtype != attrs["dtype"].numpy:
-        raise GraphError(f"a Const of {attrs['dtype']} holds an array of {dtypes.from_numpy(attrs['value'].dtype)}")
 
 
 # *** dtypes and shapes ***

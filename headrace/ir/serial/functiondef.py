@@ -24,8 +24,7 @@ from google.protobuf import message as protobuf
 from headrace import pb
 from headrace.errors import GraphError, HeadraceError
 from headrace.ir.analysis.loop_shapes import infer_all
-from headrace.ir.function import FuncGraph
-from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.serial import attrs as wire
 from headrace.ir.serial.nodedefs import (
     CONTROL,

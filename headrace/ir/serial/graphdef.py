@@ -25,8 +25,7 @@ from google.protobuf import text_format
 from headrace import pb
 from headrace.errors import GraphError
 from headrace.ir.analysis.loop_shapes import infer_all
-from headrace.ir.function import FuncGraph
-from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.opdef import op_registry
 from headrace.ir.primitive_names import result_index
 from headrace.ir.serial.functiondef import EncodedFunction, encode

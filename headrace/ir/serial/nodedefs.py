@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headrace import notices, pb
 from headrace.dtypes import QUANTIZED
 from headrace.errors import GraphError, HeadraceError, NotFoundError
+from headrace.ir import attr_values
+from headrace.ir.attr_values import Func, Owned
 from headrace.ir.device import DeviceSpec
 from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.ir.opdef import Func, Owned, op_registry
+from headrace.ir.opdef import op_registry
 from headrace.ir.serial import attrs as wire
 
 if TYPE_CHECKING:
@@ -523,11 +525,11 @@ def _show_dtype(d: DType) -> str:
 def _check_const(proto: pb.NodeDef, attrs: dict[str, Any]) -> None:
     """A constant of another dtype than it says it is imports, and fails when it runs."""
     value, dtype = attrs.get("value"), attrs.get("dtype")
-    if value is None or dtype is None or isinstance(value, wire.BadTensor):
+    if value is None or dtype is None or isinstance(value, attr_values.BadTensor):
         return
     tensor = proto.attr["value"].tensor
     if tensor.dtype != dtype.number:
-        attrs["value"] = wire.BadTensor(
+        attrs["value"] = attr_values.BadTensor(
             f"Type mismatch between value ({_show_dtype(wire.decode_dtype(tensor.dtype))}) and dtype "
             f"({_show_dtype(dtype)}) of the constant '{proto.name}'",
             tensor.SerializeToString(deterministic=True),

@@ -55,11 +55,10 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import GraphError
-from headrace.ir import walk
+from headrace.ir import attr_values, walk
 from headrace.ir.analysis.graph_size import deepens_recursion
-from headrace.ir.function import FuncGraph
-from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.ir.opdef import REQUIRED, Func
+from headrace.ir.attr_values import REQUIRED, Func
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.serial import attrs as wire
 from headrace.ir.serial.nodedefs import show_tensor
 from headrace.ir.text.line import WORD, from_words
@@ -169,7 +168,7 @@ def show_op(op: Operation) -> str:
     given = []
     for name in [*(n for n in declared if n in op.attrs), *sorted(op.attrs.keys() - declared.keys())]:
         value, spec = op.attrs[name], declared.get(name)
-        if spec is None or spec.default is REQUIRED or not wire.equal(value, spec.default):
+        if spec is None or spec.default is REQUIRED or not attr_values.equal(value, spec.default):
             given.append((name, show_value(value, spec is not None and spec.kind == "shape")))
     line += _show_attrs(given)
     if op.inputs:
@@ -210,9 +209,9 @@ def show_value(v: Any, is_shape: bool = False) -> str:
         return "&" + _quote(v.name) + _show_attrs([(name, show_value(x)) for name, x in v.attrs])
     if isinstance(v, np.ndarray):
         return _show_array(v)
-    if isinstance(v, wire.BadTensor):
+    if isinstance(v, attr_values.BadTensor):
         return f"bad({_quote(v.reason)}, {_base64(v.proto)})"
-    if isinstance(v, wire.Raw):
+    if isinstance(v, attr_values.Raw):
         return f"raw({_base64(v.proto)})"
     raise GraphError(f"{v!r} ({type(v).__name__}) has no text form")
 
@@ -220,8 +219,8 @@ def show_value(v: Any, is_shape: bool = False) -> str:
 def _show_array(array: wire.Values) -> str:
     dtype = dtypes.from_numpy(array.dtype)
     head = dtype.name + shapes.show(array.shape)
-    repeated = "..." if array.size > 1 and wire.is_splat(array) else ""
-    flat = wire.first_element(array) if repeated else array.reshape(-1)
+    repeated = "..." if array.size > 1 and attr_values.is_splat(array) else ""
+    flat = attr_values.first_element(array) if repeated else array.reshape(-1)
     if dtype is dtypes.string:
         if not all(isinstance(x, bytes) for x in flat):
             raise GraphError(f"an array of {type(flat[0]).__name__} objects has no text form")

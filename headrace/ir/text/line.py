@@ -14,7 +14,8 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import TextError
-from headrace.ir.opdef import Func
+from headrace.ir import attr_values
+from headrace.ir.attr_values import Func
 from headrace.ir.serial import attrs as wire
 from headrace.shapes import Shape
 
@@ -202,12 +203,12 @@ class Line:
             self.need("(")
             reason = self.word()
             self.need(",")
-            bad = wire.BadTensor(reason, self.base64())
+            bad = attr_values.BadTensor(reason, self.base64())
             self.need(")")
             return bad
         if word == "raw":
             self.need("(")
-            raw = wire.Raw(self.base64())
+            raw = attr_values.Raw(self.base64())
             self.need(")")
             return raw
         if word.lstrip("+-").isdigit():

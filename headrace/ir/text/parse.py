@@ -13,11 +13,10 @@ from typing import Any, Final
 from headrace import recursion, shapes
 from headrace.dtypes import DType
 from headrace.errors import GraphError
+from headrace.ir import attr_values
 from headrace.ir.analysis.loop_shapes import infer_all
-from headrace.ir.function import FuncGraph
-from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.opdef import OpDef, op_registry
-from headrace.ir.serial import attrs as wire
 from headrace.ir.serial.functiondef import EncodedFunction
 from headrace.ir.source import Source
 from headrace.ir.text.line import INT, NAME, WORD, Line, OwnedName
@@ -218,7 +217,7 @@ class _Block:
         self.add_owned(entry, record)
         try:
             attrs = _complete(record, entry.attrs, inputs)
-            wire.check_const(record.type, attrs)
+            attr_values.check_const(record.type, attrs)
             where = Source(entry.line.file, entry.line.number)
             entry.op = self.graph.add_op(record.type, entry.name, inputs, attrs, controls, entry.device, where)
         except GraphError as e:

@@ -11,8 +11,8 @@ from headrace import flags
 from headrace.errors import InvalidArgumentError
 from headrace.ir.edit import lowered_names
 from headrace.ir.edit.lowered_names import name_as_lowered
-from headrace.ir.function import FuncGraph, owned
-from headrace.ir.graph import Graph
+from headrace.ir.function import owned
+from headrace.ir.graph import FuncGraph, Graph
 from headrace.ir.text import from_text
 from headrace.ir.verify import verify
 

@@ -5,10 +5,10 @@ import pytest
 import headrace as hr
 from headrace import dtypes, pb
 from headrace.errors import GraphError, NotFoundError, ShapeError
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
-from headrace.ir.function import FuncGraph
-from headrace.ir.graph import Graph
-from headrace.ir.opdef import Func, op_registry
+from headrace.ir.graph import FuncGraph, Graph
+from headrace.ir.opdef import op_registry
 from headrace.ir.serial import nodedefs
 from headrace.ir.serial.functiondef import decode, encode
 from headrace.ir.serial.graphdef import export_graph_def, import_graph_def

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import dtypes, pb
 from headrace.errors import GraphError, NotFoundError, ShapeError
+from headrace.ir import attr_values
+from headrace.ir.attr_values import Func
 from headrace.ir.graph import Graph
 from headrace.ir.infer import constant_value
-from headrace.ir.opdef import Func, func_attr, list_attr, type_attr
+from headrace.ir.opdef import func_attr, list_attr, type_attr
 from headrace.ir.serial import attrs as wire
 from headrace.ir.serial.graphdef import GRAPH_DEF_VERSION, export_graph_def, import_graph_def
 from headrace.ir.text import to_text
@@ -536,13 +538,13 @@ def test_tensors_are_read(value, dtype, shape, want):
     g = imported(const("c", f"dtype: {dtype} tensor_shape {{ {shape} }} {value}", dtype))
     got = g.find("c").attrs["value"]
     want = np.asarray(want)
-    assert wire.equal(got, want), (got, want)
+    assert attr_values.equal(got, want), (got, want)
     assert not got.flags.writeable
     assert got.dtype == want.dtype
     assert g.get_tensor_by_name("c:0").shape == want.shape
     again = Graph()
     import_graph_def(export_graph_def(g), again)
-    assert wire.equal(again.find("c").attrs["value"], want)
+    assert attr_values.equal(again.find("c").attrs["value"], want)
 
 
 @pytest.mark.parametrize(
@@ -575,7 +577,7 @@ def test_a_damaged_constant_fails_when_it_runs(tensor, says):
     g = hr.Graph()
     import_graph_def(const("c", tensor), g)
     bad = g.find("c").attrs["value"]
-    assert isinstance(bad, wire.BadTensor)
+    assert isinstance(bad, attr_values.BadTensor)
     with hr.Session(graph=g) as sess, pytest.raises(hr.errors.InvalidArgumentError, match=says):
         sess.run("c:0")
     again = Graph()
@@ -625,7 +627,7 @@ def test_attributes_are_python_values():
     a = g.find("y").attrs
     assert (a["_i"], a["_f"], a["_b"], a["_s"], a["_t"]) == (3, 1.5, True, "té", dtypes.float32.ref)
     assert (a["_li"], a["_lt"], a["_le"]) == ((1, 2), (dtypes.int32,), ())
-    assert all(isinstance(a[k], wire.Raw) for k in ("_shape", "_func", "_none", "_q"))
+    assert all(isinstance(a[k], attr_values.Raw) for k in ("_shape", "_func", "_none", "_q"))
     assert "dim" in repr(a["_shape"])
     out = export_graph_def(g)
     want = text_format.Parse(X, pb.GraphDef())
@@ -661,7 +663,7 @@ shapes = st.none() | st.lists(st.none() | st.integers(0, 1000), max_size=4).map(
 
 @given(values | st.lists(st.integers(-5, 5)).map(tuple) | st.lists(st.floats(width=32), min_size=1).map(tuple))
 def test_undeclared_attributes_go_round(value):
-    assert wire.equal(wire.decode_attr(wire.encode_attr(value), None), value)
+    assert attr_values.equal(wire.decode_attr(wire.encode_attr(value), None), value)
 
 
 @given(shapes)
@@ -672,7 +674,7 @@ def test_shapes_go_round(shape):
 @given(st.text(min_size=1), st.dictionaries(st.text(), values, max_size=3))
 def test_functions_go_round(name, attrs):
     f = Func(name, tuple(sorted(attrs.items())))
-    assert wire.equal(wire.decode_attr(wire.encode_attr(f), func_attr()), f)
+    assert attr_values.equal(wire.decode_attr(wire.encode_attr(f), func_attr()), f)
 
 
 @pytest.mark.parametrize("d", sorted(dtypes.ALL - {dtypes.resource, dtypes.variant}, key=lambda d: d.name), ids=str)
@@ -690,10 +692,10 @@ def test_arrays_go_round(d):
         for array in (a, np.broadcast_to(a, (5, *shape))):
             proto = wire.encode_tensor(array)
             got = wire.decode_tensor(pb.TensorProto.FromString(proto.SerializeToString()))
-            if array.size > 1 and wire.is_splat(array) and d is not dtypes.string:
+            if array.size > 1 and attr_values.is_splat(array) and d is not dtypes.string:
                 np.testing.assert_array_equal(got, array)  # a repeated NaN may lose its payload
             else:
-                assert wire.equal(got, array), (shape, got, array)
+                assert attr_values.equal(got, array), (shape, got, array)
 
 
 def test_handles_have_no_wire_form():
@@ -755,7 +757,7 @@ def goes_round(program):
     for a, b in zip(g.operations, again.operations, strict=True):
         assert a.attrs.keys() == b.attrs.keys()
         for k in a.attrs:
-            assert wire.equal(a.attrs[k], b.attrs[k]), (program, a.name, k)
+            assert attr_values.equal(a.attrs[k], b.attrs[k]), (program, a.name, k)
 
 
 @pytest.mark.matrix

@@ -11,9 +11,10 @@ from hypothesis.extra import numpy as np_st
 
 from headrace import dtypes
 from headrace.errors import GraphError, ShapeError, TextError
+from headrace.ir import attr_values
+from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
-from headrace.ir.opdef import Func
 from headrace.ir.serial import attrs as wire
 from headrace.ir.serial.functiondef import EncodedFunction
 from headrace.ir.serial.graphdef import export_graph_def, import_graph_def
@@ -120,8 +121,8 @@ def one(value):
         ((1.0, float("nan")), "(1.0, nan)"),
         (Func("f", (("T", dtypes.float32), ("odd name", 3))), '&"f"[T=float32, "odd name"=3]'),
         (Func("", ()), '&""'),
-        (wire.Raw(b"\x12\x01a"), 'raw(base64"EgFh")'),
-        (wire.BadTensor("why", b"\x08\x01"), 'bad("why", base64"CAE=")'),
+        (attr_values.Raw(b"\x12\x01a"), 'raw(base64"EgFh")'),
+        (attr_values.BadTensor("why", b"\x08\x01"), 'bad("why", base64"CAE=")'),
         (np.int32([[1, 2], [3, 4]]), "int32[2,2]{1, 2, 3, 4}"),
         (np.float32(0.1), "float32[]{0.1}"),
         (np.array([], np.float64), "float64[0]{}"),
@@ -143,7 +144,7 @@ def test_values_of_attributes(value, text):
     value = np.asarray(value) if isinstance(value, np.generic) else value
     got_text, got = one(value)
     assert got_text == text
-    assert wire.equal(got, value)
+    assert attr_values.equal(got, value)
     if isinstance(got, np.ndarray):
         assert not got.flags.writeable
 
@@ -385,7 +386,7 @@ scalars = st.one_of(
     st.floats(),
     st.binary(max_size=8).map(wire.to_str),
     st.sampled_from([*dtypes.ALL, dtypes.float32.ref]),
-    st.binary(max_size=8).map(wire.Raw),
+    st.binary(max_size=8).map(attr_values.Raw),
 )
 funcs = st.builds(
     Func, st.text(max_size=5), st.dictionaries(st.text(max_size=5), scalars, max_size=2).map(lambda d: tuple(d.items()))
@@ -446,7 +447,7 @@ def same(a, b):
         assert [c.name for c in x.control_inputs] == [c.name for c in y.control_inputs]
         assert x.attrs.keys() == y.attrs.keys()
         for k in x.attrs:
-            assert wire.equal(x.attrs[k], y.attrs[k]), (k, x.attrs[k], y.attrs[k])
+            assert attr_values.equal(x.attrs[k], y.attrs[k]), (k, x.attrs[k], y.attrs[k])
         assert [(t.dtype, t.shape) for t in x.outputs] == [(t.dtype, t.shape) for t in y.outputs]
 
 
