@@ -17,12 +17,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "headrace"
-MAX_LINES = 620
-# Modules that may be longer, how long, and why they are one module.
-LONGER = {
-    "pipeline.py": (640, "the stages of a step stand together until they become one function"),
-    "ir/graph.py": (800, "Tensor, Operation, Graph and FuncGraph refer to each other in their types and methods"),
-}
 
 BASE = {"errors", "flags", "trace", "metadata", "dtypes", "shapes", "registry", "plugins"}
 BASE |= {"gc_pause", "denormals", "forking", "recursion", "notices", "deprecation"}
@@ -395,12 +389,48 @@ def test_imports_follow_the_layers(folder: str) -> None:
     assert not broken, "\n" + "\n".join(broken)
 
 
-def test_modules_are_short() -> None:
-    lengths = {p: (PACKAGE / p).read_bytes().count(b"\n") for p in modules()}
-    long = {p: n for p, n in lengths.items() if n > LONGER.get(p, (MAX_LINES, ""))[0]}
-    assert not long, f"modules of more than {MAX_LINES} lines, to be split by subject: {long}"
-    short = [p for p in LONGER if lengths.get(p, 0) <= MAX_LINES]
-    assert not short, f"modules that need no exception in LONGER: {short}"
+def defined_names(source: str) -> set[str]:
+    """Names that a module defines itself, rather than imports."""
+    out: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            out.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            out.add(node.id)
+    return out
+
+
+def borrowed_names(sources: dict[str, str]) -> list[str]:
+    """Imports of a name from a module that imported it itself, one line each.
+
+    The interface of a package is its `__init__.py`, so names imported from there may come from its modules.
+    """
+    defined = {module_name(p): defined_names(s) for p, s in sources.items() if not p.endswith("__init__.py")}
+    out = []
+    for path, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headrace."):
+                module = (node.module or "").removeprefix("headrace.")
+                names = {alias.name for alias in node.names} - defined.get(module, {a.name for a in node.names})
+                out += [f"headrace/{path}:{node.lineno}: {n} is not defined in {module}" for n in sorted(names - {"*"})]
+    return out
+
+
+# Modules that gather names: the interface of extension packages, and TensorFlow 1's modules.
+GATHERING = ("extend", "v1", "train")
+
+
+@pytest.mark.matrix
+def test_names_are_imported_from_the_module_that_defines_them() -> None:
+    sources = {p: (PACKAGE / p).read_text(encoding="utf-8") for p in modules()}
+    assert not (found := borrowed_names({p: s for p, s in sources.items() if part_of(p) not in GATHERING})), found
+
+
+def test_a_borrowed_name_is_found() -> None:
+    sources = {"a.py": "x = 1", "b.py": "from headrace.a import x", "ir/__init__.py": "from headrace.a import x"}
+    assert not borrowed_names({**sources, "c.py": "from headrace.a import x\nfrom headrace.ir import x"})
+    found = borrowed_names({**sources, "c.py": "from headrace.b import x"})
+    assert found == ["headrace/c.py:1: x is not defined in b"]
 
 
 def test_modules_are_named_for_their_subject() -> None:

@@ -17,9 +17,9 @@ import numpy as np
 from headrace import dtypes
 from headrace.api import scopes
 from headrace.api.random.gamma_numbers import scaled_gamma
-from headrace.api.random.generator import Algorithm as Algorithm
 from headrace.api.random.generator import Generator as Generator
 from headrace.api.random.generator import create_rng_state as create_rng_state
+from headrace.api.random.stateless import Algorithm as Algorithm
 from headrace.api.random.stateless import fold_in as fold_in
 from headrace.api.random.stateless import split as split
 from headrace.api.random.stateless import stateless_binomial as stateless_binomial

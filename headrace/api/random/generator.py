@@ -8,8 +8,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.api import arrays, math, reductions, scopes
-from headrace.api.random.stateless import Algorithm as Algorithm
-from headrace.api.random.stateless import algorithm_number
+from headrace.api.random.stateless import Algorithm, algorithm_number
 from headrace.api.tensors import shape_tensor
 from headrace.api.variable import Variable
 from headrace.errors import ShapeError

@@ -1,0 +1,118 @@
+"""Code lines of each package, compared with its budget.
+
+    python -m tests.manners.sizes            # table of packages: modules, lines, budget, longest module
+
+A line of code is a line that is not blank, not a comment of its own and not part of a docstring: a longer explanation
+uses no budget. The budget bounds a package and not a module, so that a module ends where its subject ends. A package
+that reaches its budget has taken on a second subject, has a mechanism twice, or needs a larger budget; a commit that
+raises a budget says which. Generated code (`pb/`) has none.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
+
+#: Lines of code by package; "" is the modules of headrace/ itself.
+BUDGETS: Final = {
+    "": 4100,
+    "api": 15000,
+    "compile": 3600,
+    "eager": 550,
+    "execute": 3200,
+    "files": 2700,
+    "grad": 2800,
+    "inspect": 1600,
+    "interchange": 900,
+    "ir": 5900,
+    "lower": 1200,
+    "metadata": 550,
+    "opkit": 1200,
+    "ops": 36000,
+    "optimize": 4100,
+    "partition": 550,
+    "pb": 150,
+    "place": 1500,
+    "recover": 1600,
+    "resources": 4700,
+    "train": 6000,
+    "v1": 7600,
+}
+
+
+class Size(NamedTuple):
+    """Size of a package: number of modules, lines of code, and the longest module with its lines."""
+
+    modules: int
+    lines: int
+    longest: str
+    longest_lines: int
+
+
+def count_lines(source: str) -> int:
+    """Number of lines of code in a module."""
+    lines = source.split("\n")
+    counted = [bool(text) and not text.startswith("#") for text in map(str.strip, lines)]
+    for first, last in _docstrings(ast.parse(source)):
+        counted[first - 1 : last] = [False] * (last - first + 1)
+    return sum(counted)
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """(first, last) line of each docstring."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                yield first.lineno, first.end_lineno or first.lineno
+
+
+def measure(package: Path = PACKAGE) -> dict[str, Size]:
+    """Sizes of the packages under a folder, `""` for its own modules."""
+    lines: dict[str, dict[str, int]] = {}
+    for path in sorted(package.rglob("*.py")):
+        if not path.name.endswith("_pb2.py"):
+            name = path.relative_to(package).as_posix()
+            part = name.split("/")[0] if "/" in name else ""
+            lines.setdefault(part, {})[name] = count_lines(path.read_text(encoding="utf-8"))
+    out = {}
+    for part, modules in lines.items():
+        longest = max(modules, key=modules.__getitem__)
+        out[part] = Size(len(modules), sum(modules.values()), longest, modules[longest])
+    return out
+
+
+def complaints(sizes: dict[str, Size], budgets: dict[str, int]) -> list[str]:
+    """Packages over their budget, without one, and budgets without a package."""
+    out = [f"headrace/{p}: no budget in tests/manners/sizes.py" for p in sorted(sizes.keys() - budgets.keys())]
+    out += [f"headrace/{p}: a budget, and no such package" for p in sorted(budgets.keys() - sizes.keys())]
+    for part in sorted(sizes.keys() & budgets.keys()):
+        if sizes[part].lines > budgets[part]:
+            out.append(
+                f"headrace/{part}: {sizes[part].lines} lines of code, the budget is {budgets[part]}: cut a second "
+                "subject out, remove code that is there twice, or raise the budget in a commit that says why"
+            )
+    return out
+
+
+def main() -> None:
+    print(f"{'package':14} {'modules':>7} {'lines':>7} {'budget':>7} {'used':>5}  longest module")
+    for part, size in sorted(measure().items(), key=lambda item: -item[1].lines):
+        budget = BUDGETS.get(part, 0)
+        used = f"{size.lines / budget:5.0%}" if budget else "    -"
+        print(
+            f"{part or 'headrace':14} {size.modules:7} {size.lines:7} {budget:7} {used}  "
+            f"{size.longest} ({size.longest_lines})"
+        )
+
+
+if __name__ == "__main__":
+    main()
