@@ -3,9 +3,10 @@
     compiled = compile_graph(graph, args, retvals)
     values = compiled.run(step, fed)
 
-`blockers` tells what cannot be compiled. `regions` finds what has to be done and in which order, `lists` which tensor
-lists can be Python's, `scalar_expressions` what kernels are made of; `emit` and `kernels` write it down, and `runtime`
-is what the code has at hand while it runs. Whatever they do, the results are those of the token machine.
+`blockers` lists the reasons why a step cannot be compiled. `regions` selects and orders the operations that run,
+`lists` selects the tensor lists that become lists of Python, and `scalar_expressions` finds the ufuncs in kernels.
+`emit` and `kernels` write the code, and `runtime` has the functions that the code calls. The results are those of the
+executor.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ if TYPE_CHECKING:
 
 
 class Compiled:
-    """A step as one Python function.
+    """Step compiled into one Python function.
 
     Attributes:
-      source: its text.
-      uses_blas: whether it may call the BLAS library.
-      blocks: whether it has kernels that may block their thread (`execute.blocking`).
-      flushes: whether it takes denormal numbers for 0.
-      is_plain: it has no kernels that are made for each run, no loops and no recursion: it needs no `Step`.
+      source: The text of the code.
+      uses_blas: Whether a kernel may call the BLAS library.
+      blocks: Whether a kernel may block its thread (`execute.blocking`).
+      flushes: Whether denormal numbers are flushed to 0 while the function runs.
+      is_plain: Whether `run` needs no `StepContext`: no kernel is made for each run, no loop and no recursion.
+      is_direct: Whether it is plain and calls no BLAS library, so that no mode of the thread is set either.
       is_direct: it is plain and calls no BLAS library: it needs no mode of the thread either.
     """
 
@@ -71,10 +73,17 @@ class Compiled:
         self.is_direct = self.is_plain and not self.uses_blas
 
     def run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Runs it on the values of the feeds; returns those of the fetches.
+        """Runs the step on the values of the feeds and returns those of the fetches.
+
+        Args:
+          step: The context of the step; None is allowed if `is_plain`.
+          values: The values of the feeds, in order.
+
+        Returns:
+          The values of the fetches, in order.
 
         Raises:
-          Whatever a kernel raises, with the operation, loop and iteration in its notes.
+          Exception: An exception of a kernel, with the operation, loop and iteration in its notes.
         """
         if self.is_direct:
             try:
@@ -87,7 +96,7 @@ class Compiled:
         with flushed():
             if not self._calls_itself:
                 return self._run(step, values)
-            with recursion_room(4 * flags.CALL_DEPTH.value):  # what is outlined is a call too
+            with recursion_room(4 * flags.CALL_DEPTH.value):  # an outlined block is a Python call too
                 return self._run(step, values)
 
     def _run(self, step: StepContext | None, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -115,12 +124,16 @@ def compile_graph(
     """Compiles a step.
 
     Args:
-      graph: structured, on one device, nothing in it waits (`blockers`).
-      args, retvals: its ends, in the order of feeds and fetches.
-      targets: operations that must be done though nothing reads them.
-      expand: gives the graph of an operation that stands for the gradient of a function.
+      graph: The structured graph of the step, on one device and without `blockers`.
+      args: The `_Arg` operations, in the order of the feeds.
+      retvals: The `_Retval` operations, in the order of the fetches.
+      targets: Operations that run although no operation reads their outputs.
+      expand: Returns the graph of an operation that stands for the gradient of a function.
+
+    Returns:
+      The compiled step.
 
     Raises:
-      GraphError, NotFoundError: a function that is called is not there or does not fit.
+      GraphError, NotFoundError: A called function does not fit or does not exist.
     """
     return Compiled(Emitter(Regions(graph, targets, expand), args, retvals))

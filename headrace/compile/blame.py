@@ -1,7 +1,7 @@
-"""Where an error of compiled code comes from: the operation, the loops and iterations around it, what it was given.
+"""Locates an error of compiled code: the operation, its loops and iterations, its inputs.
 
-The lines of the source that was made are marked with what they stand for, and a traceback tells the line and the local
-variables of each function on the way, the numbers of the iterations among them.
+Each line of the generated source has a mark with the operation and the loops of this line. A traceback has the current
+line and the local variables of each function on the call stack, which include the numbers of the iterations.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ if TYPE_CHECKING:
     from headrace.compile.source import Mark, SourceLoop
     from headrace.ir.graph import Operation
 
-SHOWN: Final = 4  # of deeply nested loops and calls so many are named at either end
+SHOWN: Final = 4  # loops and calls named at either end of a longer nesting
 
 
 def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
-    """Raises `error`, which came out of the code compiled as `file`, as the user is to see it.
+    """Raises an error of compiled code with the operation named in its notes.
+
+    Returns without an error if `error` did not come from `file` or was treated before.
 
     Args:
-      marks: of the lines of the code.
+      error: The exception, with its traceback.
+      file: The file name that the code was compiled with.
+      marks: The marks of the lines of the code.
     """
     if getattr(error, "_blamed", False):
         return
@@ -41,14 +45,14 @@ def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
 
 
 class Culprit(NamedTuple):
-    """What failed in compiled code.
+    """Operation that failed in compiled code.
 
     Attributes:
-      error: as that operation raises it.
-      op: the operation.
-      where: the loops and calls that it stands in; "" outside of all.
-      inputs: what it was given; nothing if that is not there any more.
-      round: of a loop that was going round when the time was over, the iteration, with `where`; else "".
+      error: The error as the kernel of the operation raises it.
+      op: The operation.
+      where: The loops and calls around the operation; "" outside of all.
+      inputs: The values of its inputs; empty if one of them is no longer available.
+      round: The current iteration and `where`, if `op` is a loop that ran at the deadline; else "".
     """
 
     error: Exception
@@ -59,7 +63,7 @@ class Culprit(NamedTuple):
 
 
 def culprit(error: Exception, file: str, marks: Sequence[Mark]) -> Culprit | None:
-    """What in the code compiled as `file` raised `error`; None if it came from elsewhere."""
+    """The operation in the code compiled as `file` that raised `error`; None if outside."""
     at = _lines(error, file, marks)
     if not at or at[-1][0].op is None:
         return None
@@ -79,17 +83,17 @@ def culprit(error: Exception, file: str, marks: Sequence[Mark]) -> Culprit | Non
 
 
 def came_through(error: Exception, function: Callable[..., Any]) -> bool:
-    """Whether `error` came through the code that `function` was compiled with."""
+    """Whether the traceback of `error` contains the module of the compiled `function`."""
     tb = error.__traceback__
     while tb is not None:
-        if tb.tb_frame.f_globals is function.__globals__:  # each text that is compiled has its own
+        if tb.tb_frame.f_globals is function.__globals__:  # each compiled text has globals of its own
             return True
         tb = tb.tb_next
     return False
 
 
 def _lines(error: Exception, file: str, marks: Sequence[Mark]) -> list[tuple[Mark, FrameType]]:
-    """The lines of the code compiled as `file` that `error` came through, outermost first, and their frames."""
+    """Marks and Python frames of the code compiled as `file` in a traceback, outermost first."""
     at: list[tuple[Mark, FrameType]] = []
     tb = error.__traceback__
     while tb is not None:
@@ -100,7 +104,7 @@ def _lines(error: Exception, file: str, marks: Sequence[Mark]) -> list[tuple[Mar
 
 
 def _inputs(mark: Mark, frame: FrameType) -> list[Any]:
-    """What the operation was given, as far as it is still there."""
+    """Values of the operation's inputs; None for each that is no longer available."""
     out = []
     for text in mark.inputs:
         name = text.removesuffix(".T").removesuffix(".read()")
@@ -109,7 +113,7 @@ def _inputs(mark: Mark, frame: FrameType) -> list[Any]:
 
 
 def _of_list(type: str, inputs: Sequence[Any], cause: IndexError) -> Exception:
-    """The error of a list that has no such element."""
+    """Error of a list without the element that an operation accesses."""
     if type == "TensorListPopBack":
         out = InvalidArgumentError("Trying to pop from an empty list.")
     else:
@@ -120,7 +124,10 @@ def _of_list(type: str, inputs: Sequence[Any], cause: IndexError) -> Exception:
 
 
 def _where(at: Sequence[tuple[Mark, FrameType]]) -> str:
-    """`iteration 3 of loop 'a', in function 'f' (called by 'c' at file:line), in ...`; "" outside loops and calls."""
+    """Description of the loops and calls around the operation, innermost first.
+
+    For example `iteration 3 of loop 'a', in function 'f' (called by 'c' at file:line)`; "" outside loops and calls.
+    """
     parts: list[str] = []
     for i in range(len(at) - 1, -1, -1):
         mark, frame = at[i]
@@ -144,8 +151,11 @@ def _index(loop: SourceLoop, frame: FrameType) -> int:
 
 
 def tag(file: str, marks: Sequence[Mark]) -> str:
-    """Where the code compiled as `file`, which has called whoever asks, is now, as the tag of the token machine would
-    say it: "" outside loops, else "outer#3/inner#0"."""
+    """The current position in the code compiled as `file`, as a tag of the executor.
+
+    Returns:
+      "" outside loops, else a tag such as "outer#3/inner#0".
+    """
     frame: FrameType | None = sys._getframe(1)
     parts: list[str] = []
     while frame is not None:
@@ -154,6 +164,6 @@ def tag(file: str, marks: Sequence[Mark]) -> str:
             parts += [f"{loop.name}#{_index(loop, frame)}" for loop in mark.loops]
             if frame.f_code.co_name == "step":
                 break
-            parts.append(f"{frame.f_code.co_name}#{id(frame)}")  # calls differ in nothing else
+            parts.append(f"{frame.f_code.co_name}#{id(frame)}")  # nothing else distinguishes two calls
         frame = frame.f_back
     return "/".join(reversed(parts))

@@ -1,4 +1,4 @@
-"""Why a step, or a part of it, cannot be compiled: what the token machine alone can do."""
+"""Reasons why a step, or a part of it, cannot be compiled but only interpreted."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ if TYPE_CHECKING:
 
 _HARMLESS = ("", "ControlTrigger")
 
-# Operations that code may have because functions are called more than once: each is a line for each call, and 100,000
+# Operations that the code may have in excess of the graph, because a function is written once for each call: 100,000
 # take ten seconds to optimize and compile.
 MOST_REPEATED: Final = 100_000
 
 
 def blockers(ops: Iterable[Operation], is_ordered: bool = False) -> list[str]:
-    """For each operation that cannot be compiled, in `ops` and in what they own and call, a line that says why.
+    """Reasons against compiling `ops` and the graphs that they own and call, by operation.
 
     Args:
-      ops: of a step.
-      is_ordered: whether the graph of the step was made as one that orders its stateful operations (`ir.order`).
+      ops: The operations of a step.
+      is_ordered: Whether the graph of the step was built with ordered stateful operations (`ir.order`).
+
+    Returns:
+      One line for each operation that cannot be compiled.
     """
     out: list[str] = []
     seen: set[FuncGraph] = set()
@@ -61,7 +64,7 @@ def blockers(ops: Iterable[Operation], is_ordered: bool = False) -> list[str]:
 
 
 def too_large(ops: Iterable[Operation]) -> list[str]:
-    """Why `ops` are not compiled though each could be: too much would be written, or too deep; [] if they can."""
+    """Reasons why `ops` together are too large or too deeply nested; [] if none."""
     recursive = _recursive(ops)
     if recursive:
         return recursive
@@ -79,11 +82,13 @@ def too_large(ops: Iterable[Operation]) -> list[str]:
 
 
 def _recursive(ops: Iterable[Operation]) -> list[str]:
-    """A line for each function that stands in itself as a branch, or as a part of a loop: code can call itself, but no
-    block of it can be inside itself."""
+    """Lines for functions that contain themselves as a branch or a part of a loop.
+
+    A call of a function by itself is compiled as a call, but a block cannot be written inside itself.
+    """
     if not recursive_functions(ops):
         return []
-    inside: dict[str, set[str]] = {}  # what functions have as branches and parts of loops, without calls of them
+    inside: dict[str, set[str]] = {}  # functions that a function has as branches and parts of loops, not by calls
     todo: list[tuple[str, Iterable[Operation]]] = [("", ops)]
     while todo:
         name, own = todo.pop()

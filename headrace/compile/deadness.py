@@ -1,27 +1,30 @@
-"""What decides when an operation of a primitive graph fires, and whether it fires dead.
+"""Conditions under which the operations of a primitive graph fire, alive or dead.
 
-Two questions are asked of each operation, and for both the answer is a set of *symbols*: which events must have
-happened before it fires, and which of them make it dead. Operations with equal answers in one frame fire under the same
-condition, and none of them waits for anything that the others do not wait for (`fused_regions` makes one node of such).
+The analysis asks two questions of each operation, and answers each with a set of *symbols*: which events must happen
+before the operation fires, and which of them make it dead. Operations of one frame with equal answers fire under the
+same condition, and none of them waits for an event that the others do not wait for. `fused_regions` makes one node of
+such operations.
 
-**Deadness** is an OR: an operation is dead if one of its inputs is. So its set is the union of its inputs' sets, and
-new symbols come from the primitives alone. What a Switch puts out on side k is dead if what it is given is, or if its
-predicate does not choose k: the symbol is `(predicate, k)`, the same for all Switches by that predicate. A Merge of the
-sides of one Switch, `S + (p, 0)` and `S + (p, 1)`, is dead if S is, for one of the sides is always chosen; of other
-Merges one knows what their inputs have in common, and the rest is one symbol.
+**Deadness** is an OR: an operation is dead if one of its inputs is. Its set is therefore the union of its inputs' sets,
+and new symbols come from the primitives alone. Output k of a Switch is dead if the data is dead, or if the predicate
+does not choose k. The symbol of the second condition is `(predicate, k)`, which all Switches of that predicate share. A
+Merge of the sides of one Switch, `S + (p, 0)` and `S + (p, 1)`, is dead if S is, because one of the sides is always
+chosen. Of any other Merge, the common part of the inputs' sets is known, and one symbol stands for the rest.
 
-**Waiting.** Pure operations take no time that matters here; what does are operations that wait for something outside
-(a queue), those worth a thread of their own, and calls. Each of them is a symbol, and an operation's set is the union
-of its inputs' sets once more. A Merge waits for one of its inputs only; if their sets differ, which of them it was is
-a symbol of its own. What leaves a loop has one too, which stands for the end of the loop.
+**Waiting.** The time of pure operations is ignored. The time of three kinds of operations counts: those that wait for
+an event outside of the step (a queue), those worth a thread of their own, and calls. Each of them is a symbol, and the
+set of an operation is again the union of its inputs' sets. A Merge waits for one of its inputs only. If their sets
+differ, the choice of the input is a symbol of its own. The outputs of a loop have a further symbol, which stands for
+the end of the loop.
 
-**Loops.** In iteration n + 1 a loop's Merge is what its NextIteration was in iteration n, so its symbol says "alive,
-and there, as this variable is". Several variables mostly go round together: then they can share a symbol. That they do
-is assumed at first of all variables that enter under one condition, and then refuted, as in the minimisation of
-automata: where what goes back differs the class is split, until nothing is left to split. What is not refuted holds, by
-induction on the iteration. In the same way it is assumed that an iteration cannot be alive if iteration 0 was not.
+**Loops.** In iteration n + 1, the Merge of a loop variable has the state of its NextIteration in iteration n. Its
+symbol therefore says "alive and available if this variable is". Several variables of a loop mostly have the same state
+in each iteration, and can then share a symbol. The analysis first assumes this of all variables that enter under one
+condition. It then refutes the assumption as in the minimisation of automata: a class is split where the values passed
+to the next iteration differ, until no class can be split. Assumptions that are not refuted hold, by induction on the
+iteration. In the same way, the analysis assumes that no iteration is alive unless iteration 0 was.
 
-A set is an int, one bit for each symbol.
+A set is an int with one bit for each symbol. The cost is at most `MOST_PASSES` passes over the graph.
 """
 
 from __future__ import annotations
@@ -37,15 +40,15 @@ if TYPE_CHECKING:
     from headrace.ir.analysis.frames import Frame, FrameTree
     from headrace.ir.graph import Operation, Tensor
 
-MOST_PASSES: Final = 12  # over the graph; then each loop variable that is left is a class of its own
+MOST_PASSES: Final = 12  # over the graph; after them each remaining loop variable is a class of its own
 
 
 class Deadness(NamedTuple):
-    """What decides about an operation, or about a token: sets of symbols.
+    """Conditions of an operation or token, as sets of symbols.
 
     Attributes:
-      dead: it is dead if one of them is.
-      waits: it is there when all of them are done.
+      dead: Symbols that make it dead, if one of them holds.
+      waits: Symbols of the events that must all happen before it is available.
     """
 
     dead: int
@@ -53,12 +56,12 @@ class Deadness(NamedTuple):
 
 
 class _Class(NamedTuple):
-    """Loop variables that go round together.
+    """Loop variables with equal deadness in each iteration.
 
     Attributes:
-      bit: their symbol.
-      entered: the fate of what enters.
-      lasts: whether no iteration is alive, or there, unless iteration 0 was.
+      bit: The symbol of the class.
+      entered: The conditions of the values that enter the loop.
+      lasts: Whether no iteration is alive or available unless iteration 0 was.
     """
 
     bit: int
@@ -70,12 +73,15 @@ _ALWAYS: Final = Deadness(0, 0)
 
 
 def deadness_of(ops: Sequence[Operation], tree: FrameTree, is_late: Callable[[Operation], bool]) -> DeadnessClasses:
-    """What decides about each of `ops`.
+    """Conditions under which each of `ops` fires and is dead.
 
     Args:
-      ops: of one primitive graph.
-      tree: their frames.
-      is_late: whether an operation that is no primitive takes time, once it fires.
+      ops: The operations of one primitive graph.
+      tree: Their frames.
+      is_late: Whether an operation, which is not a primitive, takes time after it fires.
+
+    Returns:
+      The conditions of the operations.
     """
     order = walk.toposort(ops)
     late = {op for op in ops if not op.opdef.primitive and is_late(op)}
@@ -90,17 +96,17 @@ def deadness_of(ops: Sequence[Operation], tree: FrameTree, is_late: Callable[[Op
 
 
 class DeadnessClasses:
-    """What one walk over the operations finds out, under what is assumed of loop variables.
+    """Conditions found by one pass over the operations, under an assumption about loop variables.
 
     Args:
-      order: the operations, each after what it waits for.
-      tree: their frames.
-      late: those that take time.
-      split: for a loop's Merge what is known of its class: a number, and whether the class lasts.
+      order: The operations, in topological order.
+      tree: Their frames.
+      late: The operations that take time.
+      split: For the Merge of a loop variable, the number of its class and whether the class lasts.
 
     Attributes:
-      of: the fate of each operation: that of its inputs together.
-      after: of what waits for an operation by a control edge.
+      of: The conditions of each operation: the union of those of its inputs.
+      after: The conditions of the control outputs of each operation.
     """
 
     def __init__(
@@ -114,8 +120,8 @@ class DeadnessClasses:
         self._tree = tree
         self._late = late
         self._split = split
-        self.after: dict[Operation, Deadness] = {}  # and of what comes out, where `_out` says nothing else
-        self._out: dict[Tensor, Deadness] = {}  # of outputs that differ from that
+        self.after: dict[Operation, Deadness] = {}  # also of the outputs that are not in `_out`
+        self._out: dict[Tensor, Deadness] = {}  # of outputs that differ from `after`
         self._symbols: dict[Hashable, int] = {}
         self._inside: dict[Frame, int] = dict.fromkeys(tree.frames, 0)  # the symbols of each frame
         self._sides: dict[int, tuple[Tensor, int, int]] = {}  # symbol -> selector, side, number of sides
@@ -131,7 +137,7 @@ class DeadnessClasses:
             "Exit": self._exit,
             "ControlTrigger": self._trigger,
             "Send": self._plain,
-            "Recv": self._own,  # it waits for another device, and is dead if what that sends is
+            "Recv": self._own,  # it waits for another device, and is dead if the token sent is
         }
         for op in order:
             frame = tree.of(op)
@@ -140,7 +146,7 @@ class DeadnessClasses:
             self.after[op] = rules[op.opdef.primitive](op, frame, known)
 
     def refined(self) -> dict[Operation, tuple[Hashable, bool]] | None:
-        """The classes of loop variables, split where what goes back differs; None if it differs nowhere."""
+        """Classes of loop variables, split by the values of the next iteration; None if stable."""
         numbers: dict[Any, int] = {}
         out: dict[Operation, tuple[Hashable, bool]] = {}
         is_stable = True
@@ -156,7 +162,7 @@ class DeadnessClasses:
     # *** symbols ***
 
     def _symbol(self, frame: Frame, *key: Hashable) -> int:
-        """The symbol that stands for `key` in the iterations of `frame`."""
+        """Symbol of `key` in the iterations of `frame`."""
         bit = self._symbols.get((frame, key))
         if bit is None:
             bit = self._symbols[frame, key] = 1 << len(self._symbols)
@@ -164,7 +170,7 @@ class DeadnessClasses:
         return bit
 
     def out(self, t: Tensor) -> Deadness:
-        """The fate of what comes out as `t`."""
+        """Conditions of the token of output `t`."""
         return self._out.get(t) or self.after[t.op]
 
     def _of_inputs(self, op: Operation) -> Deadness:
@@ -179,12 +185,12 @@ class DeadnessClasses:
             waits |= w
         return Deadness(dead, waits)
 
-    # *** rules: what comes out of an operation whose inputs are `known` ***
+    # *** rules: the conditions after an operation whose inputs are `known` ***
 
     def _plain(self, op: Operation, frame: Frame, known: Deadness) -> Deadness:
         if op not in self._late:
             return known
-        if op.opdef.structured:  # a call; its results come as soon as they are there, some of them dead
+        if op.opdef.structured:  # a call: each result is sent when it is available, and may be dead
             for t in op.outputs:
                 bit = self._symbol(frame, t)
                 self._out[t] = Deadness(known.dead | bit, known.waits | bit)
@@ -193,7 +199,7 @@ class DeadnessClasses:
     def _switch(self, op: Operation, frame: Frame, known: Deadness) -> Deadness:
         selector = _origin(op.inputs[1])
         where, key = self._tree.outputs_of(selector.op), selector
-        if selector.dtype.is_ref:  # it may have changed when the next one reads it
+        if selector.dtype.is_ref:  # the value may change before the next Switch reads it
             where, key = frame, op.outputs[0]
         n = len(op.outputs)
         for k, t in enumerate(op.outputs):
@@ -225,7 +231,7 @@ class DeadnessClasses:
         return Deadness(dead, waits)
 
     def _is_exhaustive(self, rests: Sequence[int]) -> bool:
-        """Whether one of `rests` is surely alive: they are all the sides of one selector."""
+        """Whether one of `rests` is always alive, because they are all sides of one selector."""
         sides = [self._sides.get(r) for r in rests]
         if sides[0] is None:
             return False
@@ -233,11 +239,11 @@ class DeadnessClasses:
         return set(sides) == {(selector, k, n) for k in range(n)}
 
     def _enter(self, op: Operation, frame: Frame, known: Deadness) -> Deadness:
-        # one that is no constant has a token in iteration 0 only; its Merge knows what to make of it
+        # the Enter of a loop variable has a token in iteration 0 only; `_merge` handles that
         return known if op.attrs["is_constant"] else self._own(op, self._tree.entered_by(op), known)
 
     def _own(self, op: Operation, frame: Frame, known: Deadness) -> Deadness:
-        """Nothing is known of what comes out."""
+        """The conditions of an output of which nothing is known: a symbol of its own."""
         bit = self._symbol(frame, op)
         return Deadness(bit, bit)
 
@@ -258,7 +264,7 @@ class DeadnessClasses:
 
 
 def _loop_variable(merge: Operation) -> Operation | None:
-    """The Enter of a loop variable, given its Merge; None if `merge` is not what loops have there."""
+    """The Enter of a loop variable, given its Merge; None for other Merges."""
     if len(merge.inputs) != 2 or merge.control_inputs:
         return None
     kinds = [t.op.opdef.primitive for t in merge.inputs]
@@ -269,7 +275,7 @@ def _loop_variable(merge: Operation) -> Operation | None:
 
 
 def _origin(t: Tensor) -> Tensor:
-    """The tensor whose value `t` passes on."""
+    """The tensor whose value `t` forwards."""
     while not t.dtype.is_ref:
         op = t.op
         if op.opdef.primitive == "Enter" and op.attrs["is_constant"]:

@@ -1,14 +1,16 @@
-"""From blocks to Python: a `While` becomes a `while`, an `If` an `if`, a kernel a call.
+"""The emitter: writes the regions of a step as Python code.
 
-What is left of the token machine is the order of the lines. A value is a local variable; what a branch or a body takes
-from outside is that same variable, so a loop constant costs nothing; a value goes (`del`) when nobody reads it any
-more. Loops go round over an iterator that looks now and then whether to stop (`runtime`). A loop that only counts is a
-`for` over a range, and its counter a Python int as long as it is used as an index; whatever else it is used for gets an
-int32 or int64 made of it.
+A `While` becomes a `for` statement, an `If` an `if`, and a kernel a call. The order of the lines replaces the
+scheduling of the executor. A value is a local variable. A value from outside of a branch or a body is the same variable
+there, so a loop constant costs nothing. After its last reader, a value is deleted (`del`).
 
-Python allows twenty loops in one another. What lies deeper, and functions that call themselves, become functions.
+A loop iterates over an iterator that checks from time to time whether the step must stop (`runtime`). A loop that only
+counts is a `for` over a range. Its counter is a Python int where it is used as an index, and is converted to int32 or
+int64 for other uses.
 
-`kernels` says how one operation is written.
+Python allows twenty nested loops. Deeper blocks, and functions that call themselves, are written as functions.
+
+`kernels` writes single operations.
 """
 
 from __future__ import annotations
@@ -33,17 +35,18 @@ from headrace.ir.opdef import op_registry
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
 
-MOST_LOOPS: Final = 15  # in one another in one function; Python's limit is 20
-MOST_BLOCKS: Final = 60  # of any kind; Python's limit is 100, of which a `Case` takes a few more
-MOST_ELIFS: Final = 8  # in one chain; a longer one is slower than halves, and Python's compiler recurses at each
+MOST_LOOPS: Final = 15  # nested in one function; Python's limit is 20
+MOST_BLOCKS: Final = 60  # nested, of any kind; Python's limit is 100, of which a `Case` takes a few more
+MOST_ELIFS: Final = 8  # in one chain; a longer one is slower than halves, and Python's compiler recurses at each `elif`
 
 
 class Emitter(Writer):
     """Writes the source of one step.
 
     Args:
-      blocks: what is to be done.
-      args, retvals: the ends of the step, in the order in which they are fed and fetched.
+      blocks: The regions of the step.
+      args: The `_Arg` operations, in the order of the feeds.
+      retvals: The `_Retval` operations, in the order of the fetches.
     """
 
     def __init__(self, blocks: Regions, args: Sequence[Operation], retvals: Sequence[Operation]) -> None:
@@ -54,7 +57,7 @@ class Emitter(Writer):
 
     @property
     def calls_itself(self) -> bool:
-        """Whether a function in it calls itself."""
+        """Whether a function of the code calls itself."""
         return bool(self._functions)
 
     def _write(self, args: Sequence[Operation], retvals: Sequence[Operation]) -> None:
@@ -65,7 +68,7 @@ class Emitter(Writer):
             self.values[op.outputs[0]] = Value(name)
         self.out.line(f"def step(run{''.join(', ' + n for n in names)}):")
         self.out.indent()
-        # `_Retval`s are items of the root; what they read is returned
+        # `_Retval`s are items of the root; their inputs are returned
         results = [op.inputs[0] for op in retvals]
         inner = Region(
             self._blocks.root.graph,
@@ -86,7 +89,7 @@ class Emitter(Writer):
     # *** blocks ***
 
     def block(self, block: Region) -> None:
-        """Writes the items of a block. Its results stay; all else that it makes goes when nobody reads it any more."""
+        """Writes the items of a region and deletes values after their last reader, except results."""
         found = block.items if self._checks else tiling.units(block.items, self.formula_of)
         if any(isinstance(unit, TiledGroup) for unit in found):  # items have moved
             for t in block.results:
@@ -97,9 +100,10 @@ class Emitter(Writer):
         """Writes items and groups.
 
         Args:
-          kept: tensors that stay.
-          retained: tensors that something may keep a part of.
-          mine: tensors that may go when nobody reads them any more; grows by what is made.
+          units: The items and groups, in order.
+          kept: Tensors that are never deleted.
+          retained: Tensors of which an object may keep a view or a reference.
+          mine: Tensors that are deleted after their last reader. The outputs of the units are added.
         """
         last: dict[Tensor, int] = {}
         for i, unit in enumerate(units):
@@ -129,7 +133,7 @@ class Emitter(Writer):
     def _only_reader(
         self, item: Item, next: Sequence[Unit], last: Mapping[Tensor, int], i: int, kept: Collection[Tensor]
     ) -> Operation | None:
-        """The operation behind `item`, number `i`, if it alone reads what that makes."""
+        """The operation after `item` if it is the only reader of its output."""
         if self._checks or item.live != (0,) or not next or isinstance(next[0], TiledGroup) or next[0].kind:
             return None
         t = item.op.outputs[0]
@@ -138,7 +142,10 @@ class Emitter(Writer):
     # *** groups ***
 
     def _given(self, group: TiledGroup, wanted: Sequence[Tensor], reusable: Collection[Tensor]) -> dict[Tensor, Tensor]:
-        """For what a group makes, arrays of `reusable` that it may be written over: nobody reads them after that."""
+        """Arrays of `reusable` that outputs of a group may overwrite, by output.
+
+        Such an array has no reader after the item that computes the output.
+        """
         out: dict[Tensor, Tensor] = {}
         free = [t for t in group.reads if t in reusable]
         for i, item in enumerate(group.items):
@@ -154,7 +161,7 @@ class Emitter(Writer):
     def _group(
         self, group: TiledGroup, wanted: Sequence[Tensor], given: Mapping[Tensor, Tensor], retained: set[Tensor]
     ) -> None:
-        """Writes a group as a loop over slices; `wanted` is written into whole arrays."""
+        """Writes a group as a loop over slices, with whole arrays for `wanted`."""
         out, op = self.out, group.items[0].op
         whole: dict[Tensor, str] = {}
         pattern = next((self.plain(t, op) for t in group.reads if t.shape == group.shape), "")
@@ -175,7 +182,7 @@ class Emitter(Writer):
         out.indent()
         self.converted.append({})
         out.line(f"{stop} = {i} + {group.step}", op)
-        names: dict[str, str] = {}  # the slices that have a name
+        names: dict[str, str] = {}  # the slices that already have a name
         for t, text in [*texts.items(), *whole.items()]:
             index = group.sliced(t, f"{i}:{stop}")
             if not index:
@@ -213,7 +220,7 @@ class Emitter(Writer):
             self._branches(item)
 
     def _outlined(self, item: Item) -> None:
-        """Writes `item` as a function of its own, because there are too many blocks around it."""
+        """Writes `item` as a function of its own, because too many blocks surround it."""
         outer = {t: self.values[t] for t in item.reads}
         given = {}
         for t, v in outer.items():
@@ -248,7 +255,7 @@ class Emitter(Writer):
         op, out = item.op, self.out
         selector = self.values[op.inputs[0]]
         outputs = [op.outputs[k] for k in item.live]
-        old = {t for t in outputs if t in self.wanted}  # their names stand for something else until they are made
+        old = {t for t in outputs if t in self.wanted}  # their names hold other values until they are written
         names = [self.name_for(t) for t in outputs]
         kinds: list[Value] = []
 
@@ -274,8 +281,16 @@ class Emitter(Writer):
             self.own(t, Value(name, kind))
 
     def _case(self, item: Item, which: str, numbers: range, write: Callable[[str, Region], None]) -> None:
-        """Writes the branches `numbers` of a `Case`, of which `which` is one: by halves, as Python's compiler recurses
-        at each `elif` of a chain, and gives up at a few hundred."""
+        """Writes branches of a `Case` as nested halves.
+
+        A chain of `elif` would be slower. Python's compiler recurses at each `elif` and fails at a few hundred.
+
+        Args:
+          item: The `Case`.
+          which: The name of the variable with the number of the branch.
+          numbers: The branches to write.
+          write: Writes a header and a branch.
+        """
         if len(numbers) <= MOST_ELIFS:
             for i in numbers:
                 header = f"{'if' if i == numbers[0] else 'elif'} {which} == {i}:"
@@ -289,10 +304,16 @@ class Emitter(Writer):
             self.out.dedent()
 
     def _branch(self, item: Item, block: Region, names: Sequence[str], old: Collection[Tensor]) -> list[Value]:
-        """Writes one branch, which gives its results the `names`; returns what stands for them there.
+        """Writes one branch of a conditional, which assigns its results to `names`.
 
         Args:
-          old: outputs of the conditional whose names stand for something else until they are made.
+          item: The conditional.
+          block: The region of the branch.
+          names: The names of the results.
+          old: Outputs of the conditional whose names hold other values until they are written.
+
+        Returns:
+          The values of the results in the branch.
         """
         op, graph = item.op, block.graph
         assert isinstance(graph, FuncGraph)
@@ -311,7 +332,7 @@ class Emitter(Writer):
         return kinds
 
     def _forget(self, block: Region) -> None:
-        """What a block made can no longer be dropped from outside it."""
+        """Releases the names of a block's values, so that outer blocks keep them."""
         for item in block.items:
             for t in item.op.outputs:
                 self.disown(t)
@@ -363,7 +384,7 @@ class Emitter(Writer):
                 self.share(t, op.inputs[k], op)
 
     def _header(self, item: Item) -> str:
-        """The head of a loop that asks its condition."""
+        """Writes the header of a loop that evaluates its condition in each iteration."""
         op, out = item.op, self.out
         test = item.blocks[0]
         number = out.new("n")
@@ -376,7 +397,7 @@ class Emitter(Writer):
         return ""
 
     def _counted_header(self, item: Item, names: Mapping[int, str]) -> str:
-        """The head of a loop that only counts; returns what the counter is in the end."""
+        """Writes the header of a loop that only counts; returns the counter's final value."""
         op, out = item.op, self.out
         trips = item.trips
         assert trips is not None
@@ -405,13 +426,13 @@ class Emitter(Writer):
         return f"max({first}, {stop})"
 
     def _constant_limit(self, t: Tensor) -> Tensor:
-        """A constant of a condition, as a value that can be named here."""
+        """Gives a constant of the condition a value in the current block."""
         if t not in self.values:
             self.values[t] = self.constant(constant_value(t))
         return t
 
     def _integer(self, t: Tensor, op: Operation) -> str:
-        """A scalar integer as the text of a Python int: a number, or a variable."""
+        """A scalar integer as the text of a Python int: a literal or a variable."""
         known = constant_value(t)
         if known is not None and int(known) >= 0:
             return str(int(known))
@@ -420,7 +441,7 @@ class Emitter(Writer):
         return name
 
     def _give(self, names: Mapping[str, Tensor], op: Operation) -> None:
-        """Gives the names of loop variables, or of what a conditional makes, the values that they have next."""
+        """Assigns their next values to the names of loop variables or of a conditional's outputs."""
         pairs = []
         for name, t in names.items():
             self.wanted.pop(t, None)
@@ -494,7 +515,7 @@ class Emitter(Writer):
     # *** predicates ***
 
     def truth(self, t: Tensor, op: Operation) -> str:
-        """What a Python `if` decides by."""
+        """Expression of the predicate `t` for a Python `if`."""
         text = self.plain(t, op)
         if t.dtype.base is dtypes.bool_ and t.shape == ():
             return text
@@ -504,9 +525,14 @@ class Emitter(Writer):
 
 
 def _is_free(block: Region, made: Tensor, old: Set[Tensor]) -> bool:
-    """Whether what stands for `old`, parameters of a block, may become `made` as soon as that is made.
+    """Whether `made` may overwrite the variable of `old` as soon as it is computed.
 
-    Nobody reads one of them after that, and nothing that is still to be read is another name for one.
+    That requires that no item reads a tensor of `old` afterwards, and that no alias of one is still to be read.
+
+    Args:
+      block: The region.
+      made: A tensor that an item of the region may compute.
+      old: Parameters of the region that share one variable.
     """
     if sum(t is made for t in block.results) != 1 or any(t in old for t in block.results):
         return False

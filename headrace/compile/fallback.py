@@ -1,5 +1,7 @@
-"""When compiling fails though nothing is wrong with the program: a bug of headrace's, which the token machine makes up
-for, and which is told."""
+"""Failures of the compiler on a correct program.
+
+Such a failure is a bug of headrace. It is reported as a warning, and the executor runs the step instead.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ class Failure:
     """Failure of one stage of compiling a step.
 
     Attributes:
-      stage: of compiling a step.
-      error: the original exception.
+      stage: The stage of compiling a step.
+      error: The original exception.
     """
 
     def __init__(self, stage: str, error: Exception) -> None:
@@ -32,10 +34,10 @@ class Failure:
 
     @property
     def may_be_users(self) -> bool:
-        """Whether the exception is one that a wrong program is answered with."""
+        """Whether the exception is of a class that an incorrect program raises."""
         error = self.error
         known = isinstance(error, HeadraceError) and not isinstance(error, HeadraceInternalError)
-        return known or type(error) is LookupError  # there is no gradient
+        return known or type(error) is LookupError  # an operation without a gradient
 
     def warn(self) -> None:
         """Warns at the user's line, with the exception in the text."""
@@ -46,5 +48,5 @@ class Failure:
         )
 
     def as_error(self) -> HeadraceInternalError:
-        """What is raised where nothing may run instead; to be raised from `error`."""
+        """Error for steps that must not be interpreted; raise it from `error`."""
         return HeadraceInternalError(f'{self}; engine="auto" runs this by the token machine')

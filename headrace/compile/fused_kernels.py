@@ -1,8 +1,7 @@
-"""The function of a cluster (`fused_regions`): what computes its members, as the kernel of the node that stands for
-them.
+"""Kernels of fused regions: the compiled functions that compute their members.
 
-Where there are loops or conditionals among the members, the passes run over them first, as they do over a step that is
-compiled as a whole; and if shapes of what enters are not known before, there is code for each set of shapes that comes
+If the members contain loops or conditionals, the passes first optimize them, as they optimize a step that is compiled
+as a whole. If a shape of an input is not known before, each set of shapes that occurs gets code of its own
 (`variants`).
 """
 
@@ -39,39 +38,39 @@ if TYPE_CHECKING:
 
 
 class FusedReport(Protocol):
-    """What passes report (`optimize.base.PassContext`)."""
+    """Report of the passes (`optimize.base.PassContext`)."""
 
     @property
     def kept(self) -> Sequence[Operation]:
-        """What has become of the operations that had to be kept."""
+        """Replacements of the operations that had to be kept."""
         ...
 
     @property
     def ran(self) -> Sequence[tuple[str, str, bool]]:
-        """(pass, graph, whether it changed anything) in order."""
+        """(pass, graph, whether it changed the graph), in order."""
         ...
 
     @property
     def notes(self) -> Sequence[Any]:
-        """What they did, and what they left alone and why."""
+        """Changes that the passes made, and those that they did not make, with the reasons."""
         ...
 
 
-# runs the passes over the graph of a cluster; given what must be kept, and the shapes that are known of what enters
+# Runs the passes over the graph of a fused region. Arguments: the graph, operations to keep, known shapes of inputs.
 Prepare: TypeAlias = "Callable[[Graph, Sequence[Operation], Mapping[Tensor, Shape]], FusedReport]"
 
 
 class Compute(Protocol):
-    """The function that computes the members of a cluster, as kernels are called; or what makes it for a step.
+    """Kernel of a fused region, or a function that makes the kernel for a step.
 
-    It is a plain function with attributes, since a call of an object with a `__call__` takes longer.
+    It is a plain function with attributes, because a call of an object with `__call__` takes longer.
 
     Attributes:
-      source: its text, for any shapes.
-      culprit: tells which of the members raised an error; None if it came from elsewhere.
-      uses_blas: whether it may call the BLAS library.
-      has_loops: whether there are loops in it.
-      is_of_step: whether it makes the function, given a `KernelContext`.
+      source: The text of the code for any shapes.
+      culprit: Finds the member that raised an error; returns None if the error came from elsewhere.
+      uses_blas: Whether it may call the BLAS library.
+      has_loops: Whether the code contains loops.
+      is_of_step: Whether the function takes a `KernelContext` and returns the kernel for its step.
     """
 
     source: str
@@ -90,14 +89,17 @@ def compute_of(
     wanted: Sequence[Operation],
     prepare: Prepare | None,
 ) -> tuple[Compute, FusedReport | None]:
-    """The function of `inputs` that computes `members`, each after what it waits for, and gives `outputs`.
+    """Compiles the members of a fused region into one function.
 
     Args:
-      wanted: those of the members that have to be done though nobody may read what they give.
-      prepare: runs the passes, if there are loops or conditionals among the members.
+      members: The operations, in topological order.
+      inputs: The tensors that the function takes.
+      outputs: The tensors of the members that the function returns.
+      wanted: Members that must run although no output may need them.
+      prepare: Runs the passes if the members contain loops or conditionals; None omits them.
 
     Returns:
-      The function, and what the passes did.
+      The function, and the report of the passes if they ran.
     """
     graph = Graph()
     moved: dict[Tensor, Tensor] = {}
@@ -124,12 +126,13 @@ def compute_of(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Members:
-    """The members in a graph of their own.
+    """Members in a graph of their own.
 
     Attributes:
-      graph: the private graph of the members.
-      args, ends: its operations in place of the inputs and outputs of the region.
-      targets: its operations that run whether or not an output needs them.
+      graph: The private graph of the members.
+      args: Its `_Arg` operations, which stand for the inputs of the region.
+      ends: Its `_Retval` operations, which stand for the outputs of the region.
+      targets: Its operations that run whether or not an output needs them.
     """
 
     graph: Graph
@@ -146,14 +149,14 @@ class _Members:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Compiled:
-    """The members, compiled.
+    """Compiled members.
 
     Attributes:
-      code: its function is of a `Run` and the inputs, and gives a tuple.
-      n_outputs: how many values that has.
-      stateful: the kernels that are made for each step.
-      uses_blas: whether it may call the BLAS library.
-      report: what the passes did, if they ran.
+      code: The code; its function takes a `RunState` and the inputs, and returns a tuple.
+      n_outputs: The number of values in that tuple.
+      stateful: Operations and kernels that are made for each step.
+      uses_blas: Whether the code may call the BLAS library.
+      report: The report of the passes, if they ran.
     """
 
     code: Code
@@ -164,14 +167,23 @@ class _Compiled:
 
     @property
     def is_of_step(self) -> bool:
-        """Whether it has to be made for each step."""
+        """Whether the kernel is made for each step."""
         return self.code.has_loops or bool(self.stateful)
 
 
 def _compiled(
     made: _Members, prepare: Prepare | None = None, known: Mapping[int, Shape] = MappingProxyType({})
 ) -> _Compiled:
-    """Compiles the members, whose graph nobody else has; `known` are shapes of inputs, by position."""
+    """Compiles the members in place.
+
+    Args:
+      made: The members, in a graph that is used nowhere else.
+      prepare: Runs the passes; None omits them.
+      known: Shapes of inputs, by position.
+
+    Returns:
+      The compiled members.
+    """
     targets, report = made.targets, None
     if prepare is not None:
         report = prepare(made.graph, targets, {made.args[i].outputs[0]: shape for i, shape in known.items()})
@@ -181,7 +193,10 @@ def _compiled(
 
 
 def _variant(made: _Members, prepare: Prepare, known: Mapping[int, Shape]) -> _Compiled | None:
-    """The members compiled for shapes of inputs; None if that fails, which is told: there is code for any shapes."""
+    """Compiles the members for shapes of inputs; returns None with a warning on failure.
+
+    The code for any shapes then runs instead.
+    """
     try:
         return _compiled(made.copy(), prepare, known)
     except Exception as e:
@@ -190,7 +205,7 @@ def _variant(made: _Members, prepare: Prepare, known: Mapping[int, Shape]) -> _C
 
 
 def _as_compute(general: _Compiled, variants: Variants[_Compiled]) -> Compute:
-    """What is for any shapes, and what there is for single sets of them, as a kernel or what makes one."""
+    """Combines the code for any shapes and the variants into one `Compute`."""
     compute = cast(Compute, _maker(general, variants) if general.is_of_step else _as_kernel(general))
     compute.source, compute.uses_blas = general.code.text, general.uses_blas
     compute.has_loops, compute.is_of_step = general.code.has_loops, general.is_of_step
@@ -199,7 +214,7 @@ def _as_compute(general: _Compiled, variants: Variants[_Compiled]) -> Compute:
 
 
 def _as_kernel(general: _Compiled) -> Callable[..., Any]:
-    """The function, which returns a tuple, as a kernel."""
+    """The function of `general` as a kernel, which returns a single output without a tuple."""
     step, run = general.code.function, RunState(None, ())
     if general.n_outputs == 1:
         return lambda *args: step(run, *args)[0]
@@ -207,7 +222,7 @@ def _as_kernel(general: _Compiled) -> Callable[..., Any]:
 
 
 def _maker(general: _Compiled, variants: Variants[_Compiled]) -> Callable[[KernelContext], Callable[..., Any]]:
-    """What makes a kernel for each step."""
+    """A function that makes the kernel for each step."""
     gives_one = general.n_outputs == 1
 
     def make(ctx: KernelContext) -> Callable[..., Any]:
@@ -235,7 +250,7 @@ def _culprit(general: _Compiled, variants: Variants[_Compiled], error: Exception
 
 
 def constant(op: Operation) -> Operation | None:
-    """The constant, outside all loops, that `op` is or brings into one; None if it is something else, or no array."""
+    """The constant outside all loops that `op` is or enters; else None."""
     found = walk.constant_behind(op)
     return found if found is not None and isinstance(found.attrs["value"], np.ndarray) else None
 

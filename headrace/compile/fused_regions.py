@@ -1,23 +1,24 @@
-"""Clusters: regions of a primitive graph, each compiled into one node of the token machine.
+"""Fused regions: parts of a primitive graph, each compiled into one node.
 
-A step that has to wait in between (for a queue) cannot become one Python function, but much of it can become a few. A
-*cluster* is a set of pure operations that the token machine fires as one: when all that enters it is there, a compiled
-function computes all of them, and what leaves it is sent on. Nothing else may change by it:
+A step that waits inside (for a queue) cannot become one Python function, but much of it can become a few functions. A
+*fused region* is a set of pure operations that the executor runs as one node. When all inputs of the region are
+available, a compiled function computes all members, and the executor sends the outputs on. The region must not change
+anything else:
 
-* **Alive or dead together.** The members stand in one frame, and what decides whether they are dead is the same for all
-  (`deadness`). So the node is dead if and only if each of them would be.
-* **No new waiting.** The members wait for the same operations that take time. So none of them, and nobody who needs
-  one of them, has to wait for a queue that it did not wait for before; what fills that queue may depend on it.
-* **No cycles.** No path leads out of a cluster and back. Each operation has a *stage*: the number of steps from one
-  group to another on the longest way to it. Members of a cluster have one stage, and an edge between two groups leads
-  to a higher one; so between clusters, too, there are no cycles.
+* **Alive or dead together.** The members are in one frame, and the same conditions make them dead (`deadness`). So the
+  node is dead if and only if each of them would be.
+* **No new waiting.** The members wait for the same operations that take time. So no member, and no consumer of one,
+  waits for a queue for which it did not wait before. This matters because the step may have to fill that queue itself
+  from the value of such a consumer.
+* **No cycles.** No path leads out of a region and back. Each operation has a *stage*: the number of steps between
+  groups on the longest path to it. Members of a region have one stage, and an edge between two groups leads to a higher
+  stage. So the regions form no cycles either.
 
-The primitives themselves, the marks of loops (`LoopCond`) and all that has effects stay single nodes. Loops and
-conditionals that were left as they are (`outlining`) are members, too. What such a cluster computes is optimized as a
-step is that is compiled as a whole, and where it has loops its function is made for each step, so that they can look
-whether the step is still wanted.
+Primitives, `LoopCond` among them, and operations with effects stay single nodes. Loops and conditionals that were
+outlined (`outlining`) are members, too. A region with such members is optimized like a step that is compiled as a
+whole. If it has loops, its function is made for each step, so that the loops can check whether the step was cancelled.
 
-    ops, found = contract(ops, is_heavy, prepare)
+    ops, found = fuse_regions(ops, is_heavy, prepare)
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ from headrace.ir.kernel import find_kernel, may_wait
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
-FEWEST: Final = 3  # operations that compute something: of fewer, a node for each costs no more
+FEWEST: Final = 3  # operations that compute; fewer cost no more as single nodes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FusedRegion:
-    """One cluster.
+    """Fused region and the node that replaces it.
 
     Attributes:
-      members: its operations, each after what it waits for. They are no longer part of the graph.
-      op: what stands in their place.
-      source: the function that computes them.
-      report: what the passes did before it was compiled; None: they did not run.
+      members: The operations of the region, in topological order. They are no longer part of the graph.
+      op: The operation that replaces them.
+      source: The text of the function that computes them.
+      report: The report of the passes that ran before compilation; None if they did not run.
     """
 
     members: tuple[Operation, ...]
@@ -62,18 +63,18 @@ class FusedRegion:
 def fuse_regions(
     ops: Sequence[Operation], is_heavy: Callable[[Operation], bool], prepare: Prepare | None = None
 ) -> tuple[Sequence[Operation], list[FusedRegion]]:
-    """Puts clusters in the place of what can be clusters, in a graph that nobody else has.
+    """Replaces each fused region of a private graph by one operation.
 
     Args:
-      ops: the operations of a primitive graph that are to run. What else is in the graph goes.
-      is_heavy: whether an operation with a pure kernel may be worth a thread of its own.
-      prepare: runs the passes over the graph of a cluster that has loops or conditionals, given what must be kept.
+      ops: The operations of a primitive graph that run. All other operations of the graph are removed.
+      is_heavy: Whether an operation with a pure kernel may be worth a thread of its own.
+      prepare: Runs the passes over the graph of a region with loops or conditionals.
 
     Returns:
-      What is to run now, and the clusters among it.
+      The operations that run now, and the fused regions.
 
     Raises:
-      GraphError, InvalidArgumentError: the graph is not legal (`ir.analysis.frames`).
+      GraphError, InvalidArgumentError: The graph is not legal (`ir.analysis.frames`).
     """
     groups = regions(ops, is_heavy)
     if not groups:
@@ -94,9 +95,9 @@ def fuse_regions(
 
 
 def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> list[list[Operation]]:
-    """Which of `ops` can be clusters: for each its members, each after what it waits for.
+    """Members of each fused region that can be made of `ops`, in topological order.
 
-    Args, Raises: see `fuse_regions`.
+    The arguments and errors are those of `fuse_regions`.
     """
     tree = frames.derive(ops)
     marks = {f.loop_cond for f in tree.frames}
@@ -114,7 +115,7 @@ def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> 
             if constant(p) is None:
                 stage = max(stage, stages[p] + (key is None or key != keys.get(p)))
         stages[op] = stage
-    for op, readers in drawn.items():  # nobody is kept waiting if they come as late as they can
+    for op, readers in drawn.items():  # the latest stage delays no reader
         stages[op] = min(stages[r] for r in readers)
     groups: dict[tuple[frames.Frame, Deadness, int], list[Operation]] = {}
     for op in order:
@@ -127,11 +128,13 @@ def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> 
 def _draw_in(
     order: Sequence[Operation], keys: dict[Operation, tuple[frames.Frame, Deadness]]
 ) -> dict[Operation, list[Operation]]:
-    """Puts operations that wait for nothing, and that only a group with loops or conditionals reads, in this group:
-    what a loop begins with. Nobody else knows when they are done.
+    """Moves operations that start a loop into the group of this loop, by changing `keys`.
+
+    They are operations that wait for no operation and that are read only by one group with loops or conditionals. So no
+    other operation depends on the time at which they run.
 
     Returns:
-      These operations, each after those that read it, and who these are.
+      These operations, each after its readers, with their readers.
     """
     nested = {key for op, key in keys.items() if is_outlined(op)}
     readers: dict[Operation, list[Operation]] = {}
@@ -151,9 +154,16 @@ def _draw_in(
 
 
 def apart(ops: Iterable[Operation], is_heavy: Callable[[Operation], bool]) -> dict[str, list[Operation]]:
-    """Which of `ops`, whose clusters are made, are nodes of their own, by the reason.
+    """Operations that run as nodes of their own after fusion, by reason.
 
-    Constants and the ends of a step are left out: there is nothing to be done for them.
+    Constants and the ends of a step are omitted, because they cost nothing.
+
+    Args:
+      ops: The operations that `fuse_regions` returned.
+      is_heavy: Whether an operation with a pure kernel may be worth a thread of its own.
+
+    Returns:
+      The operations, by reason.
     """
     few = f"fewer than {FEWEST} that compute something wait for the same and die together"
     out: dict[str, list[Operation]] = {}
@@ -169,7 +179,7 @@ def _can_be_member(op: Operation) -> bool:
 
 
 def _why_not(op: Operation) -> str:
-    """Why `op`, whatever there is around it, is in no cluster; "" if it may be in one."""
+    """Reason why `op` cannot be in a fused region; "" if it can."""
     if op.opdef.primitive:
         return "a primitive of control flow"
     if op.opdef.structured:
@@ -185,29 +195,29 @@ def _why_not(op: Operation) -> str:
 
 
 def waits(op: Operation) -> bool:
-    """Whether `op`, once it fires, waits for something else, or calls a function in a frame of its own."""
+    """Whether `op` waits after it fires, or calls a function in another frame."""
     if op.opdef.structured:
         return not is_outlined(op)
     return may_wait(op)
 
 
 def _computes(op: Operation) -> bool:
-    """Whether compiled code has anything to do for `op`."""
+    """Whether compiled code contains work for `op`."""
     return bool(op.outputs) and bool(op.inputs) and op.opdef.facts.forwards is None
 
 
-# *** making one ***
+# *** the operation of a region ***
 
 
 def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | None) -> FusedRegion:
-    """Puts one operation in the place of `members`; these have no readers left then but one another."""
+    """Replaces `members` by one operation; afterwards only members read members."""
     graph, inside = edit.graph, set(members)
     read = list(dict.fromkeys(t for op in members for t in op.inputs if t.op not in inside))
     inputs = [t for t in read if constant(t.op) is None]
     before = {c for op in members for c in op.control_inputs if c not in inside and constant(c) is None}
-    before -= {t.op for t in inputs if not t.op.opdef.primitive and not t.op.opdef.structured}  # they are waited for
+    before -= {t.op for t in inputs if not t.op.opdef.primitive and not t.op.opdef.structured}  # data edges wait for it
     if not inputs and not before:
-        inputs = [t for t in read if t.op.type != "Const"]  # an Enter, which tells the frame
+        inputs = [t for t in read if t.op.type != "Const"]  # an Enter, which determines the frame
     outputs = [
         t for op in members for t in op.outputs if any(reader not in inside for reader, _ in edit.uses.get(t, ()))
     ]
@@ -237,5 +247,5 @@ def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | Non
 
 
 def show(clusters: Iterable[FusedRegion]) -> str:
-    """The members of clusters as text, a line for each."""
+    """Text with the members of each region on one line."""
     return "\n".join(" ".join(op.name for op in c.members) for c in clusters)

@@ -1,13 +1,13 @@
-"""How one operation is written: an operator, a ufunc into a buffer, a list method, or a call of its kernel.
+"""Code for one operation: an operator, a ufunc, a list method or a kernel call.
 
-**Scalars.** Of a tensor known to have rank 0 the value is a numpy scalar, and for those Python's operators give the
-very numbers that the ufuncs give, wrap-around and float32 rounding included, in a fraction of the time.
+**Scalars.** The value of a tensor of static rank 0 is a numpy scalar. Python's operators on numpy scalars give the same
+numbers as the ufuncs, with the same wrap-around and float32 rounding, in a fraction of the time.
 
-**Buffers.** A ufunc needs no new array where one of its operands is an array that was made in the same block, has the
-result's shape and dtype, and is read by nobody else any more. Whether somebody may still see it, as a view or in a
-list, is known: only ufuncs and products of matrices are sure to keep nothing of what they read.
+**Buffers.** A ufunc needs no new array if one of its operands is an array that was made in the same block, has the
+shape and dtype of the result, and has no later reader. The array must also be unreachable through views and lists. The
+emitter knows this because only ufuncs and products of matrices are certain to keep no reference to their operands.
 
-**Lists.** See `lists`: a push is an `append`, a pop a `pop`, an element of the rows of an array an index.
+**Lists.** See `lists`: a push is an `append`, a pop a `pop`, and an element of the rows of an array an index.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.compile.regions import Item, Regions
     from headrace.ir.graph import Operation, Tensor
 
-# operators that give on numpy scalars what the ufunc gives, for dtypes of these kinds
+# operators whose results on numpy scalars equal those of the ufunc, for dtypes of these kinds
 _OPERATORS: Final[Mapping[np.ufunc, tuple[str, str]]] = {
     np.add: ("{} + {}", "iuf"),
     np.subtract: ("{} - {}", "iuf"),
@@ -57,25 +57,25 @@ _OPERATORS: Final[Mapping[np.ufunc, tuple[str, str]]] = {
     np.logical_not: ("~{}", "b"),
 }
 
-# rows of one number (`Writer._spread`): the fewest elements that pay, those that are enough, the most
+# rows of one number (`Writer._spread`): the fewest elements that pay, enough elements, the most elements
 FEW: Final = 64
 LONG: Final = 4096
 MOST: Final = 1 << 16
 
-LONGEST: Final = 60  # characters of an expression that becomes part of another
+LONGEST: Final = 60  # characters of an expression that is inlined into another
 
 _NO_POSITIONAL_OUT: Final = frozenset({np.maximum, np.minimum})  # numpy deprecates it
 
 
 class Writer(ListWriter):
-    """Writes operations that have kernels; `emit.Emitter` writes what is around them.
+    """Writes operations that have kernels; `emit.Emitter` writes the structured operations.
 
     Attributes:
-      stateful: operations whose kernels are made for each run, in the order of `runtime.Run.kernels`.
-      uses_blas: whether any kernel may call the BLAS library.
-      targets: results of formulas that are written into arrays which are there already, and the names of these.
-      next: the operation that comes next, if it alone reads what is written now.
-      whole: where arrays are done in slices (`tiling`), how many of their last axes are not cut.
+      stateful: Operations whose kernels are made for each run, in the order of `runtime.RunState.kernels`.
+      uses_blas: Whether a kernel may call the BLAS library.
+      targets: Names of existing arrays into which results of formulas are written, by result.
+      next: The next operation, if it is the only reader of the result of the current one.
+      whole: The number of last axes that are not cut where arrays are computed in slices (`tiling`), else None.
     """
 
     def __init__(self, blocks: Regions) -> None:
@@ -91,10 +91,10 @@ class Writer(ListWriter):
         self._at: dict[Operation, int] = {}  # position among `stateful`
         self._checks = flags.VERIFY.value >= 2
 
-    # *** what is known of operations ***
+    # *** properties of operations ***
 
     def kernel_of(self, op: Operation) -> Kernel:
-        """The kernel of `op`; that there is one was made sure of before."""
+        """The kernel of `op`, which exists because steps with `blockers` are not compiled."""
         kernel = self._kernels.get(op)
         if kernel is None:
             kernel = find_kernel(op)
@@ -103,7 +103,7 @@ class Writer(ListWriter):
         return kernel
 
     def formula_of(self, op: Operation) -> Apply | None:
-        """What the kernel of `op` does, if that is a formula of ufuncs."""
+        """The formula of ufuncs that the kernel of `op` computes; None if it is none."""
         if op not in self._formulas:
             found = None
             if len(op.outputs) == 1 and op.inputs and op.opdef.kernel is not None:
@@ -114,7 +114,7 @@ class Writer(ListWriter):
         return self._formulas[op]
 
     def is_product(self, op: Operation) -> bool:
-        """Whether `op` multiplies two matrices that are known to fit."""
+        """Whether `op` multiplies two matrices whose static shapes match."""
         if op.type != "MatMul" or op.attrs["T"] in HALF or self.kernel_of(op).factory is not op.opdef.kernel:
             return False
         a, b = (t.shape for t in op.inputs)
@@ -124,7 +124,10 @@ class Writer(ListWriter):
         return inner is not None and inner == (b[1] if op.attrs["transpose_b"] else b[0])
 
     def retained(self, items: Iterable[Item]) -> set[Tensor]:
-        """What `items` may keep something of: all that is not read by ufuncs and products alone."""
+        """Tensors that `items` may keep a reference to.
+
+        They are all inputs, except those of ufuncs, of products of matrices and of operations that only copy.
+        """
         out: set[Tensor] = set()
         for item in items:
             op = item.op
@@ -147,7 +150,7 @@ class Writer(ListWriter):
     # *** writing ***
 
     def kernel(self, item: Item, reusable: Collection[Tensor]) -> None:
-        """Writes an operation that has a kernel; into one of the arrays of `reusable`, if it can."""
+        """Writes an operation that has a kernel, into an array of `reusable` if it can."""
         op = item.op
         if op.type == "Const" and isinstance(op.attrs["value"], np.ndarray):
             self.values[op.outputs[0]] = self.constant(made_for(op, self.kernel_of(op))())
@@ -158,7 +161,7 @@ class Writer(ListWriter):
         if forwards is not None and item.live in ((), (0,)) and op.opdef.is_pure:
             if item.live:
                 self.share(op.outputs[0], op.inputs[forwards], op)
-            elif op.inputs[forwards].dtype.is_ref:  # to read fails if there is no value
+            elif op.inputs[forwards].dtype.is_ref:  # the read must fail if there is no value
                 self.out.line(self.plain(op.inputs[forwards], op), op)
             return
         if self.list_operation(op, item):
@@ -188,7 +191,7 @@ class Writer(ListWriter):
             self.out.line(f"{check}({self.out.bind(t, 'o')}, {value.text})", t.op)
 
     def _any(self, op: Operation, item: Item) -> None:
-        """The call of a kernel."""
+        """Writes the call of a kernel."""
         kernel = self.kernel_of(op)
         wants = op.opdef.input_dtypes(op.attrs) if any(t.dtype.is_ref for t in op.inputs) else ()
         texts = [self.plain(t, op, bool(wants) and wants[i].is_ref) for i, t in enumerate(op.inputs)]
@@ -219,7 +222,7 @@ class Writer(ListWriter):
             self.out.line(f"{', '.join(names)} = {call}", op, inputs)
 
     def _move(self, op: Operation, item: Item) -> bool:
-        """Writes what moves elements about, if where they go is known; False if it is not."""
+        """Writes an operation that moves elements; False if its indices are not static."""
         if not item.live or any(t.dtype.is_ref for t in op.inputs):
             return False
         if self._moved(op, ["x"] * len(op.inputs)) is None:
@@ -237,7 +240,7 @@ class Writer(ListWriter):
     # *** formulas ***
 
     def _scalar(self, op: Operation, found: Apply) -> None:
-        """Operators on numpy scalars."""
+        """Writes a formula as operators on numpy scalars."""
         inputs = tuple(self.plain(t, op) for t in op.inputs)
         used: dict[int, int] = {}
         _count(found, used)
@@ -272,8 +275,10 @@ class Writer(ListWriter):
             self.assign(op, out, inputs)
 
     def _is_part(self, op: Operation, found: Apply, next: Operation) -> bool:
-        """Whether what a scalar operation makes may be written as a part of the expression of the one that alone reads
-        it: both are nothing but operators, which do not fail."""
+        """Whether a scalar expression may be inlined into the expression of its only reader.
+
+        It may if both consist of operators alone, which do not fail.
+        """
         reader = self.formula_of(next)
         if reader is None or next.outputs[0].shape != () or not all(t.shape == () for t in next.inputs):
             return False
@@ -283,16 +288,16 @@ class Writer(ListWriter):
         return len(at) == 1 and reads.get(at[0]) == 1 and _is_operators(found, op) and _is_operators(reader, next)
 
     def _array(self, op: Operation, found: Apply, reusable: Collection[Tensor]) -> None:
-        """Ufuncs, into buffers where there are some."""
+        """Writes a formula as calls of ufuncs, into reusable arrays where possible."""
         inputs = tuple([self._beside(t, op, found) for t in op.inputs])
         if all(type(a) is Input for a in found.args):
             self._ufunc(op, found, inputs, reusable)
             return
         used: dict[int, int] = {}
         _count(found, used)
-        reads: dict[int, int] = {}  # how often each input is still to be read
+        reads: dict[int, int] = {}  # number of reads of each input that are still to come
         _count_inputs(found, reads, set())
-        free: list[tuple[str, Tensor | None]] = []  # buffers of the result's shape and dtype that nobody reads
+        free: list[tuple[str, Tensor | None]] = []  # buffers of the result's shape and dtype without a later reader
         done: dict[int, str] = {}
         spare = [t for t in op.inputs if t in reusable and self._can_hold(t, found)]
 
@@ -332,7 +337,7 @@ class Writer(ListWriter):
                 self._owned.pop(was, None)
 
     def _ufunc(self, op: Operation, found: Apply, inputs: tuple[str, ...], reusable: Collection[Tensor]) -> None:
-        """One ufunc of the inputs: what `_array` makes of that, in a fourth of the time."""
+        """Writes one ufunc of the inputs; equal to `_array`, in a fourth of the time."""
         args: list[str] = []
         free: list[Tensor] = []
         for a in found.args:
@@ -364,11 +369,23 @@ class Writer(ListWriter):
         was: Tensor | None,
         is_last: bool,
     ) -> str:
-        """Writes the call of a ufunc, into the array `name`, which was that of `was`, or into a new one if that is "";
-        returns the name."""
+        """Writes the call of a ufunc.
+
+        Args:
+          op: The operation.
+          node: The application of the ufunc.
+          args: The expressions of the arguments.
+          inputs: The expressions of the operation's inputs.
+          name: The array for the result; "" for a new one.
+          was: The tensor to which that array belonged, if any.
+          is_last: Whether the result is that of the operation.
+
+        Returns:
+          The name of the result.
+        """
         ufunc = node.ufunc
         if ufunc is np.multiply and args[0] == args[1] and node.dtype.kind == "f":
-            ufunc, args = np.square, args[:1]  # the same numbers, 0.06 µs less a call
+            ufunc, args = np.square, args[:1]  # the same numbers, 0.06 µs less per call
         f = self.out.bind(ufunc, "k")
         if name:
             if was is not None:
@@ -381,7 +398,7 @@ class Writer(ListWriter):
         return name
 
     def _can_hold(self, t: Tensor, found: Apply) -> bool:
-        """Whether the array that `t` is may become the result."""
+        """Whether the array of `t` may become the result."""
         value = self.values[t]
         return (
             value.is_fresh
@@ -396,10 +413,10 @@ class Writer(ListWriter):
         return value.beside if value is not None and value.beside else self.plain(t, op)
 
     def _spread(self, a: Any, node: Apply, op: Operation) -> str:
-        """A number beside which a ufunc is slow, as a row of that number; "" if it may stay a number.
+        """A row filled with a number where that is faster than the number; else "".
 
-        The least and the greatest of an array and one number are found element by element, at 0.5 ns for each; of two
-        arrays by vector instructions, at 0.1 ns. The results are the same to the bit, and so are NaNs and signs of 0.
+        The minimum or maximum of an array and a number takes 0.5 ns for each element, that of two arrays 0.1 ns by
+        vector instructions. The results are equal to the bit, with the same NaNs and signs of 0.
         """
         if node.ufunc not in _NO_POSITIONAL_OUT or not node.shape:
             return ""
@@ -424,9 +441,10 @@ class Writer(ListWriter):
         return self.out.bind(self._rows[key], "c")
 
     def _number(self, node: Any, found: Apply) -> str:
-        """A number in a formula: an array of the result's dtype, if that is the number.
+        """Text of a number in a formula: an array of the result's dtype, if possible.
 
-        Beside an array, one of rank 0 takes 0.25 µs less than a numpy scalar, and 0.5 less than Python's.
+        As the second operand of an array, an array of rank 0 takes 0.25 µs less than a numpy scalar, and 0.5 µs less
+        than a number of Python.
         """
         if isinstance(node, np.generic):
             return self.out.bind(_zero_rank(node, node.dtype), "c")
@@ -436,7 +454,7 @@ class Writer(ListWriter):
 
 
 def _row(shape: Sequence[int]) -> tuple[int, ...]:
-    """The fewest last axes of `shape` that have `LONG` elements together, or as many as there are below `MOST`."""
+    """The fewest last axes of `shape` with at least `LONG` and at most `MOST` elements."""
     for k in range(1, len(shape) + 1):
         n = math.prod(shape[-k:])
         if n > MOST:
@@ -447,7 +465,7 @@ def _row(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _operator(node: Apply, op: Operation) -> str:
-    """The operator that is written for a ufunc of scalars; "" if the ufunc itself is called."""
+    """The operator for a ufunc of scalars; "" if the ufunc itself is called."""
     operator, kinds = _OPERATORS.get(node.ufunc, ("", ""))
     return operator if all(_kind(a, op) in kinds for a in node.args) else ""
 
@@ -457,7 +475,7 @@ def _is_operators(node: Any, op: Operation) -> bool:
 
 
 def _count(node: Any, used: dict[int, int]) -> None:
-    """How often each application in a formula is read."""
+    """Counts the readers of each application in a formula."""
     used[id(node)] = used.get(id(node), 0) + 1
     if used[id(node)] == 1 and isinstance(node, Apply):
         for a in node.args:
@@ -477,12 +495,12 @@ def _count_inputs(node: Apply, reads: dict[int, int], seen: set[int]) -> None:
 
 
 def _alike(a: Apply, b: Apply) -> bool:
-    """Whether two results have the same shape and dtype, as far as a buffer goes."""
+    """Whether two results have equal static shapes and dtypes, so that one buffer fits both."""
     return a.shape is not None and a.shape == b.shape and a.shape != () and a.dtype == b.dtype
 
 
 def _kind(node: Any, op: Operation) -> str:
-    """The kind of dtype of a part of a formula; of a number "" is in any."""
+    """The dtype kind of a part of a formula; "" for a number."""
     if isinstance(node, Input):
         return op.inputs[node.index].dtype.base.numpy.kind
     return node.dtype.kind if isinstance(node, Apply) else ""
@@ -491,7 +509,7 @@ def _kind(node: Any, op: Operation) -> str:
 def _zero_rank(number: Any, dtype: np.dtype) -> np.ndarray:
     array = np.array(number, dtype)
     array.flags.writeable = False
-    return _numbers.setdefault((array.tobytes(), dtype.char), array)  # by its bits: 0.0 is equal to -0.0
+    return _numbers.setdefault((array.tobytes(), dtype.char), array)  # by its bits, because 0.0 == -0.0
 
 
 _numbers: dict[tuple[bytes, str], np.ndarray] = {}

@@ -1,4 +1,4 @@
-"""How operations on tensor lists are written where they are lists of Python, or rows of an array (see `lists`)."""
+"""Code for operations on tensor lists that are Python lists or rows (`lists`)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
 
 
-MEMORY: Final = "run.step.memory"  # the account of the device; there is one where operations have `_counted`
+MEMORY: Final = "run.step.memory"  # the account of the device, which exists where operations have `_counted`
 
 
 class ListWriter(Names):
-    """Writes pushes, pops and their like."""
+    """Writes operations on tensor lists, such as pushes and pops."""
 
     def list_operation(self, op: Operation, item: Item) -> bool:
-        """Writes an operation on tensor lists, if they are lists here."""
+        """Writes an operation on a list of Python or on rows; else returns False."""
         write = _LISTS.get(op.type)
         if write is None:
             return False
@@ -37,7 +37,7 @@ class ListWriter(Names):
         return True
 
     def assign(self, op: Operation, text: str, inputs: tuple[str, ...] = (), is_fresh: bool = False) -> None:
-        """Names what output 0 of `op` is."""
+        """Assigns an expression to the name of output 0 of `op`."""
         name = self.name_for(op.outputs[0])
         self.out.line(f"{name} = {text}", op, inputs)
         self.own(op.outputs[0], Value(name, is_fresh=is_fresh))
@@ -74,7 +74,7 @@ class ListWriter(Names):
         return self.values[t].text if self.lists.kind(t) == LIST else self.plain(t, op)
 
     def _limit(self, op: Operation, this: str, value: str) -> None:
-        """The check of what an accumulator holds; of scalars only if somebody set a limit."""
+        """Writes the check of an accumulator's size; of scalars only with a user's limit."""
         what, t = op.attrs.get("_accumulates"), op.inputs[1]
         if what is None:
             return
@@ -98,7 +98,7 @@ class ListWriter(Names):
         self.out.line(f"if {test}: {within}({this}, {value}, {limit}, {self.out.bind(what, 'o')})", op, (this, value))
 
     def _most(self, push: Operation) -> float:
-        """How many elements the list can have at most to which `push` pushes."""
+        """The largest possible length of the list to which `push` pushes."""
         loop, this = self.out.loop, push.inputs[0].op
         if loop is None or loop.most is None or this.type != "_Arg" or this.graph is not loop.op.attrs["body"]:
             return math.inf
@@ -118,7 +118,7 @@ class ListWriter(Names):
             self.share(op.outputs[0], op.inputs[0], op)
 
     def _blank(self, op: Operation) -> str:
-        """The zeros that an element stands for that is not there."""
+        """The zeros that a missing element stands for."""
         t = op.outputs[-1]
         zeros = np.zeros(tuple(d or 0 for d in t.shape or ()), t.dtype.base.numpy)
         zeros.flags.writeable = False
@@ -141,7 +141,7 @@ class ListWriter(Names):
         self.assign(op, element, (this, text))
 
     def _by_kernel(self, op: Operation) -> str:
-        """The kernel of `op` for lists of Python."""
+        """The name of the kernel of `op` for lists of Python."""
         assert op.inputs[0].handle is not None
         return self.out.bind(runtime.ByKernel(op, *op.inputs[0].handle), "f")
 
@@ -166,7 +166,7 @@ class ListWriter(Names):
         self._change(op, item, runtime.unset)
 
     def _change(self, op: Operation, item: Item, change: Callable[..., None]) -> None:
-        """Writes what changes a list as input 1 says."""
+        """Writes a change of a list that input 1 describes, such as a resize."""
         this, other = self.values[op.inputs[0]].text, self.plain(op.inputs[1], op)
         self.out.line(f"{self.out.bind(change, 'f')}({this}, {other}, {self._by_kernel(op)})", op, (this, other))
         if item.live:
@@ -192,7 +192,7 @@ class ListWriter(Names):
         self.assign(op, self._joined(op, runtime.gathered, runtime.gathered_alike, this, indices), (this, indices))
 
     def _joined(self, op: Operation, known: Any, alike: Any, rows: str, which: str) -> str:
-        """A call of `known` or `alike`: whether or not the list says which shape its elements have."""
+        """Writes a call of `known` if the list states its elements' shape, else of `alike`."""
         handle = op.inputs[0].handle
         assert handle is not None
         out = op.outputs[0].shape

@@ -1,21 +1,22 @@
-"""Which tensor lists of a step can be lists of the target: those that are used up as they go.
+"""Selection of the tensor lists that become lists of Python, changed in place.
 
-A tensor list is a value: to push makes a new list, and the old one stays what it was. The persistent vectors behind
-that cost much more than a list that is appended to. But mostly nobody looks at the old one again. An accumulator is
-pushed to once an iteration, each time the newest version, and then popped from in the same way; so one list, changed in
-place, can stand for all its versions.
+A tensor list is a value: a push makes a new list, and the old one stays unchanged. The persistent vectors that
+implement this cost much more than a list with an append. But most programs never read the old list again. An
+accumulator is pushed to once an iteration, each time in its newest version, and is later popped from in the same way.
+So one list, changed in place, can stand for all its versions.
 
-That is so where every version has at most one *consumer* (what pushes to it, pops from it, sets an element, carries it
-into the next iteration, returns it or puts it into another list), and all that merely *look* (how long it is, an
-element) come before. Versions that are the same list in this sense are collected in classes: the two ends of a push,
-the input, parameters, results and output of a loop variable, ... If one version in a class is used otherwise, the class
-stays with the kernels, which are right in any case.
+This is correct under two conditions. Every version has at most one *consumer*: an operation that pushes to it, pops
+from it, sets an element, passes it to the next iteration, returns it or puts it into another list. And all operations
+that only *look* at the version (at its length, at an element) run before the consumer. Versions that are the same list
+in this sense form a class: the two ends of a push, the input, parameters, results and output of a loop variable, and so
+on. If one version of a class is used in another way, the class stays with the kernels, which are correct in any case.
 
-A list made of the rows of a tensor that is only looked at is no list at all: its elements are rows of that tensor.
+A list that is made of the rows of a tensor and never changed needs no list at all: its elements are rows of that
+tensor.
 
-The shape of the elements need not be known. What is read must fit the shape that the reader states, which is decided
-here from the static shapes of all that is put into the class. The zeros that a missing element stands for may have a
-shape that only other elements tell; such rare cases are left to the kernel (`runtime.ByKernel`).
+The shape of the elements may be unknown. Elements must fit the shape that a reader states. This module checks that with
+the static shapes of all elements that are put into the class. The zeros for a missing element may have a shape that
+only other elements determine; such rare cases are left to the kernel (`runtime.ByKernel`).
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ LIST: Final = "list"
 ROWS: Final = "rows"
 KERNEL: Final = ""
 
-_JOIN: Final = frozenset({"TensorListStack", "TensorListGather", "TensorListConcatV2"})  # all elements, or several
-# what looks at its input 0 and leaves it as it is
+_JOIN: Final = frozenset({"TensorListStack", "TensorListGather", "TensorListConcatV2"})  # read several elements
+# operations that read input 0 and leave it unchanged
 _LOOK: Final = _JOIN | {"TensorListGetItem", "TensorListLength"}
 _CHANGE: Final = frozenset(
     {"TensorListPushBack", "TensorListPopBack", "TensorListSetItem", "TensorListResize", "_TensorListUnset"}
@@ -57,20 +58,20 @@ _SHAPE: Final = {  # the input that states the shape of the elements
 
 
 class Lists:
-    """What stands for each tensor list of a step; see the module's text."""
+    """Representations of the tensor lists of a step; see the module's text."""
 
     def __init__(self, blocks: Regions) -> None:
         self._parent: dict[Tensor, Tensor] = {}
         self._elements: dict[Tensor, Tensor] = {}  # of a class of lists of lists: one of the lists in it
         self._bad: set[Tensor] = set()
         self._rows: set[Tensor] = set()  # made of the rows of a tensor
-        self._grown: set[Tensor] = set()  # that something changes, or that began as a list
-        self._blank: set[Tensor] = set()  # with elements that are not there yet
+        self._grown: set[Tensor] = set()  # changed by an operation, or made as a list
+        self._blank: set[Tensor] = set()  # with elements that may be missing
         self._counted: set[Tensor] = set()  # with elements that count as memory of the device
-        self._put: list[tuple[Tensor, Shape]] = []  # lists, and the static shape of an element that each was given
+        self._put: list[tuple[Tensor, Shape]] = []  # lists, each with the static shape of an element put into it
         self._readers: list[Operation] = []  # operations that state the shape of the elements they read
         for op in blocks.root.graph.operations:
-            if op.type == "_Arg":  # what comes from outside is what kernels know
+            if op.type == "_Arg":  # values from outside have the representation of kernels
                 self._spoil(op.outputs[0])
         self._walk(blocks.root)
         for block in blocks.functions.values():
@@ -83,13 +84,13 @@ class Lists:
         while more := {
             c for t, e in self._elements.items() if self._find(t) in self._bad and (c := self._find(e)) not in self._bad
         }:
-            self._bad |= more  # what is in a list that kernels know, kernels must know
+            self._bad |= more  # an element of a list of the kernels is a list of the kernels too
         self._rows = {self._find(t) for t in self._rows}
         self._grown = {self._find(t) for t in self._grown}
         self._counted = {self._find(t) for t in self._counted}
 
     def kind(self, t: Tensor) -> str:
-        """`LIST`, `ROWS`, or `KERNEL`: the value that kernels know."""
+        """`LIST`, `ROWS`, or `KERNEL` for the representation of kernels."""
         if t not in self._parent:
             return KERNEL
         c = self._find(t)
@@ -98,11 +99,11 @@ class Lists:
         return LIST if c in self._grown or c not in self._rows else ROWS
 
     def has_blanks(self, t: Tensor) -> bool:
-        """Whether a list may have elements that are not there yet."""
+        """Whether elements of a list may be missing."""
         return self._find(t) in self._blank
 
     def is_counted(self, t: Tensor) -> bool:
-        """Whether what is in a list, or in the lists in it, counts as memory of the device (`resources.memory`)."""
+        """Whether the elements of a list or of nested lists count as memory (`resources.memory`)."""
         c = self._find(t)
         return c in self._counted or (c in self._elements and self.is_counted(self._elements[c]))
 
@@ -126,7 +127,7 @@ class Lists:
             self._contains(a, inner)
 
     def _contains(self, outer: Tensor, inner: Tensor) -> None:
-        """An element of `outer` is the list `inner`."""
+        """Records that an element of `outer` is the list `inner`."""
         outer = self._find(outer)
         known = self._elements.get(outer)
         if known is None:
@@ -139,10 +140,10 @@ class Lists:
             self._find(t)
             self._bad.add(t)
 
-    # *** what is done with them ***
+    # *** uses ***
 
     def _walk(self, block: Region, used: dict[Tensor, int] | None = None) -> None:
-        """Takes in a block. `used` counts how often each list was consumed so far."""
+        """Records the uses of lists in a block; `used` counts each list's consumers."""
         used = {} if used is None else used
         for item in block.items:
             if item.kind:
@@ -229,7 +230,7 @@ class Lists:
                 self._spoil(t)
 
     def _fits(self, op: Operation) -> bool:
-        """Whether a list of Python can be what `op` changes or reads, whatever the list."""
+        """Whether a list of Python fits `op`, independent of the other elements of the list."""
         holds = op.inputs[0].handle
         if op.type in _PUT:
             value = op.inputs[_PUT[op.type]]
@@ -248,8 +249,8 @@ class Lists:
         return known_shape(op.inputs[_SHAPE[op.type]]) != "?"
 
     def _check_readers(self) -> None:
-        """Spoils the lists with elements that may not have the shape that a reader states."""
-        held: dict[Tensor, Shape] = {}  # of each class: what is known of the shape of all its elements
+        """Spoils lists whose elements may not have the shape that a reader states."""
+        held: dict[Tensor, Shape] = {}  # by class: the common static shape of all its elements
         for t, shape in self._put:
             c = self._find(t)
             held[c] = shapes.join(held[c], shape) if c in held else shape
@@ -306,7 +307,7 @@ class Lists:
                 self._consume(t, used)
             else:
                 self._look(t, used)
-                if k in item.live:  # it comes out as it went in
+                if k in item.live:  # a loop-invariant list is also an output
                     self._alias(t, op.outputs[k])
                     self._consume(t, used)
         looking: dict[Tensor, int] = {}
@@ -317,7 +318,7 @@ class Lists:
         inside: dict[Tensor, int] = {}
         self._walk(inner, inside)
         for k, p in enumerate(loop.params):
-            if k not in item.variables and inside.get(p):  # each iteration would need its own
+            if k not in item.variables and inside.get(p):  # each iteration would need a list of its own
                 self._spoil(p)
 
     def _alias(self, a: Tensor, b: Tensor) -> None:
@@ -326,7 +327,7 @@ class Lists:
 
 
 def _is_a_shape(t: Tensor, depth: int = 8) -> bool:
-    """Whether `t` is sure to be a shape: a constant that is, or made of what tells shapes."""
+    """Whether `t` is certain to be a shape: a valid constant, or computed from shapes."""
     if t.op.type == "Const":
         return known_shape(t) != "?" and int(np.min(t.op.attrs["value"], initial=0)) >= -1
     forwards = t.op.opdef.facts.forwards
@@ -339,7 +340,7 @@ def _is_a_shape(t: Tensor, depth: int = 8) -> bool:
 
 
 def known_shape(t: Tensor) -> Shape | str:
-    """The shape that the integer input `t` states; "?" if it is not known while compiling."""
+    """The shape that the integer input `t` states; "?" if it is not static."""
     value = constant_value(t)
     if value is None:
         return "?"

@@ -1,4 +1,4 @@
-"""What stands for tensors in the source: names, whose they are, and when they go."""
+"""Names of tensors in the source: their values, their owners and their deletion."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ INT: Final = "int"  # a Python int that stands for an int32 or int64 scalar
 
 
 class Value(NamedTuple):
-    """What stands for a tensor in the source.
+    """Representation of a tensor in the source.
 
     Attributes:
-      text: a name; of a scalar that only the next line reads, an expression.
-      kind: "" for what kernels know; `INT`, `LIST` or `ROWS`.
-      is_natural: of an `INT`: it is not negative.
-      is_fresh: an array that was made here for this tensor alone.
-      is_global: a constant.
-      beside: of a constant of rank 0, the name of the array that is better beside arrays.
+      text: A name, or an expression if the tensor is a scalar that only the next line reads.
+      kind: "" for the representation of kernels; else `INT`, `LIST` or `ROWS`.
+      is_natural: Whether an `INT` is certain not to be negative.
+      is_fresh: Whether the value is an array that was made in this block for this tensor alone.
+      is_global: Whether the value is a constant.
+      `beside`: The name of the array of rank 0 of a scalar constant, which is faster as an operand with arrays.
     """
 
     text: str
@@ -39,20 +39,20 @@ class Value(NamedTuple):
     beside: str = ""
 
     def named(self, name: str) -> Value:
-        """The same by another name."""
+        """The same representation under another name."""
         return Value(name, self.kind, self.is_natural)
 
 
 class Names:
-    """The source that is being written, and what stands in it for each tensor.
+    """The source in construction and the values of the tensors in it.
 
     Attributes:
-      out: the source.
-      values: what stands for each tensor.
-      lists: what stands for tensor lists.
-      converted: for each open block, which Python ints have been made scalars of a dtype there.
-      wanted: names that results of open blocks had better have: of loop variables, of results of conditionals. What is
-        written into such a name at once need not be given it at the end of the block.
+      out: The source.
+      values: The representation of each tensor.
+      lists: The representations of tensor lists.
+      converted: For each open block, names of numpy scalars that were made of Python ints, by name and class.
+      wanted: Preferred names of results of open blocks: those of loop variables and of results of conditionals. A
+        result that is written into its preferred name needs no assignment at the end of the block.
     """
 
     def __init__(self, blocks: Regions) -> None:
@@ -61,23 +61,23 @@ class Names:
         self.lists = Lists(blocks)
         self.converted: list[dict[tuple[str, type], str]] = [{}]
         self.wanted: dict[Tensor, str] = {}
-        self._owned: dict[Tensor, str] = {}  # tensors that have a part in a name, which goes with the last of them
-        self._shares: dict[str, int] = {}
+        self._owned: dict[Tensor, str] = {}  # the name that a tensor shares; it is deleted with its last tensor
+        self._shares: dict[str, int] = {}  # number of tensors that share a name
 
     # *** names ***
 
     def name_for(self, t: Tensor) -> str:
-        """The name of what is made for `t`: the one it had better have, or a new one."""
+        """The name for a new value of `t`: its preferred name or a new one."""
         return self.wanted.pop(t, "") or self.out.new("t")
 
     def own(self, t: Tensor, value: Value) -> None:
-        """`t` is `value`, whose name nothing else has."""
+        """Records that `value`, under a name that no other tensor has, represents `t`."""
         self.values[t] = value
         self._owned[t] = value.text
         self._shares[value.text] = 1
 
     def share(self, t: Tensor, other: Tensor, op: Operation) -> None:
-        """`t` is what `other` is."""
+        """Records that `t` has the value of `other` and shares its name."""
         if other.dtype.is_ref and not t.dtype.is_ref:
             name = self.out.new("t")
             self.out.line(f"{name} = {self.plain(other, op)}", op)
@@ -92,7 +92,7 @@ class Names:
             self.values[t] = value._replace(is_fresh=False)
 
     def alias(self, p: Tensor, t: Tensor, op: Operation) -> None:
-        """The parameter `p` of an inner block is `t`, which stays at least as long."""
+        """Records that parameter `p` of an inner block is `t`, which outlives the block."""
         if t.dtype.is_ref and not p.dtype.is_ref:
             self.share(p, t, op)
         else:
@@ -100,11 +100,11 @@ class Names:
             self.values[p] = value._replace(is_fresh=False) if value.is_fresh else value
 
     def disown(self, t: Tensor) -> None:
-        """`t` has no part in its name any more; the name stays."""
+        """Ends the share of `t` in its name; the name stays."""
         self._owned.pop(t, None)
 
     def drop(self, tensors: Iterable[Tensor]) -> None:
-        """Nobody reads `tensors` any more: names that stood for them alone go."""
+        """Deletes names that only `tensors` share, which have no later reader."""
         gone = []
         for t in tensors:
             name = self._owned.pop(t, None)
@@ -118,9 +118,9 @@ class Names:
     # *** values ***
 
     def plain(self, t: Tensor, op: Operation, wants_ref: bool = False) -> str:
-        """`t` as kernels and users know it."""
+        """Expression of `t` in the representation of kernels and users."""
         value = self.values.get(t)
-        if value is None:  # a constant that nobody makes
+        if value is None:  # a constant that no operation of the code computes
             value = self.values[t] = self.constant(constant_value(t))
         if value.kind == INT:
             return self._as_scalar(value, t)
@@ -144,7 +144,7 @@ class Names:
         return name
 
     def constant(self, array: Any) -> Value:
-        """A constant."""
+        """Binds a constant array and returns its value."""
         if array.ndim or array.dtype.kind not in "biufc":
             return Value(self.out.bind(array, "c"), is_global=True)
         beside = np.array(array)  # kernels give scalars

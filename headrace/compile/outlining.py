@@ -1,20 +1,22 @@
-"""Loops and conditionals as members of clusters: which can be, so that nobody has to wait for more than before.
+"""Outlining: the choice of loops and conditionals that stay whole inside fused regions.
 
-A `While`, `If` or `Case` in which there is nothing but pure operations need not be taken apart for the token machine:
-as a whole it can be a member of a cluster (`fused_regions`), and is compiled with it. Two things must hold.
+A `While`, `If` or `Case` that contains only pure operations need not be lowered. It can be a member of a fused region
+(`fused_regions`) as a whole, and is compiled with it. Two conditions must hold.
 
-**Nothing in it waits, changes anything or stands by itself.** In a loop that counts, and so ends whatever it reads,
-variables may be read. A conditional with a product that is worth a thread of its own is no member, as that product
-would be none; a loop is in any case, for what the token machine does in each iteration takes longer.
+**Contents.** Nothing in it waits, has an effect or deserves a node of its own. Reads of variables are allowed in a loop
+that counts, because such a loop ends for any values read. A conditional with a product that is worth a thread of its
+own is not outlined, as that product would not be a member of a region either. A loop with one is outlined, because the
+executor's work in each iteration takes longer.
 
-**No new waiting.** As one node a loop begins when all is there that it reads, and gives all its results in the end. In
-the token machine each result goes its own way: the number of iterations may be known before a queue has given what the
-loop works on, a conditional needs nothing that the branch taken does not read, and a loop that goes round no time does
-not even look at what its body reads. So for each result one asks what it *surely* waits for (`_Sure`). What the whole
-waits for besides is *more* than that. More is harmless where it ends before anybody can tell: in pure operations that
-wait for as much anyway, by their other inputs. The gradient of a loop reads how often the loop went round, but it works
-on what comes from the queue, too. Where it does not end there, in a queue or in an assignment, say, all through whom it
-came are taken apart (`must_not_wait`).
+**No new waiting.** As one node, a loop starts when all its inputs are available, and sends all its results at the end.
+In the executor, each result is sent on its own. For example, the number of iterations may be known before a queue has
+delivered the values that the loop processes. A conditional needs no inputs of the branches that are not taken, and a
+loop without iterations does not read the inputs of its body. So the analysis asks for each result what it *surely*
+waits for (`_Sure`). Every further event that the whole operation waits for is *more*.
+
+More is harmless if it ends in pure operations that wait for the same events anyway, by their other inputs. For example,
+the gradient of a loop reads the number of iterations, but it also reads values from the queue. If it does not end there
+but reaches a queue or an assignment, the operations through which it came are lowered (`must_not_wait`).
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ from headrace.ir.order import is_constant
 if TYPE_CHECKING:
     from headrace.ir.graph import Tensor
 
-MOST_ROUNDS: Final = 16  # in which a step is lowered; then nothing in it is left as it is
-DEEPEST: Final = 32  # additions in a row by which a number of iterations is found out; loops have a few
+MOST_ROUNDS: Final = 16  # lowerings of a step; after these, no structured operation is outlined
+DEEPEST: Final = 32  # nested additions through which a number of iterations is computed; loops have a few
 
 _KINDS: Final = frozenset({"If", "Case", "While"})
 
 
 class Lowered(Protocol):
-    """A primitive graph with structured operations left in it (`lower.Lowered`)."""
+    """Primitive graph that still contains structured operations (`lower.Lowered`)."""
 
     @property
     def ops(self) -> Sequence[Operation]:
@@ -51,12 +53,12 @@ class Lowered(Protocol):
 
     @property
     def functions(self) -> Mapping[str, Sequence[Operation]]:
-        """Those of the functions that it calls in frames of their own."""
+        """Operations of the functions that it calls in frames of their own."""
         ...
 
     @property
     def left(self) -> Mapping[Operation, Operation]:
-        """The structured ones; for each what it is a copy of."""
+        """Structured operations that were not lowered, with the originals of which they are copies."""
         ...
 
 
@@ -68,12 +70,15 @@ def select_outlined(
     is_heavy: Callable[[Operation], bool],
     is_late: Callable[[Operation], bool],
 ) -> L | None:
-    """The primitive form of a step in which what can be in clusters is left as it is; None if there is no such thing.
+    """Lowers a step except for the structured operations that fused regions can contain.
 
     Args:
-      lower: lowers the step, given what tells which operations stay.
-      is_heavy: whether an operation with a pure kernel may be worth a thread of its own.
-      is_late: whether an operation of a primitive graph waits for something else, once it fires.
+      lower: Lowers the step; its argument decides which structured operations stay whole.
+      is_heavy: Whether an operation with a pure kernel may be worth a thread of its own.
+      is_late: Whether an operation of a primitive graph waits after it fires.
+
+    Returns:
+      The lowered step; None if no structured operation stays whole.
     """
     stays = OutlinedStructures(is_heavy)
     for _ in range(MOST_ROUNDS):
@@ -88,13 +93,13 @@ def select_outlined(
 
 
 class OutlinedStructures:
-    """Which structured operations of a step are left as they are when it is lowered; call it with one.
+    """Predicate for the structured operations of a step that are not lowered.
 
     Args:
-      is_heavy: whether an operation with a pure kernel may be worth a thread of its own.
+      is_heavy: Whether an operation with a pure kernel may be worth a thread of its own.
 
     Attributes:
-      refused: those that are not, though nothing in them stands against it.
+      refused: Operations that are lowered although their contents would allow outlining.
     """
 
     def __init__(self, is_heavy: Callable[[Operation], bool]) -> None:
@@ -110,7 +115,7 @@ class OutlinedStructures:
         return all(self._known[op])
 
     def _inside(self, op: Operation) -> bool:
-        """Whether all in `op` may be in a cluster."""
+        """Whether all contents of `op` are allowed in a fused region."""
         graphs = _graphs(op)
         if not graphs:
             return False
@@ -125,14 +130,14 @@ class OutlinedStructures:
         return not any(map(_only_reads, with_owned(_all_in(graphs))))
 
     def _is_light(self, op: Operation) -> bool:
-        """Whether nothing in `op`, outside of loops, may be worth a thread of its own."""
+        """Whether no operation in `op`, outside of loops, is heavy."""
         if op.opdef.structured == "While":
             return True
         return all(self._is_light(e) if e.opdef.structured else not self._is_heavy(e) for e in _all_in(_graphs(op)))
 
 
 def _graphs(op: Operation) -> list[FuncGraph]:
-    """The graphs that `op` owns; none if it names one of a library (which calls itself, or is large)."""
+    """Graphs that `op` owns; [] if it names a recursive or large library function."""
     graphs = owned(op)
     return graphs if len(graphs) == len(functions_of(op)) else []
 
@@ -148,7 +153,7 @@ def _computes_only(op: Operation) -> bool:
 
 
 def _only_reads(op: Operation) -> bool:
-    """Whether `op` sees what others write, and that is all."""
+    """Whether `op` reads state that other operations write and has no other effect."""
     facts, kernel = op.opdef.facts, find_kernel(op)
     is_reading = facts.effect == "resource" and not facts.writes and not facts.waits and bool(op.inputs)
     is_there = kernel is not None and kernel.form == "stateful"
@@ -156,7 +161,7 @@ def _only_reads(op: Operation) -> bool:
 
 
 def is_outlined(op: Operation) -> bool:
-    """Whether `op`, of a graph that has been lowered, is a structured operation that was left as it is."""
+    """Whether `op`, of a lowered graph, is a structured operation that was not lowered."""
     return op.opdef.structured in _KINDS
 
 
@@ -164,21 +169,24 @@ def is_outlined(op: Operation) -> bool:
 
 
 def must_not_wait(ops: Sequence[Operation], is_late: Callable[[Operation], bool]) -> set[Operation]:
-    """Those structured operations left in a primitive graph through which something comes to wait for more.
+    """Outlined operations of a primitive graph that make an operation wait for more events.
 
     Args:
-      ops: of one graph.
-      is_late: whether an operation that is no primitive waits for something else, once it fires.
+      ops: The operations of one graph.
+      is_late: Whether an operation that is not a primitive waits after it fires.
+
+    Returns:
+      The outlined operations that must be lowered instead.
     """
     left = {op for op in ops if is_outlined(op)}
     return _More(ops, left, is_late).blamed if left else set()
 
 
 class _More:
-    """What operations wait for only because structured ones are left as they are; see the module's text.
+    """Events that operations wait for only because of outlining; see the module's text.
 
     Attributes:
-      blamed: of those, the ones through which it gets to where it can be told.
+      blamed: The outlined operations through which such an event reaches an operation with effects or a primitive.
     """
 
     def __init__(
@@ -187,23 +195,23 @@ class _More:
         self.blamed: set[Operation] = set()
         self._fates = deadness_of(ops, frames.derive(ops), is_late)
         self._sure = _Sure()
-        # of a tensor, or of what waits for an operation: symbols, by the operations through which they came
+        # symbols by the outlined operations through which they came, for a tensor or the control output of an operation
         self._more: dict[Tensor | Operation, Mapping[Operation, int]] = {}
         for op in walk.toposort(ops):
             if op in left:
                 self._left(op)
                 continue
-            is_merge = op.opdef.primitive == "Merge"  # which waits for one of its inputs only
+            is_merge = op.opdef.primitive == "Merge"  # it waits for one of its inputs only
             surely = 0 if is_merge else self._surely([*op.inputs, *op.control_inputs])
             if more := self._given(op, surely):
                 if op.opdef.primitive or not op.opdef.is_pure or is_late(op):
-                    if op.type != "_Retval":  # the step is over when all of it is
+                    if op.type != "_Retval":  # the step ends only when all its operations have run
                         self.blamed.update(more)
                 else:
                     self._more.update(dict.fromkeys((op, *op.outputs), more))
 
     def _surely(self, ends: Iterable[Tensor | Operation]) -> int:
-        """What whoever reads tensors and waits for operations would wait for in any case."""
+        """Symbols that a consumer of these tensors and operations waits for in any case."""
         out = 0
         for end in ends:
             waits = (self._fates.after[end] if isinstance(end, Operation) else self._fates.out(end)).waits
@@ -213,7 +221,7 @@ class _More:
         return out
 
     def _given(self, op: Operation, surely: int) -> dict[Operation, int]:
-        """What `op` is given that is more than `surely`."""
+        """Symbols in the inputs of `op` that are not in `surely`, by outlined operation."""
         out: dict[Operation, int] = {}
         ends: list[Tensor | Operation] = [*op.inputs, *op.control_inputs]
         for end in ends:
@@ -228,7 +236,7 @@ class _More:
         each = 0
         for k, (t, positions) in enumerate(zip(op.outputs, self._sure.of(op), strict=True)):
             surely = self._surely([x for i, x in enumerate(op.inputs) if positions >> i & 1])
-            if op.opdef.structured != "While" or not is_constant(op.attrs["body"], k):  # else it is what went in
+            if op.opdef.structured != "While" or not is_constant(op.attrs["body"], k):  # else it forwards its input
                 surely |= controls
             each |= surely
             self._set(t, op, waits & ~surely, self._given(op, surely))
@@ -240,15 +248,15 @@ class _More:
 
 
 class _Sure:
-    """What the results of structured operations surely wait for, as sets of inputs: an int, bit i for input i."""
+    """Inputs that structured operations' results surely wait for; bit i is input i."""
 
     def __init__(self) -> None:
         self._known: dict[FuncGraph, list[int]] = {}
         self._numbers: dict[Tensor, int | None] = {}
-        self._depth = 0  # additions around the one that is looked at
+        self._depth = 0  # additions around the current one
 
     def of(self, op: Operation) -> list[int]:
-        """For each output of `op` the inputs that it waits for, whatever their values are."""
+        """For each output of `op`, the inputs that it waits for at any values."""
         graphs = owned(op)
         if op.opdef.structured == "While":
             return self._loop(op)
@@ -268,7 +276,7 @@ class _Sure:
         (asked,) = self._results(cond)
         made = self._results(loop)
         fixed = sum(1 << k for k in range(len(made)) if is_constant(loop, k))
-        once = [asked | m for m in made]  # after one iteration; after more, what has been so each time
+        once = [asked | m for m in made]  # after one iteration; below, the common part of any number of iterations
         while True:
             more = [m & (asked | made[k] & fixed | _union(once, made[k] & ~fixed)) for k, m in enumerate(once)]
             if more == once:
@@ -284,7 +292,7 @@ class _Sure:
         return out
 
     def _trips(self, op: Operation) -> int | None:
-        """How often the loop `op` goes round, if that can be known."""
+        """Number of iterations of the loop `op`, if it is known."""
         counted = trip_count(op)
         if counted is None or not counted.is_exact:
             return None
@@ -297,7 +305,7 @@ class _Sure:
         return min(least)
 
     def _number(self, t: Tensor) -> int | None:
-        """The scalar integer that `t` always is, if that can be known; behind a loop also what that has counted."""
+        """Value of the integer scalar `t`, if known, as a constant or a loop's counter."""
         if t not in self._numbers:
             self._numbers[t] = None
             self._numbers[t] = self._found(t)
@@ -320,7 +328,7 @@ class _Sure:
         return None if x is None or y is None else x - y if op.type == "Sub" else x + y
 
     def _results(self, graph: FuncGraph) -> list[int]:
-        """For each result of `graph` the parameters that it waits for."""
+        """For each result of `graph`, the parameters that it waits for."""
         known = self._known.get(graph)
         if known is not None:
             return known
@@ -341,7 +349,7 @@ class _Sure:
 
 
 def _union(sets: Sequence[int], which: int) -> int:
-    """The union of those of `sets` that the bits of `which` tell."""
+    """Union of those of `sets` whose bits are set in `which`."""
     out = 0
     for i, s in enumerate(sets):
         if which >> i & 1:

@@ -1,11 +1,11 @@
-"""What of a structured graph has to be done, in which order: blocks of items.
+"""Regions: the operations of a structured graph that must run, in order.
 
-A `Region` is a graph, or one that an operation owns, reduced to what somebody wants of it: its operations in an order
-in which each comes after what it waits for, without those that nobody needs. An operation that owns graphs becomes an
-item with blocks of its own, and these too have only what is wanted: results that nobody reads are left out, and loop
-variables that reach nothing (a liveness fixpoint). One walk over blocks is all a target needs to know about order.
+A `Region` is a graph, or a graph that an operation owns, reduced to what is needed of it. It contains the needed
+operations in topological order. An operation that owns graphs becomes an item with regions of its own. These regions
+are reduced, too: results without a reader are left out, and so are loop variables that affect no needed result (a
+liveness fixpoint). A code generator needs one walk over the regions and no further knowledge of order.
 
-Nothing here knows what will be made of it.
+This module is independent of the code that is generated.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Item:
-    """One operation that is done.
+    """Operation that runs.
 
     Attributes:
-      op: it.
-      kind: "" if a kernel does it, else "If", "Case", "While", "Call" (the function's operations stand in its place) or
-        "Recursive" (the function is called by name).
-      live: the positions of its outputs that somebody reads.
-      blocks: of its graphs: the branches (of an If: else, then); the condition and the body; the function.
-      variables: of a While: the positions of the loop variables that go round.
-      trips: of a While: how often it goes round, if it counts.
-      counter: of a While that only counts: the variable that does, which no item of the body makes; else -1.
-      offset: the position of the input that is parameter 0 of its graphs.
-      reads: the tensors, of the graph it stands in, that it or its blocks read.
+      op: The operation.
+      kind: "" if a kernel computes it, else "If", "Case", "While", "Call" (the function is inlined) or "Recursive" (the
+        function is called by name).
+      live: The positions of the outputs that are read.
+      blocks: The regions of its graphs: the branches (of an If: else, then), the condition and the body, or the
+        function.
+      variables: The positions of the loop variables of a While that are needed.
+      trips: The trip count of a While that only counts, else None.
+      counter: The position of the counter of a While that only counts, which no item of the body computes; else -1.
+      offset: The position of the input that is parameter 0 of its graphs.
+      reads: The tensors of the surrounding graph that the operation or its regions read.
     """
 
     op: Operation
@@ -59,13 +60,13 @@ class Item:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Region:
-    """What is wanted of one graph.
+    """Needed part of one graph.
 
     Attributes:
-      graph: it.
-      items: what is done, in order.
-      results: the tensors that are wanted of it.
-      params: the positions of its parameters that are read, waited for, or among the results.
+      graph: The graph.
+      items: The operations that run, in order.
+      results: The needed results.
+      params: The positions of the parameters that are read, waited for, or among the results.
     """
 
     graph: Graph
@@ -75,16 +76,16 @@ class Region:
 
 
 class Regions:
-    """The blocks of a step.
+    """Regions of a step.
 
     Args:
-      graph: the step's graph, with `_Arg` and `_Retval` ends.
-      targets: operations of it that must be done.
-      expand: gives the graph of an operation that stands for the gradient of a function.
+      graph: The graph of the step, with `_Arg` and `_Retval` ends.
+      targets: Operations of the graph that must run.
+      expand: Returns the graph of an operation that stands for the gradient of a function.
 
     Attributes:
-      root: the block of the graph itself.
-      functions: the blocks of functions that call themselves, with all their results, by name.
+      root: The region of the graph itself.
+      functions: The regions of recursive functions, with all their results, by name.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Regions:
         self.root = self._block(graph, (), [*ends, *targets])
 
     def _block(self, graph: Graph, results: tuple[Tensor, ...], must: Iterable[Operation]) -> Region:
-        """The block of `graph` that gives `results` and does what `must` be done."""
+        """The region of `graph` that computes `results` and runs the operations `must`."""
         known = self._known.get((graph, results))
         if known is not None:
             return known
@@ -111,7 +112,7 @@ class Regions:
             live = tuple([i for i, t in enumerate(op.outputs) if t in wanted])
             if (not live and op not in needed) or op.type == "_Arg":
                 continue
-            if op in needed and op.opdef.structured:  # whoever waits for it waits for all its results
+            if op in needed and op.opdef.structured:  # a control edge waits for all its results
                 live = tuple(range(len(op.outputs)))
             item = self._item(op, live)
             wanted.update(item.reads)
@@ -203,19 +204,22 @@ class Regions:
         graph = body(op, f)
         offset = 1 if op.opdef.structured == "RemoteCall" else 0
         if f.name not in self.functions:
-            self.functions[f.name] = Region(graph, (), (), ())  # it is on its way
+            self.functions[f.name] = Region(graph, (), (), ())  # ends the recursion: a placeholder until it is built
             self.functions[f.name] = self._block(graph, tuple(graph.results), graph.control_results)
         return Item(op, live, "Recursive", offset=offset, reads=tuple(op.inputs[offset:]))
 
 
 def _is_quiet(block: Region) -> bool:
-    """Whether a block does nothing but compute its results."""
+    """Whether the items of a region have no effects and no control inputs."""
     return all(i.op.opdef.is_pure and not i.op.control_inputs for i in block.items)
 
 
 def _ends(bound: Bound) -> bool:
-    """Whether the counter gets past the limit: past an inclusive one that is the greatest number of its dtype it never
-    gets, it wraps around. What was lessened by a constant, as the count of a loop is for its gradient, is not that."""
+    """Whether the counter certainly passes the limit.
+
+    The counter never passes an inclusive limit that is the greatest number of its dtype, but wraps around. A limit that
+    a positive constant was subtracted from, such as the count of a loop in its gradient, is not that number.
+    """
     limit = bound.limit
     less = constant_value(limit.op.inputs[1]) if limit.op.type == "Sub" else None
     is_less = less is not None and int(less) > 0
@@ -223,5 +227,5 @@ def _ends(bound: Bound) -> bool:
 
 
 def _waits_for_nothing(t: Tensor) -> bool:
-    """Whether all that makes `t` waits for no other operation."""
+    """Whether no operation in the computation of `t` has control inputs."""
     return not any(op.control_inputs for op in walk.reachable([t.op]))

@@ -1,12 +1,12 @@
-"""What compiled code has at hand while it runs: the run itself, loops that look now and then whether to stop, and what
-is too rare or too long to be written out at each place.
+"""Run-time support of compiled code: its state, cancellable loops, operations on lists.
 
-**Looking up.** A compiled loop would otherwise not notice that its session is closed, or its time is over. So it goes
-round over an iterator: numbers of iterations, in stretches, and between two stretches the run is looked at. Stretches
-double as long as they take less than `STRETCH` seconds. In a stretch an iteration costs the next number of a range.
+**Checks for cancellation.** Without checks, a compiled loop would not notice that its session was closed or its
+deadline passed. So it iterates over an iterator that yields iteration numbers in stretches, and checks the step between
+two stretches. The length of a stretch doubles while it takes less than `STRETCH` seconds. Within a stretch, an
+iteration costs the next number of a range.
 
-A short loop within another one may begin a thousand times; to set up stretches costs more than its iterations do. So
-loops of so few iterations that, together with those before them, they need no look, are mere ranges.
+A short inner loop may run a thousand times, and setting up stretches would cost more than its iterations. So a loop is
+a mere range if its iterations and those of the short loops before it are too few to need a check.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from headrace.ir.kernel import KernelContext, StepContext
     from headrace.shapes import Shape
 
-FIRST: Final = 16  # iterations before the first look
-STRETCH: Final = 0.02  # seconds between two looks that are not too many
-FAR: Final = 1024  # elements by which a write may grow a short list before the kernel is asked whether it may
-SHORT: Final = 512  # iterations of short loops after which there is a look in any case
+FIRST: Final = 16  # iterations before the first check
+STRETCH: Final = 0.02  # seconds between two checks that cost little in comparison
+FAR: Final = 1024  # elements by which a write may extend a short list before the kernel validates the index
+SHORT: Final = 512  # iterations of short loops after which there is a check in any case
 
 START: Final = range(FIRST)
 chain: Final = itertools.chain
@@ -46,10 +46,11 @@ _mine = threading.local()
 
 
 def quietly(f: Callable[..., Any], *args: Any) -> Any:
-    """`f(*args)` without numpy's warnings: as inside `np.errstate(all="ignore")`, which takes three times as long.
+    """Calls `f(*args)` without numpy's warnings.
 
-    numpy keeps its error state in a context variable. So each thread has a context of its own in which that is set
-    once, and `f` runs in it. It must not call what users wrote, who would miss their own context variables.
+    It is equal to `np.errstate(all="ignore")`, which takes three times as long. numpy keeps its error state in a
+    context variable. So each thread has a context of its own, in which the state is set once, and `f` runs in it. `f`
+    must not call functions of users, because these would not see the context variables of their thread.
     """
     try:
         context: contextvars.Context = _mine.context
@@ -59,7 +60,7 @@ def quietly(f: Callable[..., Any], *args: Any) -> Any:
     try:
         return context.run(f, *args)
     except RuntimeError:
-        if _is_entered(context):  # a run in a run
+        if _is_entered(context):  # a nested run
             with np.errstate(all="ignore"):
                 return f(*args)
         raise
@@ -74,12 +75,12 @@ def _is_entered(context: contextvars.Context) -> bool:
 
 
 class RunState:
-    """One run of compiled code.
+    """State of one run of compiled code.
 
     Attributes:
-      kernels: the stateful kernels, made for this run.
-      held: by the id of a list of lists, the bytes in it.
-      step: what they know of it; its `cancelled` and `time_left` are looked at.
+      kernels: The stateful kernels, made for this run.
+      held: The bytes in a list of lists, by the list's id.
+      step: The context of the step, which is checked for cancellation and the deadline; None if there is none.
     """
 
     __slots__ = ("_at_once", "_left", "_looked", "held", "kernels", "step")
@@ -88,9 +89,9 @@ class RunState:
         self.step: Any = step
         self.kernels = kernels
         self.held: dict[int, int] = {}
-        self._left = 0  # iterations that short loops may go round until the next look
-        self._at_once = FIRST  # how many that is after a look
-        self._looked = 0.0  # when the last one was
+        self._left = 0  # iterations of short loops until the next check
+        self._at_once = FIRST  # their number after a check
+        self._looked = 0.0  # time of the last check
 
     def look(self) -> None:
         """Raises if the step was cancelled or is past its deadline."""
@@ -98,7 +99,7 @@ class RunState:
             self.step.look()
 
     def __iter__(self) -> Iterator[int]:
-        """The numbers from `FIRST` on, for ever: what follows `START`."""
+        """The numbers from `FIRST` on, without end: the continuation of `START`."""
         return chain.from_iterable(self._stretches(FIRST, None))
 
     def span(self, first: Any, stop: Any) -> Iterator[int] | range:
@@ -133,9 +134,9 @@ class RunState:
 
 
 def blocking(op: Operation, kernel: Kernel) -> Kernel:
-    """The blocking kernel of `op` for compiled code: the watch of the step sees when it is called.
+    """Wraps the blocking kernel of `op` so that the step's watch sees its calls.
 
-    A step that was given up meanwhile ends when the kernel returns.
+    A step that was cancelled during a call ends when the kernel returns.
     """
 
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
@@ -158,7 +159,7 @@ def blocking(op: Operation, kernel: Kernel) -> Kernel:
 
 
 def branch(value: Any, n: int) -> int:
-    """Which of `n` branches an index means: the last one if there is none of that number."""
+    """The branch for an index; the last one if the index is out of range."""
     if getattr(value, "ndim", 0):
         raise InvalidArgumentError(
             f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: "
@@ -172,7 +173,7 @@ def branch(value: Any, n: int) -> int:
 
 
 def element(items: Sequence[Any], index: Any, blank: Any) -> Any:
-    """An element of a list; `blank` where there is none yet."""
+    """An element of a list; `blank` if it is missing."""
     i = int(index)
     if not 0 <= i < len(items):
         raise InvalidArgumentError(f"Trying to access element {i} in a list with {len(items)} elements.")
@@ -189,11 +190,14 @@ def place(items: list[Any], index: Any, value: Any) -> None:
 
 
 class ByKernel:
-    """The kernel of an operation on a list, for a list of Python: what is rare, and what is an error; O(n).
+    """Kernel of an operation on tensor lists, for a list of Python.
+
+    It is called in rare cases and to raise errors, as each call copies the list in O(n).
 
     Args:
-      op: the operation; its input 0 is the list.
-      dtype, shape: of the elements, as far as the list says.
+      op: The operation; its input 0 is the list.
+      dtype: The dtype of the elements.
+      shape: The static shape of the elements, as far as the list states it.
     """
 
     __slots__ = ("_kernel", "_make", "_set", "_shape")
@@ -220,7 +224,7 @@ def _kernel_of(type: str, attrs: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def element_alike(items: Sequence[Any], index: Any, stated: Any, by_kernel: ByKernel) -> Any:
-    """An element of a list; where there is none yet, zeros of the shape that others have."""
+    """An element of a list; zeros of the other elements' shape if missing."""
     i = int(index)
     if 0 <= i < len(items) and items[i] is not None:
         return items[i]
@@ -228,7 +232,7 @@ def element_alike(items: Sequence[Any], index: Any, stated: Any, by_kernel: ByKe
 
 
 def place_growing(items: list[Any], index: Any, value: Any, by_kernel: ByKernel) -> None:
-    """Sets an element of a list, which becomes longer if the element is behind its end; amortized O(1) an element."""
+    """Sets an element of a list that may have to grow; amortized O(1)."""
     i, n = int(index), len(items)
     if i == n:
         items.append(value)
@@ -236,16 +240,16 @@ def place_growing(items: list[Any], index: Any, value: Any, by_kernel: ByKernel)
         items[i] = value
     else:
         if i < 0 or i > 2 * n + FAR:
-            by_kernel(items, np.int32(i), value)  # raises if the index must be a mistake
+            by_kernel(items, np.int32(i), value)  # raises if the index is out of bounds or implausibly large
         items.extend([None] * (i - n))
         items.append(value)
 
 
 def resize(items: list[Any], size: Any, by_kernel: ByKernel) -> None:
-    """Shortens a list, or adds elements that are not there yet."""
+    """Shortens a list, or extends it by missing elements."""
     n, old = int(size), len(items)
     if n < 0 or n > 2 * old + FAR:
-        by_kernel(items, size)  # raises if the size must be a mistake
+        by_kernel(items, size)  # raises if the size is negative or implausibly large
     if n < old:
         del items[n:]
     else:
@@ -253,7 +257,7 @@ def resize(items: list[Any], size: Any, by_kernel: ByKernel) -> None:
 
 
 def unset(items: list[Any], indices: Any, by_kernel: ByKernel) -> None:
-    """Takes elements, at a scalar or vector of indices, out of a list; their places stay."""
+    """Removes the elements at a scalar or vector of indices; the length stays."""
     for i in indices.ravel().tolist():
         if not 0 <= i < len(items):
             by_kernel(items, indices)  # raises
@@ -261,17 +265,17 @@ def unset(items: list[Any], indices: Any, by_kernel: ByKernel) -> None:
 
 
 def blanks(n: Any) -> list[Any]:
-    """A list of `n` elements that are not there yet."""
+    """A list of `n` missing elements."""
     if np.ndim(n):
         raise InvalidArgumentError(f"num_elements expected to be a scalar but got shape: {shapes.show(np.shape(n))}")
     if n < 0:
         raise InvalidArgumentError(f"The num_elements to reserve must be a non negative number, but got {n}")
-    check_size((int(n),), int64)  # of a list, a word an element
+    check_size((int(n),), int64)  # the list takes a word per element
     return [None] * int(n)
 
 
 def stacked(items: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype, wanted: int) -> Any:
-    """The elements of a list, each of `shape`, as the rows of an array; zeros where there are none yet."""
+    """Elements of a list, each of `shape`, as rows; zeros for missing ones."""
     n = len(items)
     if wanted not in (-1, n):
         raise InvalidArgumentError(
@@ -288,7 +292,19 @@ def stacked(items: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype, wante
 def stacked_alike(
     items: Sequence[Any], pattern: Shape, dtype: np.dtype, wanted: int, stated: Any, by_kernel: ByKernel
 ) -> Any:
-    """The elements of a list as the rows of an array, where their shape, which fits `pattern`, is not known before."""
+    """Elements of a list as rows, if their static shape is not full.
+
+    Args:
+      items: The elements.
+      pattern: The static shape of the elements.
+      dtype: The dtype of the elements.
+      wanted: The number of elements that the operation states; -1 for any.
+      stated: The shape of the elements that the operation states.
+      by_kernel: The kernel for missing elements, different shapes and errors.
+
+    Returns:
+      The array of the elements.
+    """
     shape = _common_shape(items, pattern)
     if shape is None:
         return by_kernel(items, stated)
@@ -296,14 +312,17 @@ def stacked_alike(
 
 
 def gathered(items: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype, indices: Any) -> Any:
-    """The elements at `indices` of a list, each of `shape`, as the rows of an array."""
+    """Elements of a list at `indices`, each of `shape`, as rows of an array."""
     return stacked(_chosen(items, indices), shape, dtype, -1)
 
 
 def gathered_alike(
     items: Sequence[Any], pattern: Shape, dtype: np.dtype, indices: Any, stated: Any, by_kernel: ByKernel
 ) -> Any:
-    """The same, where the shape of the elements, which fits `pattern`, is not known before."""
+    """Elements at `indices` as rows, if their static shape is not full.
+
+    The other arguments are those of `stacked_alike`.
+    """
     chosen = _chosen(items, indices)
     shape = _common_shape(chosen, pattern)
     if shape is None:
@@ -314,8 +333,18 @@ def gathered_alike(
 def concatenated(
     items: Sequence[Any], pattern: Shape, stated: Any, leading_dims: Any, by_kernel: ByKernel
 ) -> tuple[Any, Any]:
-    """The elements of a list joined along their first dimension, and the int64 length of each; `pattern` is what is
-    known of the other dimensions."""
+    """Joins the elements of a list along their first dimension.
+
+    Args:
+      items: The elements.
+      pattern: The static shape of an element without its first dimension.
+      stated: The shape of the elements that the operation states.
+      leading_dims: The first dimensions that the operation states.
+      by_kernel: The kernel for missing elements, different shapes and errors.
+
+    Returns:
+      The joined array, and the int64 length of each element.
+    """
     rest = items[0].shape[1:] if len(items) and items[0] is not None else None
     alike = all(x is not None and x.ndim > 0 and x.shape[1:] == rest for x in items)
     if rest is None or not alike or not shapes.fits(rest, pattern):
@@ -334,7 +363,7 @@ def _chosen(items: Sequence[Any], indices: Any) -> list[Any]:
 
 
 def _common_shape(items: Sequence[Any], pattern: Shape) -> tuple[int, ...] | None:
-    """The shape that all elements have, if none is missing and it fits `pattern`; None if there is none such."""
+    """The common shape of all elements, none missing, if it fits `pattern`; else None."""
     if not len(items) or items[0] is None:
         return None
     shape: tuple[int, ...] = items[0].shape
@@ -343,15 +372,15 @@ def _common_shape(items: Sequence[Any], pattern: Shape) -> tuple[int, ...] | Non
 
 
 def within(items: list[Any], value: Any, limit: int, what: str) -> None:
-    """Raises if an accumulator holds more than `limit` bytes; called when it may."""
+    """Raises `ResourceExhaustedError` if an accumulator holds more than `limit` bytes."""
     total = _bytes(items)
     if total > limit:
         raise _too_much(items, total - value.nbytes, limit, what)
 
 
 def nested_within(run: RunState, items: list[Any], limit: int, what: str) -> None:
-    """The same of an accumulator of lists, to which one was just added."""
-    before = run.held.get(id(items), 0) if len(items) > 1 else 0  # what had this id before is gone
+    """Raises `ResourceExhaustedError` if an accumulator of lists is too large after a push."""
+    before = run.held.get(id(items), 0) if len(items) > 1 else 0  # a list of one element is new: the id was reused
     last = items[-1]
     total = before + (run.held.get(id(last)) or _bytes(last) if isinstance(last, list) else last.nbytes)
     if total > limit:
@@ -372,7 +401,7 @@ def _too_much(items: list[Any], before: int, limit: int, what: str) -> ResourceE
 
 
 def too_deep(op: Operation, limit: int, name: str) -> ResourceExhaustedError:
-    """The error of a call of `name` beyond `limit` calls in one another."""
+    """The error of a call of `name` that is nested more than `limit` deep."""
     made = f", made at {op.source}" if op.source is not None else ""
     return ResourceExhaustedError(
         f"calls are nested deeper than {limit}: '{op.name}' ({op.type}){made}, calls '{name}' once more. "

@@ -1,12 +1,12 @@
-"""What an elementwise kernel does, as a formula of ufuncs: found by running it on symbols.
+"""Scalar expressions: the ufuncs of an elementwise kernel, found by running it on symbols.
 
-A kernel is made for an array namespace, `factory(xp, attrs)`, and numpy is only one. Given a namespace that writes down
-what is asked of it, and symbols for arrays, a kernel like `lambda xp, y, dy: dy * (1 - y * y)` tells what it computes:
-three ufuncs, each on arguments known by dtype and shape. From that a target writes operators on scalars, or calls that
-put their results into buffers that exist already.
+A kernel is made for an array namespace, `factory(xp, attrs)`, and numpy is only one such namespace. This module runs
+the kernel with a namespace that records ufuncs, on symbols instead of arrays. So a kernel like
+`lambda xp, y, dy: dy * (1 - y * y)` yields its formula: three ufuncs, each on arguments of known dtype and shape. A
+code generator writes it as operators on scalars, or as calls that put their results into existing buffers.
 
-What asks for anything but ufuncs (a reduction, an element, a decision that depends on values) is not a formula, and its
-kernel is called as it is. Neither is a formula of more than `DEEPEST` nested ufuncs, such as a sum of many tensors.
+A kernel that uses more than ufuncs (a reduction, an element, a decision that depends on values) has no formula and is
+called as it is. A formula of more than `DEEPEST` nested ufuncs, such as a sum of many tensors, is not used either.
 """
 
 from __future__ import annotations
@@ -25,18 +25,25 @@ if TYPE_CHECKING:
 
 
 # Nested ufuncs of a formula. The writers of formulas recurse, and a formula of scalars is written as one expression:
-# Python's tokenizer refuses 200 nested parentheses, and inputs of up to `kernels.LONGEST` characters bring their own.
-# Records have formulas of less than ten; only sums of many tensors have more, and their kernel adds up as fast.
+# Python's tokenizer refuses 200 nested parentheses, and inputs of up to `kernels.LONGEST` characters add their own.
+# Formulas of records have fewer than ten; only sums of many tensors have more, and their kernel is as fast.
 DEEPEST: Final = 32
 
 
 class NotScalarExpression(AttributeError):
-    """The kernel is more than ufuncs of its arguments."""
+    """Raised on symbols if a kernel does more than to apply ufuncs to its arguments."""
 
 
 @dataclasses.dataclass(eq=False, frozen=True, slots=True)
 class Apply:
-    """A ufunc of arguments: other applications, positions of inputs (`Input`), or numbers."""
+    """Application of a ufunc to arguments: other applications, inputs (`Input`) or numbers.
+
+    Attributes:
+      ufunc: The ufunc.
+      args: Its arguments.
+      dtype: The dtype of the result.
+      shape: The shape of the result; None if it is not static.
+    """
 
     ufunc: np.ufunc
     args: tuple[Any, ...]
@@ -46,7 +53,11 @@ class Apply:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Input:
-    """Input `index` of the operation."""
+    """Input of the operation.
+
+    Attributes:
+      index: The position of the input.
+    """
 
     index: int
 
@@ -55,7 +66,7 @@ _INPUTS: Final = tuple(map(Input, range(8)))  # more than any ufunc has
 
 
 class _Symbol:
-    """Stands for an array while a kernel is run to find out what it does."""
+    """Stand-in for an array while a kernel runs in order to find its formula."""
 
     __slots__ = ("depth", "dtype", "node", "static")
     __array_ufunc__ = None
@@ -64,7 +75,7 @@ class _Symbol:
         self.node = node
         self.dtype = dtype
         self.static = static
-        self.depth = depth  # of `node`: its nested ufuncs
+        self.depth = depth  # number of nested ufuncs in `node`
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -168,7 +179,7 @@ def _apply(ufunc: np.ufunc, *args: Any) -> _Symbol:
 
 
 class _Namespace:
-    """The array namespace that writes down what is asked of it."""
+    """Array namespace that records the ufuncs that a kernel calls."""
 
     def __getattr__(self, name: str) -> Any:
         f = getattr(np, name, None)
@@ -183,19 +194,22 @@ _namespace = _Namespace()
 
 
 def scalar_expression(op: Operation, factory: Callable[[Any, Mapping[str, Any]], Any], kernel: Any) -> Apply | None:
-    """The formula of the pure kernel of `op`; None if it has none.
+    """The formula of the pure kernel of an operation.
 
     Args:
-      op: an operation with one output.
-      factory: makes its kernel.
-      kernel: that kernel for numpy.
+      op: An operation with one output.
+      factory: The factory of its kernel.
+      kernel: The kernel that the factory makes for numpy.
+
+    Returns:
+      The formula; None if the kernel has none.
     """
     if isinstance(kernel, np.ufunc) and kernel.nout == 1 and kernel.nin == len(op.inputs):
         out_dtype = op.outputs[0].dtype.base.numpy
         if not _is_plain(out_dtype) or not all(_is_plain(t.dtype.base.numpy) for t in op.inputs):
             return None
         return Apply(kernel, _INPUTS[: kernel.nin], out_dtype, _static(op.outputs[0].shape))
-    if op.opdef.facts.cost is None:  # what moves elements about, or looks at them
+    if op.opdef.facts.cost is None:  # the kernel moves or inspects elements
         return None
     ins = []
     for i, t in enumerate(op.inputs):
@@ -205,7 +219,7 @@ def scalar_expression(op: Operation, factory: Callable[[Any, Mapping[str, Any]],
         ins.append(_Symbol(Input(i), dtype, _static(t.shape)))
     try:
         out = factory(_namespace, op.attrs)(*ins)
-    except Exception:  # what a kernel makes of symbols says nothing about what it makes of arrays
+    except Exception:  # a failure on symbols does not imply a failure on arrays
         return None
     if not isinstance(out, _Symbol) or not isinstance(out.node, Apply) or out.dtype != op.outputs[0].dtype.numpy:
         return None
@@ -213,7 +227,7 @@ def scalar_expression(op: Operation, factory: Callable[[Any, Mapping[str, Any]],
 
 
 def _is_plain(dtype: np.dtype) -> bool:
-    """Whether numpy computes in `dtype` itself: not in float32 for a narrower one."""
+    """Whether numpy computes in `dtype` itself, and not in float32 as for narrower floats."""
     return dtype.kind in "biuc" or (dtype.kind == "f" and dtype.itemsize > 2)
 
 

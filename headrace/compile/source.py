@@ -1,4 +1,4 @@
-"""Python source that is being written: lines, names, and for each line what it stands for."""
+"""Python source in construction: lines, names, and the operation of each line."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
-FILE: Final = "<compiled step>"  # the file that tracebacks name
+FILE: Final = "<compiled step>"  # the file name in tracebacks
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceLoop:
-    """A loop around a line.
+    """Loop around a line.
 
     Attributes:
-      op: the operation it is made of.
-      number: the name of the variable whose value tells the iteration.
-      first: what that is in iteration 0: a number, or the name of a variable.
-      most: how often it goes round at most, if that is known.
+      op: The operation that the loop is generated from.
+      number: The name of the variable that determines the iteration.
+      first: The value of that variable in iteration 0: a number or the name of a variable.
+      most: The largest possible number of iterations, if it is known.
     """
 
     op: Operation
@@ -30,18 +30,18 @@ class SourceLoop:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name of the loop in messages."""
         name: str = self.op.attrs.get("_frame_name", self.op.name)
         return name
 
 
 class Mark(NamedTuple):
-    """What a line stands for.
+    """Origin of a line of the source.
 
     Attributes:
-      op: the operation that it does, or None.
-      loops: the loops around it in its function, innermost first.
-      inputs: expressions of the values that the operation is given.
+      op: The operation that the line computes, or None.
+      loops: The loops around the line in its function, innermost first.
+      inputs: Expressions of the operation's inputs.
     """
 
     op: Operation | None
@@ -51,12 +51,12 @@ class Mark(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Code:
-    """What was written, compiled.
+    """Compiled source.
 
     Attributes:
-      text: the source.
-      marks: what each of its lines stands for (line 1 first).
-      function: the function that was asked for.
+      text: The source.
+      marks: The marks of its lines, line 1 first.
+      function: The function that the caller of `finish` named.
     """
 
     text: str
@@ -65,32 +65,32 @@ class Code:
 
     @property
     def has_loops(self) -> bool:
-        """Whether a loop stands in it."""
+        """Whether the source contains a loop."""
         return any(m.loops for m in self.marks)
 
 
 class Source:
-    """One or more functions being written.
+    """Source of one or more functions in construction.
 
     Attributes:
-      names: what the code finds as globals: kernels, constants, helpers.
+      names: The globals of the code: kernels, constants and run-time functions.
     """
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
         self._bound: dict[int, str] = {}
-        self._held: list[Any] = []  # so that no other object gets the id of one that is bound
+        self._held: list[Any] = []  # keeps bound objects alive, so that their ids stay unique
         self._count = 0
         self._done: list[tuple[str, Mark]] = []  # lines of functions that are complete
         self._open: list[_Function] = [_Function()]
 
     def new(self, prefix: str) -> str:
-        """A name that nothing has yet."""
+        """A new name with `prefix`."""
         self._count += 1
         return f"{prefix}{self._count}"
 
     def bind(self, obj: Any, prefix: str) -> str:
-        """The global name of `obj`."""
+        """The global name of `obj`, which is added if it has none."""
         name = self._bound.get(id(obj))
         if name is None:
             name = self._bound[id(obj)] = self.new(prefix)
@@ -104,11 +104,11 @@ class Source:
         f.lines.append((" " * f.indent + text, Mark(op, f.loops, inputs)))
 
     def indent(self) -> None:
-        """Goes one block deeper; its header is written already."""
+        """Opens a block, whose header is already written."""
         self._open[-1].indent += 1
 
     def dedent(self) -> None:
-        """Ends the innermost block."""
+        """Closes the innermost block."""
         f = self._open[-1]
         if f.lines[-1][0].endswith(":"):
             self.line("pass")
@@ -116,44 +116,51 @@ class Source:
 
     @property
     def depth(self) -> int:
-        """How many loops are open in the innermost function."""
+        """Number of open loops in the innermost function."""
         return len(self._open[-1].loops)
 
     @property
     def loop(self) -> SourceLoop | None:
-        """The innermost loop that is open in the innermost function."""
+        """The innermost open loop of the innermost function."""
         loops = self._open[-1].loops
         return loops[0] if loops else None
 
     @property
     def indentation(self) -> int:
-        """How many blocks are open in the innermost function."""
+        """Number of open blocks in the innermost function."""
         return self._open[-1].indent
 
     def enter_loop(self, loop: SourceLoop) -> None:
-        """What follows is in a loop; its header is written already."""
+        """Opens a loop, whose header is already written."""
         f = self._open[-1]
         f.loops = (loop, *f.loops)
         self.indent()
 
     def leave_loop(self) -> None:
-        """Ends the innermost loop."""
+        """Closes the innermost loop."""
         f = self._open[-1]
         self.dedent()
         f.loops = f.loops[1:]
 
     def begin(self, header: str) -> None:
-        """Begins a function of its own, before the one that is being written."""
+        """Begins another function, which is placed before the current one."""
         self._open.append(_Function())
         self.line(header)
         self.indent()
 
     def end(self) -> None:
-        """Ends it."""
+        """Ends the innermost function."""
         self._done += self._open.pop().lines
 
     def finish(self, name: str) -> Code:
-        """Compiles what is written, of which the function `name` is wanted. Nothing can be added then."""
+        """Compiles the source, to which nothing can be added afterwards.
+
+        Args:
+          name: The function to return.
+
+        Returns:
+          The compiled source with that function.
+        """
         lines = [*self._done, *self._open[0].lines]
         text = "\n".join(line for line, _ in lines) + "\n"
         exec(compile(text, FILE, "exec"), self.names)

@@ -1,14 +1,14 @@
-"""Elementwise operations on large arrays, done a slice at a time.
+"""Tiling: elementwise operations on large arrays, one slice at a time.
 
-numpy does one operation after the other, each on whole arrays. As long as these stay in the processor's cache, that is
-as good as it gets: a call costs a third of a microsecond, and what it reads was written a moment ago. An array larger
-than the cache comes from memory and goes back there at each step. Then it pays to go over the first axis in slices and
-to do all the steps on one slice before the next one is touched: what is only passed on from step to step never leaves
-the cache and never becomes a large array at all.
+numpy runs one operation after the other, each on whole arrays. While the arrays fit in the processor's cache, this is
+fast: a call costs a third of a microsecond, and its operands are in the cache. An array larger than the cache is read
+from memory and written back by each operation. Then it is faster to cut the first axis into slices and to run all
+operations on one slice before the next one. An intermediate result then never leaves the cache, and no large array is
+made for it.
 
-A `TiledGroup` is a run of operations for which that can be done: formulas of ufuncs (so they cannot fail, and a slice
-of the result is the result of slices), all of one static shape. What else stands among them may stay there if it is
-small and without effects: it moves before or behind the group. docs/internals/fusion.md has the measurements.
+A `TiledGroup` is a sequence of operations that allow this: formulas of ufuncs, all of one static shape. They cannot
+fail, and a slice of the result is the result of slices. Other operations between them are allowed if their results are
+small and they have no effects: they move before or behind the group. docs/internals/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from headrace.compile.regions import Item
     from headrace.ir.graph import Operation, Tensor
 
-LARGE: Final = 4 << 20  # bytes of an array from which on slices are quicker
+LARGE: Final = 4 << 20  # bytes of an array from which slices are faster
 SLICE: Final = 256 << 10  # bytes of a slice of it
-SMALL: Final = 4 << 10  # bytes of what may be moved out of the way
+SMALL: Final = 4 << 10  # bytes of results of operations that may move out of a group
 STEPS: Final = 3  # ufuncs that a group must have to pay
 
 FormulaOf: TypeAlias = "Callable[[Operation], Apply | None]"
@@ -34,14 +34,14 @@ FormulaOf: TypeAlias = "Callable[[Operation], Apply | None]"
 
 @dataclasses.dataclass(eq=False, slots=True)
 class TiledGroup:
-    """Operations that are done a slice at a time.
+    """Operations that run one slice at a time.
 
     Attributes:
-      items: they, in order.
-      shape: of all their results.
-      axis: along which slices are made: the first one with more than one element.
-      reads: the tensors that they read and do not make.
-      reach: for each of `reads`, the position of the last item that reads it.
+      items: The operations, in order.
+      shape: The shape of all their results.
+      axis: The axis that is cut: the first one with more than one element.
+      reads: The tensors that the group reads and does not compute.
+      reach: For each of `reads`, the position of the last item that reads it.
     """
 
     items: tuple[Item, ...]
@@ -52,21 +52,21 @@ class TiledGroup:
 
     @property
     def made(self) -> tuple[Tensor, ...]:
-        """What the items make."""
+        """Outputs of the items."""
         return tuple(i.op.outputs[0] for i in self.items)
 
     @property
     def length(self) -> int:
-        """How many elements the axis has."""
+        """Number of elements of the axis that is cut."""
         return self.shape[self.axis]
 
     @property
     def step(self) -> int:
-        """How many of them a slice has."""
+        """Number of elements of the axis in a slice."""
         return max(1, SLICE // _row(self.shape, self.axis, self.items))
 
     def sliced(self, t: Tensor, bounds: str) -> str:
-        """The index that takes the slice `bounds` of `t`; "" if `t` is the same for all slices."""
+        """The index for slice `bounds` of `t`; "" if all slices read all of `t`."""
         assert t.shape is not None
         at = self.axis - len(self.shape) + len(t.shape)
         return f"[{':, ' * at}{bounds}]" if at >= 0 and t.shape[at] == self.length else ""
@@ -76,19 +76,22 @@ Unit: TypeAlias = "Item | TiledGroup"
 
 
 def units(items: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
-    """The items of a block, some of them in groups; these have moved together.
+    """Groups items of a block, which moves the items of a group together.
 
     Args:
-      items: in order.
-      formula_of: what an operation computes, if that is a formula.
+      items: The items, in order.
+      formula_of: Returns the formula of an operation, or None.
+
+    Returns:
+      The items and groups, in order.
     """
     if not any(_is_large(item) for item in items):
         return items
     out: list[Unit] = []
-    run: list[Item] = []  # what may become a group
-    before: list[Item] = []  # small things among it that do not depend on it
-    behind: list[Item] = []  # those that do
-    late: set[Tensor] = set()  # what `run` and `behind` make
+    run: list[Item] = []  # candidates for a group
+    before: list[Item] = []  # small items among them that do not depend on them
+    behind: list[Item] = []  # small items among them that do
+    late: set[Tensor] = set()  # outputs of `run` and `behind`
 
     def close() -> None:
         out.extend(before)
@@ -122,11 +125,11 @@ def units(items: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
 
 
 def _group(run: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
-    """`run` as a group, if that pays."""
+    """Makes a group of `run` if that pays; else returns its items."""
     formulas = [formula_of(item.op) for item in run]
     if sum(map(_steps, formulas)) < STEPS:
         return run
-    assert formulas[0] is not None  # or it could not have joined
+    assert formulas[0] is not None  # ensured by `_can_join`
     shape = formulas[0].shape
     assert shape is not None
     axis = next(k for k, d in enumerate(shape) if d > 1)
@@ -139,9 +142,10 @@ def fits(group: TiledGroup, wanted: Sequence[Tensor], dying: Sequence[Tensor], g
     """Whether `group` needs no more memory in slices than one operation after the other.
 
     Args:
-      wanted: what it makes that is read behind it.
-      dying: what it reads that nobody reads any more behind it.
-      given: those of `dying` whose arrays become some of `wanted`.
+      group: The group.
+      wanted: Its outputs that are read behind it.
+      dying: Its inputs that have no reader behind it.
+      given: Those of `dying` whose arrays are reused for some of `wanted`.
     """
     size = {t: _bytes(t) for t in (*group.made, *dying)}
     in_slices = sum(size[t] for t in (*wanted, *dying)) - sum(size[t] for t in given)
@@ -175,7 +179,7 @@ def _is_large(item: Item) -> bool:
 
 
 def _is_harmless(item: Item) -> bool:
-    """Whether nobody notices when an item is done."""
+    """Whether `item` may move, because it is pure and its results are small."""
     op = item.op
     if item.kind or not op.opdef.is_pure or op.control_inputs or any(t.dtype.is_ref for t in op.inputs):
         return False
@@ -183,16 +187,16 @@ def _is_harmless(item: Item) -> bool:
 
 
 def _bytes(t: Tensor) -> int:
-    """The size of an array; -1 if that is not known."""
+    """Size of an array in bytes; -1 if it is unknown."""
     size = shapes.size(t.shape) if shapes.is_full(t.shape) else None
     return -1 if size is None else size * t.dtype.base.numpy.itemsize
 
 
 def _row(shape: Sequence[int], axis: int, items: Sequence[Item]) -> int:
-    """The bytes of one element of an axis, in the widest of what `items` make."""
+    """Bytes of one element of an axis, in the widest dtype of `items`."""
     return (shapes.size(tuple(shape[axis + 1 :])) or 1) * max(i.op.outputs[0].dtype.base.numpy.itemsize for i in items)
 
 
 def _steps(node: object) -> int:
-    """The ufuncs of a formula, those that are read twice counted twice."""
+    """Number of ufuncs of a formula, counting shared ones once per reader."""
     return 1 + sum(map(_steps, node.args)) if isinstance(node, Apply) else 0

@@ -1,9 +1,9 @@
-"""What is compiled anew for each set of shapes that it is given (see `optimize.specialize` for what that is good for):
-a step for those of what is fed, a cluster for those of what enters it.
+"""Code variants: one compilation for each set of input shapes (see `optimize.specialize` for the benefit).
 
-Each set of shapes has its own code, from the first time on that it comes: never later, so what is made of some values
-does not depend, to the last bit, on what came before. `MOST` sets have code of their own; what is new after that is run
-by code for any shapes.
+Variants are made of steps, for the shapes of the feeds, and of fused regions, for the shapes of their inputs.
+
+A set of shapes gets its code at its first occurrence and never later. So the results for some values do not depend, to
+the last bit, on earlier runs. At most `MOST` sets get code of their own; later ones run the code for any shapes.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ T = TypeVar("T")
 
 
 class Variants(Generic[T]):
-    """What there is for each set of shapes. Thread safe.
+    """Variants by set of input shapes. Thread safe.
 
     Args:
-      inputs: what is given, as it stands in the graph.
-      make: makes it for shapes, by the position of the input that has them; None: it cannot be made, for no shapes.
+      inputs: The inputs in the graph.
+      make: Makes the variant for shapes, given by the positions of their inputs. It returns None if it fails; then no
+        further variant is made.
 
     Attributes:
-      open: the positions of the inputs whose shapes are not known before.
-      made: what there is, the newest last.
+      open: The positions of the inputs whose static shape is not full.
+      made: The variants, the newest last.
     """
 
     def __init__(self, inputs: Sequence[Tensor], make: Callable[[Mapping[int, Shape]], T | None]) -> None:
@@ -49,7 +50,7 @@ class Variants(Generic[T]):
         self._lock = threading.Lock()
 
     def find(self, given: Sequence[Any]) -> T | None:
-        """What there is for these values; None: nothing, and what is for any shapes has to do."""
+        """The variant for these values; None if the code for any shapes must run."""
         key = tuple([given[i].shape for i in self.open])
         return self.made.get(key) or self._add(key)
 

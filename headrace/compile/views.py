@@ -1,7 +1,7 @@
-"""Operations that move elements about, where all that they depend on is known: an expression instead of a kernel.
+"""Expressions for operations that move elements, used instead of kernels if all parameters are static.
 
-A kernel checks what it is given and works out where the elements go. If shapes, axes and bounds are known while
-compiling, that can be done once, and what is left is one call of numpy: `x.reshape(4, 8)`, `x[:, 0:8]`.
+A kernel validates its inputs and computes the indices in each call. If shapes, axes and bounds are known at compile
+time, this is done once, and one call of numpy is left: `x.reshape(4, 8)`, `x[:, 0:8]`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ Texts = list[str]  # one expression for each output
 
 
 def view_expression(op: Operation, inputs: Texts, out: Source) -> Texts | None:
-    """Expressions for the outputs of `op`, given those of its inputs; None if its kernel has to be called."""
+    """Expressions for the outputs of `op`, which moves elements.
+
+    Args:
+      op: The operation.
+      inputs: The expressions of its inputs.
+      out: The source, in which numpy functions are bound.
+
+    Returns:
+      The expressions; None if the kernel must be called.
+    """
     move = _MOVES.get(op.type)
     if move is None:
         return None
@@ -36,7 +45,7 @@ def view_expression(op: Operation, inputs: Texts, out: Source) -> Texts | None:
 
 
 def keeps_nothing(op: Operation) -> bool:
-    """Whether what such an operation gives is never a view of what it reads."""
+    """Whether the outputs of `op`, of those with expressions, are never views of its inputs."""
     return op.type in _COPIES
 
 
@@ -44,7 +53,7 @@ def _reshape(op: Operation, inputs: Texts, out: Source) -> Texts | None:
     shape = op.outputs[0].shape
     if op.inputs[0].dtype.is_ref or shapes.size(shape) != shapes.size(op.inputs[0].shape):
         return None
-    return [f"{inputs[0]}.reshape({shape})"] if shape else [f"{inputs[0]}.reshape(1)[0]"]  # of rank 0 a scalar
+    return [f"{inputs[0]}.reshape({shape})"] if shape else [f"{inputs[0]}.reshape(1)[0]"]  # rank 0 is a numpy scalar
 
 
 def _concat(op: Operation, inputs: Texts, out: Source) -> Texts | None:
