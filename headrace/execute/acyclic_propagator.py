@@ -1,8 +1,11 @@
 """Propagator for graphs without control flow: one frame, one iteration, no dead tokens.
 
-The interface and the plan are those of `frames.Propagator`; of the rules a count for each join is left. Most
-steps, and most partitions of larger ones, are of this kind, so what a run costs before its first node fires matters:
-the root's frame instance, which nothing changes here, is made once and shared by all runs of the plan.
+Its interface and its plan are those of `frames.Propagator`. A node fires when the count of its pending tokens is zero;
+no other rule applies.
+
+Most steps have no control flow, and neither have most parts of larger steps. So the cost of a run before its first node
+fires matters: the frame instance of the root, which this propagator never changes, is created once and shared by all
+runs of the plan.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AcyclicPropagator(Propagator):
-    """See the module's text."""
+    """Token counts of a step without control flow, with the interface of `Propagator`."""
 
     __slots__ = ()
 

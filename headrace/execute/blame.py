@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation
     from headrace.ir.source import Source
 
-SHOWN: Final = 4  # of deeply nested frames so many are named at either end
-BRIEFLY: Final = 1  # the same where one event of several is told
-EVENTS: Final = 4  # of each kind of events so many are told
+SHOWN: Final = 4  # of deeply nested frames, the number named at either end
+BRIEFLY: Final = 1  # the same number in the note of the last events
+EVENTS: Final = 4  # the number of events of each kind in that note
 
 
 def where(it: Iteration, shown: int = SHOWN) -> str:
-    """`iteration 3 of loop 'a', in function 'f' (called by 'c' at file:line), in ...`; "" in the root frame.
+    """Describes the frames of `it`, innermost first; "" in the root frame.
 
-    Where calls are nested deeply, the middle is left out.
+    The text has the form `iteration 3 of loop 'a', in function 'f' (called by 'c' at file:line), in ...`. It omits the
+    middle of deeply nested frames.
     """
     frames = []
     while it.frame.parent is not None:
@@ -53,9 +54,9 @@ def _frame_of(it: Iteration) -> str:
 
 
 def blame(error: BaseException, node: PlanNode, it: Iteration, x: Any) -> BaseException:
-    """`error`, raised while `node` fired, as the error the user gets: TensorFlow's class, with the place in notes."""
+    """Converts `error`, which `node` raised, to TensorFlow's class with its place in notes."""
     if not isinstance(error, Exception):
-        return error  # KeyboardInterrupt and its like are nobody's fault
+        return error  # KeyboardInterrupt and other exits are not errors of the operation
     found = None if node.culprit is None else node.culprit(error)
     if found is None:
         out, op, briefly = with_inputs_named(error, node.op, where(it), _inputs(node, x)), node.op, where(it, BRIEFLY)
@@ -74,7 +75,7 @@ def _joined(inner: str, outer: str) -> str:
 
 
 def _before(op: Operation) -> list[Operation]:
-    """What `op` depends on in its own iteration, as far as a few steps back, oldest first: it fired before."""
+    """Operations upstream of `op` in its graph, at most `EVENTS`, the nearest last."""
     out: dict[Operation, None] = {}
     todo = [op]
     for o in todo:
@@ -95,12 +96,13 @@ def tell(
     recent: Collection[tuple[PlanNode, Iteration]],
     waiting: Collection[tuple[PlanNode, Iteration]],
 ) -> None:
-    """Adds to the notes of `error` the last events of the step that it ends.
+    """Adds the last events of a step to the notes of its error.
 
     Args:
+      error: the error that ended the step; only an `OpError` gains a note.
       p: the state of the token machine.
-      recent: what fired last, if somebody listened; oldest first.
-      waiting: what was started and is not done.
+      recent: the nodes that fired last, oldest first; empty if the step had no listener.
+      waiting: the nodes that were started and have not completed.
     """
     if not isinstance(error, OpError):
         return
@@ -111,7 +113,7 @@ def tell(
             error.add_note(endless(where(longest.newest), _loop_source(longest)))
     ops, at = getattr(error, "_fired", ([], ""))
     if not (at or recent or waiting):
-        return  # nothing went round and nobody waited: it is all there in the graph
+        return  # without a loop or a waiting node, the graph itself shows what led to the error
     fired = [_event("fired", n.live.op, where(it, BRIEFLY)) for n, it in recent if _is_told(n.live.op)]
     lines = fired[:-1] or [_event("fired", op, at) for op in ops[:-1]]
     lines += [_event("failed", op, at) for op in ops[-1:]]
@@ -119,7 +121,7 @@ def tell(
     ready = p.ready if isinstance(p.ready, deque) else ()
     coming = [(n, it) for n, it, _ in list(ready)[: 8 * EVENTS] if n is n.live and _is_told(n.op)]
     lines += [_event("was to come", n.op, where(it, BRIEFLY)) for n, it in coming[:EVENTS]]
-    if len(lines) > 1:  # one alone is what the error itself is about
+    if len(lines) > 1:  # a single line would only repeat the error
         error.add_note("\n".join(["the last events of the step:", *lines]))
 
 
@@ -132,7 +134,7 @@ def _loop_source(frame: Frame) -> Source | None:
 
 
 def raise_blamed(error: BaseException, node: PlanNode | None, it: Iteration, x: Any) -> None:
-    """Raises `error` as the user is to see it."""
+    """Raises `error` with the notes of `blame`, which are added once."""
     if node is None or getattr(error, "_blamed", False):
         raise error
     out = blame(error, node.live, it, x)
@@ -147,7 +149,7 @@ def _inputs(node: PlanNode, x: Any) -> list[Any]:
 
 
 def dead_fetch(name: str, position: int, origin: Origin | None) -> InvalidArgumentError:
-    """The error of fetching a dead tensor: which Switch sent its value the other way."""
+    """Returns the error of fetching a dead tensor, which names the Switch at fault."""
     text = f"Retval[{position}] does not have value: the fetched tensor '{name}' is dead"
     if origin is None:
         return InvalidArgumentError(text + "; no iteration computed it", name)

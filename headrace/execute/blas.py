@@ -1,8 +1,8 @@
 """Limits on the threads of the BLAS library while a step runs.
 
-The library's own default is one thread a core, which spin between calls; on a busy machine that was seen to slow small
-products 10 to 100 times. So a step with products runs with `intra_op_threads` (one, unless the session asks for
-more), and the limit that the process had before is restored when the last such step ends.
+The default of the library is one thread a core, and these threads spin between calls. On a busy machine this slowed
+small products 10 to 100 times. So a step with products runs with `intra_op_threads`, which is 1 unless the session sets
+more. The limit that the process had before is restored when the last such step ends.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _lock = threading.Lock()
 _libraries: list[Any] | None = None  # one controller for each BLAS library in the process
-_SCIPY = {"scipy", "scipy.special", "scipy.linalg"}  # modules that bring a BLAS library with them
+_SCIPY = {"scipy", "scipy.special", "scipy.linalg"}  # modules that load a BLAS library of their own
 _scipy_seen: set[str] = set()
 _active = 0
-_limited: list[Any] = []  # the libraries that the steps running now limit, and
-_before: list[int] = []  # what each had before
+_limited: list[Any] = []  # the libraries that the running steps limit
+_before: list[int] = []  # the limit of each of `_limited` before the first of these steps
 
 
 def _forked() -> None:
-    """The steps that limited it are not here."""
+    """Restores the limits in a forked process, where no step runs."""
     global _lock, _active
     _lock = threading.Lock()
     if _active:
@@ -40,7 +40,7 @@ forking.run_after_fork(_forked)
 
 
 def _find() -> list[Any]:
-    """The BLAS libraries loaded now. SciPy brings one of its own, later, so its arrival means another look."""
+    """Controllers of the loaded BLAS libraries, SciPy's included once it is imported."""
     global _libraries, _scipy_seen
     scipy = _SCIPY & sys.modules.keys()
     if _libraries is None or scipy != _scipy_seen:
@@ -54,7 +54,7 @@ def _find() -> list[Any]:
 
 @contextlib.contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Limits BLAS to `n` threads in a `with` block; of overlapping blocks the newest holds."""
+    """Limits BLAS to `n` threads in a `with` block; of overlapping blocks the newest applies."""
     global _active, _before, _limited
     with _lock:
         if not _active:
@@ -69,7 +69,7 @@ def threads(n: int) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _active = max(_active - 1, 0)  # in a process that was forked off in the block it is not counted
+            _active = max(_active - 1, 0)  # a process that was forked inside the block does not count it
             if not _active:
                 for lib, before in zip(libraries, _before, strict=True):
                     lib.set_num_threads(before)

@@ -1,13 +1,20 @@
-"""Kernels that may block their thread, and steps that call them: the caller of a step keeps watch.
+"""Kernels that may block their thread, and the supervision of compiled steps that call them.
 
-A Python function of the user's may wait for anything, another one of the same step included, and may never return. So
-the token machine calls a blocking kernel (`Facts.blocking`) on a thread of its own as soon as anything else of the step
-is in flight. Compiled code calls it in place, where no other one can be in flight (`ir.analysis.concurrency`). If the
-step has a deadline or there are other threads, which may close the session, it then runs on a thread of its own as a
-whole, and the caller waits for it (`watched`). So a deadline, `Session.close` and Ctrl-C end the step at once. The
-function itself cannot be interrupted: its thread ends when it returns, and its result is dropped.
+**The problem.** A Python function of the user may wait for anything, for another function of the same step too, and may
+never return. It cannot be interrupted. A deadline, `Session.close` and Ctrl-C must end the step nevertheless, and at
+once.
 
-A change of threads takes 20 to 40 microseconds, several times as long as a short function; hence the distinctions.
+**In the token machine**, a blocking kernel (`Facts.blocking`) is called on a thread of its own as soon as anything else
+of the step is in flight.
+
+**In compiled code**, a blocking kernel is called in place, because no other one can be in flight there
+(`ir.analysis.concurrency`). If the step has a deadline, or if there are other threads, which could close the session,
+the compiled code as a whole runs on a thread of its own, and the calling thread waits for it (`watched`).
+
+A function that is still running when its step ends keeps its thread until it returns; its result is dropped.
+
+**Cost.** A change of threads takes 20 to 40 microseconds, several times as long as a short function. So a thread is
+used only where the step could otherwise not be ended.
 """
 
 from __future__ import annotations
@@ -28,23 +35,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOOK: Final = 0.005  # seconds between two looks whether a step that was given up has stopped
+LOOK: Final = 0.005  # seconds between two checks whether a cancelled step has stopped
 _FOREVER: Final = 1e9  # seconds
 
 
 def is_observed(step: StepState) -> bool:
-    """Whether anything but Ctrl-C could end `step` while a Python function blocks the calling thread."""
+    """Whether an event other than Ctrl-C could end `step` while its calling thread is blocked."""
     return step.deadline is not None or threading.active_count() > 1
 
 
 def watched(step: StepState, work: Callable[[], T]) -> T:
-    """`work()`, the compiled code of `step`, on a thread of its own; the calling thread waits and keeps watch.
+    """Returns `work()`, computed on a thread of its own while the calling thread supervises it.
 
-    When the step is given up, the code of headrace in it has stopped before this returns: it can change nothing
-    afterwards. Only a Python function that is being called may go on.
+    If the step is cancelled, this function returns after the compiled code has stopped, so the step changes no state
+    afterwards. Only a Python function that is being called may continue.
+
+    Args:
+      step: the step.
+      work: the compiled code of the step.
 
     Raises:
-      Whatever `work` raises or the step was cancelled with; DeadlineExceededError.
+      DeadlineExceededError: the deadline passed before `work` returned.
+      BaseException: the error that `work` raised, or the error with which the step was cancelled.
     """
     completions = step.completions
     mode, context = user_mode(), contextvars.copy_context()
@@ -53,7 +65,7 @@ def watched(step: StepState, work: Callable[[], T]) -> T:
         try:
             with unflushed(mode):
                 result = context.run(work)
-        except BaseException as e:  # raised in the thread that asked for the step
+        except BaseException as e:  # raised again in the calling thread of the step
             completions.put((None, e))
         else:
             completions.put((result, None))
@@ -88,10 +100,11 @@ def watched(step: StepState, work: Callable[[], T]) -> T:
 
 
 def submit(step: StepState, work: Callable[[], object]) -> None:
-    """Has a thread of its own do `work` for `step`.
+    """Runs `work` for `step` on a thread of its pool.
 
     Raises:
-      ResourceExhaustedError: there is none. Whatever the step was cancelled with.
+      ResourceExhaustedError: no thread is available.
+      BaseException: the error with which the step was cancelled.
     """
     try:
         step.threads.submit(work)

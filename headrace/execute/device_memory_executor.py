@@ -1,10 +1,12 @@
 """Executor of a part on a device whose memory numpy may not reach.
 
-Numbers and bools are there in the form that the device's `put` gives them: what is fed or received is put, what is
-fetched or sent is got. So its kernels see its own values only, and no other kernel ever sees one. In between the token
-machine hands values on without looking at them, a loop variable round and round as well, with one exception: what
-decides where a token goes (the predicate of a Switch) is got first. Strings, resources and variants are Python objects
-and have no other form.
+Numbers and bools are in the memory of the device, in the form that the device's `put` returns. The executor calls `put`
+on values that are fed or received, and `get` on values that are fetched or sent. So the kernels of the device receive
+its own values only, and no other kernel receives one.
+
+Between these points the token machine passes values on without reading them, loop variables included. The one exception
+is a value that decides where a token goes (the predicate of a Switch): the executor calls `get` on it first. Strings,
+resources and variants are Python objects and stay as they are.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class DeviceMemoryExecutor(PartExecutor):
-    """One part of a step under way, on a device of another type than CPU.
+    """A running part of a step, on a device of another type than CPU.
 
     Args:
       device: the device.
-      args: what `PartExecutor` takes.
+      args: the arguments of `PartExecutor`.
     """
 
     __slots__ = ("_device",)
@@ -53,7 +55,7 @@ class DeviceMemoryExecutor(PartExecutor):
         if origin is None and node.n_outputs and _is_kept(node.op.outputs[0].dtype):
             try:
                 token = self._device.put(value), None
-            except Exception as e:  # nobody else says where
+            except Exception as e:  # no caller adds the place of this error
                 raise_blamed(e, node, it, ())
         return super()._received(node, it, token)
 
@@ -64,10 +66,10 @@ class DeviceMemoryExecutor(PartExecutor):
         return branch(self._device.get(value))
 
     def _got(self, value: Any, node: PlanNode) -> Any:
-        """Input 0 of `node` as other devices know it."""
+        """Input 0 of `node` as an array, the form that other devices read."""
         return self._device.get(value) if _is_kept(node.op.inputs[0].dtype) else value
 
 
 def _is_kept(dtype: DType) -> bool:
-    """Whether values of `dtype` lie in the memory of the device."""
+    """Whether values of `dtype` are in the memory of the device."""
     return dtype not in dtypes.OBJECT and not dtype.is_ref

@@ -1,16 +1,16 @@
-"""Devices: where kernels run, each with threads, streams and memory of its own.
+"""Devices: places where kernels run, each with its own threads, streams and memory.
 
-A *device* is a place to compute. The process has one CPU, but may have several *logical* CPU devices: each has an
-executor thread, runs its part of a step by itself, and gets at values of another only through Send and Recv. So what
-works on them works on devices that lie in different machines.
+The process has one CPU, but may have several *logical* CPU devices. Each of them has an executor thread, runs its part
+of a step by itself, and obtains values of another device only through Send and Recv. So a step that works on logical
+devices also works on devices of different machines.
 
-A device has *streams*: queues of work that is done in the order in which it was put in. Heavy kernels go to the stream
-`compute`, so that a device does one of them at a time, as an accelerator would, while its executor goes on with what is
-ready; what is copied to and from a slower memory goes to `copy`, and so overlaps with computing. A kernel may return
-when its work is enqueued: what follows it in the same stream finds it done.
+A device has *streams*: queues of work that is done in FIFO order. Heavy kernels go to the stream `compute`. So a device
+runs one of them at a time, as an accelerator would, while its executor fires the nodes that are ready. Copies to and
+from a slower memory go to the stream `copy`, and so overlap with computing. A kernel may return when its work is
+enqueued: work that follows it in the same stream starts after it.
 
-New types of devices are added with `register_device`. Such a device may have a memory that numpy does not reach: then
-its values are what its `put` makes of arrays, only its own kernels see them, and where one is sent to another device or
+New types of devices are added with `register_device`. Such a device may have a memory that numpy cannot read. Then its
+values are the results of its `put`, and only its own kernels read them; when a value is sent to another device or
 fetched, `get` makes an array of it again (`execute.device_memory_executor`).
 """
 
@@ -31,17 +31,22 @@ from headrace.registry import Registry
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-MOST_STEPS: Final = 1024  # of steps that one device runs at once; each has a thread while it runs
+MOST_STEPS: Final = 1024  # steps that one device runs at once; each has a thread while it runs
 HERE: Final = DeviceSpec(job="localhost", replica=0, task=0)
 
 
 class Device(abc.ABC):
-    """A device as placement and messages know it.
+    """Description of a device: the part of it that placement and messages read.
+
+    Args:
+      spec: the full name of the device, in parts.
+      memory_limit: bytes that values on it may take; None: no limit.
 
     Attributes:
-      spec, name: what it is called.
-      type: "CPU", ...
-      memory_limit: bytes that values on it may take; None: not limited.
+      spec: the full name of the device, in parts.
+      name: the full name as text.
+      type: the type, such as "CPU".
+      memory_limit: bytes that values on it may take; None: no limit.
     """
 
     def __init__(self, spec: DeviceSpec, memory_limit: int | None = None) -> None:
@@ -60,27 +65,28 @@ class Device(abc.ABC):
         )
 
     def put(self, array: Any) -> Any:
-        """An array, or numpy scalar, as a value in the memory of the device. Not asked of CPUs.
+        """Copies an array, or numpy scalar, to the memory of the device.
 
-        Any thread may call it, several at once. What it gives has a `shape` and a `dtype`, which are the array's. It
-        must not write into the array; it may go on using it, for nobody does.
+        It is not called for CPUs. Several threads may call it at once. The result has the `shape` and the `dtype` of
+        the array. The device must not write into the array. It may keep a reference to it, because nothing else writes
+        into it either.
         """
         return array
 
     def get(self, value: Any) -> Any:
-        """What `put` undoes: a value of the device as an array, or numpy scalar, that nobody will write into."""
+        """Inverse of `put`. The array, or numpy scalar, is never written to."""
         return value
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Lets go of what it holds. May be called twice."""
+        """Releases the threads and the memory of the device. May be called twice."""
 
 
 class Stream:
     """Queue of work in FIFO order, with a thread that is started on first use.
 
     Args:
-      name: of the thread.
+      name: the name of the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -88,8 +94,8 @@ class Stream:
         self._worker = Pool(1, name)
 
     def submit(self, work: Callable[[], Any]) -> Future[Any]:
-        """Puts `work` in; returns at once."""
-        from concurrent.futures import Future  # takes a while to import, and most sessions need none
+        """Adds `work` to the queue and returns at once."""
+        from concurrent.futures import Future  # this import is slow, and most sessions do not need it
 
         future: Future[Any] = Future()
 
@@ -103,18 +109,18 @@ class Stream:
         return future
 
     def wait(self) -> None:
-        """Until all that has been put in is done."""
+        """Blocks until all work in the queue is done."""
         self.submit(lambda: None).result()
 
     def close(self) -> None:
-        """Takes nothing in any more; what was put in is still done."""
+        """Accepts no more work. Work in the queue is still done."""
         self._worker.close()
 
 
 class LocalDevice(Device):
     """A device of this process.
 
-    Its threads and streams are made when they are first needed, so one that runs nothing costs nothing.
+    Its threads and streams are created on first use, so an unused device costs nothing.
     """
 
     def __init__(self, spec: DeviceSpec, memory_limit: int | None = None) -> None:
@@ -125,16 +131,16 @@ class LocalDevice(Device):
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`."""
+        """Replaces the lock in a forked process, see `forking`."""
         self._lock = threading.Lock()
 
     @property
     def short_name(self) -> str:
-        """The device within its process: "CPU:1"."""
+        """Name of the device within its process, such as "CPU:1"."""
         return f"{self.type}:{self.spec.index}"
 
     def run(self, part: Callable[[], None]) -> None:
-        """Runs `part` of a step in an executor thread of the device. Steps that overlap have a thread each."""
+        """Runs `part` of a step in a thread of the device of its own."""
         if self._threads is None:
             with self._lock:
                 if self._threads is None:
@@ -142,7 +148,7 @@ class LocalDevice(Device):
         self._threads.submit(part)
 
     def stream(self, name: str) -> Stream:
-        """The stream of that name."""
+        """Returns the stream `name`, which is created on first use."""
         found = self._streams.get(name)
         if found is None:
             with self._lock:
@@ -150,7 +156,7 @@ class LocalDevice(Device):
         return found
 
     def compute(self) -> Stream:
-        """The stream of heavy kernels."""
+        """Returns the stream of heavy kernels."""
         return self.stream("compute")
 
     def close(self) -> None:
@@ -165,12 +171,12 @@ class LocalDevice(Device):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviceAttributes:
-    """A device as `Session.list_devices` tells of it.
+    """Description of a device, as `Session.list_devices` returns it.
 
     Attributes:
-      name: in full, "/job:localhost/replica:0/task:0/device:CPU:0".
-      device_type: "CPU", ...
-      memory_limit_bytes: that values on it may take; 0: not limited.
+      name: the full name, such as "/job:localhost/replica:0/task:0/device:CPU:0".
+      device_type: the type, such as "CPU".
+      memory_limit_bytes: bytes that values on the device may take; 0: no limit.
     """
 
     name: str
@@ -178,24 +184,25 @@ class DeviceAttributes:
     memory_limit_bytes: int
 
 
-# How a device of each type is made, given its full name and its memory limit.
+# Creates a device of a type, given its full name and its memory limit.
 DeviceFactory = Callable[[DeviceSpec, "int | None"], LocalDevice]
 device_types: Registry[DeviceFactory] = Registry("device type")
 device_types.register("CPU", LocalDevice)
 
 
 def register_device(type: str, factory: DeviceFactory) -> None:
-    """Adds a type of devices, which sessions may then have: `hr.Session(devices={"DLP": 1})`.
+    """Adds a type of devices, which sessions can then create: `hr.Session(devices={"DLP": 1})`.
 
     Args:
-      type: what it is called in device names ("DLP" in "/device:DLP:0").
-      factory: makes a `LocalDevice`, given its name (a `DeviceSpec`) and its memory limit in bytes or None; a subclass
-        of `LocalDevice` will mostly do. Which ops it can run is said by `register_kernel`.
+      type: the name of the type in device names ("DLP" in "/device:DLP:0").
+      factory: a function or class that makes a `LocalDevice` of its full name (a `DeviceSpec`) and its memory limit
+        (bytes, or None). A subclass of `LocalDevice` is usual. `register_kernel` adds the kernels that the device can
+        run.
 
     Raises:
-      InvalidArgumentError: `type` cannot stand in a device name.
-      TypeError: `factory` cannot be called.
-      DuplicateError (a KeyError): there is such a type; the text says which line registered it.
+      InvalidArgumentError: `type` is not valid in a device name.
+      TypeError: `factory` is not callable.
+      DuplicateError: a type of this name exists (also a KeyError); the text names the line that registered it.
 
     Example:
       >>> import headrace as hr
@@ -212,7 +219,7 @@ def register_device(type: str, factory: DeviceFactory) -> None:
 
 
 def check_type(type: str) -> None:
-    """Raises `InvalidArgumentError` unless `type` is a type of devices as it stands in their names."""
+    """Raises `InvalidArgumentError` unless `type` is valid as the type in a device name."""
     try:
         found = DeviceSpec.from_string(f"/device:{type}:0").type if isinstance(type, str) else None
     except GraphError:
@@ -226,18 +233,19 @@ def check_type(type: str) -> None:
 
 
 def make_devices(counts: Mapping[str, int], memory_limit: int | None = None) -> dict[str, LocalDevice]:
-    """The devices of a session, by name.
+    """Creates the devices of a session, by name.
 
     Args:
-      counts: how many there are to be of each type; there is always one CPU.
-      memory_limit: of each of them, in bytes.
+      counts: number of devices of each type. There is always at least one CPU.
+      memory_limit: the memory limit of each device, in bytes; None: no limit.
 
     Raises:
-      InvalidArgumentError: a type that is not registered, or a count that is none.
+      InvalidArgumentError: a type that is not registered, or a count that is not a valid number.
     """
     out: dict[str, LocalDevice] = {}
     for type, n in {"CPU": 1, **counts}.items():
-        # kernels for devices of other types are not missed, so where there are such devices all plugins are there
+        # a missing kernel of another device type loads no plugins, so all plugins are loaded before such a device
+        # exists
         failures = plugins.load() if type != "CPU" else []
         factory = device_types.find(type)
         if factory is None:

@@ -1,11 +1,12 @@
 """Dispatch loop: the rules of `frames.Propagator` for the commonest nodes, inlined in one function.
 
-A node of a graph over scalars does less work than a Python call costs, so here pure kernels are called and their tokens
-sent without one in between. Everything here is also a method of `Propagator` (`done`, `switch`, `merge`, `dead`),
-which is what defines it: a traced step runs by the methods alone, and the tests run every graph both ways.
+A node of a graph over scalars does less work than a Python call costs. So this function calls pure kernels and sends
+their tokens without a further call. Each rule in it is also a method of `Propagator` (`done`, `switch`, `merge`,
+`dead`), and the method is its definition: a traced step runs by the methods alone, and the tests run every graph both
+ways.
 
-What a node alone makes ready fires next, without going through the queue; but only if the queue is a plain one, for
-another wants to choose itself.
+If a pure node makes exactly one node ready, that node fires next and skips the queue. This applies to a plain deque
+only: another kind of queue chooses the next node itself.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ def dispatch_loop(
     """Fires up to `limit` ready nodes. Nodes of rarer kinds go to `fire`.
 
     Args:
-      p: the step's state.
-      fire: fires any node.
-      as_predicate: makes a Switch's predicate a Python bool, or raises.
-      limit: how many nodes at most.
+      p: the state of the step.
+      fire: fires a node of any kind.
+      as_predicate: converts the predicate of a Switch to a Python bool, or raises.
+      limit: the largest number of nodes to fire.
 
     Returns:
-      Whether the limit was reached (False: nothing is ready).
+      Whether the limit was reached. False: no node is ready.
 
     Raises:
-      Whatever a kernel raises, with the place in its notes (`execute.blame`).
+      BaseException: the error of a kernel, with its place in notes (`execute.blame`).
     """
     ready = p.ready
     pop, push = ready.popleft, ready.append

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from headrace.execute.records import Frame, Iteration
 
 
-RECENT: Final = 8  # how many firings an error tells of
+RECENT: Final = 8  # firings that an error lists
 
 
 class Events:
     """The events of one step on one device.
 
     Args:
-      listener: receives them.
-      step: the step's number.
-      device: where it runs; "" if the step has one device only.
+      listener: the receiver of the events.
+      step: the number of the step.
+      device: the device of the step's part; "" if the step has one device only.
 
     Attributes:
-      recent: the nodes that fired last, oldest first, and in which iteration.
+      recent: the nodes that fired last with their iterations, oldest first.
     """
 
     __slots__ = ("_device", "_listener", "_step", "_wants_sizes", "_wants_values", "recent")
@@ -42,7 +42,10 @@ class Events:
         self._wants_sizes = bool(getattr(listener, "wants_sizes", False))
 
     def iteration(self, event: str, frame: Frame, it: Iteration) -> None:
-        """An iteration is opened ("open") or freed ("free"); the last of a call's frame ends the call."""
+        """Reports the opening ("open") or freeing ("free") of an iteration.
+
+        The last iteration of the frame of a call also ends the call.
+        """
         now, name, device = time.perf_counter_ns(), frame.plan.name, self._device
         if event == "open":
             limit = 0 if frame.parent is None or frame.call is not None else frame.plan.limit
@@ -53,7 +56,7 @@ class Events:
             self.end(frame.call, frame.parent, None, waited=True)
 
     def start(self, node: PlanNode, it: Iteration) -> None:
-        """`node` fires."""
+        """Reports that `node` starts to fire."""
         self.recent.append((node, it))
         op, frame, is_dead = node.op, it.frame.plan.name, node.kind == DEAD
         now = time.perf_counter_ns()
@@ -62,7 +65,14 @@ class Events:
         )
 
     def end(self, node: PlanNode, it: Iteration, values: tuple[Any, ...] | None, waited: bool = False) -> None:
-        """`node` has fired, and gave `values`; `waited`: it was started before, and others could fire meanwhile."""
+        """Reports that `node` has fired.
+
+        Args:
+          node: the node.
+          it: the iteration in which it fired.
+          values: the values of its outputs; None if they are not known.
+          waited: whether the node was started earlier and other nodes could fire in the meantime.
+        """
         now = time.perf_counter_ns()
         op, frame, is_dead = node.op, it.frame.plan.name, node.kind == DEAD
         kept = values if self._wants_values and not is_dead else None
@@ -75,16 +85,16 @@ class Events:
         )
 
     def computed(self, node: PlanNode, began: int) -> None:
-        """The stream of heavy kernels has computed `node`, which it began at the time `began`."""
+        """Reports the span, from `began` (ns) to now, of the heavy kernel of `node`."""
         now = time.perf_counter_ns()
         self._listener(trace.StreamSpan(began, now, self._step, self._device, "compute", node.op.name))
 
     def sent(self, node: PlanNode, it: Iteration, value: Any, is_dead: bool) -> None:
-        """The Send `node` ships its token."""
+        """Reports that the Send `node` sends its token."""
         self._crosses(trace.TokenSent, node, it, value, is_dead)
 
     def received(self, node: PlanNode, it: Iteration, value: Any, is_dead: bool) -> None:
-        """The Recv `node` has got its token."""
+        """Reports that the Recv `node` has received its token."""
         self._crosses(trace.TokenReceived, node, it, value, is_dead)
 
     def _crosses(
@@ -101,7 +111,7 @@ class Events:
 
 
 def _sizes(node: PlanNode, values: tuple[Any, ...]) -> tuple[int, ...]:
-    """The bytes of each output of `node`, of which `values` is what `Executor._fire` returned."""
+    """Returns the bytes of each output of `node`; `values` is the result of `Executor._fire`."""
     if node.real not in (SWITCH, SWITCH_N):
         return tuple(_size(v) for v in values[: node.n_outputs])
     data, index = values[0]
@@ -110,7 +120,10 @@ def _sizes(node: PlanNode, values: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _size(value: Any) -> int:
-    """The bytes of a value. What refers to others (a list of tensors, a resource) counts as none: they were counted."""
+    """Returns the bytes of a value.
+
+    A value that refers to others (a list of tensors, a resource) counts as none, because these were counted before.
+    """
     if isinstance(value, np.ndarray) and value.dtype.hasobject:
         return sum(len(v) for v in value.flat if isinstance(v, bytes))
     if isinstance(value, (np.ndarray, np.generic)):

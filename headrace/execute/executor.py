@@ -1,18 +1,18 @@
-"""Runs a plan: one thread takes ready nodes, runs their kernels and tells the propagator.
+"""Runs a plan: one thread fires ready nodes, calls their kernels and drives the propagator.
 
-The thread that calls `Executor.run` owns the propagator; no other thread touches it. Cheap kernels run in that thread.
-A heavy pure kernel goes to a pool when there is other work to do meanwhile; an asynchronous one (a dequeue, a receive)
-is started and calls back. Both come back through `step.completions`, which is also what the thread waits on when
-nothing is ready: there are no locks. Every so many nodes it looks whether the step was cancelled or is past its
-deadline.
+**Threads.** The thread that calls `Executor.run` owns the propagator; no other thread reads or changes it, so there are
+no locks. Cheap kernels run in this thread. A heavy pure kernel goes to a pool if there is other work in the meantime.
+An asynchronous kernel (a dequeue, a receive) is started and calls back. Both put their results into `step.completions`,
+and the thread waits on this queue when no node is ready. Every `BURST` nodes the thread checks whether the step was
+cancelled or is past its deadline.
 
-A call of a function (one that is not inlined, see `plan.CALL`) waits until nothing else is ready, and the last one that
-became ready goes first: so a function that calls itself twice is walked in depth, and what is open at once are the
-calls on the way down, not all that there will be. Every so many nodes one goes out of turn, so that none waits for
-ever.
+**Calls.** A call of a function (one that is not inlined, see `plan.CALL`) waits until no other node is ready. Of
+several waiting calls, the one that became ready last is opened first. So a function that calls itself twice is run
+depth-first: the open frames are the calls on the current path of the recursion, and not all calls of it. Every `BURST`
+nodes one call is opened out of turn, so that no call waits for ever.
 
-The first error ends the step: started asynchronous kernels are cancelled, pool kernels (which hold nothing) are left to
-finish unheard.
+**Errors.** The first error ends the step. Started asynchronous kernels are cancelled. Kernels on the pool hold nothing,
+so they run to their end, and their results are dropped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from headrace.execute.records import Iteration, Origin, Ready
     from headrace.execute.step import StepState
 
-BURST: Final = 256  # nodes between two looks at cancellation and the clock
+BURST: Final = 256  # nodes between two checks of cancellation and the clock
 
 _unset: Final = object()
 
@@ -54,25 +54,28 @@ SWITCH, LOOP_MERGE, NEXT, DEAD = plans.SWITCH, plans.LOOP_MERGE, plans.NEXT, pla
 
 
 class Workers(Protocol):
-    """What heavy kernels are given to: a pool of threads, a stream."""
+    """Destination of heavy kernels: a pool of threads or a stream."""
 
     def submit(self, work: Callable[[], None], /) -> object: ...
 
 
 class Executor:
-    """One step under way.
+    """A running step.
 
     Args:
-      plan: what to run.
-      step: its identity, resources and cancellation.
-      pool: gives the pool for heavy kernels when one is first needed.
+      plan: the plan to run.
+      step: the identity, resources and cancellation of the step.
+      pool: returns the pool of heavy kernels; called when one is first needed.
       listener: receives `trace` events, or None.
-      ready: the queue of ready nodes; tests give one that picks in a seeded random order (of calls too: none waits).
-      blas_threads: how many threads the BLAS library may use meanwhile.
+      ready: the queue of ready nodes; None: a deque. Tests pass a queue with a seeded random order; calls then do not
+        wait for their turn.
+      blas_threads: number of threads that the BLAS library may use during the step.
 
     Attributes:
-      propagator: the token machine's state.
-      results: for each fetch its value, once there.
+      plan: the plan.
+      step: the identity, resources and cancellation of the step.
+      propagator: the state of the token machine.
+      results: for each fetch its value, once it is computed.
     """
 
     __slots__ = (
@@ -110,10 +113,10 @@ class Executor:
         self._pool = pool
         self._events = None if listener is None else Events(listener, step.id, plan.device)
         self._ready: Ready = collections.deque() if ready is None else ready
-        self._calls: list[tuple[PlanNode, Iteration, Any]] = []  # those that wait for their turn
+        self._calls: list[tuple[PlanNode, Iteration, Any]] = []  # calls that wait for their turn
         self._calls_wait = ready is None
-        self._held: list[tuple[PlanNode, Iteration, Any]] = []  # blocking kernels to be called when nothing is ready
-        self._mode = user_mode() if plan.blocks else None  # of the caller, for these
+        self._held: list[tuple[PlanNode, Iteration, Any]] = []  # blocking kernels to call when no node is ready
+        self._mode = user_mode() if plan.blocks else None  # of the calling thread; blocking kernels run in it
         make = AcyclicPropagator if plan.is_straight else Propagator
         self.propagator: Propagator = make(plan, self._ready, None if self._events is None else self._events.iteration)
         self.results: list[Any] = [_unset] * (plan.retvals[-1].position + 1 if plan.retvals else 0)
@@ -121,26 +124,30 @@ class Executor:
         self._kernels: list[Callable[..., Any]] = (
             [factory(KernelContext(step, op), op.attrs) for op, factory in plan.binders] if plan.binders else []
         )
-        self._waiting: dict[tuple[PlanNode, Iteration], Callable[[], object] | None] = {}  # started and not done
+        self._waiting: dict[tuple[PlanNode, Iteration], Callable[[], object] | None] = {}  # started and not completed
         self._started = False
         self._until: Sequence[int] | None = None
         self._is_fed = False
 
-    # *** what the owner calls ***
+    # *** the interface of the owner ***
 
     def feed(self, position: int, value: Any) -> None:
         """Supplies the feed `position`."""
         self.propagator.done(self.plan.args[position], self.propagator.root, value)
 
     def run(self, until: Sequence[int] | None = None, is_fed: bool = True) -> None:
-        """Runs until the step is finished, or (a partial run) until what is wanted is there or nothing more can fire.
+        """Runs until the step is finished, or pauses in a partial run.
+
+        A partial run returns when its fetches are computed, or when no further node can fire.
 
         Args:
-          until: for a partial run: the fetches wanted. Once they are there, nothing is waited for.
-          is_fed: whether all feeds have been supplied, so that a step that cannot go on is an error.
+          until: positions of the fetches of a partial run. Once they are computed, the executor does not wait. None:
+            not a partial run.
+          is_fed: whether all feeds have been supplied. If so, a step that cannot continue is an error.
 
         Raises:
-          OpError: of a kernel, or `DeadlineExceededError`, `CancelledError`; `InternalError` if the step is stuck.
+          OpError: the error of a kernel, `DeadlineExceededError` or `CancelledError`; `InternalError` if the step is
+            stuck.
         """
         if not self._started:
             self._started = True
@@ -167,7 +174,7 @@ class Executor:
                 self._fire_ready()
 
     def fetch(self, position: int) -> Any:
-        """The value of a fetch; `InvalidArgumentError` if it is dead or not there."""
+        """Returns the value of a fetch; raises `InvalidArgumentError` if it has none."""
         value = self.results[position]
         if value is _unset:
             op = next(n.op for n in self.plan.retvals if n.position == position)
@@ -179,16 +186,16 @@ class Executor:
         self.results[position] = None
 
     def has(self, position: int) -> bool:
-        """Whether a fetch has its value, or is known to be dead."""
+        """Whether a fetch has its value or is known to be dead."""
         return self.results[position] is not _unset or position in self._dead
 
     def tell(self, error: BaseException) -> None:
-        """Adds the last events of the step to the notes of the error that ended it."""
+        """Adds the last events of the step to the notes of its error."""
         recent = () if self._events is None else self._events.recent
         tell(error, self.propagator, recent, self._waiting)
 
     def abandon(self) -> None:
-        """Cancels what was started; nothing of this step runs afterwards."""
+        """Cancels the asynchronous kernels of the step. No code of this step runs afterwards."""
         waiting, self._waiting = self._waiting, {}
         for cancel in waiting.values():
             if cancel is not None:
@@ -197,7 +204,7 @@ class Executor:
     # *** the loop ***
 
     def _fire_ready(self, limit: int = BURST) -> None:
-        """Fires what is ready, until nothing is; `limit` nodes between two looks at all else."""
+        """Fires ready nodes until none is left, with other checks after every `limit` nodes."""
         if self._events is not None:
             self._fire_traced(self._events, limit)
             return
@@ -224,7 +231,11 @@ class Executor:
                 self._open_call()
 
     def _fire(self, node: PlanNode, it: Iteration, x: Any) -> tuple[Any, ...]:
-        """Fires a node of any kind; returns its outputs' values where they are known at once, for the trace."""
+        """Fires a node of any kind; returns the values of its outputs for the trace.
+
+        Of a node whose outputs are not known yet, it returns the empty tuple; of other primitives the value that fired
+        it.
+        """
         kind, p = node.kind, self.propagator
         if kind == plans.RETVAL:
             self._retval(node, it, x)
@@ -290,7 +301,7 @@ class Executor:
         return branch(value)
 
     def _finish(self, node: PlanNode, it: Iteration, value: Any) -> tuple[Any, ...]:
-        """Hands a kernel's result to the propagator in the form it wants."""
+        """Passes the result of a kernel to the propagator: one value or several."""
         if node.n_outputs == 1:
             self.propagator.done(node, it, value)
             return (value,)
@@ -325,7 +336,7 @@ class Executor:
             self._open_call()
 
     def _open_call(self) -> bool:
-        """Lets the call go on that became ready last; False if none waits."""
+        """Opens the call that became ready last; returns False if no call waits."""
         if not self._calls:
             return False
         node, it, x = self._calls.pop()
@@ -358,7 +369,7 @@ class Executor:
         return ()
 
     def _computed(self, node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:
-        """What the heavy kernel of `node` makes of its inputs."""
+        """Calls the heavy kernel of `node`, possibly in a thread of the pool."""
         return _call(node, kernel, x)
 
     def _start_async(self, node: PlanNode, it: Iteration, x: Any) -> None:
@@ -385,9 +396,10 @@ class Executor:
         self._held.append((node, it, x))
 
     def _start_held(self) -> None:
-        """Nothing is ready: calls the blocking kernels that are, each on a thread of its own.
+        """Calls the blocking kernels that wait for the ready queue to be empty.
 
-        Where nothing else is in flight, and nothing could end the step meanwhile, that is the thread of the step.
+        Each runs on a thread of its own. If nothing else of the step is in flight and nothing else could end the step,
+        a single kernel runs on the thread of the step.
         """
         held, self._held = self._held, []
         if len(held) == len(self._waiting) == 1 and not is_observed(self.step):
@@ -409,7 +421,7 @@ class Executor:
                 step.look()
                 with unflushed(mode), np.errstate(all="ignore"):
                     value = _call(node, kernel, x)
-            except BaseException as e:  # raised in the thread that asked for the step
+            except BaseException as e:  # raised again in the thread of the step
                 completions.put((node, it, x, None, e))
             else:
                 completions.put((node, it, x, value, None))
@@ -419,7 +431,7 @@ class Executor:
     # *** waiting ***
 
     def _poll(self) -> None:
-        """Takes in what has completed; raises if the step was cancelled or is past its deadline."""
+        """Processes completions; raises if the step was cancelled or is past its deadline."""
         step = self.step
         while not step.completions.empty():
             self._complete(step.completions.get_nowait())
@@ -430,7 +442,7 @@ class Executor:
             raise self._too_late()
 
     def _wait(self) -> bool:
-        """Nothing is ready: waits for a completion. False when nothing was started that could complete."""
+        """Waits for a completion, because no node is ready. False: no started kernel could complete."""
         if self.propagator.finished:
             return False
         step = self.step
@@ -471,19 +483,19 @@ class Executor:
                 return self._release()
 
     def _release(self) -> bool:
-        """Nothing is ready or under way: ends iterations that cannot end by themselves until something is."""
+        """Ends iterations that can never complete, until a node becomes ready; see `Propagator.release`."""
         p = self.propagator
         while self._is_fed and not self._ready and not p.finished and p.release():
             pass
         return len(self._ready) > 0
 
     def _is_satisfied(self) -> bool:
-        """Whether this is a partial run and has what it wants for now."""
+        """Whether this is a partial run whose fetches are all computed."""
         return self._until is not None and all(map(self.has, self._until))
 
     @property
     def is_blocked(self) -> bool:
-        """Whether a function of the user's is being called, which may take as long as it likes."""
+        """Whether a Python function of the user is being called, without a time limit."""
         return any(node.op.opdef.facts.blocking for node, _ in self._waiting)
 
     def _complete(self, entry: Any) -> None:
@@ -491,7 +503,7 @@ class Executor:
             return
         node, it, x, value, error = entry
         if (node, it) not in self._waiting:
-            return  # cancelled, and late
+            return  # it was cancelled before
         del self._waiting[node, it]
         if error is not None:
             raise_blamed(error, node, it, x)
@@ -516,7 +528,7 @@ class Executor:
         )
 
     def half_fed(self) -> list[str]:
-        """A line for each node that has got only some of its inputs, and for each that waits."""
+        """Lines that name nodes with some inputs missing and nodes that wait, at most 8."""
         found = [*self._waiting, *self.propagator.waiting()][:8]
         return [f"  {place(node.op)}" + (f" in {where(it)}" if where(it) else "") for node, it in found]
 
@@ -529,7 +541,7 @@ class Executor:
 
 
 def predicate(value: Any) -> bool:
-    """The predicate of a Switch as a Python bool; `InvalidArgumentError` unless it is a scalar."""
+    """Converts the predicate of a Switch to a bool; raises `InvalidArgumentError` unless it is scalar."""
     if getattr(value, "ndim", 0):
         raise InvalidArgumentError(
             f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: "
@@ -539,7 +551,7 @@ def predicate(value: Any) -> bool:
 
 
 def branch(value: Any) -> int:
-    """The index of a _SwitchN as a Python int; `InvalidArgumentError` unless it is a scalar."""
+    """Converts the index of a _SwitchN to an int; raises `InvalidArgumentError` unless it is scalar."""
     if getattr(value, "ndim", 0):
         raise InvalidArgumentError(
             f"The second input must be a scalar, but it has shape {shapes.show(value.shape)}: "
@@ -557,7 +569,7 @@ def _call(node: PlanNode, kernel: Callable[..., Any], x: Any) -> Any:
 
 
 def _read(node: PlanNode, x: Any) -> Any:
-    """`x` with the references among the inputs read."""
+    """Returns `x` with the references among the inputs replaced by their values."""
     if node.real in (plans.MERGE, LOOP_MERGE):
         value = x[0] if node.real == plans.MERGE else x
         value = value.read() if hasattr(value, "read") else value
@@ -568,11 +580,11 @@ def _read(node: PlanNode, x: Any) -> Any:
 
 
 def _is_heavy(node: PlanNode, x: Any) -> bool:
-    """Whether this firing is worth a thread, where the static shapes did not say."""
+    """Whether this firing justifies a thread, where the static shapes do not decide it."""
     if node.cost is None:
         return True
     args = [x] if node.arity == 1 else x
-    # an output's shape is not known before it is computed; the product of the inputs' is what the cost functions of
-    # such ops need
+    # the shape of an output is not known before the firing; the cost functions of such ops need only the product of the
+    # input shapes
     flops = node.cost([np.shape(a) for a in args], [t.shape for t in node.op.outputs])
     return flops is not None and flops >= plans.HEAVY_FLOPS

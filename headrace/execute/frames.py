@@ -1,16 +1,16 @@
 """Rules of token propagation: readiness, frames, iterations and deadness of nodes.
 
-**The idea.** A graph runs by tokens: a node fires when a token has arrived on each of its inputs, computes, and sends a
-token along each of its output edges. With that alone every node fires once, so there are no loops. Loops come in by
-*tagging* tokens. A tag says where a token belongs: to iteration 3 of the loop `outer`, inside that to iteration 0 of
-the loop `inner`, and so on. Tokens meet at a node only if their tags are equal, so several iterations of one loop can
-be under way at the same time, in the same nodes, without getting mixed up.
+**The idea.** A graph runs by tokens. A node fires when a token has arrived on each of its inputs: it computes, and
+sends a token along each of its output edges. By this rule alone every node fires once, so a graph could have no loops.
+Loops become possible by *tagging* tokens. A tag says where a token belongs, for example to iteration 3 of the loop
+`outer`, and inside it to iteration 0 of the loop `inner`. Tokens meet at a node only if their tags are equal. So
+several iterations of a loop can be under way at the same time, in the same nodes, and their tokens never mix.
 
-A loop has its own *frame*. `Enter` moves a token from a tag t to iteration 0 of a frame below it, `NextIteration` from
-iteration n to n+1, `Exit` back to t. `Switch` sends its data to one of two outputs by a predicate; a *dead* token
-goes to the other one. A node that gets a dead token does not compute but passes deadness on, up to a `Merge`, which
-takes the first live token of its inputs. So each node of the branch that is not taken still fires, dead; no node waits
-for it in vain.
+A loop has its own *frame*. `Enter` moves a token from a tag t to iteration 0 of a frame below t, `NextIteration` from
+iteration n to n+1, and `Exit` back to t. `Switch` sends its data to one of two outputs, as a predicate decides, and a
+*dead* token to the other one. A node that receives a dead token does not compute but passes deadness on, up to a
+`Merge`, which takes the first live token of its inputs. So each node of a branch that is not taken still fires, dead,
+and no node waits for it in vain.
 
 **A worked loop**: `i = 0; while i < 2: i = i + 1`, five nodes in the frame F (Less and Add hold their constants):
 
@@ -22,38 +22,39 @@ for it in vain.
     F/2   Merge(2) -> Less(2)=False -> Switch(2, False): [1] dead, [0] 2 alive. Add: dead -> NextIteration: dead, stops.
           Exit(2) -> root.
 
-**The rules**, exactly:
+**The rules** in full:
 
-* *Any node*: when all tokens (data and control) are there it fires: dead if one of them is dead, else it computes.
-* *Switch*: alive, it sends its data to one output and a dead token to the other; control edges out of it are alive.
-* *Merge*: fires at its first live input, or dead when all inputs are dead; then goes on consuming the rest. It waits
-  for its control inputs and ignores their deadness. In iteration 0 of a loop it expects its Enters, later its
+* *Any node* fires when all its tokens (data and control) have arrived: dead if one of them is dead, else it computes.
+* *Switch*: alive, it sends its data to one output and a dead token to the other. Its outgoing control edges are alive.
+* *Merge* fires at its first live input, or dead when all inputs are dead; then it consumes the remaining tokens. It
+  waits for its control inputs and ignores their deadness. In iteration 0 of a loop it expects its Enters, later its
   NextIterations.
-* *Enter*: into iteration 0; a constant one into every iteration, those open and those to come.
-* *NextIteration*: a dead token stops here. At most `parallel_iterations` iterations of a frame are open: a token that
+* *Enter* brings its token into iteration 0; a constant Enter into every iteration, open or future.
+* *NextIteration*: a dead token stops here. At most `parallel_iterations` iterations of a frame are open. A token that
   would open one more is *held* until the oldest is freed.
-* *Exit*: a dead one is withheld. When the frame is finished, each Exit that never fired alive sends one dead token.
-  (Passed on at once, consumers would see one for every iteration.)
-* *ControlTrigger*: alive whatever its inputs are.
-* *_SwitchN*: a Switch with n outputs; it sends its data to the one that its index says, to the last if there is none of
-  that number.
-* *Send*: ships its token to another device, dead or alive. *Recv*: starts when its control inputs are there, whatever
-  they are, and fires when the token has come that the Send of its edge shipped with the same tag: dead if that is.
+* *Exit*: a dead token is withheld. When the frame is finished, each Exit that never fired alive sends one dead token.
+  (If dead tokens were passed on at once, consumers would receive one for every iteration.)
+* *ControlTrigger* is alive for any inputs.
+* *_SwitchN* is a Switch with n outputs. It sends its data to the output that its index names, or to the last one if the
+  index is out of range.
+* *Send* ships its token to another device, dead or alive. *Recv* starts when its control inputs have arrived, dead or
+  alive. It fires when the token has come that the Send of its edge shipped with the same tag, and is dead if this token
+  is.
 * *A call* (of a function that is not inlined because it is recursive): alive, it opens a frame of its own with one
-  iteration, below the iteration and the call that it fires in, and supplies the parameters. A result goes to the
-  caller as soon as it is there, dead or alive. When everything in the frame has fired the call is done, and alive: the
-  control edges out of it fire then.
+  iteration, and supplies the parameters. The frame is below the call and the iteration in which the call fires. A
+  result goes to the caller as soon as it arrives, dead or alive. When everything in the frame has fired, the call is
+  done and alive: its outgoing control edges fire then.
 
-**The invariant**: in every opened iteration of every frame instance each node fires exactly once, alive or dead (an
-Enter counts where its input is, a call has fired when its frame is done). So an iteration need not be watched for
-leftover activity: it is over when as many nodes have fired as the frame has and no child frame is open. Then it is
-freed, oldest first; a frame is finished when its last iteration is and all its Enters have arrived; the step is
-finished when the root's only iteration is. The proof of the partitioner rests on the same invariant, and the tests
-check it after every run.
+**The invariant**: in every opened iteration of every frame instance each node fires exactly once, alive or dead. (An
+Enter counts in the iteration of its input. A call has fired when its frame is done.) So the end of an iteration follows
+from a count: it is over when as many nodes have fired as the frame has, and no child frame is open. Then it is freed,
+oldest first. A frame is finished when its last iteration is and all its Enters have arrived. The step is finished when
+the root's only iteration is. The proof of the partitioner relies on the same invariant, and the tests check it after
+every run.
 
-**What this module is not.** It starts no thread, runs no kernel, looks at no value (not even a predicate: the executor
-says which way a Switch went). It is driven: `start()` makes the first nodes ready, and for each ready entry
-`(node, iteration, x)` the driver calls the method for the node's kind, in any order it likes. Sources: TensorFlow's
+**Limits of this module.** It starts no thread, runs no kernel and reads no value; even for a predicate, the executor
+says which output of the Switch was taken. It is passive: `start()` makes the first nodes ready, and for each ready
+entry `(node, iteration, x)` the driver calls the method for the node's kind, in any order. Sources: TensorFlow's
 executor (PropagatorState) for the rules; Arvind and Culler's tagged-token architecture for the idea.
 """
 
@@ -90,12 +91,16 @@ class Propagator:
     """State of one running step: the tokens that have arrived. The module describes the rules.
 
     Args:
-      plan: the step.
-      ready: receives `(node, iteration, x)` entries as nodes become ready.
-      watch: called as `watch(event, frame, iteration)` with event "open" or "free" for each iteration, or None.
+      plan: the plan of the step.
+      ready: the queue that receives an entry `(node, iteration, x)` for each node that becomes ready.
+      watch: called as `watch(event, frame, iteration)` with event "open" or "free" for each iteration; None: not
+        called.
 
     Attributes:
-      root: the root frame's only iteration.
+      plan: the plan of the step.
+      ready: the queue of ready entries.
+      watch: the function that is called for each iteration, or None.
+      root: the only iteration of the root frame.
       finished: whether every node has fired.
     """
 
@@ -107,24 +112,24 @@ class Propagator:
         self._push = ready.append
         self.watch = watch
         self.finished = False
-        self._calls = 0  # made so far
+        self._calls = 0  # calls opened so far
         self.root = self._open_root(plan.frames[0])
 
     def _open_root(self, plan: FramePlan) -> Iteration:
         return self._open_first(Frame(plan, None))
 
     def start(self) -> None:
-        """Makes the nodes that wait for nothing ready. Feeds come by `done` on the plan's `args`."""
+        """Makes the nodes without pending tokens ready. Feeds arrive by `done` on the plan's `args`."""
         root, push = self.root, self._push
         for node, x in root.frame.plan.sources:
             push((node, root, x))
         if not root.left and not self.finished:
             self._settle(root.frame)
 
-    # *** what the driver calls: one method for each way a node can fire ***
+    # *** the interface of the driver: one method for each way in which a node fires ***
 
     def done(self, node: PlanNode, it: Iteration, value: Any) -> None:
-        """`node`, which has one output, has computed `value`."""
+        """Sends the value of `node`, which has one output."""
         push = self._push
         for dst in node.direct:
             push((dst, it, value))
@@ -154,13 +159,13 @@ class Propagator:
             self._settle(it.frame)
 
     def done_many(self, node: PlanNode, it: Iteration, values: Sequence[Any]) -> None:
-        """`node`, which has no output or several, has computed `values`."""
+        """Sends the values of `node`, which has no output or several."""
         for out, value in zip(node.outs, values, strict=True):
             self._send(out, it, value)
         self._fired(node, it)
 
     def switch(self, node: PlanNode, it: Iteration, data: Any, taken: bool) -> None:
-        """The Switch `node` sends `data` to output `taken`."""
+        """Sends `data` to output `taken` of the Switch `node`, deadness to the other."""
         push = self._push
         live = node.outs[taken]
         for dst in live.direct:
@@ -178,7 +183,7 @@ class Propagator:
             self._settle(it.frame)
 
     def switch_n(self, node: PlanNode, it: Iteration, data: Any, index: int) -> None:
-        """The _SwitchN `node` sends `data` to output `index`, to the last one if there is none of that number."""
+        """Sends `data` to output `index` (by default the last) of the _SwitchN `node`."""
         taken = index if 0 <= index < node.n_outputs else node.n_outputs - 1
         for k, out in enumerate(node.outs):
             if k == taken:
@@ -188,7 +193,7 @@ class Propagator:
         self._fired(node, it)
 
     def merge(self, node: PlanNode, it: Iteration, value: Any, index: Any) -> None:
-        """The Merge `node` passes on `value`, which came by input `index` (a value of the value_index output)."""
+        """Passes on `value`, which arrived at the input of the Merge `node` that `index` names."""
         push = self._push
         for dst in node.direct:
             push((dst, it, value))
@@ -203,19 +208,19 @@ class Propagator:
             self._settle(it.frame)
 
     def absorbed(self, it: Iteration) -> None:
-        """A node that sends no tokens (a fetch) has fired."""
+        """Counts the firing of a node that sends no tokens (a fetch)."""
         left = it.left - 1
         it.left = left
         if not left:
             self._settle(it.frame)
 
     def next_iteration(self, node: PlanNode, it: Iteration, value: Any) -> None:
-        """The NextIteration `node` sends `value` to the iteration after `it`."""
+        """Sends `value` from the NextIteration `node` to the iteration after `it`."""
         nxt = it.next
         if nxt is None:
             frame = it.frame
             if frame.plan.parent is None:
-                nxt = it  # outside any loop there is nothing to go on to
+                nxt = it  # outside a loop there is no next iteration
             elif frame.open < frame.plan.limit:
                 nxt = self._open_next(frame)
         if nxt is None:
@@ -233,11 +238,11 @@ class Propagator:
             self._settle(it.frame)
 
     def enter(self, node: PlanNode, it: Iteration, value: Any) -> None:
-        """The Enter `node` brings `value` into its frame."""
+        """Brings `value` into the frame of the Enter `node`."""
         self._enter(node, it, value, None)
 
     def exit(self, node: PlanNode, it: Iteration, value: Any) -> None:
-        """The Exit `node` brings `value` out to the parent's iteration."""
+        """Brings `value` from the Exit `node` to the parent's iteration."""
         frame = it.frame
         if frame.parent is None or frame.plan.parent is None:
             raise HeadraceInternalError(f"Exit {node.op.name!r} fires outside any loop; the frame check let it pass")
@@ -256,7 +261,7 @@ class Propagator:
             self._settle(frame)
 
     def call(self, node: PlanNode, it: Iteration, args: Sequence[Any]) -> None:
-        """The call `node` opens a frame of its function, and supplies `args`."""
+        """Opens a frame of the function that `node` calls, and supplies `args`."""
         assert node.child is not None
         self._calls += 1
         frame = Frame(node.child, it, node, it.frame.depth + 1, self._calls)
@@ -272,7 +277,7 @@ class Propagator:
             self._settle(frame)
 
     def result(self, node: PlanNode, it: Iteration, value: Any) -> None:
-        """The result `node` of a function gives `value` to the caller."""
+        """Sends `value`, the result `node` of a function, to the caller."""
         call, parent = it.frame.call, it.frame.parent
         assert call is not None
         assert parent is not None
@@ -280,7 +285,7 @@ class Propagator:
         self._fired(node, it)
 
     def dead(self, twin: PlanNode, it: Iteration, origin: Origin) -> None:
-        """A node whose inputs are there and not all alive: `twin` is its dead twin."""
+        """Passes deadness on from a node with a dead input; `twin` is its dead twin."""
         node = twin.live
         if node.real == ENTER:
             self._enter(node, it, None, origin)
@@ -306,7 +311,7 @@ class Propagator:
     # *** sending ***
 
     def _send(self, out: Out, it: Iteration, value: Any, direct: bool = True) -> None:
-        """Live tokens along the data edges of one output."""
+        """Sends live tokens along the data edges of one output."""
         push = self._push
         if direct:
             for dst in out.direct:
@@ -322,12 +327,13 @@ class Propagator:
             self._to_merge(dst, it, k, value)
 
     def _send_dead(self, out: Out, it: Iteration, origin: Origin, direct: bool = True) -> None:
-        """Dead tokens along the data edges of one output."""
+        """Sends dead tokens along the data edges of one output."""
         if direct:
             for twin in out.dead_direct:
                 self._push((twin, it, origin))
         for node in out.quiet:
-            # it would only be counted; the caller still counts itself, so the iteration cannot be over here
+            # a dead token stops at this node, so the firing is only counted; the caller is still in the count, so the
+            # iteration cannot end here
             if node.real == EXIT:
                 it.frame.dead_exits[node] = origin
             it.left -= 1
@@ -337,7 +343,7 @@ class Propagator:
             self._dead_to_merge(dst, it, origin)
 
     def _fired(self, node: PlanNode, it: Iteration) -> None:
-        """Live control tokens of `node`, and the count of the iteration it fired in."""
+        """Sends the live control tokens of `node`, and counts its firing in iteration `it`."""
         self._send_all_controls(node, it)
         it.left -= 1
         if not it.left:
@@ -359,7 +365,7 @@ class Propagator:
             self._control_to_merge(dst, it)
 
     def _dead_controls(self, node: PlanNode, it: Iteration, origin: Origin) -> None:
-        # the `direct` edges of a node with one output (see plan) do not hold for dead tokens: outs do
+        # `outs` and not `direct`: the `direct` edges of a node with one output include control edges (see plan)
         for dst in node.control_direct:
             self._push((dst.dead, it, origin))
         for i, dst in node.controls:
@@ -368,7 +374,7 @@ class Propagator:
             self._control_to_merge(dst, it)
 
     def _count_dead(self, dst: PlanNode, i: int, it: Iteration, origin: Origin) -> None:
-        """One dead token at the join `dst`."""
+        """Counts a dead token at the join `dst`."""
         p = it.pending[i] - 1
         if dst.kind != TRIGGER:
             p += DEAD_TOKEN
@@ -378,7 +384,7 @@ class Propagator:
             self._join(dst, it, p)
 
     def _join(self, dst: PlanNode, it: Iteration, p: int) -> None:
-        """All tokens of the join `dst` have arrived; `p` is its count."""
+        """Makes the join `dst` ready, all tokens of which have arrived; `p` is its count."""
         if p:
             self._join_dead(dst, it)
             return
@@ -397,13 +403,13 @@ class Propagator:
     # *** Merges with more than one token an iteration ***
 
     def _to_merge(self, dst: PlanNode, it: Iteration, k: int, value: Any) -> None:
-        """A live token at input `k` of a Merge: the first one counts."""
+        """Processes a live token at input `k` of a Merge: the first counts."""
         p = it.pending[dst.index] - 1
         if not p & (HAS_LIVE | FIRED):
             p |= HAS_LIVE
             if not p & CONTROL_MASK:
                 p |= FIRED
-                it.values[dst.start] = None  # an origin may stand there, which refers back to this iteration
+                it.values[dst.start] = None  # the slot may hold an origin, which refers to this iteration
                 self._push((dst, it, (value, k)))
             else:
                 it.values[dst.start] = value
@@ -414,13 +420,13 @@ class Propagator:
         p = it.pending[dst.index] - 1
         it.pending[dst.index] = p
         if not p & (HAS_LIVE | FIRED):
-            it.values[dst.start] = origin  # the slot is free until a live token comes
+            it.values[dst.start] = origin  # the slot is free until a live token arrives
             if not p & COUNT_MASK and not p & CONTROL_MASK:
                 it.pending[dst.index] = p | FIRED
                 self._push((dst.dead, it, origin))
 
     def _control_to_merge(self, dst: PlanNode, it: Iteration) -> None:
-        """A control token at a Merge, dead or alive: it only has to be there."""
+        """Counts a control token, dead or alive, at a Merge."""
         p = it.pending[dst.index] - CONTROL_UNIT
         if not p & (CONTROL_MASK | FIRED):
             if p & HAS_LIVE:
@@ -460,10 +466,10 @@ class Propagator:
             self._settle(it.frame)
 
     def _keep_constant(self, frame: Frame, node: PlanNode, value: Any, origin: Origin | None) -> None:
-        """Sees to it that iterations opened from now on have the constant.
+        """Keeps a loop constant for the iterations that are opened later.
 
-        Where it only fills a slot of joins that wait for something else too, it is written into the templates, so
-        that opening an iteration costs nothing for it.
+        If the constant only fills slots of joins that also wait for other tokens, it is written into the templates.
+        Then it adds no cost to opening an iteration.
         """
         out = node.outs[0]
         simple = origin is None and not (out.direct or out.merges or node.control_direct or node.more)
@@ -478,7 +484,7 @@ class Propagator:
             frame.pending[i] -= 1
 
     def _deliver(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:
-        """A token of an Enter or Exit, dead or alive, into the iteration `it` of another frame."""
+        """Sends a token of an Enter or Exit in iteration `it` of another frame."""
         if origin is None:
             self._send(node.outs[0], it, value)
             self._send_all_controls(node, it)
@@ -507,9 +513,10 @@ class Propagator:
         return it
 
     def _settle(self, frame: Frame) -> None:
-        """Frees the iterations at the old end of the window that are done; closes the frame after the last.
+        """Frees the oldest finished iterations, and closes the frame after the last.
 
-        With it the frame around it may be done, and so on: not by recursion, for calls may be nested deeply.
+        A closed frame may finish the iteration around it, and so on outwards. This is a loop and not a recursion,
+        because calls may be nested deeply.
         """
         it = frame.oldest
         while not it.left and not frame.enters_left:
@@ -533,7 +540,7 @@ class Propagator:
             it = frame.oldest
 
     def _release(self, frame: Frame) -> None:
-        """Opens the iteration that held tokens wait for, and lets them go on."""
+        """Opens the iteration for which tokens are held, and sends them there."""
         held, frame.held = frame.held, []
         it = self._open_next(frame)
         for node, value in held:
@@ -541,7 +548,7 @@ class Propagator:
             self._send_all_controls(node, it)
 
     def _close(self, frame: Frame, parent: Iteration) -> None:
-        """Nothing more happens in `frame`: tells those who wait for that in the iteration that opened it."""
+        """Closes a finished frame: sends its final tokens to the parent iteration."""
         call = frame.call
         if call is not None:
             self._send_all_controls(call, parent)
@@ -552,17 +559,18 @@ class Propagator:
                     self._deliver(node, parent, None, origin)
         del parent.frame.children[parent.index, frame.plan if call is None else call]
         frame.values, frame.constants = frame.plan.values, []
-        del frame.oldest, frame.newest  # they refer back to the frame: now it needs no garbage collector
+        # they refer back to the frame; without them it is freed without the garbage collector
+        del frame.oldest, frame.newest
 
-    # *** when nothing can go on ***
+    # *** when no node can fire ***
 
     def release(self) -> bool:
-        """Ends an iteration some of whose nodes can never fire; False if there is none to end.
+        """Ends an iteration that contains nodes that can never fire; False if there is none.
 
-        To be called when nothing is ready or running. In a loop as `while_loop` makes it every node fires in every
-        iteration, but other graphs run too: one loop variable dead and another alive, so that the next iteration gets
-        only some of its tokens; a node fed by an Enter alone, which has a token in iteration 0 only. As TensorFlow
-        does, the iteration then counts as done, and what never fired in it is as good as dead.
+        The driver calls it when no node is ready or running. In a loop as `while_loop` builds it, every node fires in
+        every iteration. Other graphs run too: one loop variable may be dead and another alive, so that the next
+        iteration gets only some of its tokens; or a node has no input but an Enter, which has a token in iteration 0
+        only. As in TensorFlow, such an iteration counts as done, and the nodes that did not fire in it count as dead.
         """
         frame = self.releasable()
         if frame is None:
@@ -572,14 +580,14 @@ class Propagator:
         return True
 
     def releasable(self) -> Frame | None:
-        """The frame whose oldest iteration `release` would end: an innermost one."""
+        """Innermost frame whose oldest iteration `release` would end."""
         for frame in reversed(self.open_frames()):  # inner ones first
             if frame.plan.parent is not None and not frame.children and not frame.enters_left:
                 return frame
         return None
 
     def open_frames(self) -> list[Frame]:
-        """All frame instances that are open, the root's included; none once the step is finished."""
+        """All open frame instances, including the root's; none once the step is finished."""
         out = [] if self.finished else [self.root.frame]
         for frame in out:
             out.extend(frame.children.values())
@@ -587,11 +595,11 @@ class Propagator:
 
     @property
     def open_iterations(self) -> int:
-        """How many iteration records there are now."""
+        """Number of open iterations in all frames."""
         return sum(frame.open for frame in self.open_frames())
 
     def waiting(self) -> list[tuple[PlanNode, Iteration]]:
-        """The joins that have not fired, with their iterations: what a stuck step waits at."""
+        """Returns the joins at which a stuck step waits, with their iterations."""
         out: list[tuple[PlanNode, Iteration]] = []
         for frame in self.open_frames():
             it: Iteration | None = frame.oldest if frame.parent is not None else self.root

@@ -1,8 +1,8 @@
 """The executor of one device's part of a step: it sends, receives, and never waits.
 
-It runs a part as `Executor` runs a whole step, with two more kinds of nodes: a Send ships its token, dead or alive, and
-a Recv takes one, or is called back when it arrives. When nothing is ready the executor does not wait but returns
-(`advance`); the thread that drives it (`execute.parts`) calls again when its completions have something new.
+It runs a part as `Executor` runs a whole step, with two more kinds of nodes. A Send ships its token, dead or alive. A
+Recv takes a token, or registers a callback for it. When no node is ready the executor does not wait, but `advance`
+returns. The thread that drives it (`execute.parts`) calls `advance` again when there are new completions.
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ if TYPE_CHECKING:
     from headrace.execute.rendezvous import Rendezvous, Token
 
 
-NEWEST: Final = 0.25  # what the newest of several measurements counts
+NEWEST: Final = 0.25  # weight of the newest of several measurements
 
 
 class PartExecutor(Executor):
-    """One part of a step under way.
+    """A running part of a step.
+
+    Args:
+      args: the arguments of `Executor`.
 
     Attributes:
-      rendezvous: where it meets the others; set by who makes it.
-      busy: called before something that may take long.
-      measured: (operation, type of device) → seconds; what heavy kernels take is added.
+      rendezvous: the rendezvous of the parts; set by `Parts`.
+      busy: called before work that may take long; set by `Parts`.
+      measured: (operation, type of device) → seconds; the executor adds the times of heavy kernels.
       device_type: the type of its device.
     """
 
@@ -49,22 +52,23 @@ class PartExecutor(Executor):
         super().__init__(*args)
         self._receiving = 0  # Recvs that wait for their tokens
         self._is_fed = True
-        # Arrays are immutable, so what crosses need not be copied in one process. When checking, it is: then a buffer
-        # that two devices can reach did not get there by a Send.
+        # Arrays are immutable, so a value that is sent within a process need not be copied. At the highest level of
+        # checks it is: then a buffer that two devices share did not get there by a Send.
         self._detaches = flags.VERIFY.value >= 2
 
     def advance(self, limit: int = BURST, once: bool = False) -> bool:
-        """Takes in what has completed and fires what is ready, until nothing is.
+        """Processes completions and fires ready nodes, until no node is ready.
 
         Args:
-          limit: how many nodes at most between two looks at what has completed.
-          once: whether to return at the first such look.
+          limit: the largest number of nodes between two checks for completions.
+          once: whether to return after the first `limit` nodes.
 
         Returns:
-          Whether anything was done.
+          Whether it fired or completed a node.
 
         Raises:
-          OpError: of a kernel, or `DeadlineExceededError`, `CancelledError`; `InternalError` if the part is stuck.
+          OpError: the error of a kernel, `DeadlineExceededError` or `CancelledError`; `InternalError` if the part is
+            stuck.
         """
         nothing_new = self.step.completions.empty
         did = not self._started or not nothing_new()
@@ -90,11 +94,11 @@ class PartExecutor(Executor):
 
     @property
     def only_receives(self) -> bool:
-        """Whether all that it waits for is other devices."""
+        """Whether it waits for tokens of other devices only."""
         return len(self._waiting) == self._receiving
 
     def end_half_fed(self) -> None:
-        """Ends an iteration that no device will ever complete, see `Propagator.release`."""
+        """Ends an iteration that no device can complete, see `Propagator.release`."""
         frame = self.propagator.releasable()
         assert frame is not None, "who asks for it has looked"
         for node, it in list(self._waiting):
@@ -104,15 +108,15 @@ class PartExecutor(Executor):
                 self._receiving -= 1
         self.propagator.release()
 
-    # *** what only parts have ***
+    # *** the differences from `Executor` ***
 
     def _poll(self) -> None:
-        self.busy()  # who comes here after a burst has more to do
+        self.busy()  # after a burst this part has more to fire, so other threads take the rest
         super()._poll()
 
     def _block(self, node: PlanNode, it: Iteration, x: Any) -> None:
         self._waiting[node, it] = None
-        self._start_blocking(node, it, x)  # other parts go on meanwhile
+        self._start_blocking(node, it, x)  # other parts continue in the meantime
 
     def _heavy(self, node: PlanNode, it: Iteration, x: Any) -> tuple[Any, ...]:
         self.busy()
@@ -121,10 +125,10 @@ class PartExecutor(Executor):
     def _fire(self, node: PlanNode, it: Iteration, x: Any) -> tuple[Any, ...]:
         live = node.live
         real = live.real
-        if real == RECV:  # if what it waited for is dead, what it gets need not be
+        if real == RECV:  # the Recv itself: a dead control input does not make its token dead
             return self._receive(live, it)
         if real != SEND:
-            if node.kind == STATEFUL:  # a function of the user's, perhaps
+            if node.kind == STATEFUL:  # its kernel may be a Python function of the user
                 self.busy()
             return super()._fire(node, it, x)
         if node is not live:
@@ -157,7 +161,7 @@ class PartExecutor(Executor):
         self.rendezvous.send((node.edge, it.frame.path, it.index), value, origin)
 
     def _receive(self, node: PlanNode, it: Iteration) -> tuple[Any, ...]:
-        """The Recv `node` takes its token, or begins to wait for it."""
+        """Takes the token of the Recv `node`, or registers a receiver for it."""
         key = (node.edge, it.frame.path, it.index)
         token = self.rendezvous.take(key)
         if token is not None:
@@ -187,7 +191,7 @@ class PartExecutor(Executor):
             return
         node, it, x, token, error = entry
         if self._waiting.pop((node, it), self) is self:
-            return  # cancelled, and late
+            return  # it was cancelled before
         self._receiving -= 1
         if error is not None:
             raise_blamed(error, node, it, x)

@@ -1,22 +1,25 @@
 """A step over several devices: an executor for each, which meet only in the rendezvous.
 
-Each device has a part of the step, a plan of its own (`partition/` made it), and an executor of its own that runs it as
-if there were nothing else: a part knows of the others only through its Sends and Recvs. Together they have
+**The problem.** Each device has a part of the step: a plan of its own, which `partition/` made. An executor of its own
+runs it as if there were no other parts, and learns of them only through its Sends and Recvs. Three things concern all
+parts together:
 
-* to begin, and to end: the step is over when all parts are;
-* to fail: the first error is the step's. The rendezvous is aborted with it and the other parts are cancelled, so that
-  the step ends everywhere, once;
-* to detect a deadlock. When all parts wait, and for one another alone, no token is under way and none will
-  ever be. Then an iteration that some part will never complete is ended, as one device alone does it
-  (`Propagator.release`), the innermost first; and if there is none, the step fails with the list of nodes that wait.
+* Begin and end: the step is over when all parts are.
+* Failure: the first error is the error of the step. The rendezvous is aborted with it, and the other parts are
+  cancelled, so that the step ends everywhere, once.
+* Deadlock: when all parts wait, and only for one another, no token is under way and none will ever be. Then an
+  iteration that some part can never complete is ended, the innermost first, as on a single device
+  (`Propagator.release`). If there is no such iteration, the step fails with the list of nodes that wait.
 
-**Threads.** Each device gives a thread to the step (the first device: the one that called `run`). A thread is not bound
-to its device: an executor whose part has nothing to do is *parked*, and its thread goes on with any other that has,
-or waits for one. An entry among the completions of a parked executor makes it *runnable*; the thread that added it
-drives it next, unless it has more to do first: then it gives it away. At any time at most one thread drives an
-executor. So devices that work at the same time do so side by side, and two that wait for each other in turn are driven
-by one thread, without a switch of threads for each token; in Python, where one thread runs at a time, those were seen
-to cost ten times as much as all else in a loop that is cut.
+**Threads.** Each device gives a thread to the step; for the first device it is the thread that called `run`. A thread
+is not bound to its device. An executor whose part has no ready node is *parked*, and its thread drives another
+executor, or waits for one. A completion for a parked executor makes it *runnable*. The thread that added the completion
+drives this executor next; if it is busy for longer, it gives the executor away to other threads. At any time at most
+one thread drives an executor.
+
+**Cost.** Devices that work at the same time are driven in parallel. Two devices that wait for each other in turn are
+driven by one thread, without a switch of threads for each token. In Python, where one thread runs at a time, such
+switches cost ten times as much as all other work of a partitioned loop.
 """
 
 from __future__ import annotations
@@ -52,20 +55,21 @@ def _nothing() -> None:
 
 
 class Parts:
-    """One step under way on several devices.
+    """A running step on several devices.
 
     Args:
-      plans: for each device, by name, its part.
+      plans: for each device, by name, its part of the step.
       devices: the devices, by name.
-      step: the step's identity, resources and cancellation.
-      listener: receives `trace` events, from the threads of all devices, or None.
-      ready: makes the queue of ready nodes of a device, given its name; None: plain ones.
-      blas_threads: how many threads the BLAS library may use meanwhile.
-      measured: (operation, type of device) → seconds; what heavy kernels take is added.
+      step: the identity, resources and cancellation of the step.
+      listener: receives `trace` events from the threads of all devices, or None.
+      ready: returns the queue of ready nodes of a device, given its name; None: deques.
+      blas_threads: number of threads that the BLAS library may use during the step.
+      measured: (operation, type of device) → seconds; the executors add the times of heavy kernels.
 
     Attributes:
-      rendezvous: where the parts meet.
-      executors: for each device, by name, what runs its part.
+      step: the identity, resources and cancellation of the step.
+      rendezvous: the rendezvous of the parts.
+      executors: for each device, by name, the executor of its part.
     """
 
     def __init__(
@@ -88,7 +92,8 @@ class Parts:
         self._error: BaseException | None = None
         self._runnable: queue.SimpleQueue[PartExecutor | None] = queue.SimpleQueue()
         self._parked: set[PartExecutor] = set()
-        self._mine: dict[int, list[PartExecutor]] = {}  # by thread, what it has made runnable and will drive itself
+        # by thread, the executors that it has made runnable and will drive itself
+        self._mine: dict[int, list[PartExecutor]] = {}
         self._left = len(plans)  # parts that are not over
         self.executors: dict[str, PartExecutor] = {}
         for name, plan in plans.items():
@@ -104,7 +109,7 @@ class Parts:
         self._feeds = {n.position: (e, i) for e in self.executors.values() for i, n in enumerate(e.plan.args)}
         self._fetches = {n.position: e for e in self.executors.values() for n in e.plan.retvals}
 
-    # *** what the owner calls ***
+    # *** the interface of the owner ***
 
     def feed(self, position: int, value: Any) -> None:
         """Supplies the feed `position`."""
@@ -112,7 +117,7 @@ class Parts:
         executor.feed(i, value)
 
     def fetch(self, position: int) -> Any:
-        """The value of a fetch; `InvalidArgumentError` if it is dead or not there."""
+        """Returns the value of a fetch; raises `InvalidArgumentError` if it has none."""
         return self._fetches[position].fetch(position)
 
     def forget(self, position: int) -> None:
@@ -123,7 +128,7 @@ class Parts:
         """Runs until all parts are finished.
 
         Raises:
-          OpError: the first that a part failed with.
+            OpError: the first error of a part.
         """
         if self._uses_blas:
             with blas.threads(self._blas_threads):
@@ -152,25 +157,26 @@ class Parts:
                 helpers += 1
             with flushed(self._flushes), np.errstate(all="ignore"):
                 self._serve()
-        except BaseException as e:  # Ctrl-C, no thread to be had
+        except BaseException as e:  # Ctrl-C, or no thread was available
             self.fail(e)
             self._end()
             raise
         finally:
             for _ in range(helpers):
                 over.get()
-            if self._error is not None:  # parts that nobody drove any more may have something started
+            if self._error is not None:  # a part that no thread drives any more may have started kernels
                 self.abandon()
-            for executor in self.executors.values():  # they refer back: now none of it needs a garbage collector
+            # they refer back to this object; without that, it is freed without the garbage collector
+            for executor in self.executors.values():
                 executor.step.completions.wake, executor.busy = None, _nothing
 
     def abandon(self) -> None:
-        """Cancels what was started; nothing of this step runs afterwards."""
+        """Cancels the asynchronous kernels of all parts. No code of this step runs afterwards."""
         for executor in self.executors.values():
             executor.abandon()
 
     def fail(self, error: BaseException) -> None:
-        """Ends the step everywhere; the first error counts."""
+        """Ends the step on all devices with `error`; the first call counts."""
         with self._lock:
             if self._error is not None:
                 return
@@ -200,7 +206,7 @@ class Parts:
             try:
                 executor.advance()
                 is_over = executor.propagator.finished
-            except BaseException as e:  # `run` raises the first, in the thread that asked for the step
+            except BaseException as e:  # `run` raises the first of them in the thread of its caller
                 executor.tell(e)
                 executor.abandon()
                 self.fail(e)
@@ -215,24 +221,25 @@ class Parts:
             self._park(None if is_over else executor)
 
     def _end(self) -> None:
-        """All parts are over: lets the threads go."""
+        """Ends the threads of the step, all parts of which are over."""
         for _ in self.executors:
             self._runnable.put(None)
 
     def _park(self, executor: PartExecutor | None) -> None:
-        """Nothing is ready in the part of `executor` (None: it is over). If so it is everywhere, sees to it."""
+        """Parks `executor` (None: its part is over); resolves a deadlock if all parts are stuck."""
         with self._lock:
             if executor is not None:
                 self._parked.add(executor)
-                if not executor.step.completions.empty():  # it came while nobody was told
+                if not executor.step.completions.empty():  # a completion arrived before the executor was parked
                     self._parked.discard(executor)
                     self._runnable.put(executor)
                     return
-            if not self._left or len(self._parked) < self._left or not self.is_stuck:  # another thread may end the last
+            # the last check: another thread may end the last part
+            if not self._left or len(self._parked) < self._left or not self.is_stuck:
                 return
             blocked = self.blocked()
             if blocked is not None:
-                self._parked.discard(blocked)  # from now on it is this thread's
+                self._parked.discard(blocked)  # this thread alone drives it from here
         if blocked is None:
             self.fail(self._stuck())
             return
@@ -240,11 +247,11 @@ class Parts:
         self._runnable.put(blocked)
 
     def _wake(self, executor: PartExecutor) -> None:
-        """Something was put among the completions of `executor`."""
+        """Makes `executor` runnable; called after a completion was added for it."""
         if executor in self._parked:
             with self._lock:
                 if executor not in self._parked:
-                    return  # somebody else was faster
+                    return  # another thread was faster
                 self._parked.discard(executor)
             mine = self._mine.get(threading.get_ident())
             if mine is None:
@@ -253,20 +260,20 @@ class Parts:
                 mine.append(executor)
 
     def give_away(self) -> None:
-        """The calling thread will be busy for a while: others may have the parts that it has made runnable."""
+        """Lets other threads drive the parts that the calling thread, now busy, has made runnable."""
         mine = self._mine.get(threading.get_ident())
         while mine:
             self._runnable.put(mine.pop())
 
     @property
     def is_stuck(self) -> bool:
-        """Whether all parts that are not over wait for one another: no token is under way and none will ever be."""
+        """Whether all unfinished parts wait for one another, so that no token can come."""
         return self._error is None and all(
             e.propagator.finished or (e.only_receives and e.step.completions.empty()) for e in self.executors.values()
         )
 
     def blocked(self) -> PartExecutor | None:
-        """Of parts that are stuck, the one with the innermost iteration to end; None if there is none."""
+        """Stuck part with the innermost iteration to end; None without one."""
         deepest: PartExecutor | None = None
         depth = 0
         for executor in self.executors.values():
@@ -278,13 +285,13 @@ class Parts:
     # *** time ***
 
     def _patience(self) -> float:
-        """Seconds until the clock has to be looked at."""
+        """Seconds until the next check of the clock."""
         left = self.step.time_left()
         limit: float = flags.WAIT_LIMIT.value
         return limit if left is None else max(min(limit, left), 0.001)
 
     def _look_at_the_clock(self) -> None:
-        """Nothing became runnable for as long as `_patience` says."""
+        """Checks the deadline and the wait limit, after `_patience` seconds without a runnable part."""
         left = self.step.time_left()
         if left is not None and left <= 0:
             self.fail(DeadlineExceededError(f"Timed out: step {self.step.id} ran past its time limit{self._waits()}"))

@@ -1,18 +1,19 @@
 """Everything static about a step, computed once: dense nodes, edges, pending counts, kernels.
 
-`make_plan` turns the operations of a pruned, primitive graph into a `Plan`: for each frame of the graph a `FramePlan`
-with templates (what an iteration record starts as), and for each operation a `PlanNode` whose edges lead straight to
-other nodes. While a step runs nothing looks at a name, an attribute or a graph again.
+`make_plan` turns the operations of a pruned, primitive graph into a `Plan`. For each frame of the graph the plan has a
+`FramePlan` with the templates of its iteration records. For each operation it has a `PlanNode`, whose edges refer to
+other nodes directly. So a running step never looks up a name, an attribute or a graph.
 
-**Slots.** An iteration record has a list `values` with one slot for each data input of each *join* (a node that waits
-for more than one token) and a list `pending` with one count for each join. A node that waits for exactly one token
-has neither: the token goes into the ready queue at once ("direct" edges).
+**Slots.** A *join* is a node that waits for more than one token. An iteration record has a list `values` with one slot
+for each data input of each join, and a list `pending` with one count for each join. A node that waits for exactly one
+token has neither: its token goes into the ready queue at once (a "direct" edge).
 
-**Constants.** A constant of the root frame without control inputs is not a node: its value stands in the template of
-the root's slots.
+**Constants.** A constant of the root frame without control inputs is not a node. Its value is in the template of the
+root's slots.
 
-**Functions.** What is called in frames of its own (a recursive function) has a `FramePlan` like the root's, with
-parameters and results in place of feeds and fetches, and below it those of its loops. A `CALL` leads to it.
+**Functions.** A function that is called in frames of its own (because it is recursive) has a `FramePlan` like the
+root's, with parameters and results in place of feeds and fetches. The frames of its loops are below this frame. A
+`CALL` refers to it.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from headrace.ir.kernel import CPU, find_kernel, made_for, why_none
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
-# Kinds of nodes: how a node fires. The executor's hot loop tells them apart by number, most frequent first.
-PASS: Final = 0  # one data input, and the output is that value
+# Kinds of nodes: how a node fires. The dispatch loop compares these numbers, the most frequent kinds first.
+PASS: Final = 0  # one data input, whose value is the output
 UNARY: Final = 1  # one data input, one output, pure kernel
 NARY: Final = 2  # several data inputs, one output, pure kernel
 NULLARY: Final = 3  # no data inputs, one output, pure kernel
 SWITCH: Final = 4
-LOOP_MERGE: Final = 5  # one Enter, one NextIteration, no control inputs: exactly one token an iteration
+LOOP_MERGE: Final = 5  # one Enter, one NextIteration, no control inputs: exactly one token per iteration
 NEXT: Final = 6
 DEAD: Final = 7  # the dead twin of any node
 MERGE: Final = 8
@@ -47,18 +48,18 @@ EXIT: Final = 10
 OTHER: Final = 11  # a pure kernel with no output or several
 STATEFUL: Final = 12
 ASYNC: Final = 13
-HEAVY: Final = 14  # a pure kernel worth a thread of its own
+HEAVY: Final = 14  # a pure kernel that may justify its own thread
 RETVAL: Final = 15
 ARG: Final = 16
-TRIGGER: Final = 17  # ControlTrigger: live whatever its inputs are
-READING: Final = 18  # a primitive that takes a value but is fed a reference: it reads, then fires as `real`
+TRIGGER: Final = 17  # ControlTrigger: live for any inputs
+READING: Final = 18  # a primitive with a reference in place of a value: it reads the reference, then fires as `real`
 SWITCH_N: Final = 19
-CALL: Final = 20  # a function in a frame of its own; done when the frame is
-PARAM: Final = 21  # an argument, in the function's frame
-RESULT: Final = 22  # a result, in the function's frame: it is an output of the call
-SEND: Final = 23  # ships a token, dead or alive, to another device
-RECV: Final = 24  # waits for such a token, once its control inputs are there, dead or alive
-BLOCKING: Final = 25  # its kernel, made at each step, may block the thread that calls it
+CALL: Final = 20  # a function in a frame of its own; it is done when the frame is
+PARAM: Final = 21  # a parameter, in the frame of the function
+RESULT: Final = 22  # a result, in the frame of the function: it is an output of the call
+SEND: Final = 23  # sends a token, dead or alive, to another device
+RECV: Final = 24  # waits for such a token once its control inputs have arrived, dead or alive
+BLOCKING: Final = 25  # its kernel, made at each step, may block the calling thread
 
 KIND_NAMES: Final = (
     *("pass", "unary", "nary", "nullary", "switch", "loop merge", "next", "dead", "merge", "enter", "exit", "other"),
@@ -66,8 +67,8 @@ KIND_NAMES: Final = (
     *("send", "recv", "blocking"),
 )
 
-# A pending count holds the tokens still to come in its low bits; a dead token adds DEAD_TOKEN. A Merge's count also
-# holds its control inputs still to come, whether a live input has arrived, and whether it has fired.
+# A pending count has the number of missing tokens in its low bits; a dead token adds DEAD_TOKEN. The count of a Merge
+# also has the number of missing control inputs, whether a live input has arrived, and whether the Merge has fired.
 COUNT_MASK: Final = (1 << 24) - 1
 DEAD_TOKEN: Final = 1 << 24
 CONTROL_UNIT: Final = 1 << 24
@@ -75,7 +76,7 @@ CONTROL_MASK: Final = ((1 << 24) - 1) << 24
 HAS_LIVE: Final = 1 << 48
 FIRED: Final = 1 << 49
 
-HEAVY_FLOPS: Final = 2e6  # a firing this large is worth a trip to the pool (some hundred microseconds)
+HEAVY_FLOPS: Final = 2e6  # flops of a firing that justify a trip to the pool (some hundred microseconds)
 
 Join = tuple[int, int, "PlanNode"]  # (slot, pending index, node)
 
@@ -84,8 +85,9 @@ class Out:
     """Edges of one output: the nodes that receive its tokens.
 
     Attributes:
-      direct: nodes that wait for nothing but this token.
-      joins, merges: nodes that wait for more; Merges, with the input's index.
+      direct: nodes that wait for this token only.
+      joins: edges to nodes that wait for more tokens.
+      merges: edges to Merges: (node, index of its input).
       dead_direct: dead twins of the nodes of `direct`, without those of `quiet`.
       used: whether there is any edge.
       quiet: nodes of `direct` at which a dead token stops (an Exit withholds it, a NextIteration drops it).
@@ -103,33 +105,56 @@ class Out:
 
 
 class PlanNode:
-    """One operation of a plan.
+    """An operation of a plan.
+
+    A ready entry `(node, iteration, x)` has the inputs of the firing in `x`. For a node with one input `x` is the value
+    of the input, and for one with several inputs the list of their values. For a Merge it is the pair (value, input
+    index), and for a dead twin the origin of its deadness.
+
+    Args:
+      id: dense number within the plan.
+      op: the operation, for messages.
+      kind: how the node fires (`UNARY`, ...).
+      frame: the frame in which the node fires.
 
     Attributes:
       id: dense number within the plan.
       op: the operation, for messages.
-      kind: how it fires (`UNARY`, ...).
-      kernel: its function; None for primitives, and for stateful and asynchronous nodes (bound at each step).
-      frame: the frame it fires in.
-      start, stop: its slots in an iteration's `values`; equal if it is not a join.
-      index: its place in `pending`, -1 if it is not a join.
+      kind: how the node fires (`UNARY`, ...).
+      real: the kind without `READING`: how the node fires once its references are read.
+      kernel: its function; None for primitives, and for nodes whose kernel is made at each step.
+      bound: index of its kernel among those made at each step; -1 for other nodes.
+      frame: the frame in which the node fires.
+      child: of an Enter or a call, the frame that it opens; else None.
+      arity: number of data inputs.
+      n_outputs: number of outputs.
+      start: index of its first slot in the `values` of an iteration.
+      stop: index after its last slot; equal to `start` if it is not a join.
+      blank: empty values for its slots.
+      index: its place in `pending`; -1 if it is not a join.
       outs: for each output its edges.
-      direct, joins, merges: the edges that live tokens of a node with one output (or of a Merge's first) take at once:
-        those of output 0, and in `direct` also the control edges to nodes that wait for nothing else.
-      only: the one node in `direct`, if there is one.
-      gates: whether it has control edges.
-      stops_dead: whether a dead token goes no further (a NextIteration; for now, an Exit).
+      direct: edges that a live token takes at once: those of output 0, and control edges to nodes that wait for nothing
+        else. Set for a node with one output and for a Merge, as are `joins` and `merges`.
+      joins: edges of output 0 to joins.
+      merges: edges of output 0 to Merges.
+      only: the single node of `direct`; None if there are several or none.
+      gates: whether it has outgoing control edges.
+      stops_dead: whether a dead token ends at it (a NextIteration drops it, an Exit withholds it until the loop ends).
       crosses: whether its tokens may go to another frame or iteration than its own.
-      acts_dead: whether the executor has something to do when it fires dead.
+      acts_dead: whether the executor acts when it fires dead.
       edge: of a Send or Recv, the name of the edge that was cut.
+      position: the feed or fetch of an Arg or Retval; the input or output of the call of a parameter or result.
       more: whether a live firing also sends tokens along other edges (control edges, a Merge's second output).
       controls: control edges to joins: (pending index, node).
-      control_merges, control_direct: control edges to Merges, and to nodes that wait for nothing else.
-      dead: its dead twin, of kind `DEAD`; the twin's `live` leads back.
-      culprit: of a cluster, tells which of its operations an error came from; else None.
-
-    What fires with a node, `x` in a ready entry `(node, iteration, x)`: the value of its one input; else the list of
-    its inputs' values; for a Merge the pair (value, input index); for a dead twin the origin of its deadness.
+      control_merges: control edges to Merges.
+      control_direct: control edges to nodes that wait for nothing else.
+      reads: inputs that arrive as references and are read when the node fires.
+      is_constant: whether an Enter brings its value into every iteration.
+      value_index: values of the second output of a Merge in iteration 0 and in later ones.
+      cost: the cost function of a heavy kernel whose cost the static shapes do not decide; else None.
+      dead: its dead twin, of kind `DEAD`.
+      live: of a dead twin, the node; else the node itself.
+      culprit: of a cluster, finds the operation inside it that raised an error; else None.
     """
 
     __slots__ = (
@@ -192,9 +217,9 @@ class PlanNode:
         self.control_direct: tuple[PlanNode, ...] = ()
         self.reads: tuple[int, ...] = ()  # inputs that arrive as references and are read when the node fires
         self.bound = -1  # index among the nodes whose kernels are made at each step
-        self.child: FramePlan | None = None  # Enter, call: the frame it opens
-        self.is_constant = False  # Enter: into every iteration
-        # Merge: index of the input that arrives in iteration 0, and later, as values of its second output
+        self.child: FramePlan | None = None  # Enter, call: the frame that it opens
+        self.is_constant = False  # Enter: whether it brings its value into every iteration
+        # Merge: index of the input that arrives in iteration 0 and in later ones, as values of its second output
         self.value_index = (np.int32(0), np.int32(0))
         self.more = False
         self.gates = False
@@ -202,10 +227,10 @@ class PlanNode:
         self.crosses = False
         self.acts_dead = False
         self.edge = ""
-        self.position = -1  # Arg, Retval: which feed or fetch; parameter, result: which argument or output of the call
+        self.position = -1  # Arg, Retval: its feed or fetch; parameter, result: its input or output of the call
         self.cost: Callable[..., float | None] | None = None
         self.culprit: Callable[[Exception], Any] | None = None
-        self.real = kind  # READING: the kind behind it
+        self.real = kind  # READING: the kind after reading
         self.live = self
         self.dead: PlanNode = self
 
@@ -214,21 +239,27 @@ class PlanNode:
 
 
 class FramePlan:
-    """The static side of one frame: the templates of its iteration records.
+    """Static part of a frame: the templates of its iteration records.
+
+    Args:
+      name: the name of the loop or of the function; "" for the root.
+      parent: the frame around a loop; None for the root and for functions.
+      limit: `parallel_iterations`; at least 1.
 
     Attributes:
-      name: the loop's name; the function's; "" for the root.
-      parent: the frame around a loop; None if it is no loop but the root or a function.
-      limit: `parallel_iterations`.
-      nodes: the nodes that fire in it.
-      values: template of an iteration's slots.
-      first, later: template of the pending counts in iteration 0, and in later ones.
-      count: how many nodes fire in each iteration.
-      enters: how many Enters lead into it.
-      exits: its Exits.
-      sources: (node, x) for nodes that wait for nothing: they are ready when the frame is opened.
-      params: of a function, the nodes that its arguments are supplied to.
-      shared: the frame instance that all runs share, where there is no control flow (`execute.acyclic_propagator`).
+      name: the name of the loop or of the function; "" for the root.
+      parent: the frame around a loop; None for the root and for functions.
+      limit: the largest number of open iterations.
+      nodes: the nodes that fire in the frame.
+      values: template of the slots of an iteration.
+      first: template of the pending counts of iteration 0.
+      later: template of the pending counts of later iterations.
+      count: number of nodes that fire in each iteration.
+      enters: number of Enters that lead into the frame.
+      exits: the Exits of the loop.
+      sources: (node, x) of nodes without pending tokens: they are ready when the frame is opened.
+      params: of a function, the nodes that receive its arguments.
+      shared: of a root without control flow, the frame instance that all runs share (`execute.acyclic_propagator`).
     """
 
     __slots__ = (
@@ -256,7 +287,7 @@ class FramePlan:
 
 
 class Plan:
-    """A step, ready to run any number of times, from any number of threads.
+    """Static part of a step. Several threads may run it, any number of times.
 
     Attributes:
       nodes: all nodes.
@@ -264,11 +295,11 @@ class Plan:
       args: for each feed its node.
       retvals: for each fetch its node.
       binders: (operation, factory) of the kernels made at each step.
-      is_straight: whether there is no control flow in it.
+      is_straight: whether the step has no control flow.
       uses_blas: whether some node may call the BLAS library.
-      has_loops: whether there are loops inside nodes.
-      device: of one part of a step over several devices, which it is for; "" for a whole step.
-      sequence: static schedule of the runs (`execute.static_schedule`); None before it is computed; False if the step
+      has_loops: whether some cluster of the step contains a loop.
+      device: the device of one part of a step over several devices; "" for a whole step.
+      sequence: static schedule of the step (`execute.static_schedule`); None before it is computed; False if the step
         has none.
     """
 
@@ -290,12 +321,12 @@ class Plan:
 
     @property
     def flushes(self) -> bool:
-        """Whether it takes denormal numbers for 0 (see `denormals`)."""
+        """Whether the step flushes denormal numbers to 0 (see `denormals`)."""
         return self.uses_blas or self.has_loops or len(self.frames) > 1
 
     @property
     def blocks(self) -> bool:
-        """Whether it has kernels that may block their thread (see `blocking`)."""
+        """Whether the step has kernels that may block their thread (see `blocking`)."""
         return any(op.opdef.facts.blocking for op, _ in self.binders)
 
     @property
@@ -324,17 +355,17 @@ def make_plan(
     """Returns the plan of a pruned primitive graph with `_Arg` and `_Retval` ends.
 
     Args:
-      ops: of the root; all of them run.
-      functions: for each function that an operation calls in a frame of its own its operations: the `_Arg`s are its
-        parameters (`index`: which input of the call), the `_Retval`s its results (which output). All of them run
-        whenever it is called.
-      device: of one part of a step over several devices, the name of the one it is for.
+      ops: the operations of the root; all of them run.
+      functions: for each function that is called in a frame of its own, its operations. Its `_Arg`s are its parameters
+        (`index`: the input of the call), its `_Retval`s its results (the output). All operations run at each call.
+      device: the name of the device, for one part of a step over several devices; "" for a whole step.
 
     Raises:
-      GraphError: a cycle that is no loop.
-      InvalidArgumentError: the frames do not fit together (`ir.analysis.frames`); a call and its function do not.
-      NotFoundError: a function that is called is not there.
-      UnimplementedError: an op has no kernel for this device.
+      GraphError: a cycle that is not a loop.
+      InvalidArgumentError: frames that do not fit together (`ir.analysis.frames`), or a call that does not fit its
+        function.
+      NotFoundError: a call of a function that is not in `functions`.
+      UnimplementedError: an op without a kernel for this device.
     """
     plan = Plan()
     plan.device = device
@@ -395,7 +426,7 @@ def _add_graph(plan: Plan, ops: Sequence[Operation], function: str | None) -> Fr
 
 
 def _called(call: Operation, roots: Mapping[str, FramePlan]) -> FramePlan:
-    """The frame that `call` opens."""
+    """Returns the frame that `call` opens."""
     name = call.attrs["f"].name
     root = roots.get(name)
     if root is None:
@@ -415,10 +446,11 @@ def _called(call: Operation, roots: Mapping[str, FramePlan]) -> FramePlan:
 
 
 def _constants(ops: Sequence[Operation], device: str) -> dict[Operation, Any]:
-    """The values of the constants that need not be nodes: in the root frame, waiting for nothing.
+    """Values of the constants that need no node: in the root frame, without inputs.
 
-    One that feeds a Merge stays a node, because a Merge cares which token comes first. One that is on a device without
-    a kernel for constants is the start of a loop that counts (`partition.control_loops`): nobody looks at its value.
+    A constant that feeds a Merge stays a node, because the order of the tokens at a Merge matters. A constant on a
+    device without a kernel for constants starts a counting loop (`partition.control_loops`); no operation reads its
+    value there, so the kernel of the CPU makes it.
     """
     merged = {t.op for op in ops if op.opdef.primitive == "Merge" for t in op.inputs}
     out: dict[Operation, Any] = {}
@@ -427,7 +459,7 @@ def _constants(ops: Sequence[Operation], device: str) -> dict[Operation, Any]:
             kernel = find_kernel(op, device) or find_kernel(op)
             if kernel is None or kernel.form != "pure":
                 continue
-            if isinstance(op.attrs["value"], np.ndarray):  # else it says so itself when it fires
+            if isinstance(op.attrs["value"], np.ndarray):  # for other values the kernel raises its error when it fires
                 out[op] = made_for(op, kernel)()
     return out
 
@@ -471,7 +503,7 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
         raise UnimplementedError(
             f"no kernel computes '{op.type}' (operation {op.name!r}) on {device}{why_none(op, device)}", op.name, op
         )
-    compute = op.attrs.get("_compute")  # of a cluster
+    compute = op.attrs.get("_compute")  # only a cluster has it
     node.culprit = getattr(compute, "culprit", None)
     plan.has_loops |= getattr(compute, "has_loops", False)
     plan.uses_blas |= op.opdef.facts.blas or getattr(compute, "uses_blas", False)
@@ -495,12 +527,12 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
         node.kind = PASS
     if may_be_heavy(op):
         node.kind = HEAVY
-        # where the sizes are not known, the executor looks at them when it fires
+        # where static shapes do not give the cost, the executor computes it from the inputs of the firing
         node.cost = op.opdef.facts.cost if _flops(op) is None else None
 
 
 def may_be_heavy(op: Operation) -> bool:
-    """Whether firing `op`, which has a pure kernel, may justify its own thread."""
+    """Whether a firing of `op`, which has a pure kernel, may justify its own thread."""
     facts = op.opdef.facts
     if facts.cost is None or len(op.outputs) != 1:
         return False
@@ -509,18 +541,18 @@ def may_be_heavy(op: Operation) -> bool:
 
 
 def is_heavy(op: Operation) -> bool:
-    """Whether it is, as far as that is known before it fires."""
+    """Whether a firing of `op` justifies its own thread by its static shapes."""
     return may_be_heavy(op) and _flops(op) is not None
 
 
 def _flops(op: Operation) -> float | None:
-    """The cost of one firing; None if it is not known."""
+    """Cost of one firing in flops; None if it is not known."""
     cost = op.opdef.facts.cost
     return None if cost is None else cost([t.shape for t in op.inputs], [t.shape for t in op.outputs])
 
 
 def _reading(f: Callable[..., Any], reads: Sequence[int]) -> Callable[..., Any]:
-    """`f` with the references among its arguments read."""
+    """Returns `f` with the references among its arguments read before the call."""
 
     def reading(*args: Any) -> Any:
         got = list(args)
@@ -532,7 +564,7 @@ def _reading(f: Callable[..., Any], reads: Sequence[int]) -> Callable[..., Any]:
 
 
 def _connect(nodes: Mapping[Operation, PlanNode], constants: Mapping[Operation, Any]) -> None:
-    """Lays out slots and pending counts of the nodes of one graph, then makes its edges."""
+    """Lays out the slots and pending counts of one graph's nodes, then connects them."""
     for node in nodes.values():
         _lay_out(node, constants)
     data: dict[tuple[PlanNode, int], list[tuple[PlanNode, int]]] = {}
@@ -545,7 +577,7 @@ def _connect(nodes: Mapping[Operation, PlanNode], constants: Mapping[Operation, 
             if c not in constants:
                 control.setdefault(nodes[c], []).append(node)
     for (src, k), uses in data.items():
-        uses.sort(key=lambda use: use[0].kind != SEND)  # others wait for what is sent
+        uses.sort(key=lambda use: use[0].kind != SEND)  # Sends first: another device waits for them
         out = src.outs[k]
         out.direct = tuple(n for n, _ in uses if n.index < 0)
         out.joins = tuple((n.start + i, n.index, n) for n, i in uses if n.index >= 0 and n.kind != MERGE)
@@ -568,7 +600,7 @@ def _connect(nodes: Mapping[Operation, PlanNode], constants: Mapping[Operation, 
 
 
 def _lay_out(node: PlanNode, constants: Mapping[Operation, Any]) -> None:
-    """Gives `node` its slots and pending count, unless one token is all it waits for."""
+    """Assigns slots and a pending count to `node`, unless it waits for a single token."""
     op, frame = node.op, node.frame
     known = sum(t.op in constants for t in op.inputs)
     controls = sum(c not in constants for c in op.control_inputs)
@@ -591,9 +623,10 @@ def _lay_out(node: PlanNode, constants: Mapping[Operation, Any]) -> None:
 
 
 def _lay_out_merge(node: PlanNode, controls: int) -> None:
-    """A Merge expects Enters in iteration 0, NextIterations later, and anything else in every iteration.
+    """Assigns slots and pending counts to a Merge, which depend on the iteration.
 
-    Outside loops there is only one iteration, and NextIteration just passes on.
+    A Merge in a loop expects its Enters in iteration 0, its NextIterations later, and any other input in every
+    iteration. Outside loops there is one iteration, and NextIteration passes its value on within it.
     """
     op, frame = node.op, node.frame
     first = later = 0
@@ -614,6 +647,6 @@ def _lay_out_merge(node: PlanNode, controls: int) -> None:
     frame.first.append(first + controls * CONTROL_UNIT)
     frame.later.append(later + controls * CONTROL_UNIT)
     node.start = len(frame.values)
-    node.stop = node.start + 2  # the value that arrived, and its index
+    node.stop = node.start + 2  # the value that arrived, and the index of its input
     node.blank = (None, None)
     frame.values.extend(node.blank)

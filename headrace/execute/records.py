@@ -1,6 +1,6 @@
 """Records of a running step: frame instances, iterations, and origins of dead tokens.
 
-Plain state; the rules that change it are in `execute.frames`.
+The module has state only. `execute.frames` has the rules that change it.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ class Ready(Protocol):
     def __len__(self) -> int: ...
 
 
-# Why a token is dead: the Switch that sent its value elsewhere, in which iteration, and its predicate (of a _SwitchN:
-# its output_index); or an Exit that never fired in its loop. (A plain tuple: one is made for each Switch that fires.)
+# Why a token is dead: the Switch that sent its value elsewhere, the iteration, and the predicate (of a _SwitchN: the
+#   output_index). Or an Exit that never fired in its loop. A plain tuple, because one is made for each Switch that
+#   fires.
 Origin: TypeAlias = "tuple[PlanNode, Iteration, int]"
 
-# What tells the frame instances of a step apart, on whichever device they are: see `Frame.path`.
+# Identity of a frame instance within a step, equal on all devices: see `Frame.path`.
 Path: TypeAlias = "tuple[()] | tuple[Path, int, str]"
 
-TAG_DEPTH: Final = 32  # calls deeper than that stand in a tag as a number
+TAG_DEPTH: Final = 32  # frames of a tag that are written out; calls further out are given as a number
 
 
 class Iteration:
-    """One opened iteration of a frame instance.
+    """An open iteration of a frame instance.
 
     Attributes:
       frame: the frame instance.
       index: its number, from 0.
-      values, pending: slots and counts, see `execute.plan`.
-      left: nodes that have not fired yet, plus child frames that are open.
-      next: the iteration after it, once opened.
+      values: the slots of its joins, see `execute.plan`.
+      pending: the pending counts of its joins.
+      left: number of nodes that have not fired yet, plus number of open child frames.
+      next: the next iteration, once it is opened.
     """
 
     __slots__ = ("frame", "index", "left", "next", "pending", "values")
@@ -52,11 +54,11 @@ class Iteration:
 
     @property
     def tag(self) -> str:
-        """The tag as text: "" in the root frame, else "outer#3/inner#0".
+        """Tag as text: "" in the root frame, else "outer#3/inner#0".
 
         A call's frame is named by function and call site: "fact@main_call#0/fact@fact/call#0". No other iteration of
-        the step has the same tag. Of more than `TAG_DEPTH` frames only the inner ones are written out, and in place of
-        those around them the number of the call: "...4711/fact@fact/call#0/...".
+        the step has the same tag. If there are more than `TAG_DEPTH` frames, the tag has the inner ones only, and the
+        number of the call in place of the outer ones: "...4711/fact@fact/call#0/...".
         """
         parts: list[str] = []
         it, frame = self, self.frame
@@ -72,26 +74,35 @@ class Iteration:
 
 
 class Frame:
-    """One instance of a frame: opened by the first Enter that arrives, or a call; closed when all in it is done.
+    """An instance of a frame: opened by its first Enter or by a call.
+
+    Args:
+      plan: the static part of the frame.
+      parent: the iteration from which it was opened; None for the root.
+      call: the call that opened it; None for loops and the root.
+      depth: number of calls around it, itself included.
+      serial: of the frame of a call, the number of the call in the step.
 
     Attributes:
-      plan: its static side.
-      parent: the iteration it was opened from (None for the root).
+      plan: the static part of the frame.
+      parent: the iteration from which it was opened; None for the root.
       call: the call that opened it; None for loops and the root.
-      depth: how many calls it is in.
-      serial: of a call's frame, its number among the calls of the step.
-      path: names it among all frame instances of the step, the same on every device: the path of the frame around it,
-        the iteration it was opened from, and the loop's name or the call's.
-      oldest, newest: the window of open iterations.
-      open: how many are open.
-      enters_left: Enters that have not arrived.
-      held: (node, value) of NextIterations that wait for room; they follow `newest`.
-      values, pending: what a new iteration starts as: the plan's templates, with the loop constants that have arrived.
-      constants: (node, value or None, origin or None) of loop constants that the templates cannot hold.
+      depth: number of calls around it, itself included.
+      serial: of the frame of a call, the number of the call in the step.
+      path: identity among all frame instances of the step, equal on every device: the path of the parent frame, the
+        index of the parent iteration, and the name of the loop or the call.
+      oldest: the oldest open iteration.
+      newest: the newest open iteration.
+      open: number of open iterations.
+      enters_left: number of Enters that have not arrived.
+      held: (node, value) of NextIterations that would open an iteration beyond the limit; they follow `newest`.
+      values: template of a new iteration's slots: the plan's, with the loop constants that have arrived.
+      pending: template of a new iteration's pending counts.
+      constants: (node, value or None, origin or None) of loop constants that do not fit into the templates.
       children: open child frames by (iteration number, frame plan or call).
       live_exits: Exits that have fired alive.
-      dead_exits: why the others are dead.
-      origins: deadness by (iteration number, pending index) of joins that have not fired.
+      dead_exits: origins of the dead tokens of the other Exits.
+      origins: origins of deadness by (iteration number, pending index), for joins that have not fired.
     """
 
     __slots__ = (
@@ -120,7 +131,7 @@ class Frame:
 
     @property
     def level(self) -> int:
-        """Number of frames that contain it."""
+        """Number of frames around this one."""
         n, it = 0, self.parent
         while it is not None:
             n, it = n + 1, it.frame.parent

@@ -1,18 +1,18 @@
 """Rendezvous of the devices of a step: transfers tokens from Send to Recv.
 
-**The idea.** A value that is made on one device and needed on another takes part in two steps that know nothing of each
-other: the one that makes it *sends* it, the one that needs it *receives* it, and neither knows which of them comes
-first. They meet under a name. It says which edge of the graph was cut, and which firing of it this is: the path of the
-frame and the number of the iteration (a tag). A name is used once: one send, one receive.
+**The idea.** A value that is computed on one device and needed on another is an output of one part of the step and an
+input of another. The first part *sends* it, the second *receives* it, and neither knows which of the two comes first.
+They meet under a key. The key names the edge of the graph that was cut and the firing of this edge: the path of the
+frame and the number of the iteration (a tag). A key is used once, by one send and one receive.
 
-**Push.** A sender never waits: its token is stored, or handed over at once to the receiver that waits for it. So a
-device that is ahead is not slowed down by one that is behind; `parallel_iterations` limits the distance. A receiver
-registers a function that is called with the token when it arrives (`recv_async`), or waits (`recv`).
+**Push.** A sender never waits: its token is stored, or passed at once to the receiver that waits for it. So a slow
+device does not delay a fast one; `parallel_iterations` limits the distance between them. A receiver registers a
+function that is called with the token when it arrives (`recv_async`), or blocks (`recv`).
 
-A token is dead or alive: `origin`, None if it is alive, says where deadness began.
+**Deadness.** A token is dead or alive: its `origin` is None if it is alive, else it says where deadness began.
 
-When a step fails on one device its rendezvous is aborted: current and later receivers fail with the error. A
-token that comes late is dropped. There is one rendezvous for each step, so names need not say which.
+**Failure.** When a step fails on one device, its rendezvous is aborted: current and later receivers fail with the
+error, and a token that arrives late is dropped. There is one rendezvous for each step, so keys do not name the step.
 
 Source: TensorFlow's `Rendezvous`, which is keyed by strings and shared by all steps of a process.
 """
@@ -29,13 +29,13 @@ from headrace.errors import DeadlineExceededError, InternalError
 if TYPE_CHECKING:
     from headrace.execute.records import Origin, Path
 
-# The edge that was cut; the frame instance and the iteration that its source fired in.
+# The edge that was cut; the frame instance and the iteration in which its source fired.
 Key: TypeAlias = "tuple[str, Path, int]"
 Token: TypeAlias = "tuple[Any, Origin | None]"
-# Given the token and None, or None and the error that the step was aborted with.
+# Called with the token and None, or with None and the error with which the step was aborted.
 Receiver: TypeAlias = "Callable[[Token | None, BaseException | None], object]"
 
-SHOWN: Final = 12  # lines of a table
+SHOWN: Final = 12  # lines of the table in an error
 
 
 class Rendezvous(abc.ABC):
@@ -46,21 +46,23 @@ class Rendezvous(abc.ABC):
         """Hands over a token. Never waits.
 
         Args:
-          key: its name, used once.
+          key: the key of the token, used once.
           value: the value; None for a dead token.
-          origin: why it is dead; None if it is alive.
+          origin: the origin of deadness; None if the token is alive.
 
         Raises:
-          InternalError: a token of this name was sent before and is still here.
+          InternalError: a token with this key was sent before and not yet received.
         """
 
     @abc.abstractmethod
     def take(self, key: Key) -> Token | None:
-        """The token of that name if it has come, else None."""
+        """Removes and returns the token of `key`; None if it has not arrived."""
 
     @abc.abstractmethod
     def recv_async(self, key: Key, receiver: Receiver) -> None:
-        """Calls `receiver` with the token of that name, now or when it comes, from whichever thread brings it.
+        """Calls `receiver` with the token of `key`, now or when it arrives.
+
+        The call comes from the thread that sends the token or aborts the step.
 
         Raises:
           InternalError: the token has a receiver already.
@@ -68,7 +70,7 @@ class Rendezvous(abc.ABC):
 
     @abc.abstractmethod
     def forget(self, key: Key) -> None:
-        """Removes the receiver of the token of that name."""
+        """Removes the receiver of the token of `key`."""
 
     @abc.abstractmethod
     def abort(self, error: BaseException) -> None:
@@ -79,14 +81,15 @@ class Rendezvous(abc.ABC):
         """Lines about tokens that receivers wait for, and tokens without a receiver."""
 
     def recv(self, key: Key, timeout: float) -> Token:
-        """The token of that name, waited for.
+        """Blocks until the token of `key` arrives, and returns it.
 
         Args:
-          timeout: seconds to wait at most.
+          key: the key of the token.
+          timeout: the longest wait in seconds.
 
         Raises:
-          DeadlineExceededError: it did not come in time.
-          OpError: what the step was aborted with.
+          DeadlineExceededError: the token did not arrive in time.
+          OpError: the error with which the step was aborted.
         """
         there = threading.Event()
         got: list[tuple[Token | None, BaseException | None]] = []
@@ -108,7 +111,7 @@ class Rendezvous(abc.ABC):
 
 
 class LocalRendezvous(Rendezvous):
-    """The rendezvous of devices in one process."""
+    """Rendezvous of devices in one process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -171,14 +174,17 @@ class LocalRendezvous(Rendezvous):
 
 
 def show(key: Key) -> str:
-    """A name as text: the edge and the tag."""
+    """Formats a key: the edge and the tag."""
     edge, path, index = key
     tag = show_tag(path, index)
     return f"'{edge}'" + (f" in {tag}" if tag else "")
 
 
 def show_tag(path: Path, index: int) -> str:
-    """The tag of iteration `index` of the frame instance at `path`: "" in the root, else "outer#3/inner#0"."""
+    """Tag of iteration `index` of the frame instance at `path`, in the format of `Iteration.tag`.
+
+    It is "" in the root, else "outer#3/inner#0".
+    """
     parts = []
     while path:
         path, outer, name = path

@@ -1,13 +1,16 @@
-"""Steps without control flow, in an order fixed beforehand.
+"""Steps without control flow, in an order that is fixed before the run.
 
-Where nothing can be dead, nothing waits and no kernel is worth a thread of its own, the tokens of a step always fire
-the same nodes, and any order that the edges allow is right. So the order is found once, by letting the token machine
-take it without values, and a run goes along it: there are no counts and no queue, and a value is a place in a list.
-That is what most steps are: one or two operations, run very often.
+**The idea.** In a step without control flow no token is dead. If also no node waits and no kernel justifies its own
+thread, every run fires the same nodes, and any order that the edges allow is correct. So the order is computed once:
+the token machine runs the plan without values, and the order in which it fires the nodes is kept. Most steps are of
+this kind: one or two operations, run very often.
 
-A value stays in its place until its last reader has it; an output takes the place of an input without
-further readers, so that a run holds as much as in the executor. A run with a listener or a queue of its own uses the
-executor itself.
+**A run** follows this order. It needs no pending counts and no ready queue; a value is a place in a list.
+
+**Memory.** A value stays in its place until its last reader has read it. An output takes the place of an input without
+further readers, so a run holds no more values than the executor would.
+
+A run with a listener or with a ready queue of its own uses the executor instead.
 """
 
 from __future__ import annotations
@@ -31,21 +34,22 @@ if TYPE_CHECKING:
     from headrace.execute.plan import Plan, PlanNode
     from headrace.execute.step import StepState
 
-LOOK: Final = 256  # nodes between two looks at cancellation and the clock
-BINARY: Final = -1  # a kernel of two inputs and one output; all else is told apart by the kinds of nodes
+LOOK: Final = 256  # nodes between two checks of cancellation and the clock
+BINARY: Final = -1  # a kernel of two inputs and one output; all other kinds are those of nodes
 
 _KINDS: Final = frozenset({ARG, NARY, NULLARY, OTHER, PASS, RETVAL, STATEFUL, TRIGGER, UNARY})
 
 
 class Firing(NamedTuple):
-    """One node of a sequence.
+    """A node of a static schedule.
 
     Attributes:
-      kind: `UNARY`, `BINARY`, or the node's; `NARY` for all others with one output.
-      kernel: what computes it; None where it is made at each step, or where there is none.
-      ins, out: the places of its inputs and outputs; of `UNARY` one number, of all with one output `out` is one.
+      kind: `BINARY` for a kernel with two inputs, else the kind of the node. `NULLARY` becomes `NARY`.
+      kernel: the function that computes it; None if it is made at each step, or if there is none.
+      ins: places of its inputs; for `UNARY` and `PASS` a single number.
+      out: places of its outputs; for a node with one output a single number.
       drops: places without further readers.
-      node: for messages.
+      node: the node, for messages.
     """
 
     kind: int
@@ -57,14 +61,18 @@ class Firing(NamedTuple):
 
 
 class StaticSchedule:
-    """A plan as a sequence; see the module's text.
+    """A plan in a fixed order. The module describes it.
+
+    Args:
+      plan: the plan.
+      order: its nodes in the order of a run.
 
     Attributes:
-      plan: the plan of which it was made.
-      blocks: the nodes in order, in pieces between which a run looks whether it is still wanted.
-      places: what a run's places hold at the start: constants, else None.
+      plan: the plan.
+      blocks: the nodes in order, in blocks of `LOOK` nodes; a run checks for cancellation between them.
+      places: initial contents of a run's places: the constants, else None.
       args: for each feed the place of its value.
-      root: the one iteration there is, for messages.
+      root: the only iteration, for messages.
     """
 
     __slots__ = ("args", "blocks", "places", "plan", "root")
@@ -79,7 +87,10 @@ class StaticSchedule:
 
 
 def static_schedule(plan: Plan) -> StaticSchedule | None:
-    """The sequence of `plan`, which is made when first asked for; None if only the token machine can run it."""
+    """Returns the schedule of `plan`; None if only the token machine can run it.
+
+    The schedule is computed at the first call and kept in the plan.
+    """
     found = plan.sequence
     if found is None:
         with paused():
@@ -89,7 +100,7 @@ def static_schedule(plan: Plan) -> StaticSchedule | None:
 
 
 def _order(plan: Plan) -> list[PlanNode] | None:
-    """The order in which the token machine fires the nodes; None if it gets stuck."""
+    """Order in which the token machine fires the nodes; None if stuck."""
     ready: collections.deque[tuple[PlanNode, Iteration, Any]] = collections.deque()
     p = AcyclicPropagator(plan, ready)
     order = list(plan.args)
@@ -106,7 +117,7 @@ def _order(plan: Plan) -> list[PlanNode] | None:
         else:
             behind = len(ready)
             p.done(node, it, None)
-            if node.only is not None and node.kind <= NULLARY:  # `dispatch_loop` fires it next
+            if node.only is not None and node.kind <= NULLARY:  # `dispatch_loop` fires this node next
                 entry = ready[behind]
                 del ready[behind]
                 ready.appendleft(entry)
@@ -114,7 +125,7 @@ def _order(plan: Plan) -> list[PlanNode] | None:
 
 
 class _Layout:
-    """Gives each value a place; `code` is the sequence."""
+    """Assigns a place to each value. `code` is the resulting list of firings."""
 
     def __init__(self, plan: Plan, order: list[PlanNode], places: list[Any], args: list[int]) -> None:
         self._nodes = {node.op: node for node in plan.nodes}
@@ -152,11 +163,11 @@ class _Layout:
         return Firing(kind, node.kernel, given, out, drops, node)
 
     def _in(self, node: PlanNode, i: int) -> int:
-        """The place of the input `i` of `node`."""
+        """Place of input `i` of `node`."""
         t = node.op.inputs[i]
         if t.op in self._nodes:
             return self._at[self._nodes[t.op], t.index]
-        if node.index >= 0:  # a constant, which the plan has put where it is read
+        if node.index >= 0:  # a constant; the plan has its value in a slot of its reader
             value = node.frame.values[node.start + i]
         else:
             value = self._sources[node] if node.arity == 1 else self._sources[node][i]
@@ -171,15 +182,16 @@ class _Layout:
 
 
 class ScheduledStep:
-    """One run of a sequence, as an `Executor` is one run of a plan.
+    """A run of a static schedule, with the interface of `Executor`.
 
     Args:
-      sequence: the sequence to run.
-      step: its identity, resources and cancellation.
-      blas_threads: how many threads the BLAS library may use meanwhile.
+      sequence: the schedule to run.
+      step: the identity, resources and cancellation of the step.
+      blas_threads: number of threads that the BLAS library may use during the run.
 
     Attributes:
-      results: for each fetch its value, once there.
+      step: the identity, resources and cancellation of the step.
+      results: for each fetch its value, once it is computed.
     """
 
     __slots__ = ("_blas_threads", "_places", "_sequence", "results", "step")
@@ -200,7 +212,7 @@ class ScheduledStep:
         """Runs the step.
 
         Raises:
-          OpError: of a kernel, or `DeadlineExceededError`, `CancelledError`.
+          OpError: the error of a kernel, `DeadlineExceededError` or `CancelledError`.
         """
         plan = self._sequence.plan
         if plan.uses_blas:
@@ -211,7 +223,7 @@ class ScheduledStep:
                 self._run()
 
     def fetch(self, position: int) -> Any:
-        """The value of a fetch."""
+        """Returns the value of a fetch."""
         return self.results[position]
 
     def forget(self, position: int) -> None:

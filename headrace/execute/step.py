@@ -31,10 +31,13 @@ forking.run_after_fork(_forked)
 
 
 class Completions:
-    """What has completed outside the executor's thread: a queue that can tell somebody when something is put in.
+    """Queue of work that completed outside the executor's thread.
 
     Attributes:
-      wake: called after something was put in, by who put it in; None: nobody needs to know.
+      get: removes and returns an entry, as in `queue.SimpleQueue`.
+      get_nowait: the same without waiting.
+      empty: whether there is no entry.
+      wake: called by the thread that adds an entry, after it; None: no call.
     """
 
     __slots__ = ("_queue", "empty", "get", "get_nowait", "wake")
@@ -51,25 +54,27 @@ class Completions:
 
 
 class StepState:
-    """The step that kernels know as `ctx.step` (`ir.kernel.StepContext`).
+    """State of a step; kernels receive it as `ctx.step` (`ir.kernel.StepContext`).
 
     Args:
       session: the session's resource manager.
-      make_resources: makes this step's own resource manager; called when a kernel first asks for it.
-      deadline: `time.monotonic()` time at which the step fails, or None.
-      threads: the pool for kernels that may block; None: the step makes one of its own if it needs one.
+      make_resources: creates the step's own resource manager; called when a kernel first needs it.
+      deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
+      threads: the pool for kernels that may block; None: the step creates one if it needs it.
 
     Attributes:
-      id: a number no other step of this process has.
+      session: the session's resource manager.
+      deadline: the time, as in `time.monotonic()`, at which the step fails; None: no deadline.
+      id: a number that no other step of this process has.
       iteration: the iteration of the node that fires now.
-      locate: tells the tag where compiled code runs.
-      memory: the account of the device it runs on (`resources.step_memory.StepMemory`); None if that has no limit.
-      cancelled: the error the step was cancelled with, or None.
+      locate: returns the tag in compiled code.
+      memory: the account of its device (`resources.step_memory.StepMemory`); None if the device has no memory limit.
+      cancelled: the error with which the step was cancelled, or None.
       blocked_in: in compiled code, the operation whose blocking kernel is being called, or None.
-      completions: what pool threads and asynchronous kernels hand to the executor; None wakes it up. (Made when its
-        executor first asks: most steps have nobody who could hand anything in.)
-      of: of a device's part of a step, the step; else None.
-      parts: the parts made by `part`.
+      completions: results that pool threads and asynchronous kernels pass to the executor; an entry None only wakes it
+        up. Created on first use, because most steps have no such kernels.
+      of: the whole step, for a device's part of it; else None.
+      parts: the parts created by `part`.
     """
 
     __slots__ = (
@@ -114,7 +119,7 @@ class StepState:
         self._resources: Any = None
 
     def part(self) -> StepState:
-        """The step as one device knows it: the same, but for what its executor alone has to do with."""
+        """Creates the state of one device's part: the same step with completions of its own."""
         out = StepState(self.session, self._make_resources, self.deadline, self.threads)
         out.id, out.of, out.cancelled = self.id, self, self.cancelled
         self.parts.append(out)
@@ -122,7 +127,7 @@ class StepState:
 
     @property
     def completions(self) -> Completions:
-        """See the class."""
+        """Results that pool threads and asynchronous kernels pass to the executor."""
         found = self._completions
         if found is None:
             found = self._completions = Completions()
@@ -130,45 +135,51 @@ class StepState:
 
     @property
     def threads(self) -> Pool:
-        """The pool for kernels that may block their thread."""
+        """Pool for kernels that may block their thread."""
         if self._threads is None:
             self._threads = self._own = Pool(MOST_THREADS, f"headrace-step-{self.id}", computes=False)
         return self._threads
 
     @property
     def resources(self) -> Any:
-        """The step's own resource manager: what is in it is dropped when the step ends."""
+        """The step's own resource manager. Its resources are dropped when the step ends."""
         if self.of is not None:
             return self.of.resources
         if self._resources is None:
-            with _making:  # several devices may ask at once
+            with _making:  # several devices may reach this at once
                 if self._resources is None:
                     self._resources = self._make_resources()
         return self._resources
 
     @property
     def tag(self) -> str:
-        """The frame and iteration of the node that fires now, as text; "" in the root frame."""
+        """Tag of the node that fires now, as text; "" in the root."""
         if self.iteration is not None:
             return self.iteration.tag
         return "" if self.locate is None else self.locate()
 
     def cancel(self, error: BaseException) -> None:
-        """Makes the step fail with `error` as soon as its executor looks; the first call counts. Any thread may call
-        it."""
+        """Makes the step fail with `error` at its executor's next check.
+
+        The first call counts. Any thread may call it.
+        """
         if self.cancelled is None:
             self.cancelled = error
-        if self._completions is not None:  # else its executor will look at `cancelled` before it first waits
+        if self._completions is not None:  # else its executor checks `cancelled` before its first wait
             self._completions.put(None)
         for part in self.parts:
             part.cancel(error)
 
     def time_left(self) -> float | None:
-        """Seconds to the deadline (negative: past it), or None."""
+        """Seconds to the deadline, negative after it; None without a deadline."""
         return None if self.deadline is None else self.deadline - time.monotonic()
 
     def look(self, doing: str = "") -> None:
-        """Raises if the step was cancelled or is past its deadline; `doing` is what it did meanwhile, for the text."""
+        """Raises if the step was cancelled or is past its deadline.
+
+        Args:
+          doing: the activity of the step, as an addition to the error text.
+        """
         if self.cancelled is not None:
             raise self.cancelled
         left = self.time_left()
@@ -177,7 +188,7 @@ class StepState:
 
     def close(self) -> None:
         """Drops the step's resources."""
-        self.parts.clear()  # they refer back to it
+        self.parts.clear()  # they refer back to this object
         if self._own is not None:
             self._own.close()
         if self._resources is not None:

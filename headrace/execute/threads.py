@@ -1,12 +1,12 @@
-"""Pools of threads, and waiting for what they hand over.
+"""Pools of threads, and waiting for their results.
 
-They differ from those of `concurrent.futures` in how they end. The threads of a pool here
+These pools differ from those of `concurrent.futures` in how they end. The threads of a pool
 
 * end when the pool is closed or has no more references;
-* never keep the process: one that waits for a queue does not wait when the program is over. Only kernels that compute
-  at that moment are let finish, for a short while, since the libraries they are in are about to go;
-* still take work when the main thread has ended and others go on;
-* are there again in a forked process (`forking`).
+* never keep the process alive: its end does not wait for a thread that waits for a queue. It waits for kernels that
+  compute at that moment, for a short while, because the libraries that they use are about to be unloaded;
+* still take work when the main thread has ended and others continue;
+* are created again in a forked process (`forking`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 from headrace import denormals, forking
 
-PATIENCE: Final = 1.0  # seconds that the end of the process waits for kernels
-MOST_THREADS: Final = 4096  # of one session, for kernels that block
-GLANCE: Final = 0.5  # seconds of a wait at a time
+PATIENCE: Final = 1.0  # the longest wait for kernels at the end of the process, in seconds
+MOST_THREADS: Final = 4096  # threads of one session, for kernels that block
+GLANCE: Final = 0.5  # the longest single wait, in seconds
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -33,14 +33,14 @@ _computing: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
 
 
 class _Shared:
-    """State that a pool shares with its threads, so that these do not refer to the pool.
+    """State that a pool shares with its threads. It does not refer to the pool.
 
     Attributes:
-      lock: of all that follows.
-      work: what is to be done; None ends a thread.
-      threads: how many there are.
-      open: how many pieces of work have been put in and are not done.
-      is_closed: whether no more work is taken.
+      lock: guards the other fields.
+      work: the queue of work; an entry None ends a thread.
+      threads: number of threads.
+      open: number of submitted pieces of work that are not done.
+      is_closed: whether the pool accepts no more work.
     """
 
     __slots__ = ("is_closed", "lock", "open", "threads", "work")
@@ -53,12 +53,12 @@ class _Shared:
 
 
 class Pool:
-    """See the module's text. Thread safe.
+    """Threads for submitted work, created when they are needed. Thread-safe.
 
     Args:
-      most: of threads; each is made when all others are busy.
-      name: of the threads, before a number.
-      computes: whether the work is short: the end of the process waits for it.
+      most: the largest number of threads. A thread is created when all others are busy.
+      name: the prefix of the names of the threads.
+      computes: whether the work is short, so that the end of the process waits for it.
 
     Example:
       >>> pool, done = Pool(2, "example"), threading.Event()
@@ -77,10 +77,12 @@ class Pool:
             _computing.add(self)
 
     def submit(self, work: Callable[[], object]) -> None:
-        """Has a thread do `work`, as soon as one is free. What it raises goes to `threading.excepthook`.
+        """Runs `work` on a thread of the pool, as soon as one is free.
+
+        An error of `work` goes to `threading.excepthook`.
 
         Raises:
-          RuntimeError: the pool is closed, or no thread can be had.
+          RuntimeError: the pool is closed, or no thread can be started.
         """
         shared = self._shared
         with shared.lock:
@@ -94,7 +96,7 @@ class Pool:
             shared.work.put(work)
 
     def close(self) -> None:
-        """Takes no more work; what was put in is still done. May be called twice."""
+        """Accepts no more work. Submitted work is still done. May be called twice."""
         shared = self._shared
         with shared.lock:
             if not shared.is_closed:
@@ -104,16 +106,16 @@ class Pool:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something that was put in is not done."""
+        """Whether some submitted work is not done."""
         return self._shared.open > 0
 
     def _forked(self) -> None:
-        """See `forking`: the threads, and those who waited for what they did, are not here."""
+        """Starts again without threads in a forked process, see `forking`."""
         was_closed, self._shared = self._shared.is_closed, _Shared()
         self._shared.is_closed = was_closed
 
     def __del__(self) -> None:
-        shared = self._shared  # nobody else can put anything in, and the garbage collector may not wait for a lock
+        shared = self._shared  # no other thread can submit work now, and the garbage collector may not wait for a lock
         if not shared.is_closed:
             shared.is_closed = True
             for _ in range(shared.threads):
@@ -130,7 +132,7 @@ def _serve(shared: _Shared) -> None:
             args: Any = (kind, error, at, threading.current_thread())
             threading.excepthook(threading.ExceptHookArgs(args))
             del kind, error, at, args
-        del work  # what it refers to must not live until there is more to do
+        del work  # the objects that it refers to must not live until the next work arrives
         with shared.lock:
             shared.open -= 1
 
@@ -145,19 +147,19 @@ atexit.register(_at_exit)
 
 
 class Gives(Protocol[T_co]):
-    """What `taken` takes from: a `queue.SimpleQueue`, or what has its `get`."""
+    """Source of `taken`: a `queue.SimpleQueue`, or an object with the same `get`."""
 
     def get(self, block: bool = True, timeout: float | None = None) -> T_co: ...
 
 
 def taken(from_: Gives[T], timeout: float) -> T:
-    """What comes out of a queue within `timeout` seconds.
+    """Returns the next entry of a queue, waiting at most `timeout` seconds.
 
-    Ctrl-C ends it within `GLANCE` seconds. A signal that comes between Python's last look for signals and the moment at
-    which the thread really waits is seen only when that wait is over, so none is long.
+    Ctrl-C ends the wait within `GLANCE` seconds. A signal that arrives between Python's last check for signals and the
+    start of the actual wait is handled only after that wait, so each single wait is short.
 
     Raises:
-      queue.Empty: nothing came.
+      queue.Empty: no entry arrived in time.
     """
     until = time.monotonic() + timeout
     while True:
