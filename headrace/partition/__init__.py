@@ -1,18 +1,20 @@
-"""Partition: from one graph whose operations stand on several devices to one graph for each device.
+"""Partition: cuts a placed graph into one graph for each device.
 
     parts = partition(ops, of)
     parts["/job:localhost/replica:0/task:0/device:CPU:1"].ops
 
-A device runs its part as if there were nothing else: its own token machine, its own ready queue, its own iterations of
-each loop. Where an edge of the graph led from one device to another, the one part has a `_Send` and the other a
-`_Recv` of the same name (`edges`), and that is all that joins them: no device asks another what to do next. For
-ordinary operations and conditionals this is enough, since a Send ships deadness as it ships a value. For a loop it is
-not: a device that has a piece of the body must know how many iterations there are. Each such device gets a small loop
-of its own that counts along with the others (`control_loops`, which begins with why it is right).
+A device runs its part as if there were no other parts: it has its own token machine, its own ready queue and its own
+iterations of each loop. Where an edge of the graph leads from one device to another, the first part has a `_Send` and
+the second a `_Recv` with the same key (`edges`). The parts have no other connection: no device asks another for its
+next action.
 
-Some operations stand on several devices at once, because that is cheaper than to send what they make (`copies`):
-small constants, and the Enters of loop constants. And a device need not begin to wait for a value long before it has
-a use for it (`scheduling`).
+For ordinary operations and conditionals this is enough, since a Send ships deadness as it ships a value. For a loop it
+is not: a device with some operations of the body must know the number of iterations. Each such device gets a small loop
+of its own that opens the same iterations (`control_loops`, which begins with the proof).
+
+Some operations are copied to several devices, because that is cheaper than to send their outputs (`copies`): small
+constants, and the Enters of loop constants. A Recv can be delayed until shortly before its value is needed
+(`scheduling`).
 
 Source: the partitioning of "Dynamic Control Flow in Large-Scale Machine Learning" (Yu et al., EuroSys 2018), as in
 TensorFlow's `graph_partition`.
@@ -40,14 +42,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """What one device runs.
+    """The part of a step that one device runs.
 
     Attributes:
-      device: its full name.
-      graph: a primitive graph of its own. Copies keep the names, attributes, shapes and source lines of the operations
-        that they are copies of, and request the device that they are on. (What stands on a device beside its place,
-        see `partition.copies`, has that in its name.)
-      ops: what to run: all of the graph.
+      device: the full name of the device.
+      graph: a primitive graph of its own. Copies keep the names, attributes, shapes and source lines of their
+        originals, and request the device they are on. The name of an additional copy (see `partition.copies`) contains
+        its device.
+      ops: all operations of the graph.
     """
 
     device: str
@@ -65,21 +67,20 @@ def partition(
     """Cuts a graph into one for each device.
 
     Args:
-      ops: the operations of a primitive graph, in any order; what they read and wait for is among them. They are not
+      ops: the operations of a primitive graph in any order, with all their inputs and control inputs. They are not
         changed.
-      of: for each of them the full name of the device it stands on.
-      bfloat16: whether float32 values cross from device to device as bfloat16: half the bytes, 8 of the 24 bits of the
-        mantissa.
-      costs: how long firings take, in seconds, as far as it is known. With it, Recvs are held back until they are
-        needed (`partition.scheduling`); without, they begin to wait at once.
+      of: the full name of the device of each operation.
+      bfloat16: whether float32 values are sent as bfloat16: half the bytes, 8 of the 24 bits of the mantissa.
+      costs: seconds of a firing, as far as they are known. With them, Recvs are delayed until they are needed
+        (`partition.scheduling`). None: Recvs start at once.
 
     Returns:
-      The part of each device that something stands on, in the order in which the devices first occur in `ops`.
+      The part of each device with an operation, in the order in which the devices first occur in `ops`.
 
     Raises:
-      InvalidArgumentError: what cannot leave its device, a resource or a reference, is used on another one; a loop that
-        stands on several devices has no LoopCond, or two; frames do not fit together (`ir.analysis.frames`).
-      GraphError: there is a cycle that is no loop.
+      InvalidArgumentError: a resource or a reference is used on a device other than its own; a loop on several devices
+        has no LoopCond, or two; frames do not fit together (`ir.analysis.frames`).
+      GraphError: a cycle that is not a loop.
       HeadraceInternalError: `of` lacks an operation, or separates an Enter or NextIteration from its Merge.
 
     Example:
@@ -122,7 +123,7 @@ def partition(
 
 
 def _copy(op: Operation, site: Site, is_extra: bool, edges: Edges, buffers: Buffers) -> None:
-    """Puts a copy of `op` into the part of `site`, and what it takes to have its inputs there."""
+    """Adds a copy of `op` and the edges to its inputs to a part."""
     wants = op.opdef.input_dtypes(op.attrs)
     inputs = [
         None

@@ -1,4 +1,4 @@
-"""What a placement must see to, and graphs that cannot be cut as it says."""
+"""Checks of a placement, and of graphs that the placement does not allow to cut."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
 
 def colocation(ops: Sequence[Operation], of: Mapping[Operation, str]) -> None:
-    """Every operation has a device, and what enters a loop or goes round stands with its Merge.
+    """Checks that every operation has a device, and that Merges share it with their inputs.
+
+    The inputs concerned are the NextIterations and the Enters that are not constant.
 
     Raises:
-      HeadraceInternalError: not so; this is the placement's fault, not the user's.
+      HeadraceInternalError: the placement violates this, which is a defect of the placement and not of the user's
+        graph.
     """
     for op in ops:
         if op not in of:
@@ -34,17 +37,17 @@ def colocation(ops: Sequence[Operation], of: Mapping[Operation, str]) -> None:
 
 
 def _moves(op: Operation) -> bool:
-    """Whether `op` brings a value into one iteration of a loop, from outside or from the iteration before."""
+    """Whether `op` brings a value into a single iteration: an Enter or a NextIteration."""
     return op.opdef.primitive == "NextIteration" or (op.opdef.primitive == "Enter" and not op.attrs["is_constant"])
 
 
 def handles(order: Iterable[Operation], where: Where) -> None:
-    """No resource, and no reference to a variable, is used on another device than the one it is on.
+    """Checks that resources and references to variables are used on their own device only.
 
     Raises:
-      InvalidArgumentError: one is; the text names the operation that makes it and the one that uses it.
+      InvalidArgumentError: one is used elsewhere; the text names the operation that makes it and the one that uses it.
     """
-    seen: dict[tuple[Operation, str], Operation] = {}  # for a copied Enter and a device, who reads it there
+    seen: dict[tuple[Operation, str], Operation] = {}  # for a copied Enter and a device, a reader of the Enter there
     ordered = list(order)
     for op in reversed(ordered):
         for device in where[op]:
@@ -67,10 +70,10 @@ def _stays(t: Tensor, home: str, reader: Operation, device: str) -> InvalidArgum
 
 
 def loop_conds(spread: Mapping[Frame, Sequence[str]], where: Where) -> None:
-    """Every loop that stands on several devices has one predicate.
+    """Checks that every loop on several devices has exactly one predicate.
 
     Raises:
-      InvalidArgumentError: it has none, or several.
+      InvalidArgumentError: a loop with none, or with several.
     """
     for frame, devices in spread.items():
         found = [op for op in frame.ops if op.type == "LoopCond"]

@@ -1,16 +1,18 @@
-"""Operations that stand on several devices: small constants, and the Enters of loop constants.
+"""Operations with copies on several devices: small constants, and the Enters of loop constants.
 
-To send a value of a few bytes costs more than to have it in both places, so a small constant is copied to each device
-that reads it. An Enter of a loop constant must be copied: it brings its value into every iteration of a loop, and what
-comes out of it would have to cross once an iteration. Copied, it is the value *before* the Enter that crosses, once for
-each time the loop is entered, and an Enter on the other side brings it into each iteration there. For a constant of an
-outer loop that is used in an inner one, which goes through two Enters, this holds twice; so it crosses outside both.
+**Constants.** To send a value of a few bytes costs more than to keep it on both devices. So a small constant is copied
+to each device that reads it.
 
-An Enter that nobody reads on the device it was placed on does not stand there at all, lest a device take part in a loop
-that it has nothing to do in.
+**Enters.** An Enter of a loop constant brings its value into every iteration of a loop, so its output would be sent
+once for each iteration. If the Enter is copied, the value *before* the Enter is sent, once for each time the loop is
+entered, and the copy of the Enter brings it into each iteration on the other device. A constant of an outer loop that
+is read in an inner one passes two Enters. Both are copied, so the value is sent outside both loops.
 
-No two devices may see one buffer, except by sending it: what works between two threads must work between two machines.
-So each copy of a constant has an array of its own (`Buffers`).
+An Enter without a reader on its own device has no copy there. Otherwise this device would take part in a loop in which
+it computes nothing.
+
+**Buffers.** Two devices share no buffer, except by sending it, because a graph that works between two threads must also
+work between two machines. So each copy of a constant has an array of its own (`Buffers`).
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ if TYPE_CHECKING:
 
     from headrace.ir.graph import Operation
 
-Where: TypeAlias = "Mapping[Operation, Sequence[str]]"  # the devices that each operation stands on
+Where: TypeAlias = "Mapping[Operation, Sequence[str]]"  # the devices with a copy of each operation
 
-SMALL: Final = 1 << 16  # bytes of a constant that is copied
+SMALL: Final = 1 << 16  # largest constant that is copied, in bytes
 
 
 def standing(order: Sequence[Operation], of: Mapping[Operation, str]) -> Where:
-    """The devices that each operation stands on, at least one; of most, the one in `of`.
+    """Devices of each operation's copies, at least one; usually the device in `of`.
 
     Args:
-      order: the operations, each after what it waits for, back edges of loops aside.
-      of: the device that each was placed on.
+      order: the operations in topological order, without the back edges of loops.
+      of: the placement: the device of each operation.
     """
     readers: dict[Operation, dict[str, None]] = {}
     where: dict[Operation, tuple[str, ...]] = {}
@@ -55,7 +57,7 @@ def standing(order: Sequence[Operation], of: Mapping[Operation, str]) -> Where:
 
 
 def is_copied(op: Operation) -> bool:
-    """Whether `op` stands on each device that reads it."""
+    """Whether each device that reads `op` has a copy of it."""
     if op.type == "Const" and not op.control_inputs:
         value = op.attrs["value"]
         return isinstance(value, np.ndarray) and value.nbytes <= SMALL and op.outputs[0].dtype is not dtypes.resource
@@ -63,19 +65,19 @@ def is_copied(op: Operation) -> bool:
 
 
 def _may_stand(op: Operation, device: str) -> bool:
-    """Whether a copy of `op` may be on `device`: of a constant, if there is a kernel for it."""
+    """Whether a copy of `op` may be on `device`. A constant needs a kernel there."""
     type = DeviceSpec.from_string(device).type or CPU
     return bool(op.opdef.primitive) or find_kernel(op, type) is not None
 
 
 class Buffers:
-    """Which device has which array, so that no other gets it."""
+    """Owners of the arrays of constants: no array belongs to two devices."""
 
     def __init__(self) -> None:
         self._owners: dict[int, str] = {}
 
     def attrs_on(self, op: Operation, device: str) -> dict[str, Any]:
-        """The attributes of a copy of `op` that stands on `device`."""
+        """Returns the attributes of a copy of `op` on `device`."""
         if op.type != "Const" or not isinstance(op.attrs["value"], np.ndarray):
             return op.attrs
         value = op.attrs["value"]
@@ -85,7 +87,7 @@ class Buffers:
 
 
 def _storage(array: np.ndarray) -> object:
-    """What holds the elements of `array`: itself, or what it is a view of."""
+    """Object with the elements of `array`: the array itself, or the base of the view."""
     found: object = array
     while isinstance(found, np.ndarray) and found.base is not None:
         found = found.base
@@ -93,7 +95,7 @@ def _storage(array: np.ndarray) -> object:
 
 
 def _duplicate(array: np.ndarray) -> np.ndarray:
-    """The same elements elsewhere; of one element seen many times, which may have no storage to speak of, that one."""
+    """Copies `array`. An array of equal elements stays a broadcast view of a single one."""
     if is_splat(array):
         return np.broadcast_to(first_element(array).copy().reshape(()), array.shape)
     out = array.copy()

@@ -1,26 +1,28 @@
-"""Edges that are cut: a Send on the one device, a Recv on the other.
+"""Edges that are cut: a Send on one device, a Recv on the other.
 
-**One for a tensor and a device.** However many operations of a device read a tensor that is made elsewhere, it crosses
-once: all read one Recv. Its name (`tensor_name`) says which tensor it is and where it goes; with the tag of the
-iteration, this is what the two find each other by.
+**One pair for a tensor and a device.** A tensor that is computed elsewhere crosses once to a device, for any number of
+readers there: all of them read the same Recv. The key (`tensor_name`) says which tensor it is and where it goes. With
+the tag of the iteration, the two ends find each other by this key.
 
-**In which frame.** Both stand in the frame that the tensor is in: a Send is there because it reads the tensor. (What
-comes out of an Exit is in the frame around the loop.) A Recv has no input that could tell; a control edge from the
-control loop of its device does (`control_loops`). In the root frame it needs none.
+**Frames.** The Send and the Recv are both in the frame of the tensor. A Send is there because it reads the tensor. (The
+output of an Exit is in the frame around the loop.) A Recv has no input that would bring it there, so it has a control
+edge from the control loop of its device (`control_loops`). In the root frame it needs none.
 
-**Deadness.** A Send fires dead or alive and ships which it is, and a Recv puts out what it gets. So a conditional is
-cut like anything else: a branch's operation on another device gets the dead token of its Switch by wire and is dead.
+**Deadness.** A Send fires dead or alive and ships its deadness, and the output of a Recv is dead or alive as the token
+that it receives. So a conditional is cut like other operations: if an operation of a branch is on another device, it
+receives the dead token of its Switch from the Recv, and is dead.
 
-**Control edges** cross too: a `_ControlSend` waits for the operation, and who waited for the operation waits for the
-`_ControlRecv`. Where a tensor of the operation goes to the same device anyway, its Recv mostly says as much: that the
-operation is done, and whether it was dead. Not so of a Switch, of which an output may be dead while it is alive, or
-of any other operation with two outputs or none; nor of a call, which gives its results before it is done.
+**Control edges** cross too. A `_ControlSend` waits for the operation, and the operations that waited for it wait for
+the `_ControlRecv`. If a tensor of the operation goes to the same device anyway, its Recv usually replaces this pair: it
+says that the operation is done, and whether it was dead. There are three exceptions. An output of a Switch may be dead
+while the Switch is alive; the same holds for any operation with several outputs or none; and a call supplies its
+results before it is done.
 
-**References.** A reference to a variable does not cross. Who wants no reference but the value, as most operations do,
-gets it: an Identity reads it where the variable is.
+**References.** A reference to a variable does not cross. An operation that needs only the value, as most operations do,
+receives the value: an Identity reads it on the device of the variable.
 
-**bfloat16.** A float32 tensor may cross with the upper half of its bits, between CPUs. It is cast before the Send,
-once for all devices that it goes to, and cast back after each Recv.
+**bfloat16.** A float32 tensor may be sent with the upper half of its bits, between CPUs. It is cast before the Send,
+once for all devices to which it goes, and cast back after each Recv.
 """
 
 from __future__ import annotations
@@ -43,15 +45,15 @@ if TYPE_CHECKING:
 
 
 class Edges:
-    """Makes the ends of cut edges as they are asked for.
+    """Creates the two ends of cut edges on demand.
 
     Args:
       sites: the parts.
       tree: the frames of the whole graph.
-      of: the device that each operation was placed on.
-      where: the devices that each stands on.
+      of: the placement: the device of each operation.
+      where: the devices with a copy of each operation.
       loops: the control loops, open.
-      bfloat16: whether float32 crosses as bfloat16.
+      bfloat16: whether float32 values are sent as bfloat16.
     """
 
     def __init__(
@@ -74,14 +76,14 @@ class Edges:
         self._crossing = {(t.op, d) for t, d in read if d not in where[t.op]}
 
     def tensor(self, t: Tensor, site: Site) -> Tensor:
-        """What stands for `t`, a tensor of the whole graph, in the part of `site`; its copy is made already."""
+        """Returns the counterpart in the part of `site` of `t`, whose operation is copied already."""
         found = site.tensors.get(t)
         if found is None:
             found = site.tensors[t] = self._receive(t, site)
         return found
 
     def control(self, op: Operation, site: Site) -> Operation:
-        """What to wait for in the part of `site` instead of `op`."""
+        """Returns the operation that replaces `op` as a control input in the part of `site`."""
         found = site.ops.get(op) or self._done.get((op, site.device))
         if found is None:
             if (op, site.device) in self._crossing and _tells_all(op):
@@ -108,7 +110,15 @@ class Edges:
         return got
 
     def _cross(self, sent: Tensor, t: Tensor, what: str, stem: str, site: Site) -> Tensor:
-        """`sent`, which is the tensor `t` of the whole graph or stands for it where that is made, in another part."""
+        """Sends `sent` to the part of `site`, and returns the output of its Recv.
+
+        Args:
+          sent: the tensor to send, in the part of the device that computes it.
+          t: the tensor of the whole graph for which it stands.
+          what: the name of the tensor in the key.
+          stem: the prefix of the names of the two operations.
+          site: the part of the receiver.
+        """
         home = self._sites[self._of[t.op]]
         edge = _edge(what, home, site)
         home.builder(t.op.source).make("_Send", (sent,), edge, f"{stem}/to_{site.label}")
@@ -117,9 +127,9 @@ class Edges:
         return out
 
     def value(self, reader: Operation, i: int, site: Site) -> Tensor:
-        """What stands for input `i` of `reader` in the part of `site`: a reference elsewhere, whose value it takes.
+        """Value, in the part of `site`, of the reference at input `i` of `reader`.
 
-        It is read where it is, when what `reader` waits for is done.
+        The reference is on another device. It is read there, after the control inputs of `reader`.
         """
         t = reader.inputs[i]
         home = self._sites[self._of[t.op]]
@@ -143,12 +153,12 @@ class Edges:
 
 
 def _tells_all(op: Operation) -> bool:
-    """Whether who has the outputs of `op` knows that it is done, and whether it was dead."""
+    """Whether a Recv of the output of `op` also reports its end and deadness."""
     return len(op.outputs) == 1 and not op.opdef.primitive and not op.opdef.structured
 
 
 def _is_cpu(site: Site) -> bool:
-    """Whether there is a kernel that casts."""
+    """Whether the device of `site` is a CPU, which has a kernel for Cast."""
     return DeviceSpec.from_string(site.device).type == CPU
 
 

@@ -1,36 +1,36 @@
-"""Recvs held back: a device begins to wait for a value shortly before it has a use for it.
+"""Delayed Recvs: a device starts to wait for a value shortly before its use.
 
-A Recv outside loops could start when the step does, and one in a loop when its iteration opens. Often the value is not
-needed for long: the tensors of a model's last layer arrive while the first is being computed, and lie about. So a Recv
-gets a control edge from an operation of its own device, its *gate*, that will be done by the time that the value is
-needed. It must cost no time, by the estimates there are, and it must not, whatever the estimates are worth, make two
-devices wait for each other.
+**The problem.** A Recv outside loops could start when the step does, and one in a loop when its iteration opens. Often
+the value is not needed for a long time: the tensors of a model's last layer arrive while the first layer is being
+computed, and take memory. So a Recv gets a control edge from an operation of its own device, its *gate*, which will be
+done by the time the value is needed. The gate must cost no time, according to the estimates, and must never make two
+devices wait for each other, even if the estimates are wrong.
 
-**When a value is needed.** Take all operations that fire in one frame, on all devices; each edge between them leads
-from an earlier to a later one, each cut edge from its Send to its Recv; a loop inside the frame counts as one
-operation. With an estimate of how long each takes there is an *earliest* start for each (all before it start as early
-as they can) and a *latest* one, with which all of the frame is still done as soon as possible. On the critical path
-they are equal. What goes to the next iteration is wanted as early as possible, however much time the rest of the
-iteration takes: the latest start of a NextIteration is its earliest. (So iterations go on overlapping as they did.)
+**When a value is needed.** Take all operations that fire in one frame, on all devices. Each edge between them leads
+from an earlier to a later operation, each cut edge from its Send to its Recv; a loop inside the frame counts as one
+operation. With an estimate of each duration, every operation has an *earliest* start (all operations before it start as
+early as possible) and a *latest* start, with which the whole frame still ends as early as possible. On the critical
+path the two are equal. A value for the next iteration is needed as early as possible, even if the rest of the iteration
+takes longer: the latest start of a NextIteration is its earliest. (So iterations overlap as they did before.)
 
 **The gate** of a Recv r is an operation g of the same device and frame with
 
     latest start of g + cost of g <= latest start of r     and     latest start of g < latest start of r
 
-of these the one whose latest end is the greatest, if it ends later than the value is there at the earliest (else the
-edge would hold nothing back). Even if g starts as late as it may, r is not late: no critical path becomes longer.
+Of these it is the one with the latest end, counted from its latest start. It is used only if its earliest end is after
+the earliest arrival of the value; else the edge would delay nothing. Even if g starts at its latest start, r is not
+late: no critical path becomes longer.
 
-**Why nobody waits for ever.** Along each edge the latest start stays or grows: what comes before must be done by the
-time that what comes after has to start. Along an edge from a gate to its Recv it grows. So if there were a cycle of
-edges, and some of them were such, the latest start would grow on the way round and be the same at the end: there is
-none. This argument takes any number of gates at once, on all devices together, and it needs no good estimates: any
-numbers that are not negative will do. That no cycle is among the operations of each frame is all that the argument in
-`control_loops` asks. There a loop inside the frame counts as one operation, as here, because what comes out of it may
-depend on all that goes in.
+**Why there is no deadlock.** Along each edge the latest start grows or stays equal: an operation must be done when the
+operation after it has to start. Along an edge from a gate to its Recv it grows. So a cycle of edges that contains a
+gate's edge would increase the latest start on its way and reach the initial value again, which is impossible. The
+argument holds for any number of gates at once, on all devices together. It needs no good estimates: any numbers that
+are not negative will do. The argument in `control_loops` needs only that the operations of each frame have no cycle.
+There too, a loop inside the frame counts as one operation, because its outputs may depend on all its inputs.
 
-A gate fires exactly once an iteration, as any operation does, and a Recv does not ask whether it was dead. Only
-operations that compute something serve as gates: no primitives (what comes out of an Exit or a NextIteration is in
-another place than what goes in) and no constants (they are no nodes).
+A gate fires exactly once in an iteration, as any operation does, and a Recv ignores the deadness of its gate. Only
+operations that compute serve as gates: primitives do not (the output of an Exit or a NextIteration is in another frame
+or iteration than its input), nor do constants (they are not nodes).
 
 Source: the scheduling of Recvs by ALAP times in "TensorFlow: Large-Scale Machine Learning on Heterogeneous Distributed
 Systems" (Abadi et al., 2015, section 5.2).
@@ -51,19 +51,20 @@ if TYPE_CHECKING:
 
     from headrace.partition.site import Site
 
-# What has a time in a frame: an operation that fires in it, or, by its name, a loop in it.
+# Item with a time in a frame: an operation that fires in it, or, by its name, a loop in it.
 Item: TypeAlias = "Operation | str"
 
 
 @dataclasses.dataclass(slots=True)
 class Times:
-    """The items of one frame, and when they can and must start. Seconds from the begin of the iteration.
+    """Items of one frame, with their earliest and latest starts in seconds of the iteration.
 
     Attributes:
-      before: for each item those that it waits for.
-      cost: how long it takes.
-      earliest, latest: its start.
-      span: how long the frame takes.
+      before: for each item its predecessors.
+      cost: duration of each item.
+      earliest: earliest start of each item.
+      latest: latest start of each item.
+      span: duration of the frame.
     """
 
     before: dict[Item, list[Item]] = dataclasses.field(default_factory=dict)
@@ -74,14 +75,14 @@ class Times:
 
 
 def hold_back(sites: Sequence[Site], costs: Mapping[Operation, float]) -> int:
-    """Gives Recvs their gates.
+    """Adds gates to Recvs.
 
     Args:
       sites: the parts, complete.
-      costs: how long an operation of the whole graph takes, in seconds; 0 for those that are not there.
+      costs: seconds of each operation of the whole graph; 0 for missing ones.
 
     Returns:
-      How many Recvs have one now.
+      The number of Recvs with a gate.
     """
     trees = [frames.derive(site.graph.operations) for site in sites]
     mine = {copy: max(0.0, costs.get(op, 0.0)) for site in sites for op, copy in site.ops.items()}
@@ -92,7 +93,7 @@ def hold_back(sites: Sequence[Site], costs: Mapping[Operation, float]) -> int:
 
 
 def _hold_back(ops: Iterable[Operation], times: Times, mine: Mapping[Operation, float]) -> int:
-    """Gives the Recvs among `ops`, those of one device and frame, their gates."""
+    """Adds gates to the Recvs among `ops`, the operations of one device in one frame."""
     cost, latest = times.cost, times.latest
     gates = sorted((op for op in ops if mine.get(op) and _can_be_gate(op)), key=lambda op: latest[op] + cost[op])
     ends = [latest[op] + cost[op] for op in gates]
@@ -101,7 +102,7 @@ def _hold_back(ops: Iterable[Operation], times: Times, mine: Mapping[Operation, 
         if recv.opdef.primitive != "Recv":
             continue
         i = bisect.bisect_right(ends, latest[recv]) - 1
-        while i >= 0 and latest[gates[i]] >= latest[recv]:  # a cost that was lost in rounding
+        while i >= 0 and latest[gates[i]] >= latest[recv]:  # its cost was lost by rounding
             i -= 1
         if i >= 0 and times.earliest[gates[i]] + cost[gates[i]] > times.earliest[recv]:
             recv.graph.add_control_input(recv, gates[i])
@@ -117,7 +118,7 @@ def _can_be_gate(op: Operation) -> bool:
 
 
 def _times_of_frames(trees: Sequence[frames.FrameTree], mine: Mapping[Operation, float]) -> dict[str, Times]:
-    """The times of each frame, by its name; without frames of which it cannot be said what comes first."""
+    """Returns the times of each frame, by its name, except for frames with a cycle."""
     sends = {
         op.attrs["tensor_name"]: op
         for tree in trees
@@ -138,7 +139,7 @@ def _times_of_frames(trees: Sequence[frames.FrameTree], mine: Mapping[Operation,
         if frame.parent is not None:
             found[frame.parent.name].before.setdefault(frame.name, []).extend(frame.enters)
     out: dict[str, Times] = {}
-    for name, times in reversed(found.items()):  # loops inside others first
+    for name, times in reversed(found.items()):  # inner loops first
         times.cost.update((loop, found[loop].span) for loop in times.before if isinstance(loop, str))
         if _reckon(times):
             out[name] = times
@@ -146,7 +147,10 @@ def _times_of_frames(trees: Sequence[frames.FrameTree], mine: Mapping[Operation,
 
 
 def _item(p: Operation, frame: frames.Frame, tree: frames.FrameTree) -> Item | None:
-    """What stands in `frame` for `p`, from which an edge leads to an operation of it; None: it comes from outside."""
+    """Item of `frame` that stands for the predecessor `p` of an operation in it.
+
+    It is None if `p` is outside of the frame.
+    """
     at = tree.of(p)
     if at is frame:
         return p
@@ -154,7 +158,7 @@ def _item(p: Operation, frame: frames.Frame, tree: frames.FrameTree) -> Item | N
 
 
 def _reckon(times: Times) -> bool:
-    """Fills in the starts; False if there is a cycle, and so nothing that comes first."""
+    """Computes the starts; returns False if there is a cycle."""
     before, cost, earliest, latest = times.before, times.cost, times.earliest, times.latest
     after: dict[Item, list[Item]] = {x: [] for x in before}
     for x, all_before in before.items():
@@ -162,7 +166,7 @@ def _reckon(times: Times) -> bool:
             after[p].append(x)
     left = {x: len(all_before) for x, all_before in before.items()}
     order = [x for x, n in left.items() if not n]
-    for x in order:  # which grows meanwhile
+    for x in order:  # the list grows during the loop
         earliest[x] = max((earliest[p] + cost[p] for p in before[x]), default=0.0)
         for y in after[x]:
             left[y] -= 1

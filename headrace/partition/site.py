@@ -1,4 +1,4 @@
-"""A part in the making: the graph of one device, and what stands in it for the tensors and operations of the whole."""
+"""A part under construction: one device's graph and its counterparts of the whole graph."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ if TYPE_CHECKING:
 
 
 class Site:
-    """A part in the making.
+    """A part under construction.
 
     Args:
-      device: its device.
-      label: what the device is called in names of operations.
-      originals: the operations of the whole graph that will have a copy in it. Their names are kept free.
+      device: the full name of its device.
+      label: the name of the device in names of operations.
+      originals: the operations of the whole graph that will have a copy in the part. Their names are reserved.
 
     Attributes:
-      graph: its graph.
+      device: the full name of its device.
+      label: the name of the device in names of operations.
+      originals: the operations of the whole graph that will have a copy in the part.
+      graph: the graph of the part.
       ops: operation of the whole graph → its copy.
-      tensors: tensor of the whole graph → what stands for it here: an output of a copy, or of a Recv.
+      tensors: tensor of the whole graph → its counterpart: an output of a copy, or of a Recv.
     """
 
     def __init__(self, device: str, label: str, originals: Sequence[Operation]) -> None:
@@ -44,12 +47,15 @@ class Site:
             self.graph.unique_name(op.name)
 
     def builder(self, source: Source | None, after: Iterable[Operation] = ()) -> Builder:
-        """Makes operations of this part that have no original."""
+        """Returns a builder of operations of this part that have no original."""
         return Builder(self.graph, device=self.device, control_inputs=tuple(after), source=source)
 
 
 def labels(devices: Iterable[str]) -> dict[str, str]:
-    """A short name for each device, fit for names of operations: "CPU_1", or "worker_0_2_CPU_1" if processes differ."""
+    """Returns a short name of each device, for names of operations.
+
+    The name is "CPU_1", or "worker_0_2_CPU_1" if the devices are in different processes.
+    """
     specs = {d: DeviceSpec.from_string(d) for d in devices}
     alone = len({(s.job, s.replica, s.task) for s in specs.values()}) == 1
     return {

@@ -1,11 +1,11 @@
-"""Placement: each operation of a step gets a device.
+"""Placement: assigns a device to each operation of a step.
 
     placement = place(ops, Cluster.local(names))
     placement.of[op]                                    # "/job:localhost/replica:0/task:0/device:CPU:1"
 
-`constraints` finds where each operation may stand, `affinity` what had better not be parted, `greedy` where each of the
-rest is done earliest by the estimates of `costs`. `simulate` predicts how long a step takes as it is placed.
-`docs/how-to/placement.md` tells the whole way.
+`constraints` finds the devices on which each operation may run. `affinity` joins operations whose separation would cost
+more than it gains. `greedy` assigns each remaining group to the device on which it is done earliest, by the estimates
+of `costs`. `simulate` predicts the duration of a placed step. `docs/how-to/placement.md` describes the whole procedure.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["Cluster", "Costs", "DeviceModel", "Link", "Placement", "place"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the operations of a step stand.
+    """The devices of a step's operations.
 
     Attributes:
       of: the full name of each operation's device.
-      reasons: for operations that are not where they ask to be, why.
+      reasons: for each operation whose request was not met, the reason.
     """
 
     of: dict[Operation, str]
@@ -51,22 +51,26 @@ def place(
     first: Mapping[Operation, str] | None = None,
     functions: Mapping[str, Sequence[Operation]] | None = None,
 ) -> Placement:
-    """A device for each operation of a step.
+    """Assigns a device to each operation of a step.
 
     Args:
-      ops: of a primitive graph, `_Arg` and `_Retval` ends included.
+      ops: the operations of a primitive graph, `_Arg` and `_Retval` ends included.
       cluster: the devices.
-      soft: an operation whose request cannot be met goes elsewhere, and `reasons` says why; else that is an error.
+      soft: whether an operation whose request cannot be met goes to another device, with an entry in `reasons`; else it
+        is an error.
       costs: measured costs; None: estimates alone.
-      first: where operations stand in any case (variables, since an earlier step).
-      functions: for each function that is called in frames of its own its operations. They are placed too: beside the
-        calls.
+      first: fixed devices of operations (of variables, from an earlier step).
+      functions: for each function that is called in frames of its own, its operations. They are placed on the device of
+        the calls.
+
+    Returns:
+      The device of each operation.
 
     Raises:
-      InvalidArgumentError: no device suits an operation, or those that must stand together; the text lists them, what
-        each asks for and where each can run. The frames of the graph do not fit together.
-      UnimplementedError: no device has a kernel for an operation.
-      NotFoundError: a call of a function that is not there.
+      InvalidArgumentError: no device is possible for an operation or a colocated group; the text lists the group, with
+        the request and the possible devices of each operation. Or the frames of the graph do not fit together.
+      UnimplementedError: an operation without a kernel on any device.
+      NotFoundError: a call of a function that is not in `functions`.
 
     Example:
       >>> from headrace.ir.text import from_text

@@ -1,21 +1,21 @@
-"""What had better stand together: where a cut would cost more than it could gain.
+"""Operations that are placed together, because a cut between them costs too much.
 
-**The plumbing of loops.** A loop variable's Merge, Switch and Exit do no work, they hand a value on. They stand with
-the producer of the variable's next value, so that what goes round stays where it is made; the LoopCond stands with the
-predicate. A tensor list is as large as what was pushed into it, and an accumulator that is pushed to in each iteration
-had better not cross in each: lists, pushes and pops stay together, and with them what is pushed.
+**Plumbing of loops.** A loop variable's Merge, Switch and Exit do no work, they pass a value on. They are placed with
+the producer of the variable's next value, so that the value stays on the device where it is computed. The LoopCond is
+placed with the predicate. A tensor list is as large as the elements pushed into it, so an accumulator should not cross
+in each iteration: lists, pushes and pops are placed together, and with them the producers of the pushed values.
 
-**Contraction.** Whoever puts two operations on two devices hopes to gain time: at most what the smaller of the two
-takes, for so long both can work at once. Where that is less than an empty token takes there and back, nothing is to be
-gained, and they are joined, along the edges with the largest tokens first. The largest *single* operation of a group
-counts, not their sum: a thousand additions are no reason to cut anything, for each of them would wait longer for its
-operands than it works. So what is left to be distributed is groups with some large operation in each, with all the
-small ones around it; a graph of small operations is one group.
+**Contraction.** Two operations on two devices can gain at most the time of the smaller one, since both can work at once
+for no longer than that. If this is less than the round trip of an empty token, there is nothing to gain, and the two
+are joined, along the edges with the largest tokens first. The size of a group is that of its largest *single*
+operation, and not the sum: a thousand additions are no reason for a cut, because each of them would wait longer for its
+operands than it works. The result is groups with some large operation each and the small ones around it; a graph of
+small operations is one group.
 
-**Recurrences.** Operations that wait for themselves by way of the next iteration cannot overlap with their own later
-iterations. Cutting such a circle gains only where in one iteration two of its paths can run side by side; if that is
-less than its crossings cost, it is joined. Different circles of one loop, one feeding the other, do overlap, as a
-pipeline: those stay apart.
+**Recurrences.** Operations that wait for themselves through the next iteration cannot overlap with their own later
+iterations. To cut such a cycle gains time only if two of its paths can run in parallel within one iteration. If this
+gain is less than the cost of its crossings, the cycle is joined. Different cycles of one loop, of which one feeds the
+other, do overlap, as a pipeline: they are not joined.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from headrace.place.cost_graph import CostEdge, CostGraph
     from headrace.place.groups import Group, Groups
 
-_PUSHED: Final = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # which input goes into the list
+_PUSHED: Final = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # the input that goes into the list
 
 
 def join_plumbing(groups: Groups, flow: CostGraph) -> None:
-    """Joins the plumbing of loops with what makes the values, and lists with what is pushed into them."""
+    """Joins the plumbing of loops, and lists with the producers of their elements."""
     for op in flow.ops:
         for t in op.inputs:
             if t.dtype is dtypes.variant:
@@ -53,7 +53,7 @@ def join_plumbing(groups: Groups, flow: CostGraph) -> None:
 
 
 def contract(groups: Groups, flow: CostGraph) -> None:
-    """Joins the groups without a large operation to those that their largest tokens come from or go to."""
+    """Joins each group without a large operation to the neighbor with the largest tokens."""
     large = large_groups(groups, flow)
     found = True
     while found:
@@ -80,7 +80,7 @@ def contract(groups: Groups, flow: CostGraph) -> None:
 
 
 def _may_join(a: Group, b: Group, large: Collection[Group]) -> bool:
-    """Whether two groups, of which at least one is small, may become one: the small one must not bind the large one."""
+    """Whether joining two groups leaves the large one of them all its devices."""
     if a in large and b in large:
         return False
     if a in large:
@@ -89,14 +89,14 @@ def _may_join(a: Group, b: Group, large: Collection[Group]) -> bool:
 
 
 def large_groups(groups: Groups, flow: CostGraph) -> set[Group]:
-    """The groups with an operation of which one firing takes longer than an empty token takes there and back."""
+    """Groups with an operation that takes longer than the round trip of an empty token."""
     least = 2 * flow.cluster.link.latency
     fastest = [max(flow.cluster.devices, key=lambda d: d.flops), max(flow.cluster.devices, key=lambda d: d.bandwidth)]
     return {groups.of(op) for op in flow.ops if min(flow.firing(op, d) for d in fastest) > least}
 
 
 def join_circles(groups: Groups, flow: CostGraph) -> None:
-    """Joins the groups of each recurrence that does not gain by being cut."""
+    """Joins the groups of each recurrence that gains nothing by a cut."""
     circles: dict[int, list[Operation]] = {}
     for op in flow.ops:
         if op in flow.circle:
@@ -107,7 +107,10 @@ def join_circles(groups: Groups, flow: CostGraph) -> None:
 
 
 def _gains(members: Sequence[Operation], flow: CostGraph) -> bool:
-    """Whether a recurrence could be faster on several devices: by its longest path, and two crossings an iteration."""
+    """Whether a recurrence could be faster on several devices.
+
+    On several devices an iteration takes as long as its longest path and two crossings.
+    """
     device = flow.cluster.devices[0]
     inside = set(members)
     longest: dict[Operation, float] = {}

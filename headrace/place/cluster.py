@@ -1,7 +1,7 @@
-"""The devices that a step may use, as the cost model sees them: how fast they compute, and how fast they are joined.
+"""Devices and links of a step as the cost model sees them: their speeds.
 
-A `Cluster` need not exist. The placer and the simulator ask it for numbers only, so a plan for eight machines can be
-made, and its makespan predicted, on a laptop.
+A `Cluster` need not exist. The placer and the simulator use its numbers only, so a plan for eight machines can be made,
+and its makespan predicted, on a laptop.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
 
-# One core of a present machine, with numpy's BLAS: the figures are rough, and measured costs take their place
-# (`costs.Costs`). What matters is their order: an op costs microseconds, a crossing tens of them.
+# One core of a current machine with numpy's BLAS. The figures are rough, and measured costs replace them
+# (`costs.Costs`). Their orders of magnitude matter: an op costs microseconds, a crossing tens of them.
 _FLOPS: Final = 4e10
 _BANDWIDTH: Final = 8e9
 _OVERHEAD: Final = 2e-6
@@ -24,13 +24,13 @@ _LINK_BANDWIDTH: Final = 2e10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviceModel:
-    """A device, to the cost model.
+    """Speed of a device in the cost model.
 
     Attributes:
-      name: its full name, "/job:localhost/replica:0/task:0/device:CPU:1".
-      flops: floating-point operations a second.
-      bandwidth: bytes a second that it reads and writes memory with.
-      overhead: seconds that any op takes, however little it does.
+      name: the full name, such as "/job:localhost/replica:0/task:0/device:CPU:1".
+      flops: floating-point operations per second.
+      bandwidth: bytes per second that it reads and writes in memory.
+      overhead: the least number of seconds of any op.
     """
 
     name: str
@@ -40,38 +40,38 @@ class DeviceModel:
 
     @property
     def type(self) -> str:
-        """ "CPU", "GPU", ...; what kernels are found by."""
+        """The type of the device, such as "CPU", by which kernels are found."""
         return DeviceSpec.from_string(self.name).type or ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Link:
-    """What joins two devices.
+    """Speed of the connection of two devices.
 
     Attributes:
-      latency: seconds from the sending of a token to its arrival, if it is empty.
-      bandwidth: bytes a second.
+      latency: seconds from the sending of an empty token to its arrival.
+      bandwidth: bytes per second.
     """
 
     latency: float = _LATENCY
     bandwidth: float = _LINK_BANDWIDTH
 
     def seconds(self, size: float) -> float:
-        """How long a token of `size` bytes takes."""
+        """Seconds that a token of `size` bytes takes."""
         return self.latency + size / self.bandwidth
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cluster:
-    """Devices and what joins them.
+    """Devices and the links between them.
 
     Args:
-      devices: at least one; their names are full and differ. The first is where things go that may go anywhere.
-      link: what joins any two of them.
-      links: (from, to) → what joins these two instead.
+      devices: at least one device; their names are full and differ. The first is the default.
+      link: the link between any two of them.
+      links: (from, to) → the link of these two in place of `link`.
 
     Raises:
-      InvalidArgumentError: there is no device; two have one name; a name is not full; a link joins what is not there.
+      InvalidArgumentError: no devices; equal names; a name that is not full; a link of an unknown device.
 
     Example:
       >>> cluster = Cluster.local([f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)])
@@ -100,14 +100,17 @@ class Cluster:
 
     @staticmethod
     def local(names: Iterable[str]) -> Cluster:
-        """Logical devices of one process: each a core, and a token crosses by reference."""
+        """Returns a cluster of logical devices of one process.
+
+        Each device is a core, and tokens cross by reference.
+        """
         return Cluster(tuple(DeviceModel(name) for name in names))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The devices' names, in order."""
+        """Names of the devices, in order."""
         return tuple(d.name for d in self.devices)
 
     def between(self, source: str, target: str) -> Link:
-        """What joins the device `source` to `target`."""
+        """Link from the device `source` to `target`."""
         return self.links.get((source, target), self.link)

@@ -1,14 +1,14 @@
-"""What must stand on one device, whatever it costs.
+"""Colocation: operations that must be on one device, at any cost.
 
-* What the user says: `colocate_with` (the attribute `_class`, whose entries "loc:@name" are names of operations, or of
-  groups if there is no such operation).
-* What has to do with state. A resource handle and a reference are worth something only where the state lies. So both
-  ends of an edge that carries one stand together, and since that holds for each edge, an operation follows its handle
-  through any number of Enters, Switches and Merges.
-* What the partition of loops needs (`partition`). An iteration begins when a Merge has its token, so the Merge, its
-  Enter and its NextIteration are one place; and a loop is cut by running its predicate everywhere, so one without a
-  single LoopCond is not cut at all, nor what is inside it.
-* Functions that are called in frames of their own: the frame is opened by one executor.
+* Requests of the user: `colocate_with` sets the attribute `_class`, whose entries "loc:@name" are names of operations.
+  If no operation has the name, it is the name of a group.
+* State. A resource handle and a reference are valid only on the device of the state. So the two ends of an edge that
+  carries one are colocated. Since this holds for each edge, an operation follows its handle through any number of
+  Enters, Switches and Merges.
+* Loops, for `partition`. An iteration begins when a Merge has its token, so the Merge, its Enter and its NextIteration
+  are on one device. A loop is cut by evaluating its predicate on every device, so a loop without a single LoopCond is
+  not cut at all, and neither is anything inside it.
+* Functions that are called in frames of their own, because one executor opens the frame.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _CLASS: Final = "_class"
 def colocation_groups(
     ops: Sequence[Operation], tree: FrameTree, functions: Mapping[str, Sequence[Operation]]
 ) -> ColocationConstraints:
-    """What of `ops`, and of the bodies of `functions`, must stand together.
+    """Returns the groups of operations that must be on one device.
 
     Args:
-      ops: of the root graph.
+      ops: the operations of the root graph.
       tree: the frames of `ops`.
-      functions: for each function that is called in frames of its own its operations.
+      functions: for each function that is called in frames of its own, its operations; they are in the groups too.
 
     Raises:
-      NotFoundError: a call of a function that is not there.
+      NotFoundError: a call of a function that is not in `functions`.
     """
     out = ColocationConstraints([*ops, *(op for body in functions.values() for op in body)])
     for graph in (ops, *functions.values()):
@@ -57,7 +57,7 @@ def colocation_groups(
 
 
 def _colocated(out: ColocationConstraints, ops: Sequence[Operation]) -> None:
-    """Ties what `_class` says."""
+    """Ties the operations that `_class` colocates."""
     named = {op.name: op for op in ops}
     first: dict[str, Operation] = {}
     for op in ops:
@@ -75,7 +75,7 @@ def _colocated(out: ColocationConstraints, ops: Sequence[Operation]) -> None:
 
 
 def _stateful(out: ColocationConstraints, ops: Sequence[Operation]) -> None:
-    """Ties both ends of each edge that carries a handle."""
+    """Ties the two ends of each edge that carries a handle."""
     for op in ops:
         wants = op.opdef.input_dtypes(op.attrs)
         for t, want in zip(op.inputs, wants, strict=True):
@@ -95,7 +95,7 @@ def _rounds(out: ColocationConstraints, ops: Sequence[Operation]) -> None:
 
 
 def _whole(out: ColocationConstraints, frame: Frame, tree: FrameTree) -> None:
-    """Ties all of a loop that cannot be cut."""
+    """Ties all operations of a loop that cannot be cut."""
     inside: list[Operation] = []
     for f in tree.frames:
         around: Frame | None = f
@@ -107,7 +107,7 @@ def _whole(out: ColocationConstraints, frame: Frame, tree: FrameTree) -> None:
 
 
 def _called(out: ColocationConstraints, ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]) -> None:
-    """Ties calls to what they call."""
+    """Ties calls to the bodies of their functions."""
     for op in ops:
         if op.opdef.structured != "Call":
             continue

@@ -1,15 +1,18 @@
-"""Which devices each operation may stand on.
+"""Constraints: the devices on which each operation may run.
 
-Four things have a say, in this order. The *kernels*: a device must have one for each operation of a group (`bonds` says
-what is one). A *first* placement: where a variable is, it stays. The *requests*: each operation's own device string,
-any part of which may be open. And, if the placement is soft, *mercy*: a request that cannot be met is met in part, the
-type of device rather than its number, or not at all.
+Four rules apply, in this order:
 
-**Who touches state does not choose.** With `v` on one device and `v.read()` written under another one's scope, the user
-wants the value there, not an error. So the request of an operation that is given a handle counts only as far as it fits
-with that of who made the handle, soft or not. So it is with the Enter and the NextIteration of a loop variable, which
-nobody thinks of when writing one: they go with its Merge. Source: TensorFlow's placer, whose rules, error class and
-first words are kept.
+1. *Kernels*: a device must have one for each operation of a colocation group (`bonds` has the groups).
+2. A *first* placement: a variable stays on its device.
+3. *Requests*: each operation's own device string, any part of which may be left open.
+4. If the placement is soft, *relaxation*: of a request that cannot be met, a part is met (the type of device instead of
+   its number), or nothing.
+
+**Operations on state yield.** With `v` on one device and `v.read()` in the scope of another, the user expects the value
+on the second device, and not an error. So the request of an operation that takes a handle counts only as far as it
+agrees with the request of the operation that makes the handle, in soft and in hard placement. The same holds for the
+Enter and the NextIteration of a loop variable, which the user does not write: they follow their Merge. Source:
+TensorFlow's placer, whose rules, error class and first words are kept.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from headrace.place.cluster import Cluster
     from headrace.place.groups import ColocationConstraints, Group, Groups
 
-_LISTED: Final = 20  # of the operations of a group, in an error
+_LISTED: Final = 20  # operations of a group that an error lists
 _SOFTEN: Final = "Set allow_soft_placement to run it on a device that is there."
 
 
@@ -36,14 +39,14 @@ class Constraints:
     """Finds the devices of the groups of `bonds`.
 
     Args:
-      bonds: what must stand together.
-      cluster: the devices there are.
+      bonds: the colocation groups.
+      cluster: the available devices.
       soft: whether a request that cannot be met is relaxed; else it is an error.
-      first: placements that are fixed.
-      bodies: the operations of functions that are called in frames of their own, and the function of each.
+      first: fixed placements.
+      bodies: the operations of functions that are called in frames of their own, with the name of their function.
 
     Attributes:
-      reasons: why an operation is not where it asks to be.
+      reasons: for each operation whose request was not met, the reason.
     """
 
     def __init__(
@@ -60,17 +63,18 @@ class Constraints:
         self._bodies = bodies
         self._devices = {name: DeviceSpec.from_string(name) for name in cluster.names}
         self._types = list(dict.fromkeys(d.type for d in cluster.devices))
-        # Merges that are asked which input came: the executor makes that number, and does so for CPUs
+        # Merges with a reader of the index of the input that arrived: the executor makes this number, and does so for
+        #   CPUs
         self._telling = {
             t.op for g in bonds.groups for op in g.ops for t in op.inputs if t.index and t.op.opdef.primitive == "Merge"
         }
         self.reasons: dict[Operation, str] = {}
 
     def solve(self) -> Groups:
-        """The groups, each with the devices that it may stand on.
+        """Returns the groups, with the devices on which each may run.
 
         Raises:
-          InvalidArgumentError: there is none for some group.
+          InvalidArgumentError: no device is possible for some group.
           UnimplementedError: no device has a kernel for some operation.
         """
         groups = self._bonds.groups
@@ -93,7 +97,7 @@ class Constraints:
         return devices
 
     def _able(self, op: Operation) -> frozenset[str]:
-        """The devices that have a kernel for `op`."""
+        """Devices with a kernel for `op`."""
         if op in self._telling:
             return frozenset(name for name, spec in self._devices.items() if spec.type == kernel.CPU)
         if op.opdef.primitive or op.opdef.structured or op.type in ("_Arg", "_Retval"):
@@ -109,7 +113,11 @@ class Constraints:
         return frozenset(name for name, spec in self._devices.items() if spec.type in types)
 
     def _fixed(self, group: Group, devices: frozenset[str]) -> tuple[frozenset[str], Operation | None]:
-        """`devices`, or the one that the group has had before, and the operation that it is known by."""
+        """Reduces `devices` to the fixed device of the group, if it has one.
+
+        Returns:
+          The devices, and the operation that fixes them, or None.
+        """
         who: Operation | None = None
         for op in group.ops:
             place = self._first.get(op)
@@ -131,7 +139,10 @@ class Constraints:
         return devices, who
 
     def _narrowed(self, group: Group, op: Operation, devices: frozenset[str], who: Operation | None) -> frozenset[str]:
-        """Those of `devices` that `op` asks for. `who` is the operation whose request there was before, if any."""
+        """Reduces `devices` to those that `op` requests.
+
+        `who` is the operation whose request or fixed device reduced `devices` last, if any.
+        """
         asked = DeviceSpec.from_string(op.device)
         met = self._matching(asked) & devices
         if met:
@@ -182,24 +193,24 @@ class Constraints:
         return frozenset(name for name, spec in self._devices.items() if asked.matches(spec))
 
     def _have_one(self, op: Operation) -> str:
-        """The types of device with a kernel for `op`."""
+        """Types of device with a kernel for `op`."""
         return " or ".join(self._types_of(self._able(op)))
 
     def _types_of(self, names: Iterable[str]) -> list[str]:
-        """The types of the devices `names`."""
+        """Types of the devices `names`."""
         return list(dict.fromkeys(t for t in (self._devices[name].type for name in sorted(names)) if t))
 
     def _lack(self, op: Operation, types: Iterable[str]) -> str:
-        """That devices of `types` compute the type of `op`, but not with its attributes; "" if they do not at all."""
+        """Explains that devices of `types` compute `op.type` with other attributes; "" if never."""
         return "".join(kernel.why_none(op, t) for t in types)
 
     def _there(self) -> str:
-        """The devices in short."""
+        """Short list of the devices by type."""
         counts = Counter(spec.type for spec in self._devices.values())
         return ", ".join(f"{n} x {t}" for t, n in counts.items())
 
     def _wanted(self, op: Operation) -> str:
-        """Where `op` has to stand, in words."""
+        """Describes the request of `op` in words."""
         place = self._first.get(op)
         return (
             f"has been on {place!r}"
@@ -219,7 +230,10 @@ class Constraints:
     def _impossible(
         self, group: Group, op: Operation, why: str, other: Operation | None = None
     ) -> InvalidArgumentError:
-        """The error for a group that no device suits: what is in it, what each wants, and why they are together."""
+        """Returns the error of a group without a possible device.
+
+        The text lists its operations, their requests and the reasons of their colocation.
+        """
         telling = [o for o in group.ops if o.device or o in self._first or len(self._able(o)) < len(self._devices)]
         lines = [
             f"  '{o.name}' ({o.type}{_made(o)}) {self._wanted(o)}; it can run on {', '.join(sorted(self._able(o)))}"
@@ -239,8 +253,10 @@ class Constraints:
 
 
 def _yields(op: Operation) -> bool:
-    """Whether the request of `op` counts only as far as it suits the others: it works on state that another has made,
-    or goes round in a loop with a Merge."""
+    """Whether the request of `op` gives way to those of its group.
+
+    It does for operations on state of another operation, and for the Enters and NextIterations of loop variables.
+    """
     if op.opdef.primitive in ("Enter", "NextIteration"):
         return True
     return any(d is dtypes.resource or d.is_ref for d in op.opdef.input_dtypes(op.attrs))

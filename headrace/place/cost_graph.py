@@ -1,8 +1,8 @@
-"""A step as the placer sees it: how much work each operation is, and what would cross where edges are cut.
+"""Graph of the placer: the work of each operation and each edge's size.
 
-Everything is counted over the whole step: an operation in a loop works, and an edge in it costs a crossing, once an
-iteration, for as many iterations as are expected. Seen like that a loop has no back edges; what its last iteration gave
-the Exits is put in their place.
+All counts are over the whole step. An operation in a loop works once in each expected iteration, and an edge in the
+loop costs a crossing in each. In this view a loop has no back edges. In their place each Exit has an edge from the last
+iteration of its variable.
 """
 
 from __future__ import annotations
@@ -21,29 +21,33 @@ if TYPE_CHECKING:
 
 
 class CostEdge(NamedTuple):
-    """What an operation waits for: `tensor` of `producer`, or, if that is None, that it is done."""
+    """An input of an operation: `tensor` of `producer`; for None, only its end."""
 
     producer: Operation
     tensor: Tensor | None
 
 
 class CostGraph:
-    """The work and the edges of a step.
+    """Work and edges of a step.
 
     Args:
       ops: primitive operations.
-      tree: their frames.
-      cluster, costs: what they cost where.
-      bodies: operations of functions that are called in frames of their own. They are taken to work once, at no time in
-        particular.
+      tree: the frames of `ops`.
+      cluster: the devices and links.
+      costs: measured and estimated costs.
+      bodies: operations of functions that are called in frames of their own. Each counts as one firing, without edges.
 
     Attributes:
-      ops: each after those that its edges come from.
-      times: how often each fires.
-      into: for each the edges into it that cost something if they are cut; an Exit also waits for the NextIteration of
-        its variable.
+      tree: the frames of `ops`.
+      cluster: the devices and links.
+      costs: measured and estimated costs.
+      ops: the operations in topological order of `into`.
+      times: number of firings of each operation.
+      into: for each operation the incoming edges that cost time if they are cut; an Exit also waits for the
+        NextIteration of its variable.
       rounds: (NextIteration, Merge) of each back edge.
-      circle: for each operation of a recurrence (one that, by way of back edges, waits for itself) the number of it.
+      circle: for each operation of a recurrence (one that waits for itself through back edges) the number of the
+        recurrence.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class CostGraph:
         self.tree = tree
         self.cluster = cluster
         self.costs = costs
-        alike: dict[tuple[object, ...], dict[Operation, float]] = {}  # devices that differ in nothing but the name
+        alike: dict[tuple[object, ...], dict[Operation, float]] = {}  # devices of equal type and speed share a table
         self._seconds = {
             d.name: alike.setdefault((d.type, d.flops, d.bandwidth, d.overhead), {}) for d in cluster.devices
         }
@@ -69,7 +73,8 @@ class CostGraph:
         self.times = {op: self._passes[tree.of(op)] for op in ops}
         self.rounds = [(e.next_iteration, e.merge) for f in tree.frames for e in f.back_edges]
         inside = set(ops)
-        free = {op for op in ops if is_free(op) and not op.device}  # who pins a constant means what reads it, too
+        # a device request of a constant is meant for its readers too
+        free = {op for op in ops if is_free(op) and not op.device}
         self.into: dict[Operation, list[CostEdge]] = {}
         for op in ops:
             edges = dict.fromkeys(CostEdge(t.op, t) for t in op.inputs if not walk.is_back_edge(t.op, op))
@@ -82,7 +87,7 @@ class CostGraph:
         self.circle = self._circles()
 
     def firing(self, op: Operation, device: DeviceModel) -> float:
-        """The seconds that one firing of `op` takes on `device`."""
+        """Seconds of one firing of `op` on `device`."""
         known = self._seconds[device.name]
         seconds = known.get(op)
         if seconds is None:
@@ -90,22 +95,22 @@ class CostGraph:
         return seconds
 
     def work(self, op: Operation, device: DeviceModel) -> float:
-        """The seconds that `op` works in the step on `device`."""
+        """Seconds that `op` works on `device` in the whole step."""
         return self.firing(op, device) * self.times[op]
 
     def sent(self, op: Operation) -> float:
-        """How often what comes out of `op` would cross: as often as it fires, but out of a loop once each time."""
+        """Number of tokens of `op` that would cross; an Exit sends one for each entry."""
         frame = self.tree.of(op)
         if op.opdef.primitive == "Exit" and frame.parent is not None:
             return self._passes[frame.parent]
         return self.times[op]
 
     def crossing(self, edge: CostEdge, source: str = "", target: str = "") -> float:
-        """The seconds that `edge` takes in the step if it is cut: between two devices, or by the usual link."""
+        """Seconds that `edge` takes in the step if it is cut."""
         return self.once(edge, source, target) * self.sent(edge.producer)
 
     def once(self, edge: CostEdge, source: str = "", target: str = "") -> float:
-        """The seconds that one token takes along `edge`."""
+        """Seconds that one token takes along `edge`."""
         return self.cluster.between(source, target).seconds(self._size(edge.tensor))
 
     def _size(self, t: Tensor | None) -> float:
@@ -117,7 +122,7 @@ class CostGraph:
         return known
 
     def shared(self, producer: Operation, consumer: Operation) -> float:
-        """How many iterations producer and consumer have in common, which may overlap; 1: what they do is done once."""
+        """Number of iterations shared by producer and consumer that may overlap; else 1."""
         a, b = self.tree.outputs_of(producer), self.tree.of(consumer)
         if consumer.opdef.primitive == "Exit" and b.parent is not None:
             b = b.parent  # it waits for all iterations of its own loop
@@ -131,7 +136,7 @@ class CostGraph:
         return max(1.0, self._passes[a])
 
     def _ends(self, ops: Iterable[Operation]) -> dict[Operation, CostEdge]:
-        """For each Exit of a loop variable the edge from the NextIteration of it."""
+        """Edge from the NextIteration of its variable, for each Exit of a loop variable."""
         last = {merge: last for last, merge in self.rounds}
         out = {}
         for op in ops:
@@ -142,7 +147,7 @@ class CostGraph:
         return out
 
     def _sorted(self, ops: Sequence[Operation], ends: Mapping[Operation, CostEdge]) -> list[Operation]:
-        """`ops`, each after those that its edges come from; `ends` become edges if that is possible."""
+        """Sorts `ops` topologically, with the edges `ends` added unless they close a cycle."""
         edges = {op: [*self.into[op], ends[op]] if op in ends else self.into[op] for op in ops}
         missing = {op: len(edges[op]) for op in ops}
         after: dict[Operation, list[Operation]] = {op: [] for op in ops}
@@ -155,13 +160,13 @@ class CostGraph:
                 missing[reader] -= 1
                 if not missing[reader]:
                     order.append(reader)
-        if len(order) < len(ops):  # a loop that takes what comes out of it: without `ends` there is no cycle
+        if len(order) < len(ops):  # the loop reads its own result; without `ends` there is no cycle
             return self._sorted(ops, {})
         self.into.update(edges)
         return order
 
     def _circles(self) -> dict[Operation, int]:
-        """The recurrences: strongly connected components of more than one operation, by Tarjan's algorithm."""
+        """Numbers the recurrences: strongly connected components with several operations, by Tarjan's algorithm."""
         after: dict[Operation, list[Operation]] = {op: [e.producer for e in self.into[op]] for op in self.ops}
         for last, merge in self.rounds:
             after[merge].append(last)

@@ -1,9 +1,9 @@
-"""What operations and transfers cost, in seconds, and how often loops go round.
+"""Costs of operations and transfers in seconds, and trip counts of loops.
 
-Before anything has run there are only *estimates*: flops from the records of the ops (`Facts.cost`) and bytes from the
-shapes, over what the device can do; where a dimension is not known, a moderate number stands for it. They are good
-enough to tell a product of large matrices from an addition of scalars, which is what placing needs most. After a step
-was traced there are *measured* costs, and they win (`Costs.from_events`).
+Before the first run there are *estimates* only: flops from the records of the ops (`Facts.cost`) and bytes from the
+shapes, divided by the speeds of the device. A moderate number stands for an unknown dimension. The estimates are good
+enough to distinguish a product of large matrices from an addition of scalars, which placement needs most. After a step
+was traced there are *measured* costs, and they take precedence (`Costs.from_events`).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from headrace.place.cluster import DeviceModel
     from headrace.shapes import Shape
 
-TRIPS: Final = 10  # how often a loop goes round of which nothing is known
-_DIMENSION: Final = 32  # what a dimension is that is not known
-_COPIED: Final = 1 << 16  # bytes of a constant that each device which reads it has a copy of (`partition.copies`)
+TRIPS: Final = 10  # trip count of a loop of which nothing is known
+_DIMENSION: Final = 32  # size that an unknown dimension is taken to have
+_COPIED: Final = 1 << 16  # largest constant, in bytes, with a copy on each device that reads it (`partition.copies`)
 _OBJECT: Final = 64  # bytes of a string or another object
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Costs:
-    """What is known of a step's costs besides its graph.
+    """Measured costs of a step, and estimates for the rest.
 
     Attributes:
-      measured: (operation, type of device) → seconds of one firing; of one that may be dead, on average.
-      trips: frame → how often its loop goes round each time it is entered.
+      measured: (operation, type of device) → seconds of one firing; the average if some of its firings are dead.
+      trips: frame → trip count of its loop for each entry.
 
     Example:
       >>> Costs(measured={("conv", "CPU"): 0.02}, trips={"while": 100}).trips["while"]
@@ -49,10 +49,13 @@ class Costs:
 
     @staticmethod
     def from_events(events: Iterable[trace.Event]) -> Costs:
-        """The costs that the events of one step or of several show: medians over firings and entries.
+        """Computes costs from the events of one or several steps: medians over firings and entries.
 
-        Where a device has computed something beside its executor (`trace.StreamSpan`), what counts is how long that
-        took, not how long it waited for its turn. Events without a device are taken to come from a CPU.
+        For work on a stream (`trace.StreamSpan`) the time of the work counts, without the wait for its turn. Events
+        without a device count as events of a CPU.
+
+        Args:
+          events: the events of a listener.
 
         Example:
           >>> import headrace as hr
@@ -63,7 +66,7 @@ class Costs:
           >>> list(Costs.from_events(events).trips.values())
           [3.0]
         """
-        import statistics  # brings much with it
+        import statistics  # a slow import
 
         begun: dict[tuple[int, str, str, str], int] = {}
         beside: dict[tuple[str, str], list[float]] = {}
@@ -85,7 +88,7 @@ class Costs:
             elif isinstance(e, trace.IterationOpen):
                 entry = (e.frame, e.step, e.tag.rpartition("#")[0], e.device)
                 entered[entry] = max(entered.get(entry, 0), e.iteration)
-        # the last iteration of a loop finds that it is over: that its body is dead then is no branch not taken
+        # the last iteration of a loop has a dead body, which is not a branch that was not taken
         dead = Counter(key for key, entry, n in idle if not entry[0] or n < entered.get(entry, 0))
         measured = {
             key: statistics.median(beside.get(key, each)) * len(each) / (len(each) + dead[key])
@@ -99,7 +102,7 @@ class Costs:
         return Costs(measured, {frame: float(statistics.median(each)) for frame, each in counts.items()})
 
     def seconds(self, op: Operation, device: DeviceModel) -> float:
-        """How long one firing of `op` takes on `device`."""
+        """Seconds of one firing of `op` on `device`."""
         if op.type == "Const" or is_free(op):
             return 0.0
         known = self.measured.get((op.name, device.type))
@@ -113,8 +116,10 @@ class Costs:
         return device.overhead + max((flops or 0.0) / device.flops, moved / device.bandwidth)
 
     def trips_of(self, tree: FrameTree) -> dict[Frame, float]:
-        """How often the loop of each frame goes round each time it is entered: measured, or told by the graph, or a
-        guess; 1 for the root."""
+        """Trip count of each frame for each entry; 1 for the root.
+
+        It is measured, or derived from the graph, or else a guess.
+        """
         told = PrimitiveTripCounts(tree, self.trips)
         counts: dict[Frame, float] = {}
         for frame in tree.frames:
@@ -128,13 +133,13 @@ def _type(device: str) -> str:
 
 
 def is_free(op: Operation) -> bool:
-    """Whether `op` is a small constant, or the Enter of one into every iteration: it is wherever it is wanted."""
+    """Whether `op` is a small constant or an Enter of one: each reader has a copy."""
     found = walk.constant_behind(op)
     return found is not None and size(found.outputs[0]) <= _COPIED
 
 
 def size(t: Tensor) -> float:
-    """The bytes of `t`, as far as can be told."""
+    """Bytes of `t`, estimated if its shape is not fully known."""
     shape = _guess(t.shape)
     n = 1.0
     for d in shape or ():
@@ -145,5 +150,5 @@ def size(t: Tensor) -> float:
 
 
 def _guess(shape: Shape) -> Shape:
-    """`shape`, with a number for each dimension that is not known."""
+    """Replaces each unknown dimension of `shape` by a number."""
     return None if shape is None else tuple(_DIMENSION if d is None else d for d in shape)

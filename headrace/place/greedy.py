@@ -1,19 +1,20 @@
 """Earliest finish: each group goes to the device where it would be done first.
 
-The operations are taken in order of *upward rank*: how long the longest path from one to the end of the step is, work
-and crossings counted. So what everything else waits for comes first. When the first large operation of a group is
-reached, or the first that another group waits for, the group as a whole gets its device: the one where, given what the
-devices are busy with and when the operands arrive, its work would be finished earliest. (The small ones that come
-before it, a loop variable's Merge say, are taken to be done as soon as their operands are there.) In the end single
-groups are moved to other devices where that makes the whole shorter. Source: HEFT (H. Topcuoglu, S. Hariri, M.-Y. Wu,
-"Performance-effective and low-complexity task scheduling for heterogeneous computing", 2002).
+**The algorithm.** The operations are taken in order of *upward rank*: the length of the longest path from the operation
+to the end of the step, including work and crossings. So operations on which everything else waits come first. A group
+gets its device, as a whole, when the first of its large operations is reached, or the first one for which another group
+waits. This is the device on which its work would be finished earliest, given the other work of the devices and the
+arrival of the operands. (Small operations that come before, such as a loop variable's Merge, count as done when their
+operands arrive.) In the end single groups are moved to other devices if that shortens the step. Source: HEFT (H.
+Topcuoglu, S. Hariri, M.-Y. Wu, "Performance-effective and low-complexity task scheduling for heterogeneous computing",
+2002).
 
-**Loops.** A loop is not unrolled. Each operation in it is scheduled once, with the work of all its iterations; but it
-has two times of readiness: when its *first* firing is done, and when its last is. Whoever takes its value in the same
-iteration may begin after the first, and is done no earlier than one firing after the last. So a second stage of a loop
-on another device begins one iteration after the first stage, and the two run side by side: the pipeline that they will
-be. Within a recurrence (`Flow.circle`) it is otherwise: there an operation on another device waits, in each iteration,
-for what is before it, so it is scheduled after the *work* of that.
+**Loops.** A loop is not unrolled. Each operation in it is scheduled once, with the work of all its iterations, but its
+output has two times: the end of its *first* firing, and the end of its last. A consumer in the same iteration may begin
+after the first, and is done no earlier than one firing after the last. So the second stage of a loop, on another
+device, begins one iteration after the first stage, and the two run in parallel, as a pipeline. Within a recurrence
+(`CostGraph.circle`) the rule differs: there an operation on another device waits in each iteration for its predecessor,
+so it is scheduled after all the *work* of the predecessor.
 """
 
 from __future__ import annotations
@@ -31,14 +32,20 @@ if TYPE_CHECKING:
     from headrace.place.cost_graph import CostEdge, CostGraph
     from headrace.place.groups import Group, Groups
 
-_TRIES: Final = 50_000  # operations scheduled, in all, for the sake of moving groups
-_WORTH: Final = 0.99  # what a move has to make of the makespan
+_TRIES: Final = 50_000  # operations scheduled in all while moving groups
+_WORTH: Final = 0.99  # largest ratio of the makespans after and before a move that is kept
 
 
 @dataclasses.dataclass(slots=True)
 class _Slot:
-    """When one operation works, in seconds: from `start` to `end` on its device; its first and last value are there at
-    `first` and `last`."""
+    """Times of one operation, in seconds.
+
+    Attributes:
+      start: start of its work on its device.
+      end: end of its work.
+      first: time of its first value.
+      last: time of its last value.
+    """
 
     start: float
     end: float
@@ -49,8 +56,11 @@ class _Slot:
 class Schedule:
     """Operations on devices over time.
 
+    Args:
+      flow: the work and the edges of the step.
+
     Attributes:
-      makespan: when the last of what is scheduled is done.
+      makespan: the end of the last operation scheduled so far, in seconds.
     """
 
     def __init__(self, flow: CostGraph) -> None:
@@ -61,7 +71,7 @@ class Schedule:
         self.makespan = 0.0
 
     def ready(self, op: Operation, device: str) -> tuple[float, float]:
-        """When `op` could begin on `device`, and when it could be done at the earliest, as to its operands."""
+        """Earliest start of `op` on `device`, and its earliest end, as its operands allow."""
         begin = finish = 0.0
         for e in self._flow.into[op]:
             slot = self._slots.get(e.producer)
@@ -74,7 +84,7 @@ class Schedule:
         return begin, finish
 
     def _arrival(self, e: CostEdge, op: Operation, slot: _Slot, at: str, device: str) -> tuple[float, float]:
-        """When the first token of `e` is there, and when `op` could be done with the last."""
+        """Arrival of the first token of `e`, and earliest end of `op` after the last."""
         flow = self._flow
         shared = flow.shared(e.producer, op)
         is_cut = bool(at and device) and at != device
@@ -86,13 +96,13 @@ class Schedule:
         if is_cut and circle is not None and circle == flow.circle.get(e.producer):
             there = slot.end + once * shared
             return there, there
-        # how many of its firings belong to the first of the iterations that the two share
+        # number of the producer's firings that belong to the first of the shared iterations
         times, n = flow.times[e.producer], flow.times[e.producer] / shared
         first = slot.first if n <= 1 else slot.first + (slot.last - slot.first) * (n - 1) / (times - 1)
         return first + once, slot.last + once
 
     def finish(self, group: Group, device: DeviceModel) -> float:
-        """When `group` would be done on `device`."""
+        """Time at which `group` would be done on `device`."""
         begin = finish = 0.0
         work = 0.0
         for op in group.ops:
@@ -102,7 +112,7 @@ class Schedule:
         return max(max(begin, self._busy[device.name]) + work, finish)
 
     def add(self, op: Operation, device: DeviceModel | None) -> None:
-        """Schedules `op` on `device`; None: that is not known yet, and it is so small that it does not matter."""
+        """Schedules `op` on `device`; None: not known yet, for a small operation."""
         flow = self._flow
         name = device.name if device is not None else ""
         begin, finish = self.ready(op, name)
@@ -119,7 +129,7 @@ class Schedule:
 
 
 def assign(groups: Groups, flow: CostGraph) -> dict[Operation, str]:
-    """A device for each operation, the same for those of one group: one of those that it may stand on."""
+    """Assigns a device to each operation, the same for all operations of a group."""
     placer = _Placer(groups, flow)
     best = placer.place(placer.names[:1], placer.large)
     if placer.free and len(placer.names) > 1:
@@ -131,12 +141,17 @@ def assign(groups: Groups, flow: CostGraph) -> dict[Operation, str]:
 
 
 class _Placer:
-    """Places groups, and says how good a placement is.
+    """Places groups and evaluates placements.
+
+    Args:
+      groups: the groups, with the devices on which each may run.
+      flow: the work and the edges of the step.
 
     Attributes:
-      names: the devices, that one first where things go that may go anywhere.
-      free: the groups that have a choice, the heaviest first.
-      large, awaited: the operations at which groups can be placed: large ones, and those that other groups wait for.
+      names: the devices, the default one first.
+      free: the groups with a choice of devices, the heaviest first.
+      large: the large operations; a group can be placed when one of them is reached.
+      awaited: the operations for which other groups wait; a group can be placed there too.
     """
 
     def __init__(self, groups: Groups, flow: CostGraph) -> None:
@@ -163,27 +178,32 @@ class _Placer:
         return next(name for name in self.names if name in group.devices)
 
     def place(self, names: Sequence[str], at: Collection[Operation]) -> dict[Group, str]:
-        """A device for each group, of `names` if it may: chosen when one of the operations `at` is reached."""
+        """Assigns a device to each group when one of its operations in `at` is reached.
+
+        Args:
+          names: the devices to prefer.
+          at: operations at which groups are placed.
+        """
         schedule = Schedule(self._flow)
         out = dict(self._fixed)
         for op in self._order:
             g = self._groups.of(op)
             if g not in out and op in at:
-                # on the device that it would be done on first; of several equal ones on the first
+                # the device on which it would be done first; of several equal ones the first
                 candidates = [d for d in names if d in g.devices] or [self._first(g)]
                 out[g] = min(candidates, key=lambda d: schedule.finish(g, self._models[d]))
             schedule.add(op, self._models[out[g]] if g in out else None)
         return out
 
     def makespan(self, of: Mapping[Group, str]) -> float:
-        """How long the step takes with the groups where `of` says."""
+        """Seconds of the step with the placement `of`."""
         schedule = Schedule(self._flow)
         for op in self._order:
             schedule.add(op, self._models[of[self._groups.of(op)]])
         return schedule.makespan
 
     def improved(self, of: Mapping[Group, str]) -> dict[Group, str]:
-        """`of`, with single groups moved as long as that helps: the heaviest first, and within reason."""
+        """Moves single groups, the heaviest first, while that helps and within a limit."""
         best = dict(of)
         least = self.makespan(best)
         tries = _TRIES // max(1, len(self._order))
@@ -202,7 +222,7 @@ class _Placer:
 
 
 def _home(groups: Groups, flow: CostGraph, models: Mapping[str, DeviceModel]) -> str:
-    """Where things go that may go anywhere: the device that most work has been pinned to; else the first."""
+    """Default device: the one with the most work pinned to it; else the first."""
     work = dict.fromkeys(models, 0.0)
     for g in groups:
         if len(g.devices) == 1:
@@ -212,7 +232,7 @@ def _home(groups: Groups, flow: CostGraph, models: Mapping[str, DeviceModel]) ->
 
 
 def _put_constants(of: dict[Operation, str], groups: Groups, flow: CostGraph) -> None:
-    """Puts constants, which cost nothing anywhere, beside the first of those that read them."""
+    """Places constants, which cost nothing, on the device of their first reader."""
     reader: dict[Operation, Operation] = {}
     for op in flow.ops:
         for t in op.inputs:
@@ -224,9 +244,9 @@ def _put_constants(of: dict[Operation, str], groups: Groups, flow: CostGraph) ->
 
 
 def _by_rank(flow: CostGraph) -> list[Operation]:
-    """The operations, those first that the longest path to the end of the step begins with."""
+    """Operations by decreasing length of the longest path to the end of the step."""
     models = flow.cluster.devices
-    rank: dict[Operation, float] = dict.fromkeys(flow.ops, 0.0)  # so far: of what comes after
+    rank: dict[Operation, float] = dict.fromkeys(flow.ops, 0.0)  # the rank of the operations after it, so far
     for op in reversed(flow.ops):
         rank[op] += sum(flow.work(op, d) for d in models) / len(models)
         for e in flow.into[op]:

@@ -1,8 +1,8 @@
-"""Operations that stand together.
+"""Groups of operations that are placed together.
 
-A `Group` is a set of operations that get one device, and the devices that this may be. The placer begins with the
-groups that the rules demand (`constraints`), joins those that had better not be parted (`affinity`), and gives each of
-what is left a device (`greedy`).
+A `Group` is a set of operations that get one device, with the devices on which it may run. The placer begins with the
+groups that the rules demand (`constraints`), joins those whose separation costs too much (`affinity`), and assigns a
+device to each of the remaining groups (`greedy`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Group:
     """Operations that get one device. Equal only to itself.
 
     Attributes:
-      ops: they.
-      devices: the names of the devices that they all may stand on; never empty once the constraints are solved.
+      ops: the operations.
+      devices: the names of the devices on which all of them may run; never empty once the constraints are solved.
     """
 
     ops: list[Operation]
@@ -29,21 +29,25 @@ class Group:
 
 
 class Groups:
-    """A partition of operations into groups, which grow by joining."""
+    """A partition of operations into groups, which grow by joining.
+
+    Args:
+      ops: the operations; each is a group of its own at first.
+    """
 
     def __init__(self, ops: Iterable[Operation]) -> None:
         self._of = {op: Group([op]) for op in ops}
 
     def __iter__(self) -> Iterator[Group]:
-        """The groups, in the order of their first operations."""
+        """Iterates over the groups in the order of their first operations."""
         return iter(dict.fromkeys(self._of.values()))
 
     def of(self, op: Operation) -> Group:
-        """The group that `op` is in."""
+        """Group of `op`."""
         return self._of[op]
 
     def unite(self, a: Operation, b: Operation) -> None:
-        """Puts the groups of `a` and `b` together, whatever devices they may stand on."""
+        """Unites the groups of `a` and `b`, even if no device is left for them."""
         into, other = self._of[a], self._of[b]
         if into is other:
             return
@@ -55,7 +59,11 @@ class Groups:
             self._of[op] = into
 
     def join(self, a: Operation, b: Operation) -> bool:
-        """Puts the groups of `a` and `b` together if there is a device that suits both; whether they are together."""
+        """Unites the groups of `a` and `b` if they share a device.
+
+        Returns:
+          Whether `a` and `b` are in one group now.
+        """
         if self._of[a].devices.isdisjoint(self._of[b].devices):
             return self._of[a] is self._of[b]
         self.unite(a, b)
@@ -63,10 +71,13 @@ class Groups:
 
 
 class ColocationConstraints:
-    """Which operations must stand together, and why.
+    """Operations that must be on one device, and the reasons.
+
+    Args:
+      ops: the operations.
 
     Attributes:
-      groups: they, as groups.
+      groups: the colocation groups.
     """
 
     def __init__(self, ops: Iterable[Operation]) -> None:
@@ -74,18 +85,18 @@ class ColocationConstraints:
         self._why: list[tuple[Operation, Operation, str]] = []
 
     def tie(self, a: Operation, b: Operation, why: str) -> None:
-        """`a` and `b` must stand together. `why` is a clause in which they are {a} and {b}."""
+        """Ties `a` to `b`; `why` is a clause with the placeholders {a} and {b}."""
         if self.groups.of(a) is not self.groups.of(b):
             self.groups.unite(a, b)
             self._why.append((a, b, why))
 
     def tie_all(self, ops: Sequence[Operation], why: str) -> None:
-        """All of `ops` must stand together, by the same clause."""
+        """Ties all of `ops` together, with the same reason."""
         for op in ops[1:]:
             self.tie(ops[0], op, why)
 
     def reasons(self, a: Operation, b: Operation) -> list[str]:
-        """Why `a` and `b`, of one group, must stand together: a chain of clauses from the one to the other."""
+        """Reasons for the colocation of `a` and `b`: a chain of clauses between them."""
         near: dict[Operation, list[tuple[Operation, str]]] = {}
         for x, y, why in self._why:
             text = why.replace("{a}", f"'{x.name}'").replace("{b}", f"'{y.name}'")

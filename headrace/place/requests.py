@@ -1,4 +1,4 @@
-"""What operations ask for by their devices, before they are placed."""
+"""Device requests of operations, before they are placed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 
 def inherit_devices(ops: Sequence[Operation], graph: Graph) -> None:
-    """Gives operations that are colocated with others of the user's `graph`, which the step does not need, what those
-    request."""
+    """Copies device requests to operations that are colocated with pruned operations.
+
+    Args:
+      ops: the operations of the step; those without a request of their own are changed.
+      graph: the user's graph, which has the pruned operations too.
+    """
     there = {op.name for op in ops}
     for op in ops:
         for entry in op.attrs.get("_class", ()) if not op.device else ():
@@ -31,8 +35,13 @@ def inherit_devices(ops: Sequence[Operation], graph: Graph) -> None:
 def check_devices(ops: Sequence[Operation], names: Sequence[str], soft: bool) -> None:
     """Checks that each operation may run on one of the devices `names`.
 
+    Args:
+      ops: the operations.
+      names: the full names of the devices.
+      soft: whether an operation may run on another device than the requested one; if so, nothing is checked.
+
     Raises:
-      InvalidArgumentError: one asks for another device, and may not run elsewhere (`soft`).
+      InvalidArgumentError: an operation that requests another device.
     """
     if soft:
         return
@@ -50,7 +59,7 @@ def check_devices(ops: Sequence[Operation], names: Sequence[str], soft: bool) ->
 
 
 def _nested(ops: Iterable[Operation]) -> Iterator[Operation]:
-    """`ops`, and those of the graphs that they own or call."""
+    """Iterates over `ops` and the operations of the graphs that they own or call."""
     seen: set[FuncGraph] = set()
     todo = [ops]
     while todo:
@@ -63,5 +72,5 @@ def _nested(ops: Iterable[Operation]) -> Iterator[Operation]:
 
 
 def owns_state(op: Operation) -> bool:
-    """Whether `op` makes the handle of a resource, or the reference to a variable."""
+    """Whether `op` makes the handle of a resource or the reference to a variable."""
     return not op.inputs and any(t.dtype.is_ref or t.dtype == dtypes.resource for t in op.outputs)

@@ -1,20 +1,20 @@
-"""How long a step takes as it is placed: the step run on paper.
+"""Simulation of a placed step, which predicts its duration.
 
-This is the token machine (`execute.frames`) with durations in the place of values. A token arrives, an operation that
-has all of its tokens becomes ready, its device works on it for as long as the cost model says, and its tokens go on: at
-once on the same device, over a link to another one. Loops are unrolled to the number of trips that is expected, with
-no more iterations open at once than `parallel_iterations` allows; so the overlap of iterations, across devices too, is
-in the prediction, and so is what stands in its way.
+**The model.** This is the token machine (`execute.frames`) with durations in place of values. A token arrives; an
+operation with all its tokens becomes ready; its device works on it for the time that the cost model gives; and its
+tokens are delivered, at once on the same device, over a link to another one. Loops are unrolled to their expected
+number of trips, with at most `parallel_iterations` iterations open at once. So the prediction contains the overlap of
+iterations, across devices too, and the limits of this overlap.
 
-**A device** does one thing at a time, in the order in which things became ready. The small things, which its executor
-does itself, are not held up by a large one, which keeps a thread of its own busy meanwhile: so a device has two lanes.
-**A link** from one device to another carries one token at a time; the latency is not part of that, the next token may
-follow. Work and transfers overlap.
+**A device** does one operation at a time, in the order in which they became ready. Small operations, which the executor
+does itself, do not wait for a large one, which occupies a thread of its own: so a device has two lanes. **A link** from
+one device to another carries one token at a time. The next token follows during the latency of the first. Work and
+transfers overlap.
 
-**Branches.** Which side of a conditional is taken is not known beforehand. Both are counted, which is the most that it
-can take. Measured costs do better: an operation that was dead in some of its firings costs that much less.
+**Branches.** The taken branch of a conditional is not known beforehand. Both are counted, which gives an upper bound.
+Measured costs are more exact: an operation that was dead in some of its firings costs proportionally less.
 
-It takes time in proportion to the operations that fire, some 200,000 a second.
+**Cost.** The time is proportional to the number of firings: about 200,000 of them per second.
 """
 
 from __future__ import annotations
@@ -32,14 +32,21 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
     from headrace.place.cluster import Cluster
 
-SMALL: Final = 1e-4  # seconds; what takes longer has a thread of its own
-_COLUMNS: Final = 72  # of a picture
+SMALL: Final = 1e-4  # seconds; longer operations have a thread of their own
+_COLUMNS: Final = 72  # of a timeline
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Span:
-    """An operation at work: on which device, from when to when, in seconds since the step began."""
+    """An interval of work of an operation.
+
+    Attributes:
+      device: the device.
+      op: the name of the operation.
+      start: the start in seconds since the begin of the step.
+      end: the end in seconds since the begin of the step.
+    """
 
     device: str
     op: str
@@ -49,13 +56,13 @@ class Span:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Simulation:
-    """A predicted step. Printed, it is a picture with a row for each device.
+    """A predicted step. Printed, it is a timeline with a row for each device.
 
     Attributes:
-      makespan: how long the step takes, in seconds.
-      timeline: what works when, in the order of the beginnings.
-      busy: device → the seconds that it works.
-      sent: (from, to) → how many tokens cross.
+      makespan: duration of the step in seconds.
+      timeline: the intervals of work, sorted by their starts.
+      busy: device → seconds of work.
+      sent: (from, to) → number of tokens that cross.
     """
 
     makespan: float
@@ -90,14 +97,14 @@ def simulate_step(
     costs: Costs | None = None,
     trips: Mapping[str, float] | None = None,
 ) -> Simulation:
-    """How long `ops` take, placed as `of` says.
+    """Predicts the duration of `ops` with the placement `of`.
 
     Args:
-      ops: of a primitive graph, not yet partitioned.
-      of: the device of each.
+      ops: the operations of a primitive graph that is not partitioned yet.
+      of: the device of each operation.
       cluster: the devices and links.
       costs: measured costs; None: estimates alone.
-      trips: frame → how often its loop goes round; what is not in it is taken from `costs`.
+      trips: frame → trip count of its loop; `costs` has those that are missing.
 
     Raises:
       InvalidArgumentError: the frames of the graph do not fit together.
@@ -109,8 +116,10 @@ class _Round:
     """One iteration of one entry of a frame.
 
     Attributes:
-      waiting: for operations that have some of their tokens, how many are missing.
-      active: how many operations, tokens under way and inner loops there are in it.
+      entry: the entry of the frame.
+      number: the number of the iteration, from 0.
+      waiting: for operations with some of their tokens, the number of missing ones.
+      active: number of operations, tokens under way and inner loops in the iteration.
     """
 
     __slots__ = ("active", "entry", "number", "waiting")
@@ -123,17 +132,18 @@ class _Round:
 
 
 class _Entry:
-    """A loop that has been entered, or the root.
+    """An entered loop, or the root.
 
     Attributes:
-      outside: the iteration around it.
-      trips: how often it goes round.
-      limit: how many iterations may be open.
+      frame: the frame.
+      outside: the iteration around it; None for the root.
+      trips: trip count of the loop.
+      limit: the largest number of open iterations.
       rounds: the open iterations, the oldest first.
-      opened: how many have been opened.
-      held: tokens for the next iteration, which may not be opened yet.
-      constants: who gets a loop constant that has arrived.
-      missing: how many Enters have not arrived.
+      opened: number of iterations opened so far.
+      held: readers of tokens for the next iteration, which may not be opened yet.
+      constants: readers of the loop constants that have arrived.
+      missing: number of Enters that have not arrived.
     """
 
     __slots__ = ("constants", "frame", "held", "limit", "missing", "opened", "outside", "rounds", "trips")
@@ -151,7 +161,12 @@ class _Entry:
 
 
 class _Lane:
-    """A thread of a device: what it works on next, and whether it works now."""
+    """Thread of a device: its queue of ready operations, and whether it works.
+
+    Attributes:
+      queue: the ready operations, a heap by time.
+      is_busy: whether the thread works.
+    """
 
     __slots__ = ("is_busy", "queue")
 
@@ -180,7 +195,7 @@ class _Simulator:
         self._enters = {f: sum(e in inside for e in f.enters) for f in tree.frames}
         loop_merges = {e.merge for f in tree.frames for e in f.back_edges}
         self._wants: dict[Operation, int] = {}
-        # (output or None, reader): an edge each, several from one tensor to one reader being one
+        # (output or None, reader) for each edge; several edges from one tensor to one reader count once
         self._readers: dict[Operation, dict[tuple[Tensor | None, Operation], None]] = {op: {} for op in ops}
         for op in ops:
             edges = {(t, t.op) for t in op.inputs if t.op in inside}
@@ -226,7 +241,7 @@ class _Simulator:
     # *** operations ***
 
     def _token(self, op: Operation, at: _Round) -> None:
-        """One of the tokens that `op` waits for is there."""
+        """Counts the arrival of a token at `op`."""
         left = at.waiting.get(op, self._wants[op]) - 1
         at.waiting[op] = left
         if not left:
@@ -263,7 +278,7 @@ class _Simulator:
         heapq.heappush(self._events, (time, self._count, happen))
 
     def _done(self, op: Operation, at: _Round) -> None:
-        """Sends the tokens of `op` on its way."""
+        """Delivers or sends the tokens of `op`, which is done."""
         primitive = op.opdef.primitive
         entry = at.entry
         readers: Iterable[tuple[Tensor | None, Operation]] = self._readers[op]
@@ -296,7 +311,7 @@ class _Simulator:
     def _send(
         self, edges: Sequence[tuple[Tensor | None, Operation]], here: str, device: str, into: _Round, is_constant: bool
     ) -> None:
-        """Puts on the link what has to cross from `here` to `device`: each tensor once."""
+        """Puts the tokens of `edges` on the link from `here` to `device`: each tensor once."""
         tensors: dict[Tensor | None, list[tuple[Tensor | None, Operation]]] = {}
         for t, r in edges:
             tensors.setdefault(t, []).append((t, r))
@@ -328,7 +343,7 @@ class _Simulator:
     # *** frames ***
 
     def _entered(self, enter: Operation, outside: _Round) -> _Round:
-        """The iteration that `enter` leads into: the first, which is held open until its caller has `_left` it."""
+        """First iteration of the frame of `enter`, kept open until a call of `_left`."""
         frame = self._tree.entered_by(enter)
         entry = self._entries.get((frame, outside))
         if entry is None:
@@ -336,7 +351,7 @@ class _Simulator:
             outside.active += 1
             self._open(entry)
         entry.missing -= 1
-        first = entry.rounds[0]  # none is freed while an Enter is missing
+        first = entry.rounds[0]  # no iteration is freed while an Enter is missing
         first.active += 1
         return first
 
@@ -349,7 +364,7 @@ class _Simulator:
         return new
 
     def _go_round(self, entry: _Entry, readers: Sequence[Operation], at: _Round) -> None:
-        """Tokens from the iteration `at` to the next."""
+        """Delivers tokens from the iteration `at` to the next one."""
         if entry.opened > at.number + 1:
             into = entry.rounds[at.number + 1 - entry.rounds[0].number]
             for r in readers:
@@ -362,7 +377,7 @@ class _Simulator:
             entry.held += readers
 
     def _left(self, at: _Round) -> None:
-        """Something in the iteration `at` is over; if that was the last, and it is the oldest, it is freed."""
+        """Counts an end in the iteration `at`, and frees the oldest iterations that are done."""
         at.active -= 1
         if not at.active:
             self._free(at.entry)
@@ -381,7 +396,7 @@ class _Simulator:
                 return
 
     def _push_on(self) -> bool:
-        """Nothing is under way: ends iterations that wait for what does not come. Whether there was one."""
+        """Ends an iteration that waits for tokens that never arrive; returns whether there was one."""
         for entry in list(self._entries.values()):
             if entry.held:
                 entry.missing = 0
@@ -393,7 +408,7 @@ class _Simulator:
 
 
 def _fill(cells: list[dict[str, float]], letter: str, start: float, end: float, width: float) -> None:
-    """Adds to each cell how much of it lies between `start` and `end`."""
+    """Adds to each cell the share of the time between `start` and `end` in it."""
     if not width:
         return
     for k in range(max(0, int(start / width)), min(len(cells) - 1, int(end / width)) + 1):
@@ -403,7 +418,7 @@ def _fill(cells: list[dict[str, float]], letter: str, start: float, end: float, 
 
 
 def _seconds(x: float) -> str:
-    """A time in a unit that suits it."""
+    """Formats a time with a suitable unit."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if x * factor >= 1:
             return f"{x * factor:.3g} {unit}"

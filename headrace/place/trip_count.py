@@ -1,13 +1,13 @@
-"""How often the loops of a primitive graph go round, as far as the graph tells.
+"""Trip counts of the loops of a primitive graph, where the graph determines them.
 
-A loop that counts from one number to another is found by its shape:
+A loop that counts from one number to another is found by its form:
 
     LoopCond(Less(Merge(Enter(start), NextIteration(AddV2(Switch(...), step))), end))
 
-or downwards, or the other way round. This is for the primitive form what `ir.analysis.trip_count` is for the structured
-one, and need not be exact: it is for estimates. So it looks farther. The loop of a gradient ends where the forward
-loop's counter came to, which stands in the graph as what comes out of an Exit, or, of an inner loop, out of a list of
-counts; both are followed.
+The same with a decreasing counter, or with the operands exchanged. `ir.analysis.trip_count` does this for the
+structured form. This module does it for the primitive form, for estimates only, so it need not be exact and looks
+farther. The loop of a gradient ends at the final value of the forward loop's counter. In the graph this is the output
+of an Exit, or, for an inner loop, an element of a list of counts; the module follows both.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
 
 
-_DEEPEST: Final = 8  # additions in a row that are looked through for a number: each may double the work
+_DEEPEST: Final = 8  # nested additions that are searched for a number; each level may double the work
 _FLIPPED: Final = {"Less": "Greater", "LessEqual": "GreaterEqual", "Greater": "Less", "GreaterEqual": "LessEqual"}
 
 
 class PrimitiveTripCounts:
-    """How often each loop of `tree` goes round.
+    """Trip counts of the loops of `tree`.
 
     Args:
       tree: the frames.
-      known: frame → how often, where it has been measured.
+      known: frame → measured trip count.
     """
 
     def __init__(self, tree: FrameTree, known: Mapping[str, float]) -> None:
@@ -39,15 +39,15 @@ class PrimitiveTripCounts:
         self._counts: dict[str, float | None] = dict(known)
 
     def count(self, frame: Frame) -> float | None:
-        """How often the loop of `frame` goes round each time it is entered; None: that cannot be told."""
+        """Trip count of the loop of `frame` for each entry, or None."""
         if frame.name not in self._counts:
-            self._counts[frame.name] = None  # a loop that waits for its own end has none
+            self._counts[frame.name] = None  # a loop that waits for its own end has no trip count
             if frame.loop_cond is not None:
                 self._counts[frame.name] = self._until(frame.loop_cond.inputs[0])
         return self._counts[frame.name]
 
     def _until(self, pred: Tensor) -> float | None:
-        """How often a loop with this predicate goes round."""
+        """Trip count of a loop with this predicate."""
         op = _origin(pred).op
         if op.type == "LogicalAnd":
             return min((n for t in op.inputs if (n := self._until(t)) is not None), default=None)
@@ -71,7 +71,7 @@ class PrimitiveTripCounts:
         return max(0.0, -(-distance // step) + last)
 
     def _counter(self, merge: Operation) -> tuple[float, float] | None:
-        """Where the loop variable of `merge` begins, and by how much it grows in each iteration (or shrinks)."""
+        """Initial value of the loop variable of `merge`, and its change in each iteration."""
         into = [t for t in merge.inputs if t.op.opdef.primitive == "Enter"]
         again = [t for t in merge.inputs if t.op.opdef.primitive == "NextIteration"]
         if merge.opdef.primitive != "Merge" or len(into) != 1 or len(again) != 1:
@@ -86,7 +86,7 @@ class PrimitiveTripCounts:
         return None
 
     def _value(self, t: Tensor, depth: int = _DEEPEST) -> float | None:
-        """The number that `t` is, by at most `depth` additions in a row."""
+        """Value of `t` if it is known; at most `depth` nested additions are followed."""
         t = _origin(t)
         op = t.op
         if op.type in ("Sub", "Add", "AddV2"):
@@ -103,20 +103,20 @@ class PrimitiveTripCounts:
 
 
 def _origin(t: Tensor) -> Tensor:
-    """What `t` is handed on from, past Identities, NextIterations and Enters."""
+    """Tensor that Identities, NextIterations and Enters pass on as `t`."""
     while t.op.opdef.primitive in ("NextIteration", "Enter") or t.op.opdef.facts.forwards == 0:
         t = t.op.inputs[0]
     return t
 
 
 def _merge(op: Operation) -> Operation:
-    """The Merge of the loop variable that `op`, an Exit, brings out (or whatever it brings out)."""
+    """Merge of the loop variable of the Exit `op`; for other values their source."""
     op = _origin(op.inputs[0]).op
     return _origin(op.inputs[0]).op if op.opdef.primitive == "Switch" else op
 
 
 def _pushed(handle: Tensor) -> Tensor | None:
-    """What is pushed, in some loop, into the list `handle`, which is popped from in another."""
+    """Tensor that a loop pushes into the list `handle`, which another loop pops."""
     seen: set[Tensor] = set()
     while handle not in seen:
         seen.add(handle)
