@@ -1,12 +1,13 @@
-"""Lowering: from structured operations to the primitives that the token machine runs.
+"""Lowering: from structured operations to the primitives that the executor runs.
 
     lowered = lower(graph)
 
-A structured graph has `If`, `While`, `Case` and calls that own or name sub-graphs. The machine knows none of these: it
-knows Switch, Merge, Enter, Exit and NextIteration. Lowering writes the one in terms of the other; `lowering` tells the
-rules, `conditionals`, `loops` and `calls` have one of the structures each. The graph it is given is not changed.
+A structured graph contains `If`, `While`, `Case` and calls that own or name sub-graphs. The executor runs none of
+these, but Switch, Merge, Enter, Exit and NextIteration. Lowering replaces the structured operations by these
+primitives. `lowering` explains the rules, and `conditionals`, `loops` and `calls` each lower one kind of structure. The
+input graph is not changed.
 
-`lower` is for a step, which is run. `lower_whole` is for a file, in which all has to be found again (`whole`).
+`lower` is for a step, which is run. `lower_whole` is for a file, in which the user's names must be found (`whole`).
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ _TOO_DEEP: Final = "conditionals, loops and gradients are nested too deeply in o
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lowered:
-    """A primitive graph, and what it calls.
+    """Primitive graph, and the functions that it calls.
 
     Attributes:
-      graph: it, with everything that the structured graph may compute; `ops` is what has to be there.
-      ops: the operations that the ends of the graph need, and those that must run.
-      functions: for each function that is called in a frame of its own its primitive operations, with `_Arg` and
+      graph: The graph, with all operations that the structured graph may compute.
+      ops: The operations of `graph` that its ends need, and those that must run.
+      functions: The primitive operations of each function that is called in a frame of its own, with `_Arg` and
         `_Retval` ends.
-      left: the structured operations that are left in it; for each what it is a copy of.
+      left: The structured operations that were not lowered, each with the operation of which it is a copy.
     """
 
     graph: Graph
@@ -64,16 +65,20 @@ def lower(
     differentiate: Callable[[Operation], FuncGraph] | None = None,
     stays: Callable[[Operation], bool] = lambda op: False,
 ) -> Lowered:
-    """The primitive form of `graph`.
+    """Lowers `graph` to its primitive form.
 
     Args:
-      graph: structured, with `_Arg` and `_Retval` ends (`prune`).
-      targets: operations of it that must run, though nothing may read them.
-      differentiate: gives the graph of a SymbolicGradient operation.
-      stays: whether a structured operation is left as it is, for somebody else to compute (`compile.outlining`).
+      graph: The structured graph, with `_Arg` and `_Retval` ends (`prune`).
+      targets: Operations of the graph that must run although no operation may read their outputs.
+      differentiate: Returns the graph of a SymbolicGradient operation.
+      stays: Whether a structured operation is not lowered but compiled in a fused region (`compile.outlining`).
+
+    Returns:
+      The primitive graph with the functions that it calls.
 
     Raises:
-      GraphError, NotFoundError: a function that is called is not there or does not fit.
+      GraphError: A called function does not fit, or structures are nested too deeply.
+      NotFoundError: A called function does not exist.
     """
     is_inlined = graph_size(graph.operations, reads=True).repeated <= INLINE_LIMIT
     shared = Shared(_RULES, recursive_functions(graph.operations), differentiate, stays, is_inlined)
@@ -94,19 +99,21 @@ def lower(
 
 @deepens_recursion
 def lower_whole(graph: Graph, differentiate: Callable[[Operation], FuncGraph] | None = None) -> Graph:
-    """All of a user's graph in its primitive form, to be written to a file: its operations keep their names, and its
-    tensors can be found by the names they had. See `whole`.
+    """Lowers all of a user's graph to its primitive form for a file.
+
+    Operations keep their names, and tensors can be found by their previous names (`whole`).
 
     Args:
-      graph: structured.
-      differentiate: gives the graph of a SymbolicGradient operation.
+      graph: The structured graph.
+      differentiate: Returns the graph of a SymbolicGradient operation.
 
     Returns:
-      A new graph (the same, if there is nothing to lower in it). What it calls, which is recursive, is among its
-      `functions`, structured as it was.
+      A new graph, or `graph` if it has no structured operation. Its `functions` contain the recursive functions that it
+      calls, in structured form.
 
     Raises:
-      GraphError, NotFoundError: a function that is called is not there or does not fit.
+      GraphError: A called function does not fit, or structures are nested too deeply.
+      NotFoundError: A called function does not exist.
     """
     from headrace.lower.whole import Whole
 
@@ -122,5 +129,5 @@ def lower_whole(graph: Graph, differentiate: Callable[[Operation], FuncGraph] | 
 
 
 def is_structured(ops: Sequence[Operation]) -> bool:
-    """Whether there is anything to lower."""
+    """Whether a structured operation is among `ops`."""
     return any(op.opdef.structured for op in ops)

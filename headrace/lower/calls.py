@@ -1,12 +1,13 @@
-"""Calls: a function's operations in place of the call, or, if it is recursive, a frame made at run time.
+"""Lowering of calls: the function is inlined or runs in a frame of its own.
 
-A call that is inlined is no longer there: what the function does starts as soon as its own inputs are there. Where the
-call waits for something (a control input, or an argument that the function does not use), all of the function must: its
-arguments pass through Identities that wait, and what needs no argument waits for a NoOp that does.
+An inlined call leaves no operation of its own: each operation of the function starts as soon as its own inputs are
+available. If the call waits for a control input, or for an argument that the function does not use, all of the function
+must wait. Then the arguments pass through Identities with a control edge from a NoOp that waits, and operations without
+arguments wait for that NoOp.
 
 A recursive function cannot be inlined. It is lowered once, to a primitive graph of its own, and the call stays: the
-token machine opens a frame for each call as it happens. The same is done when functions call functions so often that
-inlining would make the graph huge, or so deeply that it would not end well.
+executor opens a frame for each call as it happens. The same is done if functions call functions so often that inlining
+would make the graph huge, or so deeply that the recursion of the lowering would fail.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 def lower_call(
     low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
 ) -> Made:
-    """See the module's text."""
+    """Lowers a call by inlining, or keeps it; see the module's text."""
     f = op.attrs["f"]
     graph = body_of(op, f)
     shared = low.shared
@@ -45,14 +46,14 @@ def lower_call(
 def lower_remote_call(
     low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
 ) -> Made:
-    """A call whose device is a tensor; with one device there is nothing to choose."""
+    """Lowers a RemoteCall, whose device is a tensor; a step on one device ignores it."""
     return inline(low, op, body_of(op, op.attrs["f"]), inputs[1:], controls, place)
 
 
 def lower_symbolic_gradient(
     low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
 ) -> Made:
-    """A call of the function's gradient, which whoever lowers knows how to make."""
+    """Lowers a call of a function's gradient, whose graph `Shared.differentiate` makes."""
     shared, f = low.shared, op.attrs["f"]
     if shared.differentiate is None:
         raise HeadraceInternalError(f"SymbolicGradient '{op.name}' cannot be lowered without gradients")
@@ -76,7 +77,7 @@ def inline(
     controls: list[Operation],
     place: LoweringScope,
 ) -> Made:
-    """The operations of `graph`, called by `op`, in place of the call."""
+    """Puts the operations of `graph`, which `op` calls, in place of the call."""
     check_signature(op, graph, len(inputs), len(op.outputs))
     prefix = prefix_for(place, op, graph)
     schedule = low.shared.schedule(graph)
@@ -109,7 +110,7 @@ def inline(
 
 
 def _unused(inputs: list[Tensor], used: set[int]) -> list[Operation]:
-    """The makers of arguments that the function does not use: a call waits for all that it is given."""
+    """Producers of arguments that the function does not use, for which the call must wait."""
     some = [t for k, t in enumerate(inputs) if k not in used]
     return [t.op for t in some if t.dtype is not dtypes.resource and constant_behind(t.op) is None]
 
@@ -117,7 +118,7 @@ def _unused(inputs: list[Tensor], used: set[int]) -> list[Operation]:
 def called_by(
     ops: Sequence[Operation], functions: Mapping[str, Sequence[Operation]]
 ) -> Mapping[str, Sequence[Operation]]:
-    """Those of `functions` that `ops` call, and the functions that these call."""
+    """Functions that `ops` call, directly or through other functions."""
     out: dict[str, Sequence[Operation]] = {}
     todo = [ops]
     while todo:

@@ -1,40 +1,43 @@
-"""Collectives between devices: what each participant does on its device, and what it sends to which other.
+"""Collectives between devices: the operations of each participant and the edges between them.
 
-On several devices a collective (`ops/collective.py`) cannot stay the one operation that it is: all inputs would go to
-one device, and all outputs from there. It becomes operations of which each belongs to a *participant* and stands where
-that one's tensor is. Nothing here sends anything: an operation of one participant reads what another made, and the
-partitioner cuts that edge as it cuts all others. Two ways, for two things that a step may have too little of:
+On several devices, a collective (`ops/collective.py`) cannot stay a single operation, because all inputs would go to
+one device, and all outputs would come from there. It is expanded into operations, each of which belongs to a
+*participant* and runs on the device of that participant's tensor. This module makes no Send. An operation of one
+participant reads an output of another one, and the partitioner cuts that edge like any other. There are two algorithms,
+for two resources that may be scarce:
 
-**A tree, for small tensors.** What counts is how many times something has to wait for something to arrive. With eight
-participants (arrows are sums; then the same way back):
+**A tree, for small tensors.** Its cost is the number of messages that follow one another. With eight participants
+(arrows are sums; then the same way back):
 
     0 ◄─ 1    2 ◄─ 3    4 ◄─ 5    6 ◄─ 7
     0 ◄────── 2         4 ◄────── 6
     0 ◄──────────────── 4
 
-After log2(N) messages in a row participant 0 has the sum, after as many more everybody has. But 0 has received the
-whole tensor log2(N) times, and sent it as often.
+After log2(N) successive messages, participant 0 has the sum. After log2(N) more, all participants have it. But
+participant 0 has received the whole tensor log2(N) times, and sent it as often.
 
-**A ring, for large ones.** What counts is how many bytes go into and out of the busiest device. Each tensor is cut into
-N chunks. Chunk c sets out from participant c + 1, goes round to c + 2, c + 3, ..., and to it is added what each has
-there; when it comes to participant c, it has been to all. All chunks are on the way at once, so every device receives
-from its left neighbour and sends to its right one all the time. Now each participant has one chunk of the sum, and the
-chunks go round once more, unchanged, until everybody has all. In all each device has sent 2 (N - 1) / N times the
-tensor's size, however many there are; but 2 (N - 1) messages follow one another.
+**A ring, for large tensors.** Its cost is the number of bytes into and out of the busiest device. Each tensor is cut
+into N chunks. Chunk c starts at participant c + 1 and moves on to c + 2, c + 3, and so on. Each participant adds its
+own chunk c to it. When it arrives at participant c, it contains the chunks of all. All chunks move at the same time, so
+each device receives from its left neighbour and sends to its right neighbour all the time. Now each participant has one
+chunk of the sum. The chunks then move around the ring a second time, unchanged, until every participant has all of
+them. In total, each device has sent 2 (N - 1) / N times the tensor's size, less than twice the size for any N. But
+2 (N - 1) messages follow one another.
 
-The first half of the ring is a reduce-scatter, the second an all-gather, and that is how those two are done. A
-broadcast cuts the tensor at the root, gives each participant one chunk, and goes on like an all-gather.
+The first half of the ring is a reduce-scatter and the second half an all-gather, and these two collectives are
+implemented by them. A broadcast cuts the tensor at the root, sends one chunk to each participant, and continues as an
+all-gather.
 
-**What stays the same.** All participants get the same bits, in every run: what decides about the order of additions is
-the graph, not who comes first. A tree adds as the kernel does on one device. A ring adds each chunk in an order of its
-own, x[c+1] + x[c+2] + ... + x[c], so sums of floats may differ from those of one device in the last bits; integers,
-maxima and minima do not.
+**Invariants.** All participants receive the same bits in every run, because the graph determines the order of the
+additions, and not the order of arrival. A tree adds in the order of the kernel for one device. A ring adds each chunk
+in an order of its own, x[c+1] + x[c+2] + ... + x[c]. So sums of floats may differ from those of one device in the last
+bits; integers, maxima and minima do not.
 
-**Frames and deadness.** All operations made here have inputs, and these come from those of the collective. So they are
-in its frame, once an iteration, and where it would have been dead they are. Constants would need more care
-(`lowering`), which is why what cuts and joins are operations of our own that have none.
+**Frames and deadness.** All operations made here have inputs, and these depend on the inputs of the collective. So they
+are in its frame, run once an iteration, and are dead when it would have been dead. Constants would need more care
+(`lowering`). So the operations that cut and join, `_Cut` and `_Join`, need no constants as inputs.
 
-Source: the ring is that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
+Sources: the ring is that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
 (2009); the broadcast that of van de Geijn; the tree is the binomial tree of MPI's implementations.
 """
 
@@ -55,39 +58,39 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
     from headrace.shapes import Shape
 
-# From so many bytes on a ring. To hand a tensor over costs some 50 µs whatever its size, and memory copies a few
-# bytes a nanosecond (so do good networks): at this size the bytes begin to cost as much as the handing over.
+# Bytes from which a ring is used. To send a tensor costs some 50 µs at any size, and memory copies a few bytes a
+# nanosecond (so do good networks): at this size, the cost of the bytes begins to equal that of the message.
 RING_BYTES: Final = 1 << 16
 
 _REDUCTIONS: Final[Mapping[str, str]] = {"sum": "AddV2", "prod": "Mul", "max": "Maximum", "min": "Minimum"}
 
-# What puts something in the place of the outputs of a collective, given its participants and their inputs.
+# Makes the outputs of a collective, given its participants and their inputs.
 _Way: TypeAlias = "Callable[[Operation, Sequence[Builder], Sequence[Tensor]], Sequence[Tensor]]"
 
 _FORWARDING: Final = frozenset({"Enter", "Exit", "Switch", "Merge", "NextIteration"})
 
 
 def expand_collectives(ops: Sequence[Operation]) -> Sequence[Operation]:
-    """Puts in the place of each collective what its participants do; see the module's text.
+    """Expands each collective into operations of its participants; see the module's text.
 
-    A collective whose participants are all known to be on one device stays as it is, on that device.
+    A collective stays as it is if all its participants are known to be on one device, and is placed on that device.
 
-    The part of participant i is done on the device that the collective's attribute `devices` says; else on the one
-    that is requested for what makes input i (or, if that only hands a value on, for what makes that); else on the one
-    requested for the collective; else it is colocated with what makes input i. Outputs of a broadcast have no inputs of
-    their own; without `devices` they are left to the placer.
+    The operations of participant i run on the first of these devices that is known: the one in the collective's
+    attribute `devices`; the one requested for the producer of input i, or for the producer of the value that this one
+    forwards; the one requested for the collective. Otherwise they are colocated with the producer of input i. The
+    outputs of a broadcast have no inputs of their own; without `devices` they are left to the placer.
 
     Args:
-      ops: of a primitive graph that nobody else has, all that is to be run of it; not bodies of functions that are
-        called in frames of their own, for these stand on one device each. The graph is changed.
+      ops: All operations to run of a private primitive graph, which is changed. They must not be bodies of functions
+        that are called in frames of their own, because each of these is on one device.
 
     Returns:
-      All that is to be run now.
+      All operations that run now.
     """
     found = [op for op in walk.in_order(ops) if op.type in _WAYS]
     if not found:
         return ops
-    ops = list(ops)  # which may be the graph's own
+    ops = list(ops)  # `ops` may be the graph's own list, which changes
     edit = Editor(ops[0].graph)
     parts: dict[Operation, Sequence[Operation]] = {}
     renamed: dict[str, str] = {}
@@ -117,7 +120,7 @@ def expand_collectives(ops: Sequence[Operation]) -> Sequence[Operation]:
 
 
 def _expanded(op: Operation) -> Sequence[Tensor] | None:
-    """What takes the place of the outputs of a collective; None if it stays."""
+    """The replacements for the outputs of a collective; None if it stays."""
     devices = op.attrs["devices"] or ("",) * len(op.outputs)
     at = [
         _place(op, t, device, f"{op.name}/{i}/")
@@ -136,17 +139,27 @@ def _expanded(op: Operation) -> Sequence[Tensor] | None:
 
 
 def _handed_in(op: Operation) -> Sequence[Tensor | None]:
-    """For each participant the tensor that it hands in."""
+    """For each participant, the tensor that it contributes, if any."""
     return op.inputs if op.type != "_Broadcast" else [None] * len(op.outputs)
 
 
 def _root(op: Operation, x: Tensor) -> Builder:
-    """What makes operations beside `x`, the tensor that a broadcast is of."""
+    """Builder of operations on the device of `x`, the input of a broadcast."""
     return _place(op, x, "", f"{op.name}/root/")
 
 
 def _place(op: Operation, t: Tensor | None, device: str, scope: str) -> Builder:
-    """What makes operations of the participant of a collective that hands in `t`, or that asks for `device`."""
+    """Builder of the operations of one participant of a collective.
+
+    Args:
+      op: The collective.
+      t: The tensor that the participant contributes, if any.
+      device: The device in the collective's attribute `devices`; "" if there is none.
+      scope: The prefix of names.
+
+    Returns:
+      A builder for that device, or one that colocates operations with the producer of `t`.
+    """
     b = Builder(op.graph, scope, source=op.source)
     device = device or (requested_device(t) if t is not None else "") or op.device
     if device or t is None:
@@ -155,8 +168,7 @@ def _place(op: Operation, t: Tensor | None, device: str, scope: str) -> Builder:
 
 
 def requested_device(t: Tensor) -> str:
-    """The device requested for the operation that makes the value of `t`, beyond those that only hand it on; "" if none
-    is."""
+    """The device requested for the first producer of the value of `t`; "" if none."""
     seen: set[Operation] = set()
     while t.op not in seen:
         op = t.op
@@ -174,7 +186,7 @@ def _is_large(t: Tensor) -> bool:
 
 
 def _cut(b: Builder, x: Tensor, n: int, flat: bool) -> list[Tensor]:
-    return list(b.make("_Cut", (x,), {"N": n, "flat": flat}))  # of more than one participant, so it is a tuple
+    return list(b.make("_Cut", (x,), {"N": n, "flat": flat}))  # n > 1, so the result is a tuple
 
 
 def _join(b: Builder, parts: Sequence[Tensor], shape: Shape) -> Tensor:
@@ -186,15 +198,15 @@ def _join(b: Builder, parts: Sequence[Tensor], shape: Shape) -> Tensor:
 
 
 def _collected(at: Sequence[Builder], xs: Sequence[Tensor], type: str) -> Tensor:
-    """What an op of two arguments makes of all of `xs`, at participant 0."""
+    """Reduces `xs` by an op of two arguments, with the result at participant 0."""
     return tree_reduce(lambda i, x, y: at[i].make(type, (x, y), {}), xs)
 
 
 def _spread(at: Sequence[Builder], x: Tensor) -> list[Tensor]:
-    """`x`, which is at participant 0, at each."""
+    """Copies `x`, which is at participant 0, to each participant."""
     out = [x]
     for i in range(1, len(at)):
-        out.append(at[i].Identity(out[i & (i - 1)]))  # from whom it received in `_collected`
+        out.append(at[i].Identity(out[i & (i - 1)]))  # from the participant to which it sent in `_collected`
     return out
 
 
@@ -202,7 +214,16 @@ def _spread(at: Sequence[Builder], x: Tensor) -> list[Tensor]:
 
 
 def _reduced_round(at: Sequence[Builder], rows: Sequence[Sequence[Tensor]], type: str) -> list[Tensor]:
-    """Chunk c of all participants put together, at participant c; `rows[i]` are the chunks of participant i."""
+    """Reduces chunk c of all participants along the ring, with the result at participant c.
+
+    Args:
+      at: The builders of the participants.
+      rows: The chunks of each participant.
+      type: The op of two arguments.
+
+    Returns:
+      The reduced chunks.
+    """
     n = len(at)
     out = []
     for c in range(n):
@@ -214,7 +235,7 @@ def _reduced_round(at: Sequence[Builder], rows: Sequence[Sequence[Tensor]], type
 
 
 def _gathered_round(at: Sequence[Builder], chunks: Sequence[Tensor]) -> list[list[Tensor]]:
-    """All chunks at each participant; chunk c is at participant c."""
+    """Copies chunk c, which is at participant c, along the ring to each participant."""
     n = len(at)
     rows: list[dict[int, Tensor]] = [{} for _ in at]
     for c, x in enumerate(chunks):
@@ -240,7 +261,7 @@ def _broadcast(op: Operation, at: Sequence[Builder], xs: Sequence[Tensor]) -> Se
     (x,) = xs
     root = _root(op, x)
     if not all(b.device for b in at):
-        return [b.Identity(x) for b in at]  # nobody knows which way is the shortest
+        return [b.Identity(x) for b in at]  # the best route is unknown without the devices
     far = [b for b in at if b.device != root.device]
     if _is_large(x) and len(far) > 1:
         chunks = [b.Identity(c) for b, c in zip(far, _cut(root, x, len(far), True), strict=True)]

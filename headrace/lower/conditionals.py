@@ -1,4 +1,4 @@
-"""`If` and `Case`: a Switch for each value that a branch uses, a Merge for each result.
+"""Lowering of `If` and `Case`: a Switch for each input, a Merge for each result.
 
     y = If(p, x)      then: x + z      else: x * x        (z is captured)
 
@@ -9,11 +9,12 @@ becomes
     sum   = Add(x_s:1, z_s:1)       sq  = Mul(x_s:0, x_s:0)
     y     = Merge(sq, sum)
 
-Each value has a Switch of its own, so an operation of a branch starts as soon as *its* inputs are there; what the
-branch needs elsewhere does not hold it up. `Case` is the same with `_SwitchN`, which has an output for each branch.
+Each value has a Switch of its own, so an operation of a branch starts as soon as *its* inputs are available,
+independent of the other inputs of the branch. `Case` is lowered in the same way with `_SwitchN`, which has an output
+for each branch.
 
-What waits for the `If` itself (not for a result) waits for its results and, where branches do something besides, for a
-Merge of Identities that wait for that.
+An operation that waits for the `If` itself, and not for a result, waits for its results. If branches have further
+effects, it also waits for a Merge of Identities that wait for these.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 def lower_if(
     low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
 ) -> Made:
-    """See the module's text."""
+    """Lowers an If; see the module's text."""
     pred = as_predicate(low, op, inputs[0], place)
     graphs = [low.shared.graph_of(op, op.attrs[name]) for name in ("else_branch", "then_branch")]
     return _Branching(low, op, pred, controls, place, graphs, ["else_branch", "then_branch"]).lower(inputs[1:])
@@ -43,14 +44,14 @@ def lower_if(
 def lower_case(
     low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
 ) -> Made:
-    """See the module's text."""
+    """Lowers a Case; see the module's text."""
     graphs = [low.shared.graph_of(op, f) for f in op.attrs["branches"]]
     parts = [f"branch{i}" for i in range(len(graphs))]
     return _Branching(low, op, inputs[0], controls, place, graphs, parts).lower(inputs[1:])
 
 
 def as_predicate(low: Lowering, op: Operation, t: Tensor, place: LoweringScope) -> Tensor:
-    """`t` as a boolean scalar: functional operations take a condition of any type, with TensorFlow's meaning."""
+    """Converts `t` to a boolean scalar, because TensorFlow accepts a condition of any type."""
     if t.dtype.base is dtypes.bool_ and t.shape == ():
         return t
     name = f"{place.prefix}{op.name}/ToBool"
@@ -58,7 +59,7 @@ def as_predicate(low: Lowering, op: Operation, t: Tensor, place: LoweringScope) 
 
 
 class _Branching:
-    """One conditional; side i of it is branch i."""
+    """Lowering of one conditional; side i belongs to branch i."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class _Branching:
         self.name = name = place.prefix + op.name
         self.is_case = op.opdef.structured == "Case"
         attrs = {"T": selector.dtype.base}
-        if controls:  # all that the branches do waits for the selector, so it is what has to wait
+        if controls:  # all operations of the branches wait for the selector, so only the selector must wait
             selector = low.emit(place, "Identity", [selector], attrs, f"{name}/pred_id", controls, op).outputs[0]
         self.selector = selector
         self.switches: dict[Tensor, Sequence[Tensor]] = {}
@@ -94,12 +95,12 @@ class _Branching:
         self.done: list[Done] = []
 
     def switch(self, t: Tensor, name: str) -> Sequence[Tensor]:
-        """For each branch what comes out of the Switch of `t`."""
+        """Outputs of the Switch of `t`, one for each branch."""
         got = self.switches.get(t)
         if got is None:
             sides = len(self.graphs)
             got = self.low.switch(self.place, t, self.selector, sides, f"{self.name}/{name}Switch", self.op)
-            # its outputs are gated in the branches, each in one, not where the conditional stands
+            # its outputs are gated in the branches, each in one, and not where the conditional is
             self.place.gated.difference_update(got)
             self.switches[t] = got
         return got
@@ -126,10 +127,10 @@ class _Branching:
         return out, lambda: self.ends(out)
 
     def ends(self, results: list[Tensor]) -> list[Operation]:
-        """What to wait for to have everything done that the branch taken does."""
+        """Operations to wait for until all operations of the branch taken have run."""
         low, name = self.low, self.name
         besides = [d.of_all(g.control_results) for d, g in zip(self.done, self.graphs, strict=True)]
-        out = [t.op for t in results]  # these too: a result may be what was read before it is changed
+        out = [t.op for t in results]  # results too: one may be read before the state is changed
         if not any(besides):
             return out or [self.selector.op]
         attrs = {"T": self.selector.dtype.base}

@@ -1,4 +1,4 @@
-"""`While` and `For`: a loop variable goes round through Enter, Merge, Switch and NextIteration.
+"""Lowering of `While` and `For` to Enter, Merge, Switch, NextIteration and Exit.
 
     i = While(i0)     condition: i < n      body: i + 1        (n is captured)
 
@@ -11,16 +11,16 @@ becomes, in a frame of its own,
     next = NextIteration(AddV2(s:1, 1))
     i    = Exit(s:0)
 
-A variable that the body returns unchanged is a loop constant: it needs no more than a constant Enter. If its output is
-read, though, it iterates like every other variable, since its Exit says that the loop has ended: a reader of it waits
-for all iterations of the condition, as in TensorFlow 1.
+A variable that the body returns unchanged is a loop constant and needs only a constant Enter. If its output is read, it
+iterates like every other variable, because its Exit states that the loop has ended: a reader of the output waits for
+all iterations of the condition, as in TensorFlow 1.
 
-**State tokens.** Iterations overlap: one may start while the one before is still at work. For values that is harmless.
-What *changes* something must happen in the order of the iterations. So for each thing that the loop changes (`ir.order`
-knows them) one variable more goes round, a token: in the body, what touches the thing waits for the token, and the
-token goes to the next iteration when that is done. Everything else overlaps as before. One more token collects what
-must be done (`control_results`) and touches nothing that others touch. A control edge from the loop itself waits for
-all its results and for the tokens' Exits.
+**State tokens.** Iterations overlap: one may start while the previous one still runs. For values this is harmless. But
+operations that *change* state must run in the order of the iterations. So each state that the loop changes (`ir.order`
+lists them) gets a further loop variable, a token. Operations of the body that access the state wait for the token, and
+the token passes to the next iteration when they have run. Other operations overlap as before. One more token collects
+the operations that must run (`control_results`) and access no state of another token. A control edge from the loop
+itself waits for all its results and for the Exits of the tokens.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 def lower_while(
     low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
 ) -> Made:
-    """See the module's text."""
+    """Lowers a While; see the module's text."""
     return _While(low, op, inputs, controls, place).lower()
 
 
 class _Token:
-    """What a token keeps in order: operations of the condition and of the body."""
+    """Operations of the condition and of the body that a token keeps in order."""
 
     def __init__(self) -> None:
         self.cond: list[Operation] = []
@@ -59,12 +59,13 @@ class _Token:
 
 
 class _Round:
-    """What goes round: a loop variable, or a token.
+    """Loop variable or token in the primitive graph.
 
     Attributes:
-      merge: what comes out of its Merge.
-      go, stop: what comes out of its Switch, into the body and out of the loop.
-      suffix: of names.
+      merge: The output of its Merge.
+      go: The output of its Switch into the body.
+      stop: The output of its Switch out of the loop.
+      suffix: The suffix of the names of its operations.
     """
 
     def __init__(self, merge: Tensor, suffix: str) -> None:
@@ -73,7 +74,7 @@ class _Round:
 
 
 class _While:
-    """One loop."""
+    """Lowering of one loop."""
 
     def __init__(
         self, low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
@@ -93,7 +94,7 @@ class _While:
             self.rounds[k] = self.begin(self.inputs[k], f"_{k}" if k else "", self.body.params[k].shape)
         tokens = self.find_tokens()
         if not self.rounds and not tokens:
-            tokens = [_Token()]  # something has to go round
+            tokens = [_Token()]  # a loop needs a variable
         ordering = {self.begin_token(i): token for i, token in enumerate(tokens)}
         rounds = self.leading_first([*self.rounds.values(), *ordering])
 
@@ -117,7 +118,7 @@ class _While:
         first = rounds[0].go
         at.pivot = low.emit(at, "Identity", [first], {"T": first.dtype.base}, f"{name}/Identity", like=op)
         values = self.given(self.body, {k: r.go for k, r in self.rounds.items()})
-        # a control edge out of a Switch is alive on either side, so what waits for a token waits for an Identity of it
+        # a control edge from a Switch is alive on both sides, so operations wait for an Identity of the token
         held = {r: self.identity(at, r.go) for r, token in ordering.items() if token.body}
         waits = _waits((o, wait) for r, wait in held.items() for o in ordering[r].body)
         done = low.sub_graph(self.body, values, at, waits)
@@ -133,14 +134,16 @@ class _While:
         return outputs, lambda: ends + [self.exit(r, ()).op for r in ordering]
 
     def iterates(self, k: int) -> bool:
-        """Whether variable `k` needs a Merge and an Exit. A handle that never changes stays what it is: it has to be
-        where the resource is, and nothing is to be known of it but that."""
+        """Whether variable `k` needs a Merge and an Exit.
+
+        A loop-invariant handle does not: it must be on the device of the resource, and has no other use outside.
+        """
         if is_constant(self.body, k):
             return self.low.is_read(self.op.outputs[k]) and self.inputs[k].dtype is not dtypes.resource
         return True
 
     def find_tokens(self) -> list[_Token]:
-        """What has to go round in order: for each thing changed, and for what must be done besides."""
+        """Tokens for the states that the loop changes, and for other operations that must run."""
         low = self.low
         keys: dict[Key, _Token] = {}
         writes: set[Key] = set()
@@ -168,17 +171,26 @@ class _While:
         return [*tokens, rest] if rest.cond or rest.body else tokens
 
     def outer_key(self, key: Key, graph: FuncGraph) -> Key:
-        """A key of the condition or the body as a key of the loop: a parameter by its position."""
+        """Converts a key of the condition or body to one of the loop: parameters by position."""
         if isinstance(key, tuple) and len(key) == 2 and key[0] == "resource" and key[1].op.graph is graph:
             k = graph.params.index(key[1])
             return ("resource", k) if is_constant(self.body, k) else ANY
         return key
 
     def begin(self, t: Tensor, suffix: str, shape: Shape) -> _Round:
-        """The Enter and Merge of a variable that starts as `t`; in later iterations it has the static shape `shape`."""
+        """Makes the Enter and Merge of a loop variable.
+
+        Args:
+          t: The initial value.
+          suffix: The suffix of the names.
+          shape: The static shape of the variable in all iterations.
+
+        Returns:
+          The variable, without its Switch.
+        """
         low, op, name = self.low, self.op, self.name
         enter = low.enter(t, self.loop, False, f"{name}/Enter{suffix}", op, self.controls)
-        # a place of its own, without a pivot: the condition's place begins with the Merge
+        # a scope of its own, without a pivot: the condition's scope begins with the Merge
         attrs = {"T": t.dtype.base, "N": 2}
         first = LoweringScope(self.loop, None, (), "")
         merge = low.emit(first, "Merge", enter.outputs, attrs, f"{name}/Merge{suffix}", like=op, shapes=[shape, ()])
@@ -189,7 +201,7 @@ class _While:
         return self.begin(zero, f"_token{i or ''}", ())
 
     def leading_first(self, rounds: list[_Round]) -> list[_Round]:
-        """`rounds`, beginning with one that the condition reads: the others may turn out not to be needed."""
+        """Moves a variable that the condition reads to the front, as others may be pruned."""
         read = set(used_params(self.cond, self.low.shared.schedule(self.cond)))
         for k, r in self.rounds.items():
             if k in read:
@@ -197,7 +209,7 @@ class _While:
         return rounds
 
     def given(self, graph: FuncGraph, variables: Mapping[int, Tensor]) -> Values:
-        """What stands for the parameters of `graph` that it uses."""
+        """Values of the parameters of `graph` that it uses."""
         out: Values = {}
         for k in used_params(graph, self.low.shared.schedule(graph)):
             p = graph.params[k]
@@ -211,13 +223,13 @@ class _While:
         return self.low.emit(at, "Identity", [t], {"T": t.dtype.base}, f"{self.name}/token", after, self.op)
 
     def end(self, r: _Round, value: Tensor, at: LoweringScope) -> None:
-        """The NextIteration of a variable."""
+        """Makes the NextIteration of a variable."""
         attrs = {"T": value.dtype.base}
         new = self.low.emit(at, "NextIteration", [value], attrs, f"{self.name}/NextIteration{r.suffix}", like=self.op)
         self.low.graph.set_back_edge(r.merge.op, 1, new.outputs[0])
 
     def exit(self, r: _Round, shape: Shape) -> Tensor:
-        """The Exit of a variable; its output is outside."""
+        """Makes the Exit of a variable; returns its output, which is outside the loop."""
         stops = LoweringScope(self.loop, None, (), "")
         attrs = {"T": r.stop.dtype.base}
         new = self.low.emit(stops, "Exit", [r.stop], attrs, f"{self.name}/Exit{r.suffix}", like=self.op)
@@ -228,7 +240,7 @@ class _While:
 
 
 def _unite(keys: dict[Key, _Token], these: list[Key], into: Key) -> None:
-    """Makes one token of those of `these`, where something may touch what any of them stands for."""
+    """Merges tokens into one, for operations that may access the state of any of them."""
     every = _Token()
     for key in these:
         token = keys.pop(key)
@@ -247,5 +259,5 @@ def _waits(pairs: Iterable[tuple[Operation, Operation]]) -> dict[Operation, list
 def lower_for(
     low: Lowering, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope
 ) -> Made:
-    """A `For` is a `While` whose first variable counts: from `start`, as long as `limit` is not reached."""
+    """Lowers a For as a While whose first variable counts from `start` while below `limit`."""
     return inline(low, op, counting(op), inputs, controls, place)

@@ -1,25 +1,25 @@
-"""How operations are put into the primitive graph: places, gates and pivots.
+"""Lowering of single operations: scopes, gates and pivots.
 
-**Deadness is inherited.** When a conditional takes one branch, the operations of the other one must come out dead. A
+**Deadness spreads by itself.** When a conditional takes one branch, the operations of the other one must be dead. A
 Switch in front of the branch sends its data to one side and a dead token to the other, and from there deadness spreads
-by itself, from input to output. So all that lowering has to see to is that each operation of a branch has at least one
-input that is dead when the branch is not taken. The same holds for the body of a loop, which is dead in the iteration
-in which the loop ends.
+from input to output. So lowering only ensures that each operation of a branch has at least one input that is dead when
+the branch is not taken. The same holds for the body of a loop, which is dead in the iteration in which the loop ends.
 
-**Gated values.** A value is *gated* in a place (a branch, a body) if its deadness follows the place: the outputs of the
-place's own Switches, and of every operation that is lowered in it. What is not gated there comes from outside without
-passing a Switch of the place: loop constants, which are alive in every iteration, and constants.
+**Gated values.** A value is *gated* in a scope (a branch, a body) if its deadness follows the scope. Gated values are
+the outputs of the scope's own Switches, and of every operation that is lowered in it. Other values come from outside
+without a Switch of the scope: loop constants, which are alive in every iteration, and constants.
 
-**The pivot rule.** An operation without a gated data input gets a control edge from the place's *pivot*, an operation
-that is dead or alive with it: in a branch the Identity of a Switch of the predicate, in a body the Identity of the
-first Switch, in a condition the first loop Merge. This holds for the Switches and Enters of inner structures too. A
-result that is not gated (`lambda: 1`) passes through an Identity that is.
+**The pivot rule.** An operation without a gated data input gets a control edge from the *pivot* of the scope, an
+operation that is dead or alive with the scope. In a branch the pivot is the Identity of a Switch of the predicate, in a
+body the Identity of the first Switch, and in a condition the first loop Merge. The rule holds for the Switches and
+Enters of inner structures too. A result that is not gated (`lambda: 1`) passes through an Identity that is.
 
-**Constants** are put outside all places, once, and enter the loops around them as loop constants. There they cost
-nothing: an iteration's record has them in its template. (A constant with control inputs is an operation like others.)
+**Constants** are placed outside all scopes, once, and enter the loops around them as loop constants. There they cost
+nothing, because the record of an iteration has them in its template. (A constant with control inputs is treated like
+any other operation.)
 
-**Names.** A sub-graph that was traced from a user's function has names of its own already ("cond/Add"), and keeps
-them. What comes out of a function library, perhaps several times, is put below the name of what calls it.
+**Names.** A sub-graph that was traced from a user's function already has unique names ("cond/Add"), and keeps them. The
+operations of a library function, which may be lowered several times, get the name of the caller as a prefix.
 """
 
 from __future__ import annotations
@@ -41,25 +41,26 @@ from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 if TYPE_CHECKING:
     from headrace.shapes import Shape
 
-# Beyond so many operations copied out of functions, or so many calls in one another, calls run in frames of their own.
+# With more operations copied out of functions, or more nested calls, calls run in frames of their own.
 INLINE_LIMIT: Final = 100_000
 INLINE_DEPTH: Final = 20
 
 Values: TypeAlias = "dict[Tensor, Tensor]"
 
-# What lowering a structured operation gives: the lowered outputs, and what to wait for to have the operation done.
+# Result of lowering a structured operation: its outputs, and a function for the operations to wait for.
 Made: TypeAlias = "tuple[list[Tensor], Callable[[], Sequence[Operation]]]"
 Rule: TypeAlias = "Callable[[Lowering, Operation, list[Tensor], list[Operation], LoweringScope], Made]"
 
 
 class LoweredLoop:
-    """A frame of the graph that is made.
+    """Frame of the primitive graph.
 
     Attributes:
-      outside: the place that its Enters fire in.
-      scope: what names in it begin with.
-      name, limit: its frame name and `parallel_iterations`.
-      entered: what has entered as a loop constant: the tensor outside → the Enter's output.
+      outside: The scope in which its Enters fire.
+      scope: The prefix of names in it.
+      name: The frame name.
+      limit: Its `parallel_iterations`.
+      entered: The loop constants: outputs of Enters by the tensor outside.
     """
 
     def __init__(self, outside: LoweringScope, scope: str, name: str, limit: int) -> None:
@@ -71,14 +72,14 @@ class LoweredLoop:
 
 
 class LoweringScope:
-    """Where operations are put: a branch, a condition, a body, or the root. See the module's text.
+    """Place for operations: a branch, a condition, a body or the root; see the module.
 
     Attributes:
-      loop: the frame it is in; None in the root frame.
-      pivot: what operations without gated input wait for; None at the root.
-      gated: the tensors whose deadness follows the place.
-      prefix: of names.
-      anchor: in a loop that was imported as primitives, what constants wait for to be in its frame.
+      loop: The frame of the scope; None in the root frame.
+      pivot: The operation for which operations without a gated input wait; None at the root.
+      gated: The tensors whose deadness follows the scope.
+      prefix: The prefix of names.
+      anchor: In a loop that was imported as primitives, the operation that puts constants into its frame; else None.
     """
 
     def __init__(
@@ -96,14 +97,14 @@ class LoweringScope:
         self.anchor = anchor
 
     def below(self, prefix: str) -> LoweringScope:
-        """The same place, for operations whose names begin with `prefix`."""
+        """The same scope, with another prefix of names."""
         out = LoweringScope(self.loop, self.pivot, (), prefix, self.anchor)
         out.gated = self.gated
         return out
 
     @property
     def base(self) -> LoweringScope:
-        """The place, outside all loops that are being made, in which this one lies."""
+        """The scope outside all loops of this lowering that contains this scope."""
         place = self
         while place.loop is not None:
             place = place.loop.outside
@@ -111,9 +112,9 @@ class LoweringScope:
 
 
 class Done:
-    """For the operations of one lowered graph, what to wait for to have them done.
+    """Operations to wait for until given operations of one lowered graph have run.
 
-    That of a structured operation (a Merge of its branches' ends, say) is made when it is first asked for.
+    For a structured operation, such an operation (for example a Merge of its branches' ends) is made on first use.
     """
 
     def __init__(self) -> None:
@@ -133,19 +134,19 @@ class Done:
 
 
 class Shared:
-    """What all graphs made by one lowering share.
+    """State that all graphs of one lowering share.
 
     Attributes:
-      rules: kind of structured operation → what lowers it.
-      recursive: names of the functions that call themselves, directly or not.
-      differentiate: gives the graph of a SymbolicGradient operation.
-      stays: whether a structured operation is left as it is.
-      left: those that are, in the graphs that are made; for each what it is a copy of.
-      called: the functions that calls in frames of their own have been made to.
-      differentiated: the functions whose gradients are being inlined.
-      schedules: for each graph the operations it needs, in order.
-      copied: how many operations have been copied out of functions.
-      depth: how many sub-graphs are being lowered, one in another.
+      rules: The rule by kind of structured operation.
+      recursive: The names of recursive functions.
+      differentiate: Returns the graph of a SymbolicGradient operation.
+      stays: Whether a structured operation is not lowered.
+      left: The operations that were not lowered, each with the operation of which it is a copy.
+      called: The functions that are called in frames of their own, by name.
+      differentiated: The functions whose gradients are being inlined.
+      schedules: The operations that each graph needs, in order.
+      copied: The number of operations copied out of functions.
+      depth: The current depth of nested sub-graphs.
     """
 
     def __init__(
@@ -170,13 +171,13 @@ class Shared:
         self._wrappers: dict[tuple[str, int], FuncGraph] = {}
 
     def is_called(self, f: Func | FuncGraph) -> bool:
-        """Whether the function `f` is called in frames of its own, here, instead of being inlined."""
+        """Whether the function `f` is called in a frame of its own, not inlined."""
         if isinstance(f, FuncGraph):
             return False
         return f.name in self.recursive or self.copied > INLINE_LIMIT or self.depth > INLINE_DEPTH
 
     def graph_of(self, op: Operation, f: Func | FuncGraph) -> FuncGraph:
-        """The graph of a branch, condition or body of `op`: what `f` means, or a graph with a call of that."""
+        """The graph for a branch, condition or body `f`, or a graph that calls it."""
         graph = body(op, f)
         if isinstance(f, FuncGraph) or not self.is_called(f):
             return graph
@@ -196,7 +197,7 @@ class Shared:
         return t in read
 
     def schedule(self, graph: FuncGraph) -> list[Operation]:
-        """The operations that the results and control results of `graph` need, each after what it waits for."""
+        """Operations that the results and control results of `graph` need, in topological order."""
         got = self.schedules.get(graph)
         if got is None:
             kept = walk.reachable([t.op for t in graph.results] + graph.control_results)
@@ -205,25 +206,25 @@ class Shared:
 
 
 class Lowering:
-    """Makes one primitive graph: that of a step, or of a function that runs in frames of its own."""
+    """Construction of one primitive graph, of a step or of a called function."""
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         self.graph = Graph()
         self.graph.functions = shared.called
-        self.roots: dict[Operation, None] = {}  # what runs though no end of the graph may need it
+        self.roots: dict[Operation, None] = {}  # operations that run although no end of the graph may need them
         self._constants: dict[Hashable, Tensor] = {}
         self._back: list[tuple[Operation, int, Tensor, Values]] = []
 
     # *** whole graphs ***
 
     def root(self, graph: Graph) -> Done:
-        """Lowers a step's graph."""
+        """Lowers the graph of a step."""
         place = LoweringScope(None, None, (), "")
         return self.body(walk.toposort(graph.operations), {}, place)
 
     def function(self, name: str, graph: FuncGraph) -> list[Operation]:
-        """Lowers a function that is called in frames of its own; returns the operations it needs."""
+        """Lowers a function for calls in frames of their own; returns the operations it needs."""
         place = LoweringScope(None, None, (), name + "/")
         values: Values = {}
         args = []
@@ -240,7 +241,7 @@ class Lowering:
         return self.needed(ends)
 
     def needed(self, ends: Iterable[Operation]) -> list[Operation]:
-        """The operations that `ends` and the roots need, in the order of their making."""
+        """Operations that `ends` and the roots need, in the order in which they were made."""
         kept = walk.reachable([*ends, *self.roots])
         return [op for op in self.graph.operations if op in kept]
 
@@ -251,7 +252,17 @@ class Lowering:
         place: LoweringScope,
         waits: Mapping[Operation, Sequence[Operation]] | None = None,
     ) -> Done:
-        """Lowers the operations of `graph` into `place`; `values` has its parameters and gains all its tensors."""
+        """Lowers the operations of a sub-graph into a scope.
+
+        Args:
+          graph: The sub-graph.
+          values: The lowered tensors; contains the parameters and gains all tensors of the sub-graph.
+          place: The scope.
+          waits: Further operations for which some of the operations wait.
+
+        Returns:
+          The operations to wait for, by operation of the sub-graph.
+        """
         self.shared.depth += 1
         done = self.body(self.shared.schedule(graph), values, place, waits)
         self.shared.depth -= 1
@@ -265,13 +276,16 @@ class Lowering:
         place: LoweringScope,
         waits: Mapping[Operation, Sequence[Operation]] | None = None,
     ) -> Done:
-        """Lowers `ops`, each of which comes after what it waits for.
+        """Lowers operations into a scope.
 
         Args:
-          ops: of one graph.
-          values: what stands for tensors of that graph; gains their outputs.
-          place: where they go.
-          waits: what some of them wait for besides.
+          ops: The operations of one graph, in topological order.
+          values: The lowered tensors; gains the outputs of the operations.
+          place: The scope.
+          waits: Further operations for which some of the operations wait.
+
+        Returns:
+          The operations to wait for, by operation.
         """
         in_loops = _in_imported_loops(ops)
         done = Done()
@@ -310,7 +324,7 @@ class Lowering:
     def _anchored(
         self, op: Operation, inputs: Sequence[Tensor], controls: Sequence[Operation], place: LoweringScope
     ) -> LoweringScope:
-        """The place of what is lowered for `op`, which stands in a loop that was imported as primitives."""
+        """The scope for the structured operation `op` in a loop that was imported as primitives."""
         name = f"{place.prefix}{op.name}/frame"
         if inputs:
             anchor = self.emit(place, "Identity", inputs[:1], {"T": inputs[0].dtype.base}, name, controls, op)
@@ -321,16 +335,16 @@ class Lowering:
     # *** single operations ***
 
     def is_read(self, t: Tensor) -> bool:
-        """Whether `t`, a result of a structured operation, is read; else nothing need be made for it."""
+        """Whether output `t` of a structured operation is read; otherwise it needs no value."""
         return self.shared.is_read(t)
 
     def structure(self, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope) -> Made:
-        """Puts what a structured operation means into `place`."""
+        """Lowers a structured operation into `place`, or copies it if it stays."""
         rule = self.shared.rules.get(op.opdef.structured)
         if rule is None:
             raise HeadraceInternalError(f"{op.type} ('{op.name}') has no lowering")
         check_fit(op)
-        if not place.prefix and self.shared.stays(op):  # elsewhere, operations inside it would need other names
+        if not place.prefix and self.shared.stays(op):  # with a prefix, operations inside would need other names
             copy = self.copy(place, op, inputs, controls)
             self.shared.left[copy] = op
             return list(copy.outputs), lambda: [copy]
@@ -341,7 +355,7 @@ class Lowering:
         return self.graph.unique_name(place.prefix + op.name)
 
     def frame_name(self, name: str) -> str:
-        """The name of the frame of the loop that is called `name`."""
+        """The frame name of the loop `name`."""
         return self.graph.unique_name(name)
 
     def emit(
@@ -357,18 +371,26 @@ class Lowering:
         source: Any = None,
         is_gated: bool = False,
     ) -> Operation:
-        """Puts a new operation into `place`.
+        """Adds a new operation to a scope.
 
         Args:
-          place, type, inputs, attrs, controls: where, what.
-          name: its name, made unique; the place's prefix is not put before it.
-          like: the operation whose device and source line it takes over.
-          shapes: of its outputs; None: that of the first input for all.
-          is_gated: it needs no pivot, though its inputs are not gated in `place` (they are in branches of it).
+          place: The scope.
+          type: The op type.
+          inputs: The inputs.
+          attrs: The attributes.
+          name: The name without the scope's prefix; it is made unique.
+          controls: The control inputs, to which the pivot may be added.
+          like: The operation whose device and source line are copied.
+          shapes: The shapes of the outputs; None for that of the first input.
+          source: The source line if `like` is None.
+          is_gated: Whether no pivot is needed, because the inputs are gated in branches inside `place`.
+
+        Returns:
+          The operation.
         """
         if not is_gated:
             controls = self._gate(place, inputs, controls)
-        # a list goes round where values are pushed to it and popped, wherever the loop was asked to be
+        # a list stays on the device where values are pushed and popped, independent of the loop's requested device
         is_list = any(t.dtype is dtypes.variant for t in inputs)
         op = self.graph.add_op(
             type,
@@ -390,10 +412,10 @@ class Lowering:
     def copy(
         self, place: LoweringScope, op: Operation, inputs: Sequence[Tensor | None], controls: Sequence[Operation]
     ) -> Operation:
-        """Puts a copy of `op` into `place`. A None among `inputs` is a loop's back edge, to be set later."""
+        """Adds a copy of `op` to a scope; None in `inputs` is a back edge."""
         controls = self._gate(place, inputs, controls)
         copy = self.graph.copy_op(op, inputs, controls, self.name_of(op, place))
-        if place.prefix and "frame_name" in op.attrs:  # a loop in a function: each copy is a loop of its own
+        if place.prefix and "frame_name" in op.attrs:  # each copy of a loop in a function has a frame of its own
             copy.attrs = {**op.attrs, "frame_name": place.prefix + op.attrs["frame_name"]}
         place.gated.update(copy.outputs)
         return copy
@@ -401,8 +423,11 @@ class Lowering:
     def _gate(
         self, place: LoweringScope, inputs: Sequence[Tensor | None], controls: Sequence[Operation]
     ) -> Sequence[Operation]:
-        """`controls`, and the pivot if none of the inputs is gated. A control edge from an operation of the place does
-        as well (but not one from a Switch, which is alive on either side)."""
+        """The control inputs of an operation, with the pivot if no input is gated.
+
+        A control edge from an operation of the scope is a gate too, except one from a Switch, which is alive on both
+        sides.
+        """
         pivot = place.pivot
         if pivot is None or pivot in controls:
             return controls
@@ -415,7 +440,7 @@ class Lowering:
         return [*controls, pivot]
 
     def settled(self, t: Tensor, place: LoweringScope, like: Operation, name: str) -> Tensor:
-        """`t`, or an Identity of it that is gated in `place`."""
+        """`t` if it is gated in `place`; otherwise an Identity of it, which is."""
         if t in place.gated:
             return t
         op = self.emit(place, "Identity", [t], {"T": t.dtype.base}, name, like=like)
@@ -424,7 +449,7 @@ class Lowering:
     def switch(
         self, place: LoweringScope, t: Tensor, selector: Tensor, sides: int, name: str, like: Operation
     ) -> Sequence[Tensor]:
-        """`t` for each of several sides, of which `selector` says which one is alive: a boolean, or a number."""
+        """Outputs of a Switch of `t` by `selector`, a boolean or a number."""
         attrs: dict[str, Any] = {"T": t.dtype.base}
         if selector.dtype.base is dtypes.bool_:
             return self.emit(place, "Switch", [t, selector], attrs, name, like=like).outputs
@@ -434,7 +459,7 @@ class Lowering:
     # *** constants ***
 
     def constant(self, op: Operation, place: LoweringScope) -> Tensor:
-        """The constant `op` as operations of `place` may use it."""
+        """The tensor of the constant `op` for operations of `place`."""
         base = place.base
         key = (id(op.attrs["value"]), op.outputs[0].dtype, op.device, base.anchor)
         t = self._constants.get(key)
@@ -445,7 +470,7 @@ class Lowering:
         return self.bring_in(t, place.loop, op, base_name(op.outputs[0]))
 
     def token(self, name: str, place: LoweringScope, like: Operation) -> Tensor:
-        """A new constant, with which something may begin to go round a loop that stands in `place`."""
+        """A new constant, the initial value of a token for a loop in `place`."""
         anchor = place.base.anchor
         array = np.zeros((), np.int32)
         array.flags.writeable = False
@@ -456,7 +481,7 @@ class Lowering:
         return self.bring_in(op.outputs[0], place.loop, like, "token")
 
     def bring_in(self, t: Tensor, loop: LoweredLoop | None, like: Operation, name: str) -> Tensor:
-        """`t`, a tensor outside all loops, as a loop constant of `loop` and the loops around it."""
+        """Enters `t` from outside all loops into `loop` and the loops around it."""
         if loop is None:
             return t
         return self.enter_constant(self.bring_in(t, loop.outside.loop, like, name), loop, like, name)
@@ -464,7 +489,7 @@ class Lowering:
     def enter_constant(
         self, t: Tensor, loop: LoweredLoop, like: Operation, name: str, controls: Sequence[Operation] = ()
     ) -> Tensor:
-        """`t`, a tensor outside `loop`, as a loop constant of it."""
+        """Enters `t`, which is directly outside `loop`, as a loop constant."""
         got = loop.entered.get(t)
         if got is None:
             op = self.enter(t, loop, True, f"{loop.scope}/{name}/Enter", like, controls)
@@ -480,7 +505,7 @@ class Lowering:
         like: Operation,
         controls: Sequence[Operation] = (),
     ) -> Operation:
-        """An Enter of `t` into `loop`; it fires outside, and its output is inside."""
+        """Adds an Enter of `t` into `loop`, which fires outside and has its output inside."""
         attrs = {
             "T": t.dtype.base,
             "frame_name": loop.name,
@@ -493,7 +518,7 @@ class Lowering:
 
 
 def _in_imported_loops(ops: Sequence[Operation]) -> set[Operation]:
-    """Those of `ops` that stand in a loop that is there as primitives already."""
+    """Operations of `ops` that are in a loop that already consists of primitives."""
     if not any(op.opdef.primitive == "Enter" for op in ops):
         return set()
     tree = frames.derive(ops)
@@ -501,7 +526,7 @@ def _in_imported_loops(ops: Sequence[Operation]) -> set[Operation]:
 
 
 def used_params(graph: FuncGraph, schedule: Sequence[Operation]) -> Iterator[int]:
-    """The positions of the parameters that something in the schedule reads, or that are results."""
+    """Positions of the parameters that are results, or that the schedule reads or waits for."""
     read = {t for op in schedule for t in op.inputs} | set(graph.results)
     waited = {c for op in schedule for c in op.control_inputs}
     for i, p in enumerate(graph.params):
@@ -510,7 +535,7 @@ def used_params(graph: FuncGraph, schedule: Sequence[Operation]) -> Iterator[int
 
 
 def _calling(op: Operation, f: Func, graph: FuncGraph) -> FuncGraph:
-    """A graph with the ends of `graph`, in which there is nothing but a call of `f`."""
+    """A graph with the signature of `graph` that contains only a call of `f`."""
     out = FuncGraph(f.name, op.graph, captures_from_outer=False)
     params = [out.add_param(p.dtype, p.shape, f"x{i}") for i, p in enumerate(graph.params)]
     types = {"Tin": tuple(p.dtype.base for p in params), "Tout": tuple(r.dtype.base for r in graph.results)}
@@ -524,7 +549,7 @@ def _calling(op: Operation, f: Func, graph: FuncGraph) -> FuncGraph:
 
 
 def prefix_for(place: LoweringScope, op: Operation, graph: FuncGraph, part: str = "") -> str:
-    """The prefix of names of `graph`'s operations when they are lowered for `op` in `place`."""
+    """Prefix of the names of `graph`'s operations, lowered for `op` in `place`."""
     if graph.shares_names:
         return place.prefix
     return f"{place.prefix}{op.name}/{part + '/' if part else ''}"

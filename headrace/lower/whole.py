@@ -1,18 +1,17 @@
-"""A whole graph in its primitive form, as others are to read it: in TensorFlow 1's words, with the user's names.
+"""Lowering of a whole graph for a file, with TensorFlow 1's and the user's names.
 
-What a step is lowered to is run and forgotten. A file is read by people and programs that know the graph: they feed and
-fetch by name. So here
+The primitive form of a step is run and discarded. A file is read by programs that feed and fetch by name. So here
 
-* every operation keeps its name, whether anything needs it or not, and constants stay where and as many as they are;
-* the results of conditionals and loops are "cond/Merge:0" and "while/Exit_1:0". What a loop only captured has no Exit;
-  where the graph's own tensors are called so (`Graph.shows_primitives`), an Identity has that name;
-* where they are called "cond:0", as in graphs that do not show primitives, an Identity of that name is put behind each
-  structured operation, and waits for all that it does. Whoever runs it runs all that, as where `cond` was one operation
-  (in a graph that shows primitives it is there where the operation does anything besides giving results);
-* frames are called as in TensorFlow 1 ("while/while_context");
-* a `Case` becomes Switches by booleans, one after the other: `_SwitchN` is no operation for files.
+* every operation keeps its name, even without consumers, and constants are not merged or moved;
+* the results of conditionals and loops are "cond/Merge:0" and "while/Exit_1:0". A captured tensor of a loop has no
+  Exit. If the graph's own tensors have such names (`Graph.shows_primitives`), an Identity gets the name;
+* if they have names such as "cond:0", as in graphs that do not show primitives, an Identity of that name is added
+  behind each structured operation and waits for all its effects. To run it has the same effects as to run `cond`
+  itself. (In a graph that shows primitives, it is added if the operation has effects other than its results);
+* frames have TensorFlow 1's names ("while/while_context");
+* a `Case` becomes a chain of Switches by booleans, because `_SwitchN` is not an operation for files.
 
-What nothing in a branch or body needs is left out.
+Operations in a branch or body that none of its results needs are omitted.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ if TYPE_CHECKING:
 
 
 class Whole(Lowering):
-    """Lowers one whole graph.
+    """Lowering of one whole graph.
 
     Attributes:
-      given: that graph, the user's.
+      given: The user's graph.
     """
 
     def __init__(self, shared: Shared, given: Graph) -> None:
@@ -45,7 +44,7 @@ class Whole(Lowering):
         self.graph.versions = given.versions
         self._tests: dict[tuple[Tensor, int], list[Tensor]] = {}
         self._copies: dict[tuple[Operation, str], Operation] = {}
-        for op in given.operations:  # names that nothing else may take
+        for op in given.operations:  # reserves the names of the user
             self.graph.unique_name(op.name)
             if "frame_name" in op.attrs:
                 self.graph.unique_name(op.attrs["frame_name"])
@@ -54,7 +53,7 @@ class Whole(Lowering):
         return op.name if op.graph is self.given else super().name_of(op, place)
 
     def is_read(self, t: Tensor) -> bool:
-        # a reader of the file may fetch each loop variable; what the loop captured is none
+        # a reader of the file may fetch each loop variable, but not a captured tensor
         body = t.op.attrs.get("body")
         is_captured = isinstance(body, FuncGraph) and body.params[t.index] in body.captures.values()
         return not is_captured or super().is_read(t)
@@ -69,13 +68,13 @@ class Whole(Lowering):
         return new
 
     def finish(self) -> Graph:
-        """The graph, when all is in it."""
+        """Completes the graph and returns it."""
         self._colocate()
         self._add_functions()
         return self.graph
 
     def _colocate(self) -> None:
-        """What stands beside something (`_class`) names what that is called here; what is not here is named no more."""
+        """Rewrites the attributes `_class` to the new names, without operations that were omitted."""
         given = {new: (old, prefix) for (old, prefix), new in self._copies.items()}
         for op in self.graph.operations:
             if "_class" not in op.attrs:
@@ -88,7 +87,7 @@ class Whole(Lowering):
             op.attrs = attrs
 
     def _beside(self, group: str, old: Operation, prefix: str) -> str:
-        """A string of the attribute `_class` of `old` for its copy below `prefix`; "" if there is nothing to name."""
+        """An entry of the attribute `_class` of `old` for its copy; "" if none."""
         kind, mark, name = group.partition("@")
         if not mark:
             return group
@@ -97,7 +96,7 @@ class Whole(Lowering):
         return f"{kind}@{new.name}" if new is not None else ""
 
     def _add_functions(self) -> None:
-        """The functions that the called ones call belong to the graph too."""
+        """Adds the functions that the called functions call to the graph."""
         functions = self.graph.functions
         todo = [op for f in functions.values() for op in f.operations]
         while todo:
@@ -110,8 +109,8 @@ class Whole(Lowering):
                     todo.extend(functions[f.name].operations)
 
     def constant(self, op: Operation, place: LoweringScope) -> Tensor:
-        # where it is used, not outside and brought in: TensorFlow reads shapes off constants, and does not look for
-        # them beyond an Enter
+        # the constant stays where it is used instead of entering the loop: TensorFlow infers shapes from constants, but
+        # not through an Enter
         return self.copy(place, op, (), ()).outputs[0]
 
     def switch(
@@ -129,7 +128,7 @@ class Whole(Lowering):
         return [*out, t]
 
     def _tests_of(self, place: LoweringScope, selector: Tensor, sides: int, like: Operation) -> list[Tensor]:
-        """Whether `selector` says 0, 1, ...; anything else means the last side."""
+        """Tests whether `selector` is 0, 1, ...; any other value means the last side."""
         key = (selector, sides)
         if key not in self._tests:
             tests = self._tests[key] = []
@@ -145,7 +144,7 @@ class Whole(Lowering):
 
     def structure(self, op: Operation, inputs: list[Tensor], controls: list[Operation], place: LoweringScope) -> Made:
         made, ends = super().structure(op, inputs, controls, place)
-        if op.graph is not self.given or op.name in self.graph:  # it has stayed, if it calls what is recursive
+        if op.graph is not self.given or op.name in self.graph:  # a call of a recursive function stays under its name
             return made, ends
         visible = [visible_name(op.name, op.opdef.structured, t.index) for t in op.outputs]
         is_shown = op.graph.shows_primitives and op.name not in visible
@@ -165,7 +164,7 @@ class Whole(Lowering):
     def _named(
         self, place: LoweringScope, op: Operation, name: str, values: Sequence[Tensor], waits: Sequence[Operation] = ()
     ) -> Operation:
-        """Something called `name`, which is reserved for it, that hands on `values`, after `waits`."""
+        """Adds an operation under the reserved `name` that forwards `values` after `waits`."""
         waits = self._gate(place, values, waits)
         types = tuple(t.dtype.base for t in values)
         attrs: dict[str, Any] = {} if not values else {"T": types[0] if len(values) == 1 else types}
