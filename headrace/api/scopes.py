@@ -384,7 +384,7 @@ def _operation(b: Builder, x: Any) -> Operation:
     own = getattr(x, "op", None)  # a tensor; a variable, whose initialization is meant
     if isinstance(own, Operation):
         return own
-    made = b._own(x)
+    made = b.own(x)
     if isinstance(made, Tensor):
         return made.op
     raise TypeError(f"control_dependencies takes operations and tensors, got {x!r} ({type(x).__name__})")

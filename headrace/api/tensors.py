@@ -11,7 +11,7 @@ from headrace import dtypes, shapes
 from headrace.api import nest, scopes
 from headrace.errors import ShapeError
 from headrace.ir import infer
-from headrace.ir.builder import as_array
+from headrace.ir.conversion import as_array
 from headrace.ir.graph import Tensor
 
 

@@ -1,23 +1,25 @@
 """The eager builder: runs ops where a `Builder` adds them to a graph.
 
-What an op needs before it can run (its complete attributes, its kernel) is worked out once for each combination of
-type, dtypes and attributes, and kept.
+The complete attributes and the kernel of an op are found once for each combination of type, dtypes and attributes, and
+kept in a memo. A call with eager tensors that finds them there needs no binding.
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from headrace import dtypes, flags, forking
 from headrace.eager.recorder import active
 from headrace.eager.tensor import EagerTensor
-from headrace.errors import DeadlineExceededError, GraphError, NotFoundError, SignatureError, UnimplementedError
+from headrace.errors import DeadlineExceededError, GraphError, NotFoundError, UnimplementedError
 from headrace.ir import source
-from headrace.ir.builder import OpCalls, as_array
+from headrace.ir.binding import OpCalls, complete_attrs
+from headrace.ir.conversion import as_array
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.kernel import Kernel, KernelContext, find_kernel, made_for
 from headrace.ir.kernel_errors import brief, translated
@@ -83,19 +85,21 @@ class _Prepared(NamedTuple):
     """An op that is ready to run.
 
     Attributes:
+      record: its record.
       attrs: its complete attributes.
       dtypes: of its outputs.
       form: "pure", "stateful" or "async".
       run: the kernel of a pure op, else its factory.
     """
 
+    record: OpDef
     attrs: dict[str, Any]
     dtypes: list[DType]
     form: str
     run: Callable[..., Any]
 
 
-class EagerBuilder(OpCalls):
+class EagerBuilder(OpCalls[EagerTensor]):
     """Runs ops; has the calls of `ir.builder.Builder`. Thread safe.
 
     Resources that ops make without a `shared_name` belong to whoever has their handles. Those with one are found again
@@ -113,6 +117,7 @@ class EagerBuilder(OpCalls):
       <EagerTensor shape=[2] dtype=float32: array([3., 4.], dtype=float32)>
     """
 
+    tensor_type: ClassVar[type[Any]] = EagerTensor
     graph: Final = None
     control_inputs: Final = ()
     scope: Final = ""
@@ -160,39 +165,12 @@ class EagerBuilder(OpCalls):
         dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype.base
         return EagerTensor(array[()] if not array.ndim and dtype is not dtypes.string else array, dtype)
 
-    def tensor(self, x: Any, dtype: DType | None = None, name: str = "Const") -> EagerTensor:
-        """`x` as an eager tensor: itself, its value now (a variable), or a constant; a list of tensors is stacked.
+    def own(self, x: Any) -> Any:
+        """`x` as an eager tensor, if it stands for one (a variable); else `x`.
 
         Raises:
-          TypeError: it cannot be one, or not one of `dtype`.
           GraphError: it is symbolic.
         """
-        if isinstance(x, (list, tuple)) and any(map(_is_tensor, _leaves(x))):
-            found = next(t.dtype.base for t in _leaves(x) if _is_tensor(t))
-            if dtype is not None and found is not dtype.base:
-                x = self._cast(x, dtype)
-            dtype = dtype or found
-            packed: EagerTensor = self.Pack([self.tensor(v, dtype) for v in x])
-            return packed
-        x = self._own(x)
-        if not isinstance(x, EagerTensor):
-            return self.const(x, dtype)
-        if dtype is not None and x.dtype is not dtype.base:
-            raise TypeError(
-                f"Tensor conversion requested dtype {dtype.base.name} for Tensor with dtype {x.dtype.name}: {x!r}; "
-                "cast it"
-            )
-        return x
-
-    def _cast(self, x: Any, dtype: DType) -> Any:
-        """`x`, with all tensors in it cast to `dtype`."""
-        if isinstance(x, (list, tuple)):
-            return [self._cast(item, dtype) for item in x]
-        x = self._own(x)
-        return self.make("Cast", (x,), {"DstT": dtype}) if isinstance(x, EagerTensor) and x.dtype is not dtype else x
-
-    def _own(self, x: Any) -> Any:
-        """`x`, as an eager tensor if it stands for one."""
         if isinstance(x, EagerTensor):
             return x
         if isinstance(x, (Tensor, Operation)):
@@ -202,6 +180,10 @@ class EagerBuilder(OpCalls):
             )
         as_tensor = getattr(type(x), "as_tensor", None)
         return x if as_tensor is None else as_tensor(x, self)
+
+    def _pack(self, items: Sequence[Any], dtype: DType, name: str) -> EagerTensor:
+        out: EagerTensor = self.make("Pack", ([self.tensor(x, dtype) for x in items],), {})
+        return out
 
     # *** ops ***
 
@@ -216,29 +198,22 @@ class EagerBuilder(OpCalls):
           GraphError: arguments that do not fit, or an op that means something in graphs only.
           OpError: what it fails with.
         """
-        try:
-            record = op_registry.get(type)
-        except LookupError as e:
-            raise NotFoundError(f"Op type not registered '{type}': {e}") from e.__cause__
-        try:
-            groups = self._bind(record, args, attrs)
-            prepared, key = self._prepare(record, groups, attrs)
-        except GraphError as e:
-            where = source.here()
-            if where is not None:
-                e.add_note(f"while running {type} at {where}")
-            raise
-        values = [t._value for g in groups for t in g]
+        key, values = _key_of(type, args, attrs)
+        prepared = self._find(key)
+        if prepared is None:
+            args = self._bound(type, args, attrs)
+            key, values = _key_of(type, args, attrs)
+            prepared = self._find(key) or self._prepare(type, args, attrs, key)
         op: EagerOp | None = None
         try:
             with np.errstate(all="ignore"):
                 if prepared.form == "pure":
                     out = prepared.run(*values)
                 else:
-                    op = EagerOp(name or type, record, prepared.attrs)
+                    op = EagerOp(name or type, prepared.record, prepared.attrs)
                     out = self._run(op, prepared, key, values)
         except Exception as e:
-            out = _blamed(e, op or EagerOp(name or type, record, prepared.attrs), values)
+            out = _blamed(e, op or EagerOp(name or type, prepared.record, prepared.attrs), values)
             if out is e:
                 raise
             raise out from e
@@ -246,7 +221,8 @@ class EagerBuilder(OpCalls):
         recorder = active.get()
         if recorder is not None and made:
             tensors = (EagerTensor(out, made[0]),) if len(made) == 1 else tuple(map(EagerTensor, out, made))
-            recorder.note(type, groups, [a.is_list for a in record.ins], attrs, tensors)
+            specs = prepared.record.ins
+            recorder.note(type, _groups(specs, args), [a.is_list for a in specs], attrs, tensors)
             return tensors[0] if len(made) == 1 else tensors
         if len(made) == 1:
             return EagerTensor(out, made[0])
@@ -269,74 +245,90 @@ class EagerBuilder(OpCalls):
         kernel = prepared.run(ctx, prepared.attrs)
         return _waited_for(op, kernel, values) if prepared.form == "async" else kernel(*values)
 
-    def _bind(self, record: OpDef, args: Sequence[Any], attrs: dict[str, Any]) -> list[list[EagerTensor]]:
-        """The tensors of each argument. Numbers take the dtype that the tensors among the arguments ask for."""
-        if len(args) != len(record.ins):
-            names = ", ".join(a.name for a in record.ins)
-            raise GraphError(f"{record.type} takes {len(record.ins)} arguments ({names}), got {len(args)}")
-        groups: list[list[Any]] = []
-        wanted = {k: dtypes.as_dtype(v) for k, v in attrs.items() if _is_type(record, k)}
-        decided: dict[str, tuple[ArgSpec, EagerTensor]] = {}  # what a type attribute follows from
-        for spec, arg in zip(record.ins, args, strict=True):
-            if spec.is_list and not isinstance(arg, (list, tuple)):
-                raise GraphError(f"argument {spec.name!r} of {record.type} must be a list of tensors, got {arg!r}")
-            group = [self._own(x) for x in (arg if spec.is_list else (arg,))]
-            groups.append(group)
-            attr = spec.type_attr
-            if attr is None or attr in attrs:
-                continue
-            for x in group:
-                if isinstance(x, EagerTensor):
-                    first, other = decided.setdefault(attr, (spec, x))
-                    if other.dtype is not x.dtype:
-                        raise SignatureError(
-                            f"Input '{spec.name}' of '{record.type}' Op has type {x.dtype.name} that does not match "
-                            f"type {other.dtype.name} of argument '{first.name}'. Cast one of them (hr.cast)"
-                        )
-                    wanted[attr] = x.dtype
-        for spec, group in zip(record.ins, groups, strict=True):
-            attr = spec.type_attr or ""
-            for i, x in enumerate(group):
-                if not isinstance(x, EagerTensor):
-                    group[i] = self._convert(x, record, spec, spec.dtype or wanted.get(attr), attr in decided)
-                    if attr:
-                        wanted.setdefault(attr, group[i].dtype)
-        return groups
-
-    def _convert(self, x: Any, record: OpDef, spec: ArgSpec, dtype: DType | None, is_decided: bool) -> EagerTensor:
+    def _find(self, key: tuple[Any, ...] | None) -> _Prepared | None:
         try:
-            return self.tensor(x, dtype)
-        except TypeError as e:
-            if not is_decided or dtype is None or isinstance(e, GraphError):
-                raise
-            raise SignatureError(
-                f"Input '{spec.name}' of '{record.type}' Op does not match type {dtype.name} of the other arguments: "
-                f"{e}. Cast the one or the other (hr.cast)"
-            ) from e
-
-    def _prepare(self, record: OpDef, groups: list[list[EagerTensor]], attrs: dict[str, Any]) -> tuple[_Prepared, Any]:
-        """The op made ready for such arguments, and the key that it is kept under."""
-        key = (record.type, *(tuple(t.dtype.number for t in g) for g in groups), *attrs.items())
-        try:
-            found = self._prepared.get(key)
+            return None if key is None else self._prepared.get(key)
         except TypeError:  # an array among the attributes
-            return _prepared(record, groups, attrs), key
-        if found is None:
-            found = _prepared(record, groups, attrs)
+            return None
+
+    def _bound(self, type: str, args: Sequence[Any], attrs: dict[str, Any]) -> list[Any]:
+        """The arguments as eager tensors, and lists of them."""
+        record = _record(type)
+        try:
+            groups, decided = self._match(record, args, attrs)
+            if decided is not None:
+                self._convert_rest(record, groups, decided)
+        except GraphError as e:
+            _locate(e, type)
+            raise
+        return [g if a.is_list else g[0] for a, g in zip(record.ins, groups, strict=True)]
+
+    def _prepare(self, type: str, args: Sequence[Any], attrs: dict[str, Any], key: Any) -> _Prepared:
+        """Prepares an op for bound arguments, and keeps it under `key`."""
+        record = _record(type)
+        try:
+            found = _prepared(record, _groups(record.ins, args), attrs)
+        except GraphError as e:
+            _locate(e, type)
+            raise
+        with contextlib.suppress(TypeError):  # an array among the attributes
+            hash(key)
             if len(self._prepared) >= _KEPT:
                 self._prepared.clear()
             self._prepared[key] = found
-        return found, key
+        return found
 
 
-def _prepared(record: OpDef, groups: list[list[EagerTensor]], attrs: dict[str, Any]) -> _Prepared:
+def _record(type: str) -> OpDef:
+    try:
+        return op_registry.get(type)
+    except LookupError as e:
+        raise NotFoundError(f"Op type not registered '{type}': {e}") from e.__cause__
+
+
+def _locate(error: GraphError, type: str) -> None:
+    """Adds a note of the user's line."""
+    where = source.here()
+    if where is not None:
+        error.add_note(f"while running {type} at {where}")
+
+
+def _groups(specs: Sequence[ArgSpec], args: Sequence[Any]) -> list[list[EagerTensor]]:
+    """The tensors of each argument."""
+    return [list(arg) if spec.is_list else [arg] for spec, arg in zip(specs, args, strict=True)]
+
+
+def _key_of(type: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[tuple[Any, ...] | None, list[Any]]:
+    """Returns the key of a call and the values of its arguments, flat.
+
+    The key is the one of the memo of prepared ops. It is None if an argument is neither an eager tensor nor a list of
+    eager tensors. Dtypes and nesting of the arguments are parts of the key. Arguments whose key is in the memo
+    therefore fit the record.
+    """
+    key: list[Any] = [type]
+    values = []
+    for arg in args:
+        if arg.__class__ is EagerTensor:
+            key.append(arg.dtype)
+            values.append(arg._value)
+        elif arg.__class__ is list:
+            for x in arg:
+                if x.__class__ is not EagerTensor:
+                    return None, values
+                values.append(x._value)
+            key.append(tuple([x.dtype for x in arg]))
+        else:
+            return None, values
+    return (*key, *attrs.items()), values
+
+
+def _prepared(record: OpDef, groups: Sequence[Sequence[EagerTensor]], attrs: dict[str, Any]) -> _Prepared:
     if record.primitive or record.structured:
         raise GraphError(
             f"{record.type} means something in a graph only; outside, Python's if, while and calls do what it does "
             "(hr.cond and hr.while_loop choose by themselves)"
         )
-    complete = record.infer_attrs([[t.dtype for t in g] for g in groups], attrs)
-    record.check_inputs(complete, [t.dtype for g in groups for t in g])
+    complete, _ = complete_attrs(record, groups, attrs)
     made = record.output_dtypes(complete)
     if any(d.is_ref for d in made):
         raise UnimplementedError(f"{record.type} gives a reference, which exists in graphs only; use hr.Variable")
@@ -345,7 +337,7 @@ def _prepared(record: OpDef, groups: list[list[EagerTensor]], attrs: dict[str, A
     if kernel is None:
         raise UnimplementedError(f"{record.type} has no kernel for the CPU")
     run = made_for(op, kernel) if kernel.form == "pure" else kernel.factory
-    return _Prepared(complete, made, kernel.form, run)
+    return _Prepared(record, complete, made, kernel.form, run)
 
 
 def _waited_for(op: EagerOp, kernel: Callable[..., Any], values: list[Any]) -> Any:
@@ -382,20 +374,3 @@ def _blamed(error: Exception, op: EagerOp, values: list[Any]) -> Exception:
     if values:
         out.add_note(f"inputs: {', '.join(map(brief, values))}")
     return out
-
-
-def _is_tensor(x: Any) -> bool:
-    return hasattr(type(x), "as_tensor") or isinstance(x, Tensor)
-
-
-def _leaves(x: Any) -> Iterator[Any]:
-    for v in x:
-        if isinstance(v, (list, tuple)):
-            yield from _leaves(v)
-        else:
-            yield v
-
-
-def _is_type(record: OpDef, attr: str) -> bool:
-    spec = record.attrs.get(attr)
-    return spec is not None and spec.kind == "type" and not spec.is_list

@@ -92,8 +92,19 @@ MOST_TENSORS: Final = 2**16  # in one argument: a graph from elsewhere may ask f
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArgSpec:
-    """One named argument: a single tensor, `number_attr` tensors of one type, or one tensor a type of a list
-    attribute."""
+    """One named argument of an op type.
+
+    It is a single tensor, `number_attr` tensors of one type, or one tensor for each type of a list attribute.
+
+    Attributes:
+      name: its name.
+      dtype: its fixed dtype, or None.
+      type_attr: the attribute that is its dtype, or None.
+      number_attr: the attribute that is its number of tensors, or None.
+      type_list_attr: the attribute that is the list of its dtypes, or None.
+      is_ref: whether it carries a variable.
+      is_list: whether a call gives a list for it.
+    """
 
     name: str
     dtype: DType | None = None
@@ -101,10 +112,10 @@ class ArgSpec:
     number_attr: str | None = None
     type_list_attr: str | None = None
     is_ref: bool = False
+    is_list: bool = dataclasses.field(init=False, repr=False)  # every call of the op type reads it
 
-    @property
-    def is_list(self) -> bool:
-        return self.number_attr is not None or self.type_list_attr is not None
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_list", self.number_attr is not None or self.type_list_attr is not None)
 
     def dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
         """The dtypes of its tensors under `attrs`."""

@@ -13,7 +13,7 @@ from headrace import dtypes
 from headrace.api import gathering, scopes
 from headrace.api.partitioned import mark_part
 from headrace.dtypes import DType, as_dtype
-from headrace.ir.builder import as_array
+from headrace.ir.conversion import as_array
 from headrace.ir.graph import Tensor
 from headrace.v1 import initializers
 from headrace.v1.graph import GraphKeys, get_default_graph, in_default_graph

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.errors import GraphError, InvalidArgumentError, ShapeError, SignatureError
+from headrace.errors import ConversionError, GraphError, InvalidArgumentError, ShapeError, SignatureError
 from tests.errors.table import check, open_
 
 X = lambda: open_(hr.float32, 2, 3)
@@ -168,7 +168,7 @@ OUTSIDE = [
     (lambda: hr.import_graph_def(b""), ValueError, "no graph to import into: call import_graph_def inside"),
     (
         lambda: hr.convert_to_tensor(hr.constant(1), hr.float32),
-        TypeError,
+        ConversionError,
         "requested dtype float32 for Tensor with dtype int32",
     ),
 ]

@@ -10,7 +10,8 @@ import pytest
 from headrace import dtypes
 from headrace.errors import GraphError, NotFoundError, ShapeError
 from headrace.ir import walk
-from headrace.ir.builder import Builder, as_array
+from headrace.ir.builder import Builder
+from headrace.ir.conversion import as_array
 from headrace.ir.graph import Graph
 from headrace.ir.serial.functiondef import EncodedFunction
 from headrace.ir.source import Source, here

@@ -1,0 +1,322 @@
+"""Binding of call arguments to the inputs and attributes of an op record.
+
+Both builders call op types by name (`b.Mul(x, 2.0)`), one to add an operation to a graph, the other to run it at once.
+Binding is the same for both and has two steps. `OpCalls._match` sorts the arguments into one group for each input of
+the record and lets the tensors among them decide the type attributes. If all arguments are tensors, that is all.
+Otherwise `OpCalls._convert_rest` converts Python values and arrays to tensors of the dtypes decided, or of the dtypes
+that the values have by themselves. `complete_attrs` then infers and checks the attributes.
+
+A builder supplies the class of its tensors, `own`, `const` and `_pack`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+
+from headrace import dtypes
+from headrace.errors import ConversionError, GraphError, SignatureError
+from headrace.ir.conversion import NO_TENSOR, shown
+from headrace.ir.graph import Operation, Tensor
+from headrace.ir.kernel_errors import is_loop_variable, quoted
+from headrace.ir.opdef import OpDef, op_registry
+
+if TYPE_CHECKING:
+    from headrace.dtypes import DType
+    from headrace.ir.graph import Graph
+    from headrace.ir.opdef import ArgSpec
+
+T = TypeVar("T")
+
+
+class Decided(NamedTuple):
+    """Type attributes of a call, as far as its tensors and written attributes decide them.
+
+    Attributes:
+      types: the dtype of each type attribute.
+      by: for each type attribute that tensors decide, the first argument and tensor of that type.
+    """
+
+    types: dict[str, DType]
+    by: dict[str, tuple[ArgSpec, Any]]
+
+
+class OpCalls(Generic[T]):
+    """Calls of op types by name, with conversion of their arguments: `b.Mul(x, y)` is `b.make("Mul", (x, y), {})`.
+
+    Attributes:
+      tensor_type: the class of the builder's tensors, `T`.
+    """
+
+    __slots__ = ()
+
+    tensor_type: ClassVar[type[Any]]
+
+    def __getattr__(self, type: str) -> Callable[..., Any]:
+        if type not in op_registry and (not type[:1].isupper() or op_registry.sought(type) is None):
+            me = self.__class__.__name__
+            raise AttributeError(f"{me} has no attribute {type!r}, and no op type of that name is registered")
+
+        def call(*args: Any, name: str | None = None, **attrs: Any) -> Any:
+            return self.make(type, args, attrs, name)
+
+        return call
+
+    # *** supplied by the builder ***
+
+    if TYPE_CHECKING:  # a field of `Builder`, for which the property would be the default
+
+        @property
+        def graph(self) -> Graph | None:
+            """The graph that every tensor of the builder belongs to, or None."""
+
+    @abstractmethod
+    def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
+        """Makes one op. `args` has one entry for each argument of its record."""
+
+    @abstractmethod
+    def const(self, value: Any, dtype: DType | None = None, name: str = "Const") -> T:
+        """A tensor with this value. Python floats become float32, ints int32, unless `dtype` is given."""
+
+    @abstractmethod
+    def own(self, x: Any) -> Any:
+        """`x` as a tensor of this builder, if it stands for one; else `x`.
+
+        A variable stands for its value, and a tensor of an outer graph for the captured tensor.
+        """
+
+    @abstractmethod
+    def _pack(self, items: Sequence[Any], dtype: DType, name: str) -> T:
+        """A list of tensors and values of one dtype, nested or flat, as one tensor."""
+
+    # *** conversion ***
+
+    def tensor(self, x: Any, dtype: DType | None = None, name: str = "Const") -> T:
+        """`x` as a tensor of this builder: itself, a constant or a Pack.
+
+        A variable stands for its value. A list with tensors in it becomes a Pack of its items, and tensors in it that
+        have another dtype than `dtype` are cast.
+
+        Raises:
+          TypeError: it cannot be one, or not one of `dtype`.
+          ConversionError (a TypeError and a ValueError): it is None, or a tensor of another dtype.
+          GraphError: it belongs to a graph that this builder cannot read.
+        """
+        if isinstance(x, (list, tuple)):
+            found = next((t.dtype.base for t in _leaves(x) if stands_for_tensor(t)), None)
+            if found is None:
+                return self.const(x, dtype, name)
+            if dtype is not None and found is not dtype.base:
+                x = self._cast(x, dtype)
+            return self._pack(x, dtype or found, "packed" if name == "Const" else name)
+        x = self.own(x)
+        if not isinstance(x, self.tensor_type):
+            return self.const(x, dtype, name)
+        if dtype is not None and x.dtype.base is not dtype.base:
+            raise ConversionError(
+                f"Tensor conversion requested dtype {dtype.base.name} for Tensor with dtype {x.dtype.base.name}: "
+                f"{x!r}{_origin(x)}; cast it (hr.cast)"
+            )
+        tensor: T = x
+        return tensor
+
+    def _cast(self, x: Any, dtype: DType) -> Any:
+        """`x` with all tensors in it cast to `dtype`.
+
+        TensorFlow does so for shapes like `[n, 3]` with an int64 n.
+        """
+        if isinstance(x, (list, tuple)):
+            return [self._cast(item, dtype) for item in x]
+        x = self.own(x)
+        if isinstance(x, self.tensor_type) and x.dtype is not dtype:
+            return self.make("Cast", (x,), {"DstT": dtype})
+        return x
+
+    # *** binding ***
+
+    def _match(
+        self, record: OpDef, args: Sequence[Any], attrs: Mapping[str, Any]
+    ) -> tuple[list[list[Any]], Decided | None]:
+        """Sorts the arguments of a call into groups, one for each input of `record`.
+
+        Returns:
+          The groups, and None if every member is a tensor of this builder; else the types for `_convert_rest`.
+
+        Raises:
+          GraphError: another number of arguments, or no list where the record takes a list.
+          SignatureError: two tensors of different dtypes for one type attribute.
+        """
+        specs = record.ins
+        if len(args) != len(specs):
+            names = ", ".join(a.name for a in specs)
+            raise GraphError(f"{record.type} takes {len(specs)} arguments ({names}), got {len(args)}")
+        tensor_type, graph = self.tensor_type, self.graph
+        groups: list[list[Any]] = []
+        types: dict[str, DType] = {}
+        by: dict[str, tuple[ArgSpec, Any]] = {}
+        if attrs:
+            types.update((k, dtypes.as_dtype(v)) for k, v in attrs.items() if _is_type(record, k))
+        is_ready = True
+        for spec, arg in zip(specs, args, strict=True):
+            if not spec.is_list:
+                group = [arg]
+            elif isinstance(arg, (list, tuple)):
+                group = list(arg)
+            else:
+                raise GraphError(f"argument {spec.name!r} of {record.type} must be a list of tensors, got {arg!r}")
+            groups.append(group)
+            attr = spec.type_attr
+            for i, x in enumerate(group):
+                if not isinstance(x, tensor_type) or (graph is not None and x.op.graph is not graph):
+                    x = group[i] = self.own(x)
+                    if not isinstance(x, tensor_type):
+                        is_ready = False
+                        continue
+                if attr is not None:
+                    if attr in by:
+                        if types[attr] is not x.dtype.base:
+                            raise _mismatch(record, spec, x, *by[attr])
+                    elif attr not in attrs:
+                        types[attr] = x.dtype.base
+                        by[attr] = (spec, x)
+        return groups, None if is_ready else Decided(types, by)
+
+    def _convert_rest(self, record: OpDef, groups: Sequence[list[Any]], decided: Decided) -> None:
+        """Converts the members of `groups` that are no tensors, in place.
+
+        Raises:
+          GraphError: an operation was given.
+          SignatureError: a value does not fit the dtype that a tensor decided.
+          TypeError, ValueError: see `tensor`.
+        """
+        types = decided.types
+        for spec, group in zip(record.ins, groups, strict=True):
+            attr = spec.type_attr or ""
+            for i, x in enumerate(group):
+                if not isinstance(x, self.tensor_type):
+                    dtype = spec.dtype or types.get(attr) or _default_of_empty(x, record, attr)
+                    label = f"{spec.name}_{i}" if spec.is_list else spec.name
+                    made: Any = self._convert(x, record, spec, dtype, label, decided.by.get(attr))
+                    group[i] = made
+                    if attr:
+                        types.setdefault(attr, made.dtype.base)
+
+    def _convert(
+        self, x: Any, record: OpDef, spec: ArgSpec, dtype: DType | None, label: str, by: tuple[ArgSpec, Any] | None
+    ) -> T:
+        if isinstance(x, Operation):
+            raise GraphError(f"argument {spec.name!r} got the operation {x.name!r}; give one of its outputs")
+        try:
+            if isinstance(x, (list, tuple)):
+                return self.tensor(x, dtype, label)
+            return self.const(x, dtype, label)  # `own` has been asked
+        except TypeError as e:
+            if by is None or isinstance(e, GraphError) or NO_TENSOR in str(e):
+                raise
+            first, other = by
+            raise SignatureError(
+                f"Input '{spec.name}' of '{record.type}' Op does not match type {other.dtype.base.name} of argument "
+                f"'{first.name}' ({_called(other)}): {e}. Cast the one or the other (hr.cast)"
+                f"{_START if _is_of_loop(other) else ''}"
+            ) from e
+
+
+def complete_attrs(
+    record: OpDef, groups: Sequence[Sequence[Any]], attrs: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[Any]]:
+    """Returns the complete attributes of a call with tensors `groups`, and its inputs, flat.
+
+    Raises:
+      GraphError: an attribute is missing or has a wrong value, or the inputs are not those that the record takes.
+      SignatureError: an argument has a dtype that the record does not take, or too few tensors.
+    """
+    given = [[t.dtype for t in g] for g in groups]
+    try:
+        complete = record.infer_attrs(given, attrs)
+    except GraphError as e:
+        raise _not_taken(record, groups, attrs) or e from None
+    got = [d for ds in given for d in ds]
+    if record.input_dtypes(complete) != got:
+        record.check_inputs(complete, got)
+    return complete, [t for g in groups for t in g]
+
+
+def stands_for_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor of any builder, or a variable."""
+    return isinstance(x, Tensor) or hasattr(type(x), "as_tensor")
+
+
+def _default_of_empty(x: Any, record: OpDef, attr: str) -> DType | None:
+    """The dtype for an empty list, which decides none itself: the default of the attribute."""
+    if not isinstance(x, (list, tuple)) or x or attr not in record.attrs:
+        return None
+    default = record.attrs[attr].default
+    return default if isinstance(default, dtypes.DType) else None
+
+
+def has_tensors(x: Any) -> bool:
+    """Whether a nested list has a member that stands for a tensor."""
+    return any(map(stands_for_tensor, _leaves(x)))
+
+
+def _is_type(record: OpDef, attr: str) -> bool:
+    spec = record.attrs.get(attr)
+    return spec is not None and spec.kind == "type" and not spec.is_list
+
+
+def _leaves(x: Any) -> Iterator[Any]:
+    for v in x:
+        if isinstance(v, (list, tuple)):
+            yield from _leaves(v)
+        else:
+            yield v
+
+
+# *** errors ***
+
+_START: Final = "; or let the loop variable start with a number of the other type (1.0 is a float, 1 an int)"
+
+
+def _not_taken(record: OpDef, groups: Sequence[Sequence[Any]], attrs: Mapping[str, Any]) -> SignatureError | None:
+    """The error of the first argument of a wrong dtype or count, if any."""
+    for spec, group in zip(record.ins, groups, strict=True):
+        number = None if spec.number_attr is None else record.attrs[spec.number_attr].minimum
+        if number is not None and len(group) < number:
+            return SignatureError(
+                f"'{record.type}' Op needs at least {number} tensor{'s' * (number != 1)} as argument '{spec.name}', "
+                f"got {len(group)}"
+            )
+        allowed = None if spec.type_attr in (None, *attrs) else record.attrs[spec.type_attr or ""].allowed
+        if allowed is not None and group and group[0].dtype.base not in allowed:
+            t = group[0]
+            names = ", ".join(sorted(d.name for d in allowed))
+            return SignatureError(
+                f"Value passed to parameter '{spec.name}' of '{record.type}' Op has DataType {t.dtype.base.name} not "
+                f"in list of allowed values: {names}. Got {_called(t)}{_origin(t)}; cast it (hr.cast)"
+            )
+    return None
+
+
+def _mismatch(record: OpDef, spec: ArgSpec, x: Any, first: ArgSpec, other: Any) -> SignatureError:
+    """The error of two tensors of different dtypes for one type attribute."""
+    return SignatureError(
+        f"Input '{spec.name}' of '{record.type}' Op has type {x.dtype.base.name} that does not match type "
+        f"{other.dtype.base.name} of argument '{first.name}': got {_called(x)}{_origin(x)} and {_called(other)}"
+        f"{_origin(other)}. Cast one of them (hr.cast){_START if _is_of_loop(x) or _is_of_loop(other) else ''}"
+    )
+
+
+def _called(t: Any) -> str:
+    """The name of a symbolic tensor, in quotes; the value of an eager one."""
+    return quoted(t) if isinstance(t, Tensor) else shown(t)
+
+
+def _origin(t: Any) -> str:
+    """The user's line that made a symbolic tensor, in parentheses; "" if none is known."""
+    return f" (made at {t.op.source})" if isinstance(t, Tensor) and t.op.source is not None else ""
+
+
+def _is_of_loop(t: Any) -> bool:
+    """Whether `t` is a loop variable of a graph."""
+    return isinstance(t, Tensor) and is_loop_variable(t)
