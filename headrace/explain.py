@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.pipeline import CompiledStep
 
 
-SHOWN: Final = 8  # names of a list of operations that a text has
+SHOWN: Final = 8  # names of a list of operations that the text shows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Explanation:
       apart: for an interpreted step, pairs (reason, names) of the operations outside of fused regions, without
         constants.
       devices: for a step over several devices, pairs (device, names of its operations), in the primitive form.
-      moved: pairs (operation, reason) of the operations that are not on the device that they ask for.
+      moved: pairs (operation, reason) of the operations that are not on the device that they request.
       failures: failures to compile the step or a part of it: the stage and the exception, with its traceback.
-      shapes: for a step that is compiled for the shapes of its feeds, each set of shapes seen. The other attributes
+      shapes: for a step that is compiled for the shapes of its feeds, each set of shapes so far. The other attributes
         are then those of the newest.
     """
 

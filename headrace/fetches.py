@@ -1,4 +1,4 @@
-"""What a user may fetch and feed: names, tensors, operations, nested structures; and the values that may be fed."""
+"""Fetch structures and feeds: resolution in a graph, and checks of fed values."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ _ELEMENTS: Final = (Tensor, Operation, str)
 
 
 def key_of(fetches: Any) -> Hashable:
-    """A hashable stand-in for a fetch structure: equal for structures that mean the same.
+    """Returns a hashable key of a fetch structure.
+
+    Structures with the same meaning have equal keys.
 
     Raises:
-      TypeError: it is no fetch structure. ValueError: it is nested too deeply.
+      TypeError: the object is not a fetch structure.
+      ValueError: the structure is nested too deeply.
     """
     try:
         if isinstance(fetches, _ELEMENTS):
@@ -61,10 +64,14 @@ def _too_deep() -> ValueError:
 class Fetches:
     """A fetch structure, resolved in a graph.
 
+    Args:
+      graph: the graph.
+      fetches: the structure.
+
     Attributes:
       tensors: the distinct tensors to fetch.
       targets: the operations to run without fetching.
-      pack: builds the user's structure from the tensors' values; an operation's place is None.
+      pack: builds the user's structure from the values of the tensors; it has None in the place of an operation.
     """
 
     def __init__(self, graph: Graph, fetches: Any) -> None:
@@ -76,8 +83,8 @@ class Fetches:
         except RecursionError:
             raise _too_deep() from None
         is_flat = type(fetches) is list and all(isinstance(f, _ELEMENTS) for f in fetches)
-        if is_flat and len(fetches) == len(self.tensors):  # each of them is a tensor, and none is there twice
-            self.pack = list  # the values as they come
+        if is_flat and len(fetches) == len(self.tensors):  # all are tensors, without duplicates
+            self.pack = list  # the values in their order
 
     def _resolve(self, graph: Graph, f: Any) -> Pack:
         if isinstance(f, _ELEMENTS) or hasattr(type(f), "graph_element"):
@@ -89,7 +96,7 @@ class Fetches:
             if i == len(self.tensors):
                 self.tensors.append(element)
             return lambda values: values[i]
-        if hasattr(type(f), "fetched_as"):  # what stands for several tensors
+        if hasattr(type(f), "fetched_as"):  # a composite of several tensors
             several = [self._resolve(graph, t) for t in f._flatten()]
             return lambda values: f.fetched_as(*[p(values) for p in several])
         if isinstance(f, Mapping):
@@ -122,7 +129,7 @@ def _element(graph: Graph, f: str | Tensor | Operation) -> Tensor | Operation:
 
 
 def feed_tensor(graph: Graph, key: Any) -> Tensor:
-    """The tensor that a key of a feed dict means."""
+    """Returns the tensor for a key of a feed dict."""
     try:
         found = graph.as_fed_element(key)
         named = graph.as_graph_element(key, allow_operation=False)
@@ -139,17 +146,20 @@ def feed_tensor(graph: Graph, key: Any) -> Tensor:
 
 
 def feed_tensors(graph: Graph, key: Any) -> list[Tensor]:
-    """The tensors that a key of a feed dict means: of a composite (`SparseTensor`, `IndexedSlices`) all its parts."""
+    """Returns the tensors for a key of a feed dict; a composite (`SparseTensor`) has several."""
     return [feed_tensor(graph, t) for t in (key._flatten() if hasattr(type(key), "fetched_as") else (key,))]
 
 
 def spread(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
-    """The values for all tensors, given those for the keys, which mean `counts` tensors each.
+    """Flattens the values of feed keys to one value for each tensor.
 
-    The value of an `IndexedSlices` without a `dense_shape`, two tensors, may have one, which is left out.
+    Args:
+      values: a value for each key.
+      counts: number of tensors of each key. The value of an `IndexedSlices` without a `dense_shape`, two tensors, may
+        have a `dense_shape`, which is dropped.
 
     Raises:
-      FeedError: a key that means several got another number of values.
+      FeedError: the number of values for a key differs from its number of tensors.
     """
     out: list[Any] = []
     for value, n in zip(values, counts, strict=True):
@@ -162,13 +172,13 @@ def spread(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FedTensor:
-    """The tensor or variable that a value is fed for.
+    """The tensor or variable to which a value is fed.
 
     Attributes:
-      name: its name.
-      dtype: the base dtype that its values have.
-      shape: what is known of their shape.
-      source: the line that made it, if known.
+      name: the name of the tensor.
+      dtype: the base dtype of its values.
+      shape: the static shape of its values.
+      source: the line that created it, if known.
     """
 
     name: str
@@ -178,13 +188,13 @@ class FedTensor:
 
     @classmethod
     def of(cls, t: Tensor) -> FedTensor:
-        """Of the tensor `t`; of a handle, the variable behind it."""
+        """Returns the description of `t`, or of the variable of a handle `t`."""
         dtype, shape = t.handle if t.dtype is dtypes.resource and t.handle is not None else (t.dtype.base, t.shape)
         return cls(t.name, dtype, shape, t.op.source)
 
     @property
     def named(self) -> str:
-        """Its name and line, for messages."""
+        """Name and line, for messages."""
         return f"'{self.name}'" + (f" (made at {self.source})" if self.source is not None else "")
 
 
@@ -192,14 +202,14 @@ Convert: TypeAlias = Callable[[FedTensor, Any, np.dtype], np.ndarray]
 
 
 def feeder(t: Tensor, convert: Convert | None = None) -> Callable[[Any], Any]:
-    """A function that makes a user's value into what flows along `t`: checked, of its dtype, aliasing nothing.
+    """Returns a function that checks and converts values for `t`.
+
+    Its result has the dtype of `t` and shares no memory with the value. It raises `FeedError` if the value has a shape
+    that `t` cannot have, or cannot be converted to its dtype.
 
     Args:
-      t: what is fed; the handle of a variable means its value.
-      convert: makes an array of the numpy dtype given from a value that is not one; None: `strict`.
-
-    Raises (the function):
-      FeedError: the value has another shape than `t` can have, or cannot be of its dtype.
+      t: the fed tensor; for the handle of a variable, the value of the variable is fed.
+      convert: converts a value that is not an array to an array of a given numpy dtype; None: `strict`.
     """
     fed = FedTensor.of(t)
     feed = _feeder(fed, convert or strict)
@@ -222,7 +232,7 @@ def _feeder(t: FedTensor, convert: Convert) -> Callable[[Any], Any]:
     exact = shape if shapes.is_full(shape) else None
     scalar = want.type
     python = {"f": float, "i": int, "u": int, "b": bool}.get(want.kind)
-    # 1 times a number of Python's takes a fourth of the time that scalar(number) takes
+    # 1 times a Python number takes a quarter of the time of scalar(number)
     make: Callable[[Any], Any] = scalar(1).__mul__ if want.kind in "fiu" else scalar
 
     def feed(value: Any) -> Any:
@@ -245,26 +255,31 @@ def _feeder(t: FedTensor, convert: Convert) -> Callable[[Any], Any]:
                 )
             array = convert(t, value, want)
             if array.dtype == want and hasattr(value, "__array__"):
-                array = array.copy()  # what has an array of its own and hands it out may write into it later
+                array = array.copy()  # the owner of this array may write into it later
         if array.shape != exact and not shapes.fits(array.shape, shape):
             _checked_shape(t, array)
         if array.ndim == 0:
             return array[()]
-        # the user may write into an array after (or while) the step runs; what flows in it must not change
+        # the user may write into the array during the step or after it; the fed value must not change
         return array.copy() if array is value or array.base is not None else array
 
     return feed
 
 
-# numpy kinds by what they can hold; feeding downwards (floats to an int tensor) would lose something
+# ranks of numpy kinds; a conversion to a lower rank (floats for an int tensor) would lose information
 _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2, "c": 3}
 
 
 def strict(t: FedTensor, value: Any, want: np.dtype) -> np.ndarray:
-    """`value` as an array of dtype `want`, if that loses nothing but precision.
+    """Converts `value` to an array of dtype `want` if this loses at most precision.
+
+    Args:
+      t: the fed tensor, for messages.
+      value: the value.
+      want: the numpy dtype.
 
     Raises:
-      FeedError: it cannot be one, or would lose more.
+      FeedError: the value is not an array, or the conversion would lose more.
     """
     try:
         array = np.asarray(value)
@@ -289,11 +304,17 @@ def strict(t: FedTensor, value: Any, want: np.dtype) -> np.ndarray:
 
 
 def converting(t: FedTensor, value: Any, want: np.dtype) -> np.ndarray:
-    """`value` as an array of dtype `want`, by numpy's conversion (`np.asarray(value).astype(want)`).
+    """Converts `value` to an array of dtype `want` by `np.asarray(value).astype(want)`.
 
-    Fractions are cut off, text is parsed, None is NaN, large integers wrap. A Python int that does not fit is refused.
+    Fractions are truncated, text is parsed, None becomes NaN, large integers wrap. A Python int that does not fit is an
+    error.
 
     Source: TensorFlow 1's `Session.run`.
+
+    Args:
+      t: the fed tensor, for messages.
+      value: the value.
+      want: the numpy dtype.
 
     Raises:
       FeedError: numpy refuses the conversion, or an int does not fit.
@@ -343,8 +364,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-# How many references CPython counts for an array that only our result list and the call below hold; found out once,
-# because interpreters differ.
+# Number of references that CPython counts for an array that only the result list and the call below hold. It is
+# measured once, because interpreters differ.
 def _references(value: Any) -> int:
     return sys.getrefcount(value)
 
@@ -363,10 +384,10 @@ _ALONE = _probe()
 
 
 def result(values: list[Any]) -> Any:
-    """The fetched value (the only entry of `values`) as the user gets it: his own to write into.
+    """Returns the fetched value, the only entry of `values`, for the user to change.
 
-    Rank 0 gives a numpy scalar (`bytes` for a string). An array that something else still holds (a variable, a
-    constant, a view's base) is copied; one that nobody else can see is handed over.
+    A value of rank 0 becomes a numpy scalar (`bytes` for a string). An array with other references (from a variable, a
+    constant, the base of a view) is copied; any other array is returned itself.
     """
     value = values[0]
     if type(value) is np.ndarray:
@@ -382,7 +403,10 @@ def result(values: list[Any]) -> Any:
 
 
 def as_own(values: list[Any]) -> list[Any]:
-    """Fetched values for the user to write into. The caller hands the list over: its arrays are copied if shared."""
+    """Makes fetched values writable by the user; changes and returns the list.
+
+    The caller must hold no other references to its arrays: arrays with other references are copied.
+    """
     if len(values) == 1 and isinstance(values[0], np.generic):
         return values
     for i in range(len(values)):
@@ -395,15 +419,15 @@ def as_own(values: list[Any]) -> list[Any]:
 
 @dataclasses.dataclass(slots=True)
 class PreparedCall:
-    """A compiled (fetches, feed keys) pair.
+    """The compiled step for one set of fetches and feed keys.
 
     Attributes:
       step: the step that computes the fetches.
       feeders: for each fed tensor the function that checks and converts its value.
-      pack: makes the structure of the fetches from the values of the step.
+      pack: builds the structure of the fetches from the values of the step.
       fetch_names: names of the fetched tensors.
-      counts: number of tensors that each feed key stands for.
-      used: how many calls `CallCache` had made when this one was last asked for.
+      counts: number of tensors of each feed key.
+      used: number of calls that `CallCache` had made at the last use of this one.
     """
 
     step: CompiledStep
@@ -414,27 +438,28 @@ class PreparedCall:
     used: int = 0
 
     def feed(self, values: Sequence[Any]) -> list[Any]:
-        """The values of feeds as what flows."""
+        """Checks and converts the values of the feeds."""
         feeders = self.feeders
-        if len(feeders) == 1:  # it shows in steps that take a microsecond
+        if len(feeders) == 1:  # this saves time in steps of a microsecond
             return [feeders[0](values[0])]
         if len(feeders) != len(values):
             values = spread(values, self.counts)
         return [f(v) for f, v in zip(feeders, values, strict=True)]
 
 
-MOST_CALLS: Final = 1000  # that a session keeps; those of `make_callable` are kept by their functions
+MOST_CALLS: Final = 1000  # calls in a session's cache; functions of `make_callable` keep their own
 
 
 class CallCache:
-    """The cache of a session's calls, by their fetches and feed keys.
+    """Cache of a session's prepared calls, by their fetches and feed keys.
 
-    All are of one version of the graph: when it grows, the steps of the version before can not be asked for any more
-    and go. Of more than `MOST_CALLS` the least recently used goes. Any thread may read; the caller locks `add`.
+    All entries are of one version of the graph: when the graph grows, the entries of the version before are dropped,
+    since no call can use them any more. Of more than `MOST_CALLS` entries the least recently used is dropped. Any
+    thread may read; the caller must hold a lock for `add`.
 
     Attributes:
-      version: of the graph.
-      made: how many were ever added.
+      version: the version of the graph of all entries.
+      made: number of calls that were ever added.
     """
 
     def __init__(self) -> None:
@@ -443,20 +468,20 @@ class CallCache:
         self._by_key: dict[Hashable, PreparedCall] = {}
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether it has a call of `key`, of this version of the graph or of the one before."""
+        """Whether there is a call of `key`, possibly of the version before the current one."""
         return key in self._by_key
 
     def find(self, key: Hashable, version: int) -> PreparedCall | None:
-        """The call of `key` for `version` of the graph, if it is there."""
+        """Returns the call of `key` for `version` of the graph, or None."""
         if version != self.version:
             return None
         call = self._by_key.get(key)
         if call is not None:
-            call.used = self.made  # the order of uses between two additions decides nothing
+            call.used = self.made  # uses between two additions need no order
         return call
 
     def add(self, key: Hashable, version: int, call: PreparedCall) -> None:
-        """Keeps `call`, and lets go of those that have become stale or too many."""
+        """Adds `call`, and drops stale entries and the least recently used of too many."""
         self.made += 1
         call.used = self.made
         if version != self.version:
@@ -467,5 +492,5 @@ class CallCache:
             del self._by_key[min(self._by_key, key=lambda k: self._by_key[k].used)]
 
     def all(self) -> list[PreparedCall]:
-        """The calls, those added first first."""
+        """Calls in the order of their addition."""
         return list(self._by_key.values())

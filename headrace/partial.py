@@ -1,4 +1,4 @@
-"""Partial runs: a step that is fed and fetched bit by bit (`Session.partial_run`)."""
+"""Partial runs: steps that are fed and fetched in several calls (`Session.partial_run`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def take(executor: Executor | ScheduledStep | Parts, i: int) -> Any:
-    """Fetch `i` as the user's own value; the executor's reference is dropped, so that it need not be copied."""
+    """Returns fetch `i` as a value of the user's own.
+
+    The executor's reference is dropped first, so that the value need not be copied.
+    """
     values = [executor.fetch(i)]
     if isinstance(values[0], np.generic):
         return values[0]
@@ -29,18 +32,20 @@ def take(executor: Executor | ScheduledStep | Parts, i: int) -> Any:
 
 
 class PartialRun:
-    """See the module's text.
+    """A step that is fed and fetched in several calls.
 
     Args:
-      graph: the user's.
-      executor: of the step, not begun.
+      graph: the user's graph.
+      executor: the executor of the step, not started.
       step: the step.
-      feeders: of each feed, what makes of the user's value what flows.
-      feed_names, fetch_names, target_names: of all that will be fed, fetched and run.
+      feeders: for each feed the function that checks and converts its value.
+      feed_names: the names of all tensors that will be fed.
+      fetch_names: the names of all tensors that will be fetched.
+      target_names: the names of all operations that will be run.
 
     Attributes:
-      executor: as given.
-      failed: whether an error has ended it.
+      executor: the executor of the step.
+      failed: whether an error has ended the run.
     """
 
     def __init__(
@@ -67,12 +72,12 @@ class PartialRun:
 
     @property
     def is_running(self) -> bool:
-        """Whether a thread is in `go` now."""
+        """Whether a thread is in `go`."""
         return self._lock.locked()
 
     @property
     def is_done(self) -> bool:
-        """Whether everything has run and every result has been asked for."""
+        """Whether everything has run and every result has been fetched."""
         return self.executor.propagator.finished and len(self._fetched) == len(self._fetches)
 
     def go(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> Any:
@@ -95,7 +100,7 @@ class PartialRun:
                         f"fetch '{t.name}' can't be computed from the feeds that have been fed so far: it needs {names}"
                     )
             values = [(i, self._feeders[i](v)) for i, v in feeds]
-            self.failed = True  # from here on an error ends the run
+            self.failed = True  # an error from here on ends the run
             for i, v in values:
                 self.executor.feed(i, v)
             self._fed = there
@@ -106,9 +111,9 @@ class PartialRun:
             return wanted.pack(out)
 
     def _run(self, positions: list[int]) -> None:
-        # nothing may be left over once everything is fed, so from then on a step that is stuck is an error
+        # once everything is fed, each operation must be able to fire, so a step that is stuck is then an error
         is_fed = len(self._fed) == len(self._feeds)
-        # the last call ends the step: what only a target reaches has no later call to run in
+        # the last call ends the step: an operation that only a target needs has no later call in which it could run
         is_last = is_fed and len(self._fetched.union(positions)) == len(self._fetches)
         self.executor.run(None if is_last else positions, is_fed)
 

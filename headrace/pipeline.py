@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-LONG: Final = 1e-4  # seconds that an operation takes for which a Recv may be held back
+LONG: Final = 1e-4  # seconds of an operation during which a Recv may be delayed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,15 +63,15 @@ class Devices:
     """Devices of a session, with the measurements and placements that steps share.
 
     Attributes:
-      names: of all devices, in full.
-      soft: `allow_soft_placement`: an op that asks for a device which is not there may run on another.
+      names: the full names of all devices.
+      soft: `allow_soft_placement`: whether an op with a request for a missing device may run on another one.
       log: called with each placement of a step, or None.
       measured: durations of heavy operations in earlier steps: (operation, type of device) → seconds. Steps add to it.
-      homes: where operations that own state were placed first (by name), and so stay. Steps add to it.
-      bfloat16: whether float32 crosses from device to device as bfloat16.
-      recv_scheduling: whether Recvs are held back until they are needed, in steps with something to compute meanwhile.
-        (Between devices of one process that saves nothing, since a tensor that was sent is available at once.)
-      has_limit: whether their memory is limited, so that steps count what they keep (`resources.memory`).
+      homes: device of the first placement of operations with state, by name; later steps keep it. Steps add to it.
+      bfloat16: whether float32 is sent between devices as bfloat16.
+      recv_scheduling: whether Recvs are delayed until they are needed, in steps with other work in the meantime.
+        (Between devices of one process this saves nothing, since a tensor that was sent is available at once.)
+      has_limit: whether the devices have a memory limit, so that steps count their values (`resources.memory`).
     """
 
     names: Sequence[str] = ("/job:localhost/replica:0/task:0/device:CPU:0",)
@@ -101,9 +101,14 @@ class CompiledStep:
     """A step in the session's cache. Its programs are built on first use.
 
     Args:
-      feeds, fetches, targets: of the user's graph.
-      devices: those that the session has.
+      feeds: fed tensors of the user's graph.
+      fetches: fetched tensors of the user's graph.
+      targets: target operations of the user's graph.
+      devices: the devices of the session.
       engine: "interpret", "compiled" or "auto", see `compile_step`.
+
+    Attributes:
+      failures: failures to compile the step or its fused regions.
     """
 
     def __init__(
@@ -131,12 +136,12 @@ class CompiledStep:
         self._is_divided: bool | None = None
         self._divided: dict[bool, PartitionedStep] = {}
         self._dumps = Dumps()
-        self.failures: list[Failure] = []  # of compiling it, or clusters of it
+        self.failures: list[Failure] = []  # of compiling the step or its fused regions
         self._lock = threading.Lock()
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`."""
+        """Replaces the lock in a forked process, see `forking`."""
         self._lock = threading.Lock()
 
     @property
@@ -169,7 +174,7 @@ class CompiledStep:
         """Fused regions of the plans that run the step."""
         if self.is_divided:
             return self.divided().clusters
-        self.clustered  # noqa: B018 - which makes them
+        self.clustered  # noqa: B018 - the access creates them
         return self._clusters
 
     @property
@@ -183,7 +188,7 @@ class CompiledStep:
     @property
     def is_divided(self) -> bool:
         """Whether the step runs on several devices."""
-        if self._is_divided is None:  # asked at every run
+        if self._is_divided is None:  # read at every run
             used = set(self.placement.of.values()) if len(self._devices.names) > 1 else set()
             self._is_divided = len(used) > 1 or any(not _is_cpu(device) for device in used)
         return self._is_divided
@@ -204,7 +209,7 @@ class CompiledStep:
         """Returns the plans of a step over several devices.
 
         Args:
-          is_seen: whether each operation has to be a node, so that it can be watched.
+          is_seen: whether each operation is a node, so that a listener can observe it.
         """
         clustered = self._engine == "auto" and not is_seen
         with self._lock:
@@ -223,7 +228,7 @@ class CompiledStep:
         """Result of compiling the step.
 
         Raises:
-          InvalidArgumentError: the engine is to be "compiled", and the step cannot be.
+          InvalidArgumentError: the engine is "compiled" and the step cannot be compiled.
         """
         if self._outcome is None:
             with self._lock:
@@ -234,12 +239,12 @@ class CompiledStep:
     @property
     def compiled(self) -> Compiled | None:
         """The step as one Python function; None if the executor runs it."""
-        outcome = self._outcome  # asked at every run
+        outcome = self._outcome  # read at every run
         return self.outcome.compiled if outcome is None else outcome.compiled
 
     def compiled_for(self, fed: Sequence[Any]) -> Compiled | None:
         """Returns the Python function for the values `fed`; None if the executor runs the step."""
-        if self._fixed is not None:  # asked at every run
+        if self._fixed is not None:  # read at every run
             return self._fixed.compiled
         variants = self._variants or self._find_variants()
         outcome = variants.find(fed) if variants.open else None
@@ -328,7 +333,7 @@ class CompiledStep:
         if not self._fed and any(op.opdef.structured or op.opdef.primitive for op in ops) and not too_large(ops):
             lowered = self._nested(mine)
             if lowered is not None:
-                # a product of unknown size between a loop and its gradient would keep them apart
+                # a product of unknown size between a loop and its gradient would separate them
                 has_loops = any(op.opdef.structured == "While" for op in lowered.left)
                 is_apart = is_heavy if has_loops else may_be_heavy
                 made = _clustered(lowered.ops, lowered.functions, is_apart, self._prepared)
@@ -443,7 +448,7 @@ class CompiledStep:
             self._dumps.graph(f"part-{name.rpartition(':device:')[2].replace(':', '-')}", part.graph)
             mine: Sequence[Operation] = part.ops
             called = called_by(mine, functions)
-            if clustered and _is_cpu(name):  # the kernels of other devices are not for compiled code
+            if clustered and _is_cpu(name):  # compiled code is for CPUs only
                 mine = _contract(mine, found)
                 called = {f: _contract(body, found) for f, body in called.items()}
             plans[name] = make_plan(mine, called, name)
@@ -467,7 +472,7 @@ class CompiledStep:
             reasons = self._fed or _make_structured(mine, kept, self._dumps)  # 3. primitives become structured
             reasons = reasons or blockers(mine.graph.operations, self._is_ordered) or too_large(mine.graph.operations)
             if reasons and not is_changed:
-                self._spare = [mine]  # for the executor
+                self._spare = [mine]  # the executor can use it
             if not reasons:
                 stage = "optimize"
                 fits = {mine.args[i].outputs[0]: shape for i, shape in known.items()}
@@ -527,7 +532,7 @@ def compile_step(
     """
     step = CompiledStep(feeds, fetches, targets, devices, engine)
     if engine == "interpret":
-        step.plan  # noqa: B018 - errors now, not at the first run
+        step.plan  # noqa: B018 - errors are raised here, not at the first run
     return step
 
 
@@ -559,11 +564,11 @@ def _make_structured(pruned: Pruned, kept: Sequence[Operation], dumps: Dumps | N
 
 
 def _is_control(op: Operation) -> bool:
-    """Whether `op` is one of the primitives that recovery makes conditionals and loops of."""
+    """Whether `op` is a primitive that recovery replaces by structured operations."""
     return op.opdef.primitive not in ("", "ControlTrigger")
 
 
-# passes that stack the values of all iterations, and so hold a second copy of all at the same time
+# passes that stack the values of all iterations, and so hold a second copy of all of them at the same time
 _STACKING: Final = frozenset({"loop_fission", "loop_accumulations", "loop_collections"})
 
 
@@ -624,6 +629,6 @@ def _is_cpu(device: str) -> bool:
 def _checkpoint(graph: Graph) -> None:
     """Verifies the graph between two stages (HEADRACE_VERIFY)."""
     if flags.VERIFY.value >= 1:
-        from headrace.ir.verify import verify  # brings the wire format, which takes long to import
+        from headrace.ir.verify import verify  # a slow import: it loads the wire format
 
         verify(graph)

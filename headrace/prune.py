@@ -1,14 +1,15 @@
-"""Prune: what a step needs of a graph, with its feeds and fetches made explicit.
+"""Prune: copies the part of a graph that a step needs.
 
-The result is a new graph: each fed tensor is replaced by an `_Arg`, each fetched one read by a `_Retval`, and of the
-rest only what those (and the targets) need is there. An operation whose every output is fed and that has no inputs (a
-placeholder) does not run, even where something waits for it by a control edge. A variable is fed as its handle: what
-stands in the handle's place reaches every read, also in the graphs that operations own.
+The result is a new graph, with explicit feeds and fetches. An `_Arg` replaces each fed tensor, a `_Retval` reads each
+fetched one, and the graph has only the operations that these and the targets need. An operation without inputs all of
+whose outputs are fed (a placeholder) does not run, even if another operation has a control edge from it. A variable is
+fed by its handle: the fed value in the place of the handle reaches every read, also in the graphs that operations own.
 
-**Recovered structures.** Where loops and conditionals of primitives were recovered (`recover`), the graph has both
-forms, and `Graph.replaced` says which result of the structured one stands for which of the primitives. A step has one
-of the two: the structured one, unless it names an operation inside the primitive one: it fetches or feeds a tensor of a
-loop's body, say, or feeds a constant that the body has a copy of. So a step that does behaves as it did before.
+**Recovered structures.** If loops and conditionals were recovered from primitives (`recover`), the graph has both
+forms, and `Graph.replaced` maps each result of the primitives to the result of the structured operation. A step has one
+of the two forms. It has the structured one, unless it names an operation inside the primitive one: for example, it
+fetches or feeds a tensor of a loop's body, or feeds a constant of which the body has a copy. Such a step behaves as it
+did before the recovery.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ class Pruned:
     retvals: tuple[Operation, ...]
 
     def depends_on(self) -> tuple[frozenset[int], ...]:
-        """For each fetch the positions of the feeds it needs: what a partial run has to wait for.
+        """Positions of the feeds that each fetch needs, for partial runs.
 
-        A set of feeds is the bits of an int: each operation has those of the operations that it waits for, so that one
-        walk serves all fetches. Another follows as long as a loop hands on more from one iteration to the next.
+        A set of feeds is an int with a bit for each feed. Each operation has the bits of all operations before it, so
+        one traversal serves all fetches. The traversal is repeated while a loop passes further bits from one iteration
+        to the next.
         """
         if not self.args:
             return tuple(frozenset() for _ in self.retvals)
@@ -71,13 +73,19 @@ class Pruned:
 
 
 def _positions(bits: int) -> frozenset[int]:
-    """The positions of the ones in `bits`."""
+    """Positions of the ones in `bits`."""
     octets = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
     return frozenset(np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist())
 
 
 def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]) -> Pruned:
-    """The graph of a step that is fed `feeds`, fetches `fetches` and runs `targets`; all are of one graph."""
+    """Returns the graph of a step.
+
+    Args:
+      feeds: the fed tensors.
+      fetches: the fetched tensors.
+      targets: the operations to run; all are of one graph.
+    """
     fed = {t: i for i, t in enumerate(feeds)}
     skipped = {t.op for t in feeds if not t.op.inputs and all(o in fed for o in t.op.outputs)}
     named = [t.op for t in (*fetches, *feeds)] + list(targets)
@@ -141,13 +149,14 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
 
 
 def _check_unchanged(graph: Graph, variables: Mapping[Tensor, Tensor]) -> None:
-    """Raises `InvalidArgumentError` if an operation of a step's graph changes a variable that is fed.
+    """Raises `InvalidArgumentError` if an operation of a step changes a variable that is fed.
 
-    (An operation inside a conditional, loop or function that does is refused when it runs.)
+    This covers the operations of the graph itself. An operation inside a conditional, loop or function fails when it
+    runs.
 
     Args:
-      graph: the step's.
-      variables: in it, what is fed for a variable → the variable's handle in the user's graph.
+      graph: the graph of the step.
+      variables: the tensor fed for a variable → the variable's handle in the user's graph.
     """
     for op in graph.operations if variables else ():
         for t, want in zip(op.inputs, op.opdef.input_dtypes(op.attrs), strict=True):
@@ -162,16 +171,18 @@ def _check_unchanged(graph: Graph, variables: Mapping[Tensor, Tensor]) -> None:
 
 
 def _makes_handle(op: Operation) -> bool:
-    """Whether `op` makes something that lives for a step (a stack, a tensor array), not what it holds."""
+    """Whether `op` makes a stack or tensor array, which lives for a step."""
     return op.opdef.facts.effect == "step" and any(a.dtype in _HANDLES for a in op.opdef.outs)
 
 
 class _Edges:
-    """The edges of a graph in which structures were recovered, as one step sees them.
+    """Edges, as one step uses them, of a graph with recovered structures.
 
     Args:
-      graph: it.
-      feeds, fetches, targets: what the step names.
+      graph: the user's graph.
+      feeds: the tensors that the step feeds.
+      fetches: the tensors that the step fetches.
+      targets: the operations that the step runs.
     """
 
     def __init__(
@@ -198,21 +209,21 @@ class _Edges:
             self._ops.setdefault(old.op, new.op)
 
     def given(self, t: Tensor) -> Tensor:
-        """What the step has for `t`."""
+        """Tensor that the step uses for `t`."""
         return self._instead.get(t, t)
 
     def instead_of(self, op: Operation) -> Operation:
-        """What the step waits for instead of `op`."""
+        """Operation for which the step waits in place of `op`."""
         return self._ops.get(op, op)
 
     def before(self, op: Operation) -> list[Operation]:
-        """What `op` waits for."""
+        """Operations for which `op` waits."""
         return [self.given(t).op for t in op.inputs] + [self.instead_of(c) for c in op.control_inputs]
 
     def reachable(
         self, roots: Iterable[Operation], stop: Collection[Tensor], skipped: Collection[Operation]
     ) -> set[Operation]:
-        """All operations that `roots` need, without those `skipped`."""
+        """Operations that `roots` need, without those of `skipped`."""
         seen: set[Operation] = set()
         todo = [op for op in roots if op not in skipped]
         while todo:
@@ -225,7 +236,7 @@ class _Edges:
         return seen
 
     def in_order(self, ops: Iterable[Operation]) -> list[Operation]:
-        """`ops`, each after what it waits for, back edges of loops aside."""
+        """Sorts `ops` topologically, without the back edges of loops."""
         left = sorted(ops, key=lambda op: op.id)
         inside = set(left)
         waiting: dict[Operation, int] = {}
@@ -247,9 +258,12 @@ class _Edges:
         return order if len(order) == len(left) else walk.toposort(left)
 
     def _apart(self, graph: Graph, inner: set[Operation]) -> set[Operation]:
-        """The structured operations in place of which a step runs primitives: those whose primitive form has to do with
-        any of `inner`, what depends on one, and what shares a stack or tensor array with one (in the structured form
-        that is a list, which the others would look for in vain)."""
+        """Structured operations that the step replaces by their primitives.
+
+        These are the operations whose primitive form contains an operation of `inner`; the operations that depend on
+        one of them; and the operations that share a stack or tensor array with one of them. (In the structured form the
+        array is a list, which the primitives could not use.)
+        """
         results: dict[Operation, list[Operation]] = {}
         for old, new in graph.replaced.items():
             results.setdefault(new.op, []).append(old.op)
@@ -274,7 +288,7 @@ class _Edges:
         fetches: Sequence[Tensor],
         targets: Sequence[Operation],
     ) -> None:
-        """Raises `InvalidArgumentError` if the step needs both forms of one structure (one is its gradient's)."""
+        """Raises `InvalidArgumentError` if the step needs both forms of one structure."""
         roots = [self.given(t).op for t in fetches] + [self.instead_of(op) for op in targets]
         for op in self.reachable(roots, set(feeds), set()):
             if op in apart:

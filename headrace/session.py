@@ -46,9 +46,10 @@ if TYPE_CHECKING:
     from headrace.place import Placement
 
 CLOSED = "Attempted to use a closed Session."
-GROWTH = 2  # times that the graph may grow between runs of the same fetches before that is warned of
-GROWTH_BY_LINE = 10  # ... of other fetches, made by one line: a function that is called a few times may mean to
-CLOSE_SECONDS = 5.0  # how long close() waits for running steps to notice
+GROWTH = 2  # growths of the graph between runs of the same fetches before a warning
+# the same for different fetches with operations of one line; a function may be called a few times on purpose
+GROWTH_BY_LINE = 10
+CLOSE_SECONDS = 5.0  # the longest wait of close() for running steps, in seconds
 
 _NO_OPTIONS, _NO_LIMIT = RunOptions(), contextlib.nullcontext()
 _CONFIG = ("device_count", "operation_timeout_in_ms", "allow_soft_placement", "log_device_placement",
@@ -65,24 +66,26 @@ class Session:
     """Runs a graph.
 
     Args:
-      target: "" (this process) is the only one for now.
-      graph: the graph to run; None: the one entered (`with hr.Graph()`).
+      target: must be "" (this process).
+      graph: the graph to run; None: the graph of the enclosing `with hr.Graph()`.
       config: a mapping of `device_count` ({"CPU": n}), `operation_timeout_in_ms`, `allow_soft_placement` (default
-        True), `log_device_placement`, `enable_bfloat16_sendrecv` (float32 crosses from device to device as bfloat16),
-        `enable_recv_scheduling` (Recvs are held back until they are needed), `inter_op_parallelism_threads` and
+        True), `log_device_placement`, `enable_bfloat16_sendrecv` (float32 is sent between devices as bfloat16),
+        `enable_recv_scheduling` (Recvs are delayed until they are needed), `inter_op_parallelism_threads` and
         `intra_op_parallelism_threads`, as in TensorFlow's ConfigProto.
-      engine: "interpret": the token machine runs all steps; "compiled": each step becomes one Python function, and one
-        that cannot is an error; "auto": the one where it can be, else the other. None: what HEADRACE_ENGINE says
-        ("auto"). Partial runs, and runs with a listener, are interpreted in any case.
-      devices: how many logical devices there are to be of each type, {"CPU": 4}. A step whose operations ask for
-        several of them, or which is worth it, runs on several, each with threads of its own.
-      memory_limit: the bytes that loops may keep for gradients, and variables and queues hold, on each device. Loops
-        with `swap_memory=True` swap what does not fit; else the step fails before it is too much. None: not limited.
-      intra_op_threads: threads a single product may use in the BLAS library.
-      inter_op_threads: threads for heavy kernels that can run side by side; None: one a core.
+      engine: "interpret": the token machine runs all steps. "compiled": each step becomes one Python function; a step
+        that cannot be compiled is an error. "auto": each step that can be compiled is, and the token machine runs the
+        others. None: the value of HEADRACE_ENGINE ("auto" by default). Partial runs, and runs with a listener, are
+        always interpreted.
+      devices: number of logical devices of each type, such as {"CPU": 4}. A step runs on several of them, each with its
+        own threads, if its operations request this or if it is large enough to gain from it.
+      memory_limit: bytes that each device may use for values that loops keep for gradients, and for variables and
+        queues. Loops with `swap_memory=True` swap values that do not fit; other steps fail before they exceed the
+        limit. None: no limit.
+      intra_op_threads: threads that a single product may use in the BLAS library.
+      inter_op_threads: threads for heavy kernels that can run in parallel; None: one for each core.
 
-    Threads may call `run` of one session at the same time; their steps overlap, and meet in variables and queues. Left
-    as a block, closed or dropped, it lets go of all that it holds.
+    Threads may call `run` of one session at the same time. Their steps overlap, and share variables and queues. The
+    session releases its resources when its `with` block ends, when it is closed, and when it has no more references.
 
     Source: TensorFlow's `tf.compat.v1.Session`.
 
@@ -96,7 +99,7 @@ class Session:
       np.float32(25.0)
     """
 
-    _convert: Convert = staticmethod(strict)  # makes arrays of what is fed
+    _convert: Convert = staticmethod(strict)  # converts fed values to arrays
 
     def __init__(
         self,
@@ -153,14 +156,14 @@ class Session:
             raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
         self._resources = ResourceManager()
         self._calls = CallCache()
-        self._grown: dict[Hashable, int] = {}  # by fetches and by line: how often the graph had grown by then
+        self._grown: dict[Hashable, int] = {}  # number of growths of the graph, by fetches and by line
         self._is_warned = False
         self._lock = threading.Lock()
         self._pool: Pool | None = None
-        self._blocking = Pool(MOST_THREADS, "headrace-blocking", computes=False)  # for kernels that may block
+        self._blocking = Pool(MOST_THREADS, "headrace-blocking", computes=False)  # for blocking kernels
         self._active: set[StepState] = set()
         self._partial: dict[str, PartialRun] = {}
-        self._closed = ""  # once it is: why it can no more be used
+        self._closed = ""  # the reason why the session can no longer be used; "" while it is open
         forking.register_at_fork(self)
         forking.register_at_fork(self._resources)
         if notices.listener("session", notices.INFO) is not None:
@@ -183,10 +186,10 @@ class Session:
         Args:
           fetches: a tensor, an operation (its value is None), the name of one, or a list, tuple, dict, namedtuple or
             dataclass of fetches.
-          feed_dict: tensor, tensor name or variable → value. Operations that only a fed tensor needs do not run. Every
-            read of a fed variable gives the fed value in this run, and the run cannot change the variable.
+          feed_dict: tensor, tensor name or variable → value. Operations that only a fed tensor needs do not run. In
+            this run every read of a fed variable returns the fed value, and no operation can change the variable.
           options: time limit, listener and trace level.
-          run_metadata: is filled with the metadata of the run when it is over.
+          run_metadata: receives the metadata of the run at its end.
           timeout_ms: the same as `RunOptions(timeout_in_ms=...)`, in milliseconds.
 
         Returns:
@@ -221,8 +224,10 @@ class Session:
     ) -> Callable[..., Any]:
         """Returns a function from values of `feed_list` to values of `fetches`.
 
-        With `accept_options` it takes the keyword arguments `options` and `run_metadata`.
-
+        Args:
+          fetches: as for `run`.
+          feed_list: the keys of a feed dict, in the order of the function's arguments.
+          accept_options: whether the function takes the keyword arguments `options` and `run_metadata`.
         Example:
           >>> import headrace as hr
           >>> with hr.Graph() as g:
@@ -232,10 +237,10 @@ class Session:
           (np.int32(8), np.int32(10))
         """
         key = tuple(feed_list)
-        # (graph version, call): the look-up is skipped while the graph does not grow
+        # (graph version, call): no look-up until the graph grows
         known = (self.graph.version, self._call(fetches, dict.fromkeys(key)))
         with self._explained():
-            known[1].step.compiled  # noqa: B018 - errors now, not at the first call
+            known[1].step.compiled  # noqa: B018 - errors of building are raised here, not at the first call
 
         def call(*args: Any, options: RunOptions | None = None, run_metadata: RunMetadata | None = None) -> Any:
             nonlocal known
@@ -253,7 +258,11 @@ class Session:
         return call
 
     def explain(self, fetches: Any, feeds: Sequence[Any] = ()) -> Explanation:
-        """Explanation of the step that `run(fetches, feed_dict)` takes; `feeds` has the keys of `feed_dict`.
+        """Explanation of the step that `run` takes with these fetches and feeds.
+
+        Args:
+          fetches: as for `run`.
+          feeds: the keys of a feed dict.
 
         Example:
           >>> import headrace as hr
@@ -314,7 +323,7 @@ class Session:
         return PreparedCall(step, [feeder(t, self._convert) for t in tensors], resolved.pack, names, counts)
 
     def _look_at_growth(self, key: Hashable, fetches: Any, is_known: bool) -> None:
-        """Warns once if the graph grows between runs of one fetch or one line."""
+        """Warns, once, if the graph grows between runs of one fetch or one line."""
         newest = self.graph.operations[-1]
         for what, limit in ((key if is_known else None, GROWTH), (newest.source, GROWTH_BY_LINE)):
             n = self._grown[what] = self._grown.get(what, 0) + (what is not None)
@@ -332,7 +341,7 @@ class Session:
             try:
                 compiled = call.step.compiled_for(fed)
                 if compiled is not None:
-                    if compiled.is_direct:  # nothing can wait, nothing is made for the run
+                    if compiled.is_direct:  # no kernel can wait and the run needs no state
                         return call.pack(as_own(list(compiled.run(None, fed))))
                     return call.pack(as_own(list(self._run_compiled(compiled, fed, options, timeout_ms))))
             except BaseException as e:
@@ -367,14 +376,14 @@ class Session:
     def _measured(
         self, call: PreparedCall, values: Sequence[Any], options: RunOptions, timeout_ms: float | None, m: RunMetadata
     ) -> Any:
-        """`_run`, and fills `m`."""
+        """Calls `_run` and fills `m`."""
         if not isinstance(m, RunMetadata):
             raise TypeError(f"run_metadata must be a RunMetadata, got {m!r} ({type(m).__name__})")
         m.clear()
         step, device = call.step, next(iter(self._local))
         is_seen = bool(options.trace_level) or options.listener is not None or options.ready is not None
         m.engine = "interpret" if is_seen or not (step.variants or step.compiled) else "compiled"
-        if m.engine == "interpret":  # work for the first run (plans, compiling) is done before the measurement
+        if m.engine == "interpret":  # work for the first run (plans, compilation) is done before the measurement
             step.divided(is_seen) if step.is_divided else step.plan if is_seen else step.clustered
         with measuring(m, options, device) as options:
             return self._run(call, values, options, timeout_ms)
@@ -409,7 +418,7 @@ class Session:
         return step
 
     def _account(self, step: StepState, device: str, options: RunOptions) -> None:
-        """Gives `step`, or a device's part of one, the memory of its device."""
+        """Assigns the memory of its device to a step or part of one."""
         memory = self._memories.get(device)
         if memory is not None:
             step.memory = StepMemory(memory, step, options.listener)
@@ -417,7 +426,7 @@ class Session:
     def _executor(
         self, compiled: CompiledStep, step: StepState, options: RunOptions
     ) -> Executor | ScheduledStep | Parts:
-        is_seen = options.listener is not None or options.ready is not None  # then single operations are shown
+        is_seen = options.listener is not None or options.ready is not None  # then every operation is a node
         if compiled.is_divided:
             if options.ready is not None and not callable(options.ready):
                 raise ValueError(
@@ -493,8 +502,8 @@ class Session:
         """Feeds more of a partial run and returns more of its results.
 
         Raises:
-          InvalidArgumentError: a fetch needs what has not been fed, was fetched before, or was not named in the
-            set-up; a feed was fed before or was not named.
+          InvalidArgumentError: a fetch that needs further feeds, was fetched before, or is not in the set-up; a feed
+            that was fed before or is not in the set-up.
 
         Example:
           >>> import headrace as hr
@@ -528,7 +537,7 @@ class Session:
     def _end_partial(self, handle: str) -> None:
         run = self._partial.pop(handle, None)
         if run is None:
-            return  # close() was faster
+            return  # another thread has called close()
         run.executor.abandon()
         run.executor.step.close()
         self._active.discard(run.executor.step)
@@ -536,7 +545,7 @@ class Session:
     # *** devices ***
 
     def list_devices(self) -> list[DeviceAttributes]:
-        """The devices of this session. Source: TensorFlow's `Session.list_devices`.
+        """Descriptions of the devices of this session. Source: TensorFlow's `Session.list_devices`.
 
         Example:
           >>> import headrace as hr
@@ -572,7 +581,7 @@ class Session:
         for step in list(self._active):
             step.cancel(CancelledError("the session was closed while this step ran"))
         for handle, run in list(self._partial.items()):
-            if not run.is_running:  # one that is will notice, and end itself
+            if not run.is_running:  # a running one ends itself when it notices the cancellation
                 self._end_partial(handle)
         until = time.monotonic() + CLOSE_SECONDS
         while self._active and time.monotonic() < until:
@@ -588,7 +597,8 @@ class Session:
     def _forked(self) -> None:
         """Makes the session usable in a forked child (see `forking`).
 
-        Variables keep their values. If a step was running, which the child cannot finish, the session is closed.
+        Variables keep their values. A step that was running cannot be finished in the child, so the session is then
+        closed.
         """
         self._lock = threading.Lock()
         if self._active and not self._closed:
@@ -607,7 +617,7 @@ class Session:
         self.close()
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # half-made
+        with contextlib.suppress(AttributeError):  # an object that was not fully constructed
             if not self._closed:
                 self._closed = CLOSED
                 self._resources.close()

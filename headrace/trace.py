@@ -1,7 +1,7 @@
-"""What happens while a step runs, as structured events: the one stream that tracing, watching and debugging read.
+"""Events of a running step, for tracing, observation and debugging.
 
-A *listener* is any callable that takes an event; give it to a run by `RunOptions(listener=...)`. Without one the
-executor takes a path on which no event exists. Times are `time.perf_counter_ns()` nanoseconds.
+A *listener* is any callable that takes an event; `RunOptions(listener=...)` sets it for a run. Without a listener the
+executor creates no events. Times are `time.perf_counter_ns()` nanoseconds.
 
     events = []
     session.run(y, options=hr.RunOptions(listener=events.append))
@@ -20,7 +20,7 @@ from headrace.denormals import unflushed
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepStart:
-    """A step begins."""
+    """The start of a step."""
 
     time: int
     step: int
@@ -28,7 +28,7 @@ class StepStart:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepEnd:
-    """A step is over; `error` is the text of what it failed with, or ""."""
+    """The end of a step; `error` is the text of its error, or ""."""
 
     time: int
     step: int
@@ -37,17 +37,18 @@ class StepEnd:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeStart:
-    """A node fires.
+    """The start of a node's firing.
 
     Attributes:
       time: nanoseconds of `time.perf_counter_ns()`.
-      step: number of the step.
-      node, type: the operation's name and op type.
+      step: the number of the step.
+      node: the name of the operation.
+      type: the op type.
       tag: the frame and iteration as text: "" in the root, "outer#3/inner#0" below; of a call "function@call#0".
-      frame: the loop's name, or the function's; "" for the root.
-      iteration: the iteration's number in it.
-      dead: whether it fires dead (and computes nothing).
-      device: where it fires; "" if the step has one device only.
+      frame: the name of the loop or function; "" for the root.
+      iteration: the number of the iteration in the frame.
+      dead: whether the node fires dead (and computes nothing).
+      device: the device of the firing; "" if the step has one device only.
     """
 
     time: int
@@ -63,15 +64,24 @@ class NodeStart:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeEnd:
-    """A node is done; its fields are those of `NodeStart`. A call is done when everything in its frame is.
+    """The end of a node's firing; for a call, the end of its frame.
 
     Attributes:
-      values: its outputs' values, if the listener has `wants_values = True`; else None. None for a call: its values are
-        those of the `_Retval`s in its frame.
-      sizes: the bytes of each output, if the listener has `wants_sizes = True` and it did not fire dead; else None. Of
-        a Switch, those of the output that it sent to, and 0. None for a call.
-      waited: whether others could fire between its start and now: it is a call, waited for something (a Recv, a
-        queue), or was computed on another thread.
+      time: nanoseconds of `time.perf_counter_ns()`.
+      step: the number of the step.
+      node: the name of the operation.
+      type: the op type.
+      tag: the frame and iteration as text, as in `NodeStart`.
+      frame: the name of the loop or function; "" for the root.
+      iteration: the number of the iteration in the frame.
+      dead: whether the node fired dead.
+      values: the values of its outputs, if the listener has `wants_values = True`; else None. None for a call: its
+        values are those of the `_Retval`s in its frame.
+      device: the device; "" if the step has one device only.
+      sizes: the bytes of each output, if the listener has `wants_sizes = True` and the node did not fire dead; else
+        None. For a Switch, the bytes of the output that it sent to, and 0 for the other. None for a call.
+      waited: whether other nodes could fire in the meantime. This holds for a call, a kernel that waits (a Recv, a
+        queue), and a kernel on another thread.
     """
 
     time: int
@@ -90,10 +100,16 @@ class NodeEnd:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IterationOpen:
-    """An iteration of a frame is opened.
+    """The opening of an iteration of a frame.
 
     Attributes:
-      limit: how many iterations of the loop may be open at once (its `parallel_iterations`); 0: the frame is no loop's.
+      time: nanoseconds of `time.perf_counter_ns()`.
+      step: the number of the step.
+      tag: the frame and iteration as text, as in `NodeStart`.
+      frame: the name of the loop or function; "" for the root.
+      iteration: the number of the iteration in the frame.
+      device: the device; "" if the step has one device only.
+      limit: the `parallel_iterations` of the loop; 0 if the frame is not a loop.
     """
 
     time: int
@@ -107,7 +123,7 @@ class IterationOpen:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IterationFree:
-    """An iteration of a frame is done and its record dropped."""
+    """The end of an iteration of a frame, whose record is dropped."""
 
     time: int
     step: int
@@ -119,13 +135,16 @@ class IterationFree:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Crossing:
-    """A token on its way from one device to another: `TokenSent` or `TokenReceived`.
+    """A token on its way between devices: `TokenSent` or `TokenReceived`.
 
     Attributes:
+      time: nanoseconds of `time.perf_counter_ns()`.
+      step: the number of the step.
       edge: the edge that was cut.
-      tag: of the firing, as in `NodeStart`.
-      device, to: from where to where.
-      dead: whether it carries no value.
+      tag: the tag of the firing, as in `NodeStart`.
+      device: the device of the Send.
+      to: the device of the Recv.
+      dead: whether the token is dead.
       size: the bytes of the value, if the listener has `wants_sizes = True`; else 0.
     """
 
@@ -140,25 +159,29 @@ class Crossing:
 
 
 class TokenSent(Crossing):
-    """A Send ships a token."""
+    """The sending of a token by a Send."""
 
     __slots__ = ()
 
 
 class TokenReceived(Crossing):
-    """A Recv has got the token of the `TokenSent` with the same edge and tag."""
+    """The arrival of the token of the `TokenSent` with the same edge and tag."""
 
     __slots__ = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StreamSpan:
-    """A piece of work that a stream of a device did beside the step; `time` and `end` say when it began and ended.
+    """A piece of work on a stream of a device, from `time` to `end`.
 
     Attributes:
-      device, stream: which stream: "copy" swaps values out and in.
-      name: what it did.
-      bytes: how many it moved.
+      time: the start, in nanoseconds of `time.perf_counter_ns()`.
+      end: the end, in the same unit.
+      step: the number of the step.
+      device: the device.
+      stream: the stream: "compute" runs heavy kernels, "copy" swaps values out and in.
+      name: the name of the work.
+      bytes: number of bytes that it moved.
     """
 
     time: int
@@ -177,7 +200,7 @@ Listener: TypeAlias = Callable[[Event], object]
 
 
 class OneAtATime:
-    """A listener that several threads may call: `listener` hears one event after the other, in the user's mode."""
+    """Passes events of several threads to `listener`, one after the other, in the user's mode."""
 
     __slots__ = ("_listener", "_lock", "wants_sizes", "wants_values")
 
@@ -193,7 +216,7 @@ class OneAtATime:
 
 
 class Both:
-    """A listener that tells each event to `first`, then to `second`."""
+    """Passes each event to `first`, then to `second`."""
 
     __slots__ = ("_first", "_second", "wants_sizes", "wants_values")
 
@@ -208,13 +231,14 @@ class Both:
 
 
 def chrome_events(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """The events in Chrome's trace format, microseconds.
+    """Converts events to Chrome's trace format, with times in microseconds.
 
-    Of a step on one device: a row for each frame and iteration, a bar for each firing. Iterations of one frame instance
-    stand in one group (a "process"), each iteration in a row (a "thread") of it.
+    For a step on one device, each iteration of a frame instance is a row (a "thread") and each firing a bar. The
+    iterations of one frame instance form a group (a "process").
 
-    Of a step over several devices: a group for each device, with a row for each iteration that is open at the time (so
-    how many rows are in use is how many are in flight), and one for each stream. Arrows lead from Sends to Recvs.
+    For a step over several devices, each device is a group. It has a row for each iteration that is open at the time,
+    so the number of rows in use is the number of iterations in flight, and a row for each stream. Arrows lead from
+    Sends to Recvs.
     """
     chart = _Chart()
     for e in events:
@@ -223,20 +247,20 @@ def chrome_events(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 
 class _Chart:
-    """Makes `out`, a list of Chrome's events, of ours."""
+    """Builds `out`, a list of Chrome's events, from events of headrace."""
 
     def __init__(self) -> None:
         self.out: list[dict[str, Any]] = []
         self._groups: dict[str, int] = {}
         self._named: set[tuple[int, int]] = set()
-        self._started: dict[tuple[int, str, str, str], list[tuple[int, int]]] = {}  # when, and in which row
+        self._started: dict[tuple[int, str, str, str], list[tuple[int, int]]] = {}  # start time and row
         self._rows: dict[tuple[int, str, str], int] = {}  # (step, device, tag) of an open iteration → its row
         self._arrows: dict[tuple[int, str, str], int] = {}
         self._streams: dict[str, int] = {}
 
     def add(self, e: Event) -> None:
         if isinstance(e, NodeStart):
-            row = self._rows.get((e.step, e.device, e.tag), 0)  # when it ends, the iteration may be over
+            row = self._rows.get((e.step, e.device, e.tag), 0)  # the iteration may be over when the node ends
             self._started.setdefault((e.step, e.device, e.node, e.tag), []).append((e.time, row))
         elif isinstance(e, NodeEnd):
             self._fired(e)
@@ -259,7 +283,7 @@ class _Chart:
         self._bar(e.node, "dead" if e.dead else e.type, t0, e.time, pid, tid, about)
 
     def _place(self, e: NodeEnd, row: int) -> tuple[int, int]:
-        """Group and row of a firing; `row` is the one that its iteration has on a device."""
+        """Group and row of a firing, whose iteration has `row` on its device."""
         if e.device:
             return self._row(e.device, row, f"open iteration {row}")
         instance = f"step {e.step}: " + (e.tag.rpartition("#")[0] or "root")
@@ -294,7 +318,7 @@ class _Chart:
         )
 
     def _arrow(self, e: Crossing) -> None:
-        """One end of an arrow; it begins and ends at the bars that lie around its ends."""
+        """Adds one end of an arrow, which attaches to the bar around it."""
         key = (e.step, e.edge, e.tag)
         number = self._arrows.setdefault(key, len(self._arrows) + 1)
         is_start = isinstance(e, TokenSent)
@@ -316,7 +340,7 @@ def _meta(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
 
 def write_chrome(events: Sequence[Event], file: str | IO[str]) -> None:
     """Writes `events` as a Chrome trace to `file`, a path or an open text file."""
-    import json  # slow to import, and only needed here
+    import json  # a slow import, needed only here
 
     data = {"traceEvents": chrome_events(events), "displayTimeUnit": "ns"}
     if isinstance(file, str):

@@ -133,7 +133,7 @@ def _type(device: str) -> str:
 
 
 def is_free(op: Operation) -> bool:
-    """Whether `op` is a small constant or an Enter of one: each reader has a copy."""
+    """Whether `op` is a small constant, or an Enter of one, copied to each reader."""
     found = walk.constant_behind(op)
     return found is not None and size(found.outputs[0]) <= _COPIED
 
