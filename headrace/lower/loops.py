@@ -171,7 +171,7 @@ class _While:
         return [*tokens, rest] if rest.cond or rest.body else tokens
 
     def outer_key(self, key: Key, graph: FuncGraph) -> Key:
-        """Converts a key of the condition or body to one of the loop: parameters by position."""
+        """Converts a key of the condition or body to a key of the loop."""
         if isinstance(key, tuple) and len(key) == 2 and key[0] == "resource" and key[1].op.graph is graph:
             k = graph.params.index(key[1])
             return ("resource", k) if is_constant(self.body, k) else ANY

@@ -1,12 +1,13 @@
-"""Recovery: primitive graphs become structured again.
+"""Recovery: structured operations in place of the primitives of a graph.
 
     recover(graph)
 
-`lower` backwards: from Switch, Merge, Enter, Exit and NextIteration to `If`, `Case` and `While` with graphs of their
-own. Imported graphs of TensorFlow 1 have only the primitives; gradients, the optimizer and the compiler work on the
-structured form. `docs/reference/recovery.md` tells what is recovered and what is refused. `reading` finds out what
-stands where, `regions` puts operations into graphs and makes conditionals, `loops` makes loops, `contexts` has what
-both need, and `handles` makes lists of stacks and arrays.
+Recovery is the inverse of `lower`: it finds the `If`, `Case` and `While` for Switch, Merge, Enter, Exit and
+NextIteration. Imported graphs of TensorFlow 1 contain only the primitives, but gradients, the optimizer and the
+compiler work on the structured form. `docs/reference/recovery.md` describes which graphs are recovered and which are
+refused. `reading` determines the branch and loop of each operation. `regions` puts operations into graphs and makes
+conditionals, `loops` makes loops, and `contexts` contains the classes that both share. `handles` replaces stacks and
+arrays by lists.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from headrace.recover.regions import FrameRegion
 
 
 def recover(graph: Graph, tensors: Sequence[Tensor] | None = None, roots: Collection[Operation] = ()) -> None:
-    """Gives `graph` a structured operation for each loop and conditional that it has as primitives.
+    """Adds a structured operation to `graph` for each loop and conditional of primitives.
 
-    The primitives stay, but what reads their results reads the structured operations' from now on: `graph.replaced`
-    says what stands for each Exit and Merge, and `prune` goes by it. Asking for a tensor inside a loop or branch that
-    was recovered is possible as before: then the step runs the primitives, and not what took their place.
+    The primitives stay, but the readers of their results read the results of the structured operations instead:
+    `graph.replaced` maps each Exit and Merge to its replacement, and `prune` uses it. A tensor inside a recovered loop
+    or branch can still be fetched; then the step runs the primitives instead of the structured operation.
 
     Args:
-      graph: any graph; what is structured in it stays as it is.
-      tensors: what is to be computable from structured operations alone. The rest of the graph is recovered if it can
-        be. None: all of the graph.
-      roots: operations that must run whenever the branch or body does in which they stand, though nothing needs them.
+      graph: Any graph; its structured operations stay unchanged.
+      tensors: Tensors that must be computable from structured operations alone. The rest of the graph is recovered if
+        possible. None means all of the graph.
+      roots: Operations that must run whenever their branch or body runs, even without consumers.
 
     Raises:
-      InvalidArgumentError: what has to be recovered is not well-structured, or one of `tensors` stands inside a loop or
-        branch, where it has no one value; the text names the operation. The graph is as it was before.
+      InvalidArgumentError: A part that must be recovered is not well-structured, or one of `tensors` is inside a loop
+        or branch, where it has no single value. The text names the operation. The graph is unchanged.
 
     Example:
       >>> import headrace as hr
@@ -62,12 +63,12 @@ def recover(graph: Graph, tensors: Sequence[Tensor] | None = None, roots: Collec
 
 
 def resolved(t: Tensor) -> Tensor:
-    """`t`, or, if it is the result of primitives that were recovered, the structured operation's result."""
+    """The replacement of `t` by a structured operation, or `t` itself if there is none."""
     return t.op.graph.replaced.get(t, t)
 
 
 def _behind(graph: Graph, tensors: Sequence[Tensor]) -> list[Operation]:
-    """The operations that `tensors` need, where something was recovered before the structured ones; all of a loop."""
+    """Operations that `tensors` need outside earlier recovered structures, with all of each loop."""
     readers: dict[Operation, list[Operation]] = {}
     enters: dict[str, list[Operation]] = {}
     for op in graph.operations:
@@ -84,7 +85,7 @@ def _behind(graph: Graph, tensors: Sequence[Tensor]) -> list[Operation]:
         seen.add(op)
         todo += [resolved(t).op for t in op.inputs]
         todo += op.control_inputs
-        if op.opdef.primitive == "Enter":  # of a loop, everything
+        if op.opdef.primitive == "Enter":  # all operations of a loop are needed
             inside = enters.pop(op.attrs["frame_name"], [])
             met = set(inside)
             for o in inside:
@@ -97,7 +98,7 @@ def _behind(graph: Graph, tensors: Sequence[Tensor]) -> list[Operation]:
 
 
 def _effectful(graph: Graph) -> frozenset[str]:
-    """The names of the operations with effects that stand in structured ones of the graph."""
+    """Names of the operations with effects inside structured operations of the graph."""
     names: set[str] = set()
     todo = [f for op in graph.operations for f in owned(op)]
     for f in todo:
@@ -128,7 +129,7 @@ def _recover(graph: Graph, ops: Sequence[Operation], tensors: Sequence[Tensor], 
 def _put(
     graph: Graph, ops: Sequence[Operation], tensors: Sequence[Tensor], roots: Collection[Operation]
 ) -> dict[Tensor, Tensor]:
-    """Adds the structured operations; returns what stands for what."""
+    """Adds the structured operations; returns the replacement of each tensor."""
     count = len(graph)
     reading = StructureAnalysis(list(ops), graph.replaced, _effectful(graph))
     for t in tensors:
@@ -161,14 +162,14 @@ _RESULTS = ("Merge", "Exit")
 
 
 def _sinks(reading: StructureAnalysis, roots: Collection[Operation]) -> list[Node]:
-    """What a graph is recovered for: all that stands in no branch, and what must run."""
+    """Operations for which a graph is recovered: those in no branch, and the roots."""
     frame = reading.tree.root
     inside = [op for op in roots if op in reading.ops and reading.tree.of(op) is frame]
     return [n for n in reading.nodes[frame] if not reading.path[n]] + [reading.node_of(op) for op in inside]
 
 
 def _check_outside(reading: StructureAnalysis, t: Tensor) -> None:
-    """Raises unless `t` stands in no primitive loop and no branch."""
+    """Raises unless `t` is outside all primitive loops and branches."""
     op = resolved(t).op
     if op not in reading.ops:
         return

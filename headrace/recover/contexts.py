@@ -1,8 +1,8 @@
-"""Contexts: the graphs that recovered operations go into, and the conditionals that have two or more of them.
+"""Contexts: the graphs that receive recovered operations, and the conditionals that own them.
 
-A `SubgraphDraft` is a graph under construction: of a loop's condition or body, or of one side of a conditional. A
-`Conditional` collects what its sides compute and which Merges join them, until it is closed and becomes an operation
-(`regions`). Afterwards it can still be asked for more (`export`).
+A `SubgraphDraft` is a graph under construction: that of a loop's condition or body, or that of one side of a
+conditional. A `Conditional` collects the operations of its sides and the Merges that join them, until it is closed and
+becomes an operation (`regions`). Afterwards it can still get further results (`export`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 
 class SubgraphDraft:
-    """A graph that operations are put into: the region's own, or a side of a conditional in it.
+    """Graph that receives operations: of a region, or of a side of a conditional.
 
     Attributes:
-      graph: it.
-      parent: the context around it, in this region or (for the region's own) in the one around that.
-      conditional, side: what it is a side of; None, 0 for the region's own.
-      values: what stands in the graph for tensors of the primitive graph.
-      open: the conditionals that stand in it and are open.
+      graph: The graph.
+      parent: The context around it, in this region, or for the graph of the region, in the region around it.
+      conditional: The conditional of which it is a side; None for the graph of the region.
+      side: The number of the side; 0 for the graph of the region.
+      values: The values in the graph for tensors of the primitive graph.
+      open: The open conditionals in it, by predicate.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class SubgraphDraft:
         self.open: dict[Tensor, Conditional] = {}
 
     def encloses(self, other: SubgraphDraft) -> bool:
-        """Whether `other` is this one, or stands in it."""
+        """Whether `other` is this context or inside it."""
         at: SubgraphDraft | None = other
         while at is not None and at is not self:
             at = at.parent
@@ -52,12 +53,12 @@ class SubgraphDraft:
 
 
 class Region(Protocol):
-    """The region that a conditional stands in: a `regions.FrameRegion`.
+    """Region that contains a conditional: a `regions.FrameRegion`.
 
     Attributes:
-      reading: the analysis of the primitive graph.
-      read: the tensors that operations of the primitive graph read.
-      home: for tensors of the primitive graph the context and the tensor that stands for each.
+      reading: The analysis of the primitive graph.
+      read: The tensors that operations of the primitive graph read.
+      home: The context and the value of tensors of the primitive graph.
     """
 
     reading: StructureAnalysis
@@ -65,33 +66,33 @@ class Region(Protocol):
     home: dict[Tensor, tuple[SubgraphDraft, Tensor]]
 
     def value(self, t: Tensor, context: SubgraphDraft) -> Tensor:
-        """The tensor that stands for `t` in the graph of `context`."""
+        """The value of `t` in the graph of `context`."""
 
     def found_within(self, c: Operation, conditional: Conditional) -> tuple[int, Operation | None]:
-        """The side of an open conditional that has the operation for `c`, and that operation."""
+        """The side of an open conditional with the copy of `c`, and that copy."""
 
     def is_trivial(self, c: Operation) -> bool:
-        """Whether a control edge from `c` says only where an operation stands."""
+        """Whether a control edge from `c` only determines the branch or loop of its target."""
 
     def stands_for(self, c: Operation, context: SubgraphDraft) -> Operation | None:
-        """The operation to wait for in `context` in place of `c`; None for nothing."""
+        """The operation to wait for in `context` instead of `c`; None if there is none."""
 
 
 class Conditional:
-    """A conditional while it is made, and afterwards.
+    """Conditional during its construction and afterwards.
 
     Attributes:
-      region: the region that it stands in.
-      context: where it stands.
-      key: its predicate in the primitive graph.
-      path: its path, within the region.
-      sides: the contexts of its branches.
-      merges: the Merges whose results it is to have.
-      after: nodes outside it that wait, dead or alive, for something in it.
-      results: for each result its ends, one of each side.
-      made: for each result the tensor of the primitive graph that it stands for.
-      controls: what it has to wait for.
-      op: the operation, once it is closed.
+      region: The region that contains it.
+      context: The context that contains it.
+      key: The predicate in the primitive graph.
+      path: The path of the conditional within the region.
+      sides: The contexts of its branches.
+      merges: The Merges that become its results.
+      after: Nodes outside it that wait, dead or alive, for a node inside.
+      results: The ends of each result, one for each side.
+      made: The tensor of the primitive graph for each result.
+      controls: The operations for which it waits.
+      op: The operation; None until the conditional is closed.
     """
 
     def __init__(self, region: Region, context: SubgraphDraft, key: Tensor, path: Path) -> None:
@@ -113,12 +114,12 @@ class Conditional:
         ]
 
     def join(self, merge: Operation, join: Join) -> None:
-        """Makes the results of `merge` results of the conditional."""
+        """Adds the outputs of `merge` to the results of the conditional."""
         region = self.region
         self.merges.append(merge)
         if merge.outputs[0].dtype.is_ref:
             same = {region.reading.canonical(t) for t in join.ends.values()}
-            if len(same) == 1 and merge.outputs[1] not in region.read:  # whichever side it comes from
+            if len(same) == 1 and merge.outputs[1] not in region.read:  # the same reference from every side
                 region.home[merge.outputs[0]] = self.context, region.value(same.pop(), self.context)
                 self.merges.append(merge)
                 return
@@ -126,8 +127,8 @@ class Conditional:
                 merge, "a conditional to return values", "it returns references", "use a resource variable"
             )
         ends = [region.value(join.ends[i], side) for i, side in enumerate(self.sides)]
-        ends = [waiting(t, (), f"{merge.name}/Identity", merge) if t.dtype.is_ref else t for t in ends]  # reads it
-        for c, _ in region.reading.controls(merge):  # what it waits for in a branch, that branch's value waits for
+        ends = [waiting(t, (), f"{merge.name}/Identity", merge) if t.dtype.is_ref else t for t in ends]  # a read
+        for c, _ in region.reading.controls(merge):  # an edge from a branch becomes an edge to the value of that branch
             i, found = region.found_within(c, self)
             if found is not None and found is not ends[i].op:
                 ends[i] = waiting(ends[i], [found], f"{merge.name}/Identity", merge)
@@ -145,16 +146,16 @@ class Conditional:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anything comes of it."""
+        """Whether it has a result or an operation that must run."""
         return bool(self.merges or any(g.control_results for g in self.graphs))
 
     @property
     def graphs(self) -> list[FuncGraph]:
-        """The graphs of its sides."""
+        """Graphs of its sides."""
         return [c.graph for c in self.sides if isinstance(c.graph, FuncGraph)]
 
     def export(self, side: int, t: Tensor) -> Tensor:
-        """`t`, of the graph of one side, as a result of the closed conditional."""
+        """Makes `t`, of the graph of one side, a result of the closed conditional."""
         assert self.op is not None
         ends = []
         for i, g in enumerate(self.graphs):
@@ -170,9 +171,9 @@ class Conditional:
 
 
 def captured(t: Tensor, graph: Graph) -> Tensor:
-    """`t` as operations of `graph`, which is the one it is of or inside it, may use it.
+    """Makes `t` available to operations of `graph`, its own graph or one inside it.
 
-    A reference is not handed in: the variable is named inside, too.
+    A reference is not captured, but its variable is copied into `graph` under the same name.
     """
     if t.op.graph is graph or not t.dtype.is_ref:
         return graph.capture(t)
@@ -192,7 +193,7 @@ def captured(t: Tensor, graph: Graph) -> Tensor:
 
 
 def waiting(t: Tensor, controls: Iterable[Operation], name: str, like: Operation) -> Tensor:
-    """An Identity of `t` that waits for `controls`."""
+    """Adds an Identity of `t` that waits for `controls`."""
     graph = t.op.graph
     name = graph.unique_name(name)
     new = graph.add_op("Identity", name, [t], {"T": t.dtype.base}, controls, like.device, like.source).outputs[0]
@@ -209,7 +210,7 @@ def make(
     attrs: Mapping[str, Any],
     like: Operation,
 ) -> Operation:
-    """The operation that owns `graphs`; `like` is what it has its device and source line from."""
+    """Makes the operation that owns `graphs`, with the device and source line of `like`."""
     if not any(is_effectful(op) for g in graphs for op in g.operations):
         type = "Stateless" + type
     for g in graphs:
@@ -218,24 +219,24 @@ def make(
 
 
 def outer_controls(graphs: Sequence[FuncGraph], outside: Graph) -> list[Operation]:
-    """What the owner of `graphs`, which stands in `outside`, has to wait for."""
+    """Operations of `outside` for which the owner of `graphs` must wait."""
     found = dict.fromkeys(c for g in graphs for c in g.outer_controls)
     lifted = [outside.capture_control(c) for c in found]
     return [c for c in lifted if c is not None]
 
 
 def sub_graph(name: str, outer: Graph) -> FuncGraph:
-    """An empty graph for an operation that is to stand in `outer`."""
+    """An empty graph for an operation of `outer`."""
     return FuncGraph(name.replace("/", "_"), outer, shares_names=True)
 
 
 def scope_of(name: str) -> str:
-    """The name of the structure that a primitive of this name belongs to."""
+    """Name of the structure to which a primitive with this name belongs."""
     return name.rpartition("/")[0] or name
 
 
 def is_effectful(op: Operation) -> bool:
-    """Whether an operation has to do with anything besides its inputs and outputs."""
+    """Whether an operation has effects, or may wait, apart from its inputs and outputs."""
     record = op.opdef
     if record.structured:
         return not (op.type.startswith("Stateless") or op.type == "PartitionedCall")
@@ -243,7 +244,7 @@ def is_effectful(op: Operation) -> bool:
 
 
 def is_effectful_node(node: Node) -> bool:
-    """Whether an operation, or one in a loop, has effects."""
+    """Whether an operation, or one in the loop `node`, has effects."""
     if isinstance(node, Operation):
         return is_effectful(node)
     return any(is_effectful(op) for op in node.frame.ops)
@@ -259,7 +260,7 @@ def _constant(graph: Graph, value: int, name: str) -> Tensor:
 
 
 def copied_attrs(op: Operation, outer: Graph) -> dict[str, Any]:
-    """The attributes of a copy of `op` in `outer`; graphs that `op` owns are copied too."""
+    """Attributes of a copy of `op` in `outer`, with copies of owned graphs."""
 
     def one(value: Any) -> Any:
         if isinstance(value, FuncGraph):

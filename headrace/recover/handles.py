@@ -1,23 +1,25 @@
-"""Stacks and tensor arrays become lists that are handed from operation to operation.
+"""Replacement of stacks and tensor arrays by lists that pass from operation to operation.
 
-TensorFlow 1 keeps what a loop's gradient needs on stacks, and what a loop reads and writes in tensor arrays. Both are
-things that change, behind a handle: a loop constant by which all iterations push, pop, read and write the same thing.
-That cannot be differentiated (no edge leads from the push to the pop), so a second derivative would end there. A
-`TensorList` is the same as a value:
+TensorFlow 1 keeps the residuals of a loop on stacks, and the inputs and outputs of loops in tensor arrays. Both are
+mutable resources behind a handle: a loop constant through which all iterations push, pop, read and write one object.
+This cannot be differentiated, because no data edge leads from the push to the pop, so second derivatives would be
+missing. A `TensorList` has the same contents as a value:
 
     s = StackV2()                                    s0 = EmptyTensorList()
-    while: StackPushV2(s, x)                         while: s = TensorListPushBack(s, x)      one more variable
-    while: y = StackPopV2(s)                         while: s, y = TensorListPopBack(s)       it starts as that ended
+    while: StackPushV2(s, x)                         while: s = TensorListPushBack(s, x)      a further loop variable
+    while: y = StackPopV2(s)                         while: s, y = TensorListPopBack(s)       starts with its final
+      value
 
-So for each stack (array) whose every use can be seen, its state is *threaded* through the structured graph: in each
-graph that uses it, the operations that do are gone through in their order, each takes the list as the one before left
-it, a conditional hands it through its branches as one more input and result, a loop as one more variable.
+So the state of each stack or array, if all its uses are known, is *threaded* through the structured graph. In each
+graph that uses the state, its operations are visited in order. Each takes the list that the previous one returned. A
+conditional passes the list through its branches as a further input and result, and a loop passes it as a further loop
+variable.
 
-The gradient of an array (`TensorArrayGradV3`) is an array of its own, to which writing means adding: it starts as zeros
-like the array when all is written. A stack or array that is used by anything else than what is listed below, whose
-handle is kept in something, or returned by a branch, stays what it is.
+The gradient of an array (`TensorArrayGradV3`) is an array of its own, to which a write adds. It starts as zeros like
+the array after all its writes. A stack or array stays unchanged if an operation outside of `_RULES` uses it, if its
+handle is stored, or if a branch returns its handle.
 
-Flows, scalars that order the operations on an array, stay as they are and order nothing more.
+Flows are scalars that order the operations on an array. They stay in the graph but have no further effect.
 """
 
 from __future__ import annotations
@@ -38,15 +40,16 @@ if TYPE_CHECKING:
 
 
 class _State:
-    """A stack, an array, or the gradient of an array.
+    """Stack, array, or gradient of an array.
 
     Attributes:
-      op: what makes it.
-      dtype, element: of the elements.
-      grows: whether a write may make it longer.
-      adds: whether a write adds to what is there.
-      uses: for each graph the operations that use it, or own a graph that does.
-      gradients: of an array, its gradients by their source.
+      op: The operation that creates it.
+      dtype: The dtype of the elements.
+      element: The static shape of the elements.
+      grows: Whether a write may extend it.
+      adds: Whether a write adds to the element.
+      uses: The operations in each graph that use it or own a graph that does.
+      gradients: The gradients of an array, by source.
     """
 
     def __init__(self, op: Operation, dtype: DType, element: Shape, grows: bool, adds: bool = False) -> None:
@@ -63,16 +66,15 @@ class _State:
 
 
 def lists_for_handles(graph: Graph, members: Sequence[Operation], covered: set[Operation]) -> dict[Tensor, Tensor]:
-    """Makes lists of the stacks and arrays that structured operations use, where that can be done.
+    """Replaces stacks and arrays that structured operations use by lists, where possible.
 
     Args:
-      graph: it; what is structured in it is its own.
-      members: the operations that stand in no primitive branch or loop, structured ones included.
-      covered: those that do; what they do with a handle, structured ones do too.
+      graph: The graph, which owns its structured operations.
+      members: The operations outside primitive branches and loops, including structured ones.
+      covered: The operations inside primitive branches and loops, whose uses of a handle structured operations repeat.
 
     Returns:
-      What stands for results of operations among `members`. Within graphs that operations own the new values are used
-      already.
+      The replacements for outputs of `members`. In graphs that operations own, the replacements are already in use.
     """
     return _Handles(graph, members, covered).run()
 
@@ -110,15 +112,15 @@ class _Handles:
         return self.members if graph is self.root else graph.operations
 
     def now(self, t: Tensor) -> Tensor:
-        """What stands for `t`."""
+        """The current replacement of `t`, or `t` itself."""
         while t in self.instead:
             t = self.instead[t]
         return t
 
-    # *** who uses it ***
+    # *** uses ***
 
     def _state(self, op: Operation, graph: Graph) -> _State | None:
-        """What is known of what `op` makes; None if it has to stay what it is."""
+        """The state that `op` creates; None if it cannot be replaced."""
         if op.type == "StackV2":
             dtype = op.attrs["elem_type"]
             state = _State(op, dtype, None, False)
@@ -129,11 +131,11 @@ class _Handles:
         if not any(o.opdef.structured for s in state.every() for ops in s.uses.values() for o in ops):
             return None
         if state.gradients and state.dtype not in dtypes.NUMERIC:
-            return None  # what is written twice could not be added up
+            return None  # values written twice could not be added
         return state
 
     def _find(self, state: _State, graph: Graph, handle: Tensor) -> bool:
-        """Notes the uses of a handle; whether all of them are known."""
+        """Records the uses of a handle; returns whether all of them are supported."""
         todo = [(state, graph, handle)]
         seen = set()
         while todo:
@@ -158,7 +160,7 @@ class _Handles:
                     todo.append((gradient, g, op.outputs[0]))
                     s.uses.setdefault(g, {})[op] = None
                     around = g
-                    while around is not graph:  # it lives as long as the array does, so it is handed in to here
+                    while around is not graph:  # it lives as long as the array, so it is passed in from `graph`
                         owner = self.owners[around]
                         gradient.uses.setdefault(owner.graph, {})[owner] = None
                         around = owner.graph
@@ -173,7 +175,7 @@ class _Handles:
         return True
 
     def _inside(self, op: Operation, i: int, graph: Graph, handle: Tensor) -> list[tuple[Graph, Tensor]] | None:
-        """The parameters that input `i` of a structured operation is, and its output if that is the same."""
+        """Handles inside a structured operation for its input `i`, and its output; None if unsupported."""
         out: list[tuple[Graph, Tensor]] = []
         graphs = dict(bodies(op))
         for name, g in graphs.items():
@@ -195,7 +197,7 @@ class _Handles:
         return out
 
     def _readers(self, graph: Graph, t: Tensor) -> list[tuple[Operation, int]]:
-        """Who reads the handle `t` in `graph`, and as which input."""
+        """Readers of the handle `t` in `graph`, each with the position of the input."""
         if graph not in self.readers:
             mine = (op for op in graph.operations if graph is not self.root or op not in self.covered)
             uses = walk.uses(op for op in mine if any(x.dtype is dtypes.resource for x in op.inputs))
@@ -217,7 +219,7 @@ class _Handles:
             self._thread(g, graph, b.ZerosLike(last))
 
     def _thread(self, state: _State, graph: Graph, value: Tensor) -> Tensor:
-        """What is left of the list `value` when the operations of `graph` have done with it what they do."""
+        """Threads the list `value` through the operations of `graph`; returns the final list."""
         uses = state.uses.get(graph, {})
         for op in self._order(graph):
             if op not in uses:
@@ -262,7 +264,7 @@ class _Handles:
         return Builder(graph, scope=f"{op.name}/", device=op.device, source=op.source, is_ordered=False)
 
     def _finish(self, graph: FuncGraph) -> None:
-        """Brings the new values to whoever read the old ones."""
+        """Replaces inputs, control inputs and results in a graph that an operation owns."""
         for op in graph.operations:
             if op not in self.removed:
                 op.inputs = [self.now(t) for t in op.inputs]
@@ -271,7 +273,7 @@ class _Handles:
         graph.control_results = [op for op in graph.control_results if op not in self.removed]
 
     def _kept(self, controls: Iterable[Operation]) -> list[Operation]:
-        """`controls`, and what those that are no longer there waited for instead of them."""
+        """`controls` with each removed operation replaced by those for which it waited."""
         out: dict[Operation, None] = {}
         todo = list(reversed(list(controls)))
         while todo:
@@ -284,7 +286,7 @@ class _Handles:
 
 
 def is_flow(t: Tensor) -> bool:
-    """Whether `t` is the flow that comes out of an operation on an array."""
+    """Whether `t` is the flow output of an operation on an array."""
     return (
         t.op.type.startswith("TensorArray")
         and t.dtype.base is dtypes.float32
@@ -301,11 +303,11 @@ def _name(state: _State) -> str:
 
 
 def _shape(b: Builder, shape: Shape) -> Tensor:
-    """A shape as list operations take it."""
+    """The shape as an input of list operations."""
     return b.const(-1 if shape is None else [-1 if d is None else d for d in shape], dtypes.int32, "element_shape")
 
 
-# *** what becomes of each operation: (the list afterwards, its results) ***
+# *** rules for single operations: (the list afterwards, its results) ***
 
 
 def _push(b: Builder, s: _State, value: Tensor, args: list[Tensor], op: Operation) -> Sequence[Tensor]:

@@ -1,4 +1,4 @@
-"""Frames become `While`s.
+"""Recovery of loops: frames become `While` operations.
 
     e    = Enter(i0)                     n' = Enter(n, is_constant=True)
     m    = Merge(e, next)
@@ -7,14 +7,16 @@
     next = NextIteration(AddV2(s:1, 1))
     i    = Exit(s:0)
 
-Each Merge that a NextIteration leads back to is a loop variable. What the LoopCond depends on is the condition; what
-the NextIterations depend on, behind the Switches, is the body; both are regions of their own (`regions`), in which the
-variables are parameters. A loop constant is a tensor from outside, which the graph captures like any other. What the
-body needs of what is computed before the Switches it computes again, which for that has to be pure.
+Each Merge with a back edge from a NextIteration is a loop variable. The operations on which the LoopCond depends are
+the condition. The operations on which the NextIterations depend, behind the Switches, are the body. Both are regions of
+their own (`regions`), with the variables as parameters. A loop constant is a tensor from outside, which the graph
+captures like any other. If the body needs a value that is computed before the Switches, it computes the value again. So
+that computation must be pure.
 
-An Exit's value is the last value of a variable. If something is computed between Switch and Exit, that is done after
-the loop. A frame without a predicate, in which nothing goes round, is no loop: it runs once, so its operations are put
-where it stands.
+The value of an Exit is the last value of a variable. Operations between a Switch and an Exit run after the loop. A
+frame
+without a predicate and without back edges is not a loop: it runs once, so its operations are put into the graph around
+it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def put_loop(outer: FrameRegion, loop: FoundLoop, context: SubgraphDraft) -> None:
-    """Puts the loop into `context` of the region around it."""
+    """Puts a loop into `context` of the region around it."""
     if loop.frame.loop_cond is None and not loop.frame.back_edges:
         _run_once(outer, loop, context)
     else:
@@ -60,7 +62,7 @@ def _run_once(outer: FrameRegion, loop: FoundLoop, context: SubgraphDraft) -> No
 
 
 class _While:
-    """One loop."""
+    """Recovery of one loop."""
 
     def __init__(self, outer: FrameRegion, loop: FoundLoop, context: SubgraphDraft) -> None:
         self.outer, self.context = outer, context
@@ -83,7 +85,7 @@ class _While:
         self.nexts = {e.merge: e.next_iteration for e in frame.back_edges}
 
     def _entry(self, merge: Operation) -> Operation:
-        """The Enter that a variable's Merge begins with."""
+        """The Enter of a variable, given its Merge."""
         entries = [t.op for t in merge.inputs if t.op.opdef.primitive != "NextIteration"]
         if len(entries) != 1 or len(merge.inputs) != 2 or entries[0].opdef.primitive != "Enter":
             got = ", ".join(f"'{t.name}' ({t.op.type})" for t in merge.inputs)
@@ -154,7 +156,7 @@ class _While:
         }
         op = make("While", graphs, context.graph, name, inputs, attrs, self.cond)
         if frame.name != op.name:
-            op.attrs["_frame_name"] = frame.name  # what messages about its iterations call it
+            op.attrs["_frame_name"] = frame.name  # the name of the loop in messages about its iterations
         controls, arrived = outer.waits(self.loop, context)
         outer.settle(op, [*controls, *outer_controls(graphs, context.graph)], arrived)
         for t, start in zip(op.outputs[len(initial) :], more, strict=True):
@@ -195,7 +197,7 @@ class _While:
             )
 
     def _check_reference(self, merge: Operation) -> None:
-        """Raises unless the reference that goes round is that of one variable all the time."""
+        """Raises unless the reference is that of one variable in all iterations."""
         t = self.nexts[merge].inputs[0]
         while t.op is not merge:
             op = t.op
@@ -209,7 +211,7 @@ class _While:
             t = op.inputs[0]
 
     def _computed(self) -> list[Operation]:
-        """The Exits of what is no variable, but computed from them after the Switches."""
+        """Exits of values that are computed from variables after the Switches."""
         variables = {m.outputs[0] for m in self.frame.merges}
         return [e for e in self.frame.exits if self.reading.canonical(e.inputs[0]) not in variables]
 
@@ -220,7 +222,7 @@ class _While:
         return _region(self.outer, self.frame, self.exit_path, at, {}, self.context)
 
     def _settled(self, region: FrameRegion, end: Operation, t: Tensor, waits: Any) -> Tensor:
-        """The value of `t` at the end of a region, which waits for what `end` waits for."""
+        """The value of `t` at a region's end, with the control inputs of `end`."""
         root = region.root
         value = region.value(t, root)
         controls, _ = region.waits(end, root)

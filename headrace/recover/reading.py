@@ -1,26 +1,26 @@
-"""Reading a primitive graph: which operation stands in which branch of which conditional, of which loop.
+"""Analysis of a primitive graph: the branches, conditionals and loops of its operations.
 
-**Frames** say which loop an operation is in (`ir.analysis.frames`). Nothing as plain says which branch it is in: a
-conditional is a set of Switches on one predicate, operations that depend on them, and Merges. But the machine itself
-finds out, by deadness: a Switch sends its value to one side and a dead token to the other, whatever depends on a dead
-token is dead, and a Merge ends that. So an operation runs under the condition that all Switches it depends on, by data
-or control edges, went its way. That condition is its *path*: the sides (predicate, side), outermost first, that it
-stands in.
+**Frames** determine the loop of an operation (`ir.analysis.frames`). The branch of an operation is less explicit: a
+conditional is a set of Switches on one predicate, operations that depend on them, and Merges. But the executor
+determines it, by deadness. A Switch sends its value to one side and a dead token to the other, every operation that
+depends on a dead token is dead, and a Merge ends that. So an operation runs under the condition that all Switches on
+which it depends, by data or control edges, chose its side. This condition is its *path*: its sides (predicate, side),
+outermost first.
 
-    p, q = ...                                       path of what comes out
+    p, q = ...                                       path of the output
     s0, s1 = Switch(x, p)                            s0: (p 0)    s1: (p 1)
     a = Neg(s1)                                      (p 1)
     t0, t1 = Switch(a, Switch(q, p):1)               (p 1)(q 0), (p 1)(q 1)
     b = Merge(t0, Exp(t1))                           (p 1)        joins the two sides of q
     c = Merge(s0, b)                                 ()           joins those of p
 
-In a *well-structured* graph the paths of what an operation depends on are beginnings of one another (the operation has
-the longest), and the inputs of a Merge have the same path but for the last side, of which each has another. All else is
-an error here: it may well run, but no conditional does the same.
+In a *well-structured* graph, of the paths of two inputs of an operation, one is a prefix of the other, and the
+operation has the longest path. The inputs of a Merge have the same path except for the last side, which is different
+for each. Any other graph is refused here. It may run, but no conditional is equivalent to it.
 
-A loop that stands in a frame counts as a single node there, which depends on what its Enters depend on. The Switches
-on a loop's own predicate work like those of a conditional: side 1 leads into the body, side 0 to the Exits, and what is
-in neither (an empty path) is the *head*, which runs once more than the body.
+A loop inside a frame is a single node of the frame, which depends on the inputs of its Enters. The Switches on the
+predicate of a loop are treated like those of a conditional: side 1 leads into the body, side 0 to the Exits. Operations
+in neither (with an empty path) are the *head*, which runs once more than the body.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Side: TypeAlias = "tuple[Tensor, int]"
 Path: TypeAlias = "tuple[Side, ...]"
 
-# The path of what never runs: a Switch on a predicate in a branch of that predicate has a side that is not taken.
+# Path of operations that never run: a Switch inside a branch of its own predicate has a side that is not taken.
 NEVER: Final[Path] = ((None, -1),)  # type: ignore[assignment]
 
 
@@ -60,12 +60,12 @@ Node: TypeAlias = "Operation | FoundLoop"
 
 
 class Join:
-    """What a Merge does that ends a conditional.
+    """Effect of a Merge that ends a conditional.
 
     Attributes:
-      path: where the conditional stands.
-      key: its predicate (or index).
-      ends: for each side the Merge's input that comes from it.
+      path: The path of the conditional.
+      key: Its predicate (or index).
+      ends: The Merge's input from each side.
     """
 
     __slots__ = ("ends", "key", "path")
@@ -77,20 +77,20 @@ class Join:
 
 
 class StructureAnalysis:
-    """What is found out about some operations of one graph.
+    """Paths, joins and order of operations of one graph.
 
     Args:
-      ops: the operations.
-      replaced: what stands for primitive results that were recovered before.
-      recovered: the names of operations with effects that stand in structured ones already.
+      ops: The operations.
+      replaced: The replacements of primitive results that were recovered before.
+      recovered: The names of operations with effects that are already in structured operations.
 
     Attributes:
-      tree: their frames.
-      nodes: for each frame its nodes, each after what it depends on.
-      path: of each node; of an Enter, where it fires.
-      joins: for each Merge that ends a conditional, how.
-      sides: for each predicate how many sides its conditional has.
-      single: for each Merge with one input that can be alive, that.
+      tree: The frames of the operations.
+      nodes: The nodes of each frame, in topological order.
+      path: The path of each node; for an Enter, that of the place where it fires.
+      joins: The join of each Merge that ends a conditional.
+      sides: The number of sides of the conditional of each predicate.
+      single: The only input that can be alive, for each Merge with one such input.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class StructureAnalysis:
         self.sides: dict[Tensor, int] = {}
         self.nodes: dict[Frame, list[Node]] = {}
         self.single: dict[Operation, Tensor] = {}
-        for f in reversed(self.tree.frames):  # inner ones first: a node of the outer is made of the inner
+        for f in reversed(self.tree.frames):  # inner frames first, because they are nodes of outer ones
             self.nodes[f] = self._sorted(f)
         for f in self.tree.frames:
             for node in self.nodes[f]:
@@ -116,11 +116,11 @@ class StructureAnalysis:
     # *** edges ***
 
     def given(self, t: Tensor) -> Tensor:
-        """`t`, or what took its place when a structure was recovered before."""
+        """`t`, or its replacement if its structure was recovered before."""
         return self.replaced.get(t, t)
 
     def inputs(self, node: Node) -> list[Tensor]:
-        """The tensors that a node takes, in its own iteration."""
+        """Input tensors of a node in its own iteration."""
         if isinstance(node, FoundLoop):
             return [self.given(e.inputs[0]) for e in node.frame.enters]
         if node in self.loop_merges or node.opdef.primitive == "Enter":
@@ -128,9 +128,9 @@ class StructureAnalysis:
         return [self.given(t) for t in node.inputs]
 
     def controls(self, node: Node) -> list[tuple[Operation, bool]]:
-        """What a node waits for by control edges, and whether it does so dead or alive.
+        """Control inputs of a node, each with whether a dead token is accepted.
 
-        A ControlTrigger, which is alive whatever happens to what it waits for, is looked through.
+        A ControlTrigger, which is alive even after dead inputs, is replaced by its own control inputs.
         """
         if isinstance(node, FoundLoop):
             return [c for e in node.frame.enters for c in self.controls(e)]
@@ -144,7 +144,7 @@ class StructureAnalysis:
         return [*out.items()]
 
     def controls_of_trigger(self, op: Operation) -> list[Operation]:
-        """What a ControlTrigger waits for, other ones looked through."""
+        """Control inputs of a ControlTrigger, with nested triggers replaced by theirs."""
         out: dict[Operation, None] = {}
         todo = [op]
         for trigger in todo:
@@ -156,22 +156,22 @@ class StructureAnalysis:
         return list(out)
 
     def node_of(self, op: Operation) -> Node:
-        """The node, in the frame where its results are, of an operation."""
+        """The node of an operation in the frame of its results."""
         if op in self.ops and op.opdef.primitive == "Exit":
             return self.loops[self.tree.of(op)]
         return op
 
     def predecessors(self, node: Node) -> list[Node]:
-        """The nodes of its frame that a node waits for; what comes from outside the frame is not among them."""
+        """Nodes of its frame for which a node waits, without those outside the frame."""
         made = [t.op for t in self.inputs(node)] + [c for c, _ in self.controls(node)]
         return [self.node_of(op) for op in made if self.is_inside(op)]
 
     def is_inside(self, op: Operation) -> bool:
-        """Whether what `op` gives is computed in the iteration that uses it, and not brought there from elsewhere."""
+        """Whether the outputs of `op` are computed in the iteration that uses them."""
         return op in self.ops and op.opdef.primitive != "Enter" and op not in self.loop_merges
 
     def _sorted(self, frame: Frame) -> list[Node]:
-        """The nodes of a frame in order; what takes part in nothing but a loop further inside is in that loop's."""
+        """Nodes of a frame in topological order, in which an inner loop is one node."""
         members: list[Node] = [op for op in frame.ops if op.opdef.primitive != "Enter"]
         members += [self.loops[f] for f in self.tree.frames if f.parent is frame]
         inside = set(members)
@@ -206,7 +206,7 @@ class StructureAnalysis:
     # *** aliases ***
 
     def canonical(self, t: Tensor) -> Tensor:
-        """The tensor whose value `t` always has where it is alive: what went into a Switch, or an idle Identity."""
+        """The tensor whose value `t` has if alive, before Switches and idle Identities."""
         while True:
             t = self.given(t)
             op = t.op
@@ -221,7 +221,7 @@ class StructureAnalysis:
                 return t
 
     def is_idle(self, op: Operation) -> bool:
-        """Whether an operation does nothing but name the output of a primitive: a pivot, or the like."""
+        """Whether an operation only names the output of a primitive, as a pivot does."""
         while op.type == "Identity" and not op.control_inputs and "_gradient_op_type" not in op.attrs:
             op = self.given(op.inputs[0]).op
             if op not in self.ops:
@@ -231,7 +231,7 @@ class StructureAnalysis:
         return False
 
     def key(self, switch: Operation) -> Tensor:
-        """What tells the conditional of a Switch from others: its predicate."""
+        """The predicate of a Switch, which identifies its conditional."""
         t = self.given(switch.inputs[1])
         while True:
             if t.op not in self.ops:
@@ -244,7 +244,7 @@ class StructureAnalysis:
                 return t
 
     def key_controls(self, switch: Operation) -> list[tuple[Operation, bool]]:
-        """What the predicate of a Switch was made to wait for."""
+        """Control inputs of the Identities between the predicate and a Switch."""
         out = []
         t = self.given(switch.inputs[1])
         while t.op in self.ops and t.op.type == "Identity":
@@ -265,7 +265,7 @@ class StructureAnalysis:
         return self.path[self.node_of(op)]
 
     def _within(self, switch: Operation, key: Tensor, side: int) -> Path:
-        """The path of one side of a Switch: that of the Switch, if it stands in a side of `key` already."""
+        """The path of one side of a Switch, which may be inside one of `key`."""
         path = self.path[switch]
         frame: Frame | None = self.tree.of(switch)
         around = path
@@ -309,7 +309,7 @@ class StructureAnalysis:
                 )
 
     def _longest(self, op: Operation, several: Iterable[tuple[Path, Operation]]) -> Path:
-        """The path of what depends on things of `several` paths."""
+        """The path of an operation with inputs of `several` paths."""
         longest: Path = ()
         by: Operation | None = None
         for path, source in several:
@@ -329,7 +329,7 @@ class StructureAnalysis:
         return longest
 
     def _joined(self, merge: Operation) -> Path:
-        """The path of a Merge that is no loop's."""
+        """The path of a Merge that is not a loop's."""
         alive = [(t, path) for t in map(self.given, merge.inputs) if (path := self.path_of(t)) is not NEVER]
         if not alive:
             return NEVER
@@ -358,7 +358,7 @@ class StructureAnalysis:
 
 
 def shown(path: Path) -> str:
-    """A path in words."""
+    """A path as text."""
     if path is NEVER:
         return "a branch that is never taken"
     if not path:
@@ -367,7 +367,7 @@ def shown(path: Path) -> str:
 
 
 def ill_structured(op: Operation, expected: str, got: str, fix: str) -> InvalidArgumentError:
-    """The error for an operation that no structured graph would have."""
+    """The error for an operation that no structured graph would contain."""
     made = f" (made at {op.source})" if op.source is not None else ""
     return InvalidArgumentError(
         f"'{op.name}' ({op.type}){made} is not part of a well-structured loop or conditional: expected {expected}, but "

@@ -1,20 +1,21 @@
-"""Regions: the operations of one frame are put into graphs, those of a branch into the branch's graph.
+"""Regions: construction of the structured graphs for the operations of one frame.
 
-A *region* is what becomes one graph and the conditionals in it: all that stands in no loop, a loop's condition, a
-loop's body. Its nodes are gone through in an order in which each comes after what it depends on. A node goes into the
-graph of its path (`reading`): for each predicate met there is an *open* conditional, with a graph for each side, into
-which operations are copied as they come. When nothing is left to do but what waits for the conditional's results, it
-is *closed*: the `If` is made, its results take the place of the Merges, and the walk goes on.
+A *region* becomes one graph and the conditionals in it: the operations outside all loops, a loop's condition, or a
+loop's body. Its nodes are visited in topological order. A node is put into the graph of its path (`reading`). For each
+predicate of the path there is an *open* conditional with a graph for each side, into which operations are copied. When
+only nodes that wait for results of the conditional are left, the conditional is *closed*: the `If` is made, its results
+replace the Merges, and the visit continues.
 
-It may be that an operation of a branch comes only later, since it depends on something that depends on the
-conditional's results: TensorFlow 1's gradient of a conditional is in branches of the same predicate, and uses what the
-forward branch computed. Then a second conditional is opened. What it needs of the first one is there computed once
-more if that is next to nothing, and else becomes one more result of the first.
+An operation of a branch may be visited after its conditional was closed, because it depends on the results of that
+conditional. For example, TensorFlow 1's gradient of a conditional is in branches of the same predicate, and uses values
+of the forward branch. Then a second conditional is opened. A value of the first conditional that it needs is computed
+again if that is cheap. Otherwise it becomes a further result of the first conditional.
 
-**Control edges.** That an operation waits for a Switch, or for an Identity of one (a *pivot*), says where it stands,
-which the graph that it is in says now; such edges are left away. What remains of them is that the value has arrived,
-which may mean that something has been changed before it was sent. So what changes something keeps them, and inherits
-those of what it depends on. An edge from outside the branch becomes one of the conditional.
+**Control edges.** A control edge from a Switch, or from an Identity of one (a *pivot*), states the branch of its
+target, which is now the graph that contains the target. So such edges are dropped. Their other meaning is that the
+value has arrived, and an operation may have changed state before the value was sent. So operations with effects keep
+them as edges from the source of the value, and inherit those of their inputs. An edge from outside a branch becomes an
+edge to the conditional.
 """
 
 from __future__ import annotations
@@ -47,18 +48,19 @@ if TYPE_CHECKING:
 
 
 class FrameRegion:
-    """See the module's text.
+    """Construction of the graph of one region; see the module's text.
 
     Args:
-      reading: what is known of the primitive graph.
-      frame: whose operations.
-      base: the path that all of them have in common (a loop's body: side 1 of its predicate).
-      root: where they go.
-      given: what stands there for the variables of the frame.
-      outer: the region in which the frame's loop stands, and the context of that in which it does.
-      roots: operations that must run, whether anything needs them or not.
-      put_loop: makes a loop of the frame in a context (`loops.put_loop`, which makes regions in turn).
-      in_place: the operations stay where they are, and only the loops and conditionals are made anew.
+      reading: The analysis of the primitive graph.
+      frame: The frame of the operations.
+      base: The common prefix of their paths (for a loop's body, side 1 of its predicate).
+      root: The context of the region's graph.
+      given: The values of the frame's variables in that graph.
+      outer: The region and context that contain the loop of the frame; None for the root frame.
+      read: The tensors that operations of the primitive graph read.
+      roots: Operations that must run even if no operation needs them.
+      put_loop: Puts a loop of the frame into a context (`loops.put_loop`, which makes further regions).
+      in_place: Whether operations stay in their graph, so that only loops and conditionals are made.
     """
 
     def __init__(
@@ -86,14 +88,14 @@ class FrameRegion:
         self.in_place = in_place
         self.home: dict[Tensor, tuple[SubgraphDraft, Tensor]] = {}
         self.done: dict[Node, tuple[SubgraphDraft, Operation]] = {}
-        self.pending: dict[Operation, dict[Operation, None]] = {}  # what an operation inherits from what it reads
+        self.pending: dict[Operation, dict[Operation, None]] = {}  # control inputs inherited through an operation
         self.musts: set[Graph] = set() if outer is None else outer[0].musts
         self.rewired: list[tuple[Operation, list[Tensor], list[Operation]]] = []
 
-    # *** which nodes ***
+    # *** the needed nodes ***
 
     def is_head(self, node: Node) -> bool:
-        """Whether a node is not in the part of the frame that the region is, but in the head, before the predicate."""
+        """Whether a node is in the head of the frame, outside the region."""
         path = self.reading.path[node]
         return path is not NEVER and path[: len(self.base)] != self.base
 
@@ -102,10 +104,16 @@ class FrameRegion:
         return path[len(self.base) :] if path is not NEVER and path[: len(self.base)] == self.base else path
 
     def needed(self, sinks: Iterable[Node]) -> tuple[list[Node], dict[Operation, None]]:
-        """The nodes that `sinks` need, in order, and those of the head that they only wait for.
+        """Nodes that `sinks` need.
+
+        Args:
+          sinks: The nodes to compute.
+
+        Returns:
+          The needed nodes in order, and the nodes of the head for which they only wait.
 
         Raises:
-          InvalidArgumentError: a value is needed here that comes of a stateful operation of the head.
+          InvalidArgumentError: The region needs a value of a stateful operation of the head.
         """
         reading = self.reading
         seen: set[Node] = set()
@@ -126,7 +134,7 @@ class FrameRegion:
                 )
             inputs = reading.inputs(n)
             if is_switch(n) and inputs[1].op is self.frame.loop_cond:
-                inputs = inputs[:1]  # the loop's own predicate is the condition's
+                inputs = inputs[:1]  # the loop's own predicate belongs to the condition
             todo += [reading.node_of(t.op) for t in inputs if reading.is_inside(t.op)]
             for c, _ in reading.controls(n):
                 if not reading.is_inside(c):
@@ -140,7 +148,7 @@ class FrameRegion:
         return [n for n in reading.nodes[self.frame] if n in seen], waits
 
     def _want(self, nodes: set[Node]) -> None:
-        """Notes which of `nodes` have to be copied: not what only computes the predicates of Switches, say."""
+        """Selects the nodes to copy, for example without those that only compute predicates of Switches."""
         reading = self.reading
         self.wanted: set[Node] = set()
         todo: list[Node] = list(self._sinks)
@@ -164,7 +172,7 @@ class FrameRegion:
     # *** the walk ***
 
     def run(self, nodes: Sequence[Node]) -> None:
-        """Puts `nodes` where they belong."""
+        """Puts `nodes` into their graphs and closes conditionals until all are done."""
         reading = self.reading
         inside = set(nodes)
         place = {n: i for i, n in enumerate(nodes)}
@@ -194,7 +202,7 @@ class FrameRegion:
             raise InvalidArgumentError("the conditionals of the graph depend on one another in a circle")
 
     def _release(self, node: Node, path: Path) -> None:
-        """Lets go what waited for `node`; what stands outside its branches and waited softly, when they are closed."""
+        """Notifies the successors of `node`; some of them wait until conditionals are closed."""
         for n in self._after[node]:
             self._let(n, node, path)
 
@@ -215,7 +223,7 @@ class FrameRegion:
             heapq.heappush(self._ready, self._place[n])
 
     def _ends_at(self, n: Node, path: Path) -> bool:
-        """Whether `n` is a Merge that joins sides of a conditional in which `path` is."""
+        """Whether `n` is a Merge that joins the sides of a conditional in `path`."""
         join = self.reading.joins.get(n) if isinstance(n, Operation) else None
         if join is None:
             return False
@@ -223,8 +231,7 @@ class FrameRegion:
         return len(path) > at and path[at][0] is join.key
 
     def _next_to_close(self) -> Conditional | None:
-        """The open conditional to be closed next: an inner one before those around it, if possible one of which
-        nothing is left to come."""
+        """The open conditional to close next: an innermost one, if possible without nodes to come."""
         best: tuple[tuple[int, int], Conditional] | None = None
         todo = [self.root]
         while todo:
@@ -239,7 +246,7 @@ class FrameRegion:
         return None if best is None else best[1]
 
     def _context_at(self, path: Path) -> SubgraphDraft:
-        """The context of a path; conditionals on the way that are not open are opened."""
+        """The context of a path, whose conditionals are opened if needed."""
         at = self.root
         for i, (key, side) in enumerate(path):
             at = self._conditional(at, key, path[:i]).sides[side]
@@ -264,7 +271,7 @@ class FrameRegion:
                 self._release(node, path)
                 return
             self._conditional(self._context_at(path), join.key, path).join(node, join)
-            return  # what depends on it is let go when the conditional is closed
+            return  # successors are notified when the conditional is closed
         if kind in ("Switch", "SwitchN"):
             self._put_switch(node, path)
         elif kind or reading.is_idle(node) or node.type == "LoopCond":
@@ -276,7 +283,7 @@ class FrameRegion:
         self._release(node, path)
 
     def _put_switch(self, switch: Operation, path: Path) -> None:
-        """What a Switch waits for, its conditional waits for."""
+        """Makes the conditional wait for the control inputs of a Switch."""
         reading = self.reading
         context = self._context_at(path)
         controls = reading.controls(switch) + reading.key_controls(switch)
@@ -286,14 +293,14 @@ class FrameRegion:
             conditional.controls.update(dict.fromkeys(found))
 
     def _conditional(self, context: SubgraphDraft, key: Tensor, path: Path) -> Conditional:
-        """The open conditional on `key` in `context`, which is at `path`."""
+        """The open conditional on `key` in `context`, whose path is `path`."""
         found = context.open.get(key)
         if found is None:
             found = context.open[key] = Conditional(self, context, key, path)
         return found
 
     def found_within(self, c: Operation, conditional: Conditional) -> tuple[int, Operation | None]:
-        """The side of an open conditional that has what stands for `c`, and the operation there that does."""
+        """The side of an open conditional with the copy of `c`, and that copy."""
         if c in self.done:
             at, op = self.done[c]
             while at.parent is not None and at.conditional is not None and at.conditional.op is not None:
@@ -303,11 +310,11 @@ class FrameRegion:
         return 0, None
 
     def _stay(self, node: Operation) -> None:
-        """An operation of the graph itself: it gets the structured values, if it reads any."""
+        """Keeps an operation of the graph itself, with structured values as inputs."""
         inputs = [self.value(t, self.root) for t in self.reading.inputs(node)]
         controls = []
         for c in node.control_inputs:
-            if c.opdef.primitive == "ControlTrigger":  # it may wait for what happens in a branch
+            if c.opdef.primitive == "ControlTrigger":  # it may wait for operations in a branch
                 inside = [x for x in self.reading.controls_of_trigger(c) if self.reading.path_of_op(x)]
                 controls += [x for x in (self.stands_for(i, self.root) for i in inside) if x is not None]
                 if inside:
@@ -322,7 +329,7 @@ class FrameRegion:
     # *** operations ***
 
     def copy(self, op: Operation, context: SubgraphDraft) -> Operation:
-        """Puts a copy of `op` into a context."""
+        """Adds a copy of `op` to a context."""
         graph = context.graph
         if is_effectful(op) and op.name in self.reading.recovered:
             raise ill_structured(
@@ -346,12 +353,13 @@ class FrameRegion:
         return copy
 
     def settle(self, op: Operation, controls: Iterable[Operation], arrived: Iterable[Operation]) -> None:
-        """Gives a new operation its control inputs.
+        """Sets the control inputs of a new operation.
 
         Args:
-          op: the operation.
-          controls: what it waits for.
-          arrived: what it waited for by pivots, which only matters if it (or what depends on it) changes something.
+          op: The operation.
+          controls: Operations for which it waits.
+          arrived: Operations for which it waited through pivots. They are kept only if the operation, or one that
+            depends on it, has effects.
         """
         inherited = dict.fromkeys(arrived)
         for t in op.inputs:
@@ -368,8 +376,17 @@ class FrameRegion:
         return op.name if op.name not in graph and isinstance(graph, FuncGraph) else graph.unique_name(op.name)
 
     def waits(self, op: Node, context: SubgraphDraft) -> tuple[list[Operation], list[Operation]]:
-        """What a copy of `op` in `context` waits for: operations of the same graph, and those whose arrival pivots
-        stood for. What is outside goes to the owner of the graph."""
+        """Control inputs of a copy of a node.
+
+        An operation outside the graph of the context becomes a control input of the owner of that graph.
+
+        Args:
+          op: The node of the primitive graph.
+          context: The context of the copy.
+
+        Returns:
+          The control inputs, and the operations whose arrival pivots stood for.
+        """
         controls, arrived = [], []
         for c, _ in self.reading.controls(op):
             if self.is_trivial(c):
@@ -385,7 +402,7 @@ class FrameRegion:
         return controls, arrived
 
     def is_trivial(self, c: Operation) -> bool:
-        """Whether to wait for `c` says no more than where an operation stands."""
+        """Whether a control edge from `c` only determines the branch or loop of its target."""
         reading = self.reading
         if c not in reading.ops:
             return False
@@ -394,7 +411,7 @@ class FrameRegion:
         return reading.is_idle(c)
 
     def _arrival(self, c: Operation, context: SubgraphDraft) -> Operation | None:
-        """What, in the graph of `context`, has arrived when the pivot `c` has."""
+        """The operation in `context` that has run when the pivot `c` is alive."""
         reading = self.reading
         if c.opdef.primitive == "Enter":
             return None
@@ -402,7 +419,7 @@ class FrameRegion:
         at: SubgraphDraft | None = context
         while at is not None:
             if at.conditional is not None and at.conditional.key is t:
-                return None  # the predicate: it has arrived when the branch is chosen
+                return None  # the predicate is available when the branch is chosen
             at = at.parent
         if t in self.given:
             return self._lifted(self.given[t].op, context)
@@ -412,11 +429,11 @@ class FrameRegion:
         return self._lifted(found[1].op, context)
 
     def _lifted(self, op: Operation, context: SubgraphDraft) -> Operation | None:
-        """`op`, if it is of the graph of `context`; else the owner of that graph is made to wait for it."""
+        """`op` if it is in the graph of `context`; else the graph's owner waits."""
         return context.graph.capture_control(op)
 
     def stands_for(self, c: Operation, context: SubgraphDraft) -> Operation | None:
-        """The operation, in the graph of `context` or one around it, to wait for instead of `c`; None for nothing."""
+        """The operation to wait for instead of `c`, in `context` or outside; else None."""
         reading = self.reading
         if c not in reading.ops:
             return c
@@ -440,7 +457,7 @@ class FrameRegion:
         return op
 
     def _outside(self, at: SubgraphDraft, op: Operation) -> tuple[SubgraphDraft, Operation]:
-        """The closed conditional around `op`, which runs whenever its branch does from now on: it is waited for."""
+        """The closed conditional around `op`; keeps `op` in its branch if it has effects."""
         assert at.conditional is not None
         assert at.conditional.op is not None
         graph = at.graph
@@ -451,7 +468,7 @@ class FrameRegion:
     # *** values ***
 
     def value(self, t: Tensor, context: SubgraphDraft) -> Tensor:
-        """What stands for `t` in the graph of `context`."""
+        """The value of `t` in the graph of `context`."""
         t = self.reading.canonical(t)
         got = context.values.get(t)
         if got is None:
@@ -477,7 +494,7 @@ class FrameRegion:
         return self._from_elsewhere(t, *home, context)
 
     def entered(self, enter: Operation) -> Tensor:
-        """What stands, outside the loop, for what the loop constant `enter` brings in."""
+        """The value, outside the loop, that the loop constant `enter` brings in."""
         if not enter.attrs["is_constant"] and self.given:
             raise ill_structured(
                 enter,
@@ -490,7 +507,7 @@ class FrameRegion:
         return region.value(enter.inputs[0], context)
 
     def _from_elsewhere(self, t: Tensor, home: SubgraphDraft, made: Tensor, context: SubgraphDraft) -> Tensor:
-        """`t`, which an earlier conditional of the same predicate made on its way, or another side of this one."""
+        """The value of `t` from an earlier conditional of the predicate, or from another side."""
         op = t.op
         redone = op.opdef.is_cheap and not op.opdef.primitive
         if redone and (made.dtype.base in dtypes.OBJECT or all(self._is_near(i, context) for i in op.inputs)):
@@ -521,7 +538,7 @@ class FrameRegion:
     # *** closing ***
 
     def close_all(self) -> None:
-        """Closes what is open still: what has no results but must run."""
+        """Closes the remaining conditionals, which have no results but may have to run."""
         for conditional in list(self.root.open.values()):
             self._close(conditional)
 
@@ -542,7 +559,7 @@ class FrameRegion:
                 heapq.heappush(self._ready, self._place[node])
 
     def _make(self, conditional: Conditional) -> None:
-        """The `If` (or `Case`) of a conditional."""
+        """Makes the `If` or `Case` of a conditional."""
         context, graphs = conditional.context, conditional.graphs
         outside = context.graph
         for g, ends in zip(graphs, zip(*conditional.results, strict=True), strict=False):
@@ -579,7 +596,7 @@ class FrameRegion:
         self.keep_root(graphs, op)
 
     def keep_root(self, graphs: Sequence[FuncGraph], op: Operation) -> None:
-        """What must run inside `op` must run, so `op` must."""
+        """Makes `op` run if an operation inside it must run."""
         if not self.musts.isdisjoint(graphs) and isinstance(op.graph, FuncGraph):
             op.graph.control_results.append(op)
             self.musts.add(op.graph)
@@ -590,5 +607,5 @@ def is_switch(node: Node) -> bool:
 
 
 def _parts(path: Path) -> list[tuple[Path, Tensor]]:
-    """The conditionals that a path is in."""
+    """Conditionals of a path."""
     return [] if path is NEVER else [(path[:i], key) for i, (key, _) in enumerate(path)]
