@@ -45,7 +45,7 @@ BUDGETS: Final = {
 
 
 class Size(NamedTuple):
-    """Size of a package: number of modules, lines of code, and the longest module with its lines."""
+    """Modules and lines of code of a package, and its longest module."""
 
     modules: int
     lines: int
