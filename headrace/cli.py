@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = None
     try:
         args = _parser().parse_args(argv)
-        status = args.command(args)
+        status: int = args.command(args)
         sys.stdout.flush()
         return status
     except SystemExit as e:  # argparse has said what is wrong, or printed its help

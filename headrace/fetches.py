@@ -38,7 +38,7 @@ def key_of(fetches: Any) -> Hashable:
     """
     try:
         if isinstance(fetches, _ELEMENTS):
-            return fetches  # type: ignore[no-any-return]
+            return fetches
         if isinstance(fetches, (list, tuple)):
             return (type(fetches), *[f if isinstance(f, _ELEMENTS) else key_of(f) for f in fetches])
         if hasattr(type(fetches), "graph_element"):

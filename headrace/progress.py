@@ -40,7 +40,7 @@ class Progress:
     """
 
     def __init__(self, out: TextIO | None = None, first: float = FIRST, every: float | None = None) -> None:
-        self.ready: collections.deque[Any] = collections.deque()
+        self.ready: collections.deque[tuple[Any, Iteration]] = collections.deque()
         self._out = sys.stderr if out is None else out
         self._is_terminal = self._out.isatty()
         self._first = first

@@ -128,7 +128,7 @@ class Function:
                 f"the Function {self.name!r} cannot be pickled: {self.__module__}.{self.__qualname__} is not it. "
                 "Define it at the top of a module, with @hr.Function, or export a graph that calls it (as_graph_def)"
             )
-        return self.__qualname__
+        return str(self.__qualname__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(scopes.builder(*nest.flatten((args, kwargs))), Builder):

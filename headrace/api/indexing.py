@@ -113,7 +113,7 @@ def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str = "b
 
 def _is_mask(index: Any) -> bool:
     if isinstance(index, np.ndarray):
-        return index.dtype == np.bool_
+        return bool(index.dtype == np.bool_)
     return is_tensor(index) and getattr(index, "dtype", None) == dtypes.bool_
 
 

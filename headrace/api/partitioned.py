@@ -93,7 +93,8 @@ class PartitionedVariable:
     @property
     def graph(self) -> Graph | None:
         """Where the parts are."""
-        return self._variables[0].graph
+        graph: Graph | None = self._variables[0].graph
+        return graph
 
     def __iter__(self) -> Iterator[Variable]:
         return iter(self._variables)

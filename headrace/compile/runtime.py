@@ -16,7 +16,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from headrace.ir.kernel import KernelContext, StepContext
     from headrace.shapes import Shape
 
+T = TypeVar("T")
+
 FIRST: Final = 16  # iterations before the first check
 STRETCH: Final = 0.02  # seconds between two checks that cost little in comparison
 FAR: Final = 1024  # elements by which a write may extend a short list before the kernel validates the index
@@ -45,7 +47,7 @@ chain: Final = itertools.chain
 _mine = threading.local()
 
 
-def quietly(f: Callable[..., Any], *args: Any) -> Any:
+def quietly(f: Callable[..., T], *args: Any) -> T:
     """Calls `f(*args)` without numpy's warnings.
 
     It is equal to `np.errstate(all="ignore")`, which takes three times as long. numpy keeps its error state in a

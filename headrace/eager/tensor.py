@@ -87,7 +87,8 @@ class EagerTensor:
         array = np.asarray(self._value, dtype)
         if copy is False or array is not self._value:
             return array
-        return array.copy()
+        copied: np.ndarray = array.copy()
+        return copied
 
     def _scalar(self, what: str) -> Any:
         value = self._value

@@ -28,7 +28,7 @@ def _scipy(formula: Callable[..., Any]) -> Any:
     """The factory of `formula(scipy.special, *arrays)`, in float32 for half precision."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        import scipy.special  # type: ignore[import-untyped]
+        import scipy.special
 
         return widened(functools.partial(formula, scipy.special), attrs["T"])
 

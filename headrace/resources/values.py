@@ -88,8 +88,8 @@ def nbytes_of(value: Value) -> int:
     """The bytes of memory that a value holds."""
     if isinstance(value, np.ndarray):
         if 0 not in value.strides or not value.size:
-            return value.nbytes
-        return value.itemsize * math.prod(d for d, step in zip(value.shape, value.strides, strict=True) if step)
+            return int(value.nbytes)
+        return int(value.itemsize * math.prod(d for d, step in zip(value.shape, value.strides, strict=True) if step))
     return int(getattr(value, "nbytes", 0))
 
 

@@ -448,12 +448,13 @@ def MonitoredTrainingSession(
       2
       3
     """
-    return training_session_of(
+    session: MonitoredSession = training_session_of(
         MonitoredSession, ChiefSessionCreator, WorkerSessionCreator, graph, recovery, stop_on_signal,
         master, is_chief, checkpoint_dir, scaffold, hooks, chief_only_hooks, save_checkpoint_secs, save_summaries_steps,
         save_summaries_secs, config, stop_grace_period_secs, log_step_count_steps, max_wait_secs, save_checkpoint_steps,
         summary_dir, save_graph_def,
     )  # fmt: skip
+    return session
 
 
 def training_session_of(

@@ -113,7 +113,8 @@ class Graph(scopes.Graph):
         if found.op.type == "ReadVariableOp":
             for v in self.variables:
                 if v.graph_element is found:
-                    return v.fed_element
+                    fed: Tensor = v.fed_element
+                    return fed
         return found
 
     # *** collections ***

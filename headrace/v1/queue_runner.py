@@ -70,7 +70,8 @@ class QueueRunner(queue_runner.QueueRunner):
         except KeyError as e:
             raise GraphError(f"a QueueRunnerDef with an error code that there is not: {e}") from e
         ops = [find(name) for name in (*given.enqueue_op_name, given.close_op_name, given.cancel_op_name)]
-        return cls(find(given.queue_name), ops[:-2], ops[-2], ops[-1], closed)
+        made: QueueRunner = cls(find(given.queue_name), ops[:-2], ops[-2], ops[-1], closed)
+        return made
 
 
 def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:

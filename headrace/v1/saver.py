@@ -122,7 +122,7 @@ class Saver(saver.Saver):
             setattr(found, field, f"{x.op.name}:{x.index}" if isinstance(x, Tensor) else x.name)
         return cls(saver_def=found, graph=graph)
 
-    def export_meta_graph(  # type: ignore[override]  # TensorFlow's arguments
+    def export_meta_graph(  # TensorFlow's arguments
         self,
         filename: str | os.PathLike[str] | None = None,
         collection_list: Iterable[Any] | None = None,

@@ -197,7 +197,7 @@ class FileWriter(event_writer.FileWriter):
             self.add_graph(data)
             self.add_meta_graph(pb.MetaGraphDef(graph_def=pb.GraphDef.FromString(data)))
 
-    def add_graph(self, graph: Any = None, global_step: Any = None, graph_def: Any = None) -> None:  # type: ignore[override]
+    def add_graph(self, graph: Any = None, global_step: Any = None, graph_def: Any = None) -> None:
         """Adds a graph: `graph`, or, as it was called once, `graph_def`. See `headrace.train.FileWriter.add_graph`."""
         if (graph is None) == (graph_def is None):
             raise ValueError("add_graph takes a graph: one, and one only")

@@ -211,8 +211,8 @@ def _get_parts(
         made = _get_one(full, wanted_shape, dtype, first, partition_info=info, **given)
         mark_part(made, name, dims, offset, size)
         parts.append(made)
-    graph.partitioned_store[name] = PartitionedVariable(name, dims, parts[0].dtype, parts, partitions)
-    return graph.partitioned_store[name]
+    whole = graph.partitioned_store[name] = PartitionedVariable(name, dims, parts[0].dtype, parts, partitions)
+    return whole
 
 
 def _get_one(

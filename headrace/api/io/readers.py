@@ -90,7 +90,7 @@ class ReaderBase:
 
     @property
     def _is_by_name(self) -> bool:
-        return self._ref.dtype != dtypes.resource
+        return bool(self._ref.dtype != dtypes.resource)
 
     def _make(self, type: str, args: tuple[Any, ...], name: str | None) -> Any:
         suffix = "" if self._is_by_name else "V2"

@@ -192,7 +192,7 @@ def activation_of(given: Activation | str | None) -> Activation:
         return math.tanh
     if callable(given):
         return given
-    found = getattr(activations, given, None) or getattr(math, given, None)
+    found: Activation | None = getattr(activations, given, None) or getattr(math, given, None)
     if not callable(found):
         raise ValueError(
             f"there is no activation called {given!r}: give a function, or a name such as 'tanh' or 'relu'"

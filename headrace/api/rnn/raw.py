@@ -137,7 +137,7 @@ def _five(returned: Any) -> tuple[Any, Any, Any, Any, Any]:
             "loop_fn must return five things (finished, inputs, state, emit, loop_state), got "
             f"{nest.describe(returned)}"
         )
-    return tuple(returned)  # type: ignore[return-value]
+    return tuple(returned)
 
 
 def _same(wanted: Any, got: Any, what: str) -> None:

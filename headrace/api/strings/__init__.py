@@ -250,7 +250,7 @@ def ngrams(
     if any(w < 1 for w in widths):
         raise ValueError(f"All ngram_widths must be greater than 0. Got {ngram_width}")
     if isinstance(pad_values, (str, bytes)):
-        pad_values = (pad_values, pad_values)  # type: ignore[assignment]
+        pad_values = (pad_values, pad_values)
     if pad_values is not None and not (
         isinstance(pad_values, (tuple, list)) and len(pad_values) == 2
         and all(isinstance(p, (str, bytes)) for p in pad_values)

@@ -43,7 +43,7 @@ ALL = slice(None)
 
 def _matrix(taps: Taps, out: int, length: int, dtype: Any) -> Any:
     """The weights as a sparse matrix [out, length]."""
-    from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
+    from scipy.sparse import csr_matrix
 
     into = [np.arange(out)[tap.into] for tap in taps]
     weights = [np.ones(len(tap.source)) if tap.weight is None else tap.weight for tap in taps]

@@ -30,7 +30,7 @@ _MOST_ROOTS = 100
 
 
 def _exponential(x: Any) -> Any:
-    from scipy.linalg import expm  # type: ignore[import-untyped]
+    from scipy.linalg import expm
 
     return expm(x) if x.size else x
 
@@ -39,7 +39,7 @@ def _triangular(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The function of matrices by that of triangular ones; NaN where it is not real though the matrix is."""
 
     def of_one(x: Any) -> Any:
-        from scipy.linalg import schur  # type: ignore[import-untyped]
+        from scipy.linalg import schur
 
         t, z = schur(x.astype(np.complex128), output="complex")
         out = z @ f(t) @ z.conj().T

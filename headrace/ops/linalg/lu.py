@@ -71,7 +71,7 @@ def _below(factor: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _by_lapack(x: np.ndarray, rows: np.ndarray) -> None:
-    from scipy.linalg import lapack  # type: ignore[import-untyped]
+    from scipy.linalg import lapack
 
     (getrf,) = lapack.get_lapack_funcs(("getrf",), (x,))
     x[:], swaps, _ = getrf(x)

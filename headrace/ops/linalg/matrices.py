@@ -71,7 +71,7 @@ def solve_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> np.ndarray:
 
     As in TensorFlow a zero on the diagonal is divided by.
     """
-    from scipy.linalg import blas  # type: ignore[import-untyped]
+    from scipy.linalg import blas
 
     (trsm,) = blas.get_blas_funcs(("trsm",), (a, b))
 

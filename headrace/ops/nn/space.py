@@ -155,9 +155,7 @@ def _moved_shape(into_batch: bool, images: bool) -> Any:
             raise ValueError(f"paddings and crops cannot be negative, got {pairs.tolist()}")
         sizes, product = blocks.tolist(), math.prod(blocks.tolist())
         move = _spread if into_batch else _gathered
-        space = (
-            [None] * m if pairs is None else list(map(move, x[1 : 1 + m], sizes, pairs.tolist()))  # type: ignore[arg-type]
-        )
+        space = [None] * m if pairs is None else list(map(move, x[1 : 1 + m], sizes, pairs.tolist()))
         batch = x[0]
         if batch is not None:
             batch = batch * product if into_batch else _spread(batch, product, ())

@@ -192,7 +192,7 @@ def _few(lanes: Lanes, rate: Array, still: Array, out: Array) -> None:
 
 def _many(lanes: Lanes, rate: Array, still: Array, out: Array, greatest: float) -> None:
     """Hörmann's transformed rejection."""
-    from scipy.special import gammaln  # type: ignore[import-untyped]
+    from scipy.special import gammaln
 
     b = 0.931 + 2.53 * np.sqrt(rate)
     a = -0.059 + 0.02483 * b

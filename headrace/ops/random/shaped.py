@@ -115,7 +115,7 @@ for _name, _rate, _types, _out in (
 def _by_alpha(xp: Any, attrs: Mapping[str, Any]) -> Any:
     """-dP(alpha, x)/dalpha / p(x), with P the distribution function and p the density: differences of P, in double
     precision, and far out in the tails of log P, whose relative error stays small."""
-    from scipy import special  # type: ignore[import-untyped]
+    from scipy import special
 
     dtype = attrs["T"]
     weights = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))

@@ -38,7 +38,7 @@ def _sobol(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
         if n + first >= 1 << _BITS - 1:
             raise InvalidArgumentError(f"num_results + skip must be less than {1 << _BITS - 1}, got {n + first}")
         check_size((n, d), float64)
-        from scipy.stats import qmc  # type: ignore[import-untyped]
+        from scipy.stats import qmc
 
         # SciPy's own way to a point goes by all before it; by the directions that it has read, each is found by itself
         directions = qmc.Sobol(d, scramble=False, bits=_BITS)._sv

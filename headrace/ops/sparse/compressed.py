@@ -85,7 +85,7 @@ def check_shape(shape: Sequence[int], dtype: DType) -> None:
 
 def from_elements(dtype: DType, shape: tuple[int, ...], indices: np.ndarray, values: np.ndarray) -> CSRMatrix:
     """The matrix with these elements at these coordinates, which are of that shape. Repeated ones are kept."""
-    from scipy import sparse  # type: ignore[import-untyped]
+    from scipy import sparse
 
     check_shape(shape, dtype)
     order = np.lexsort(indices.T[::-1])
@@ -137,7 +137,7 @@ def check_alike(a: CSRMatrix, b: CSRMatrix) -> None:
 
 def union(a: Any, b: Any, alpha: Any, beta: Any) -> Any:
     """`alpha * a + beta * b`, of blocks, with the elements of both (SciPy's sum leaves out zeros)."""
-    from scipy import sparse  # type: ignore[import-untyped]
+    from scipy import sparse
 
     rows, columns = np.concatenate([rows_of(a), rows_of(b)]), np.concatenate([a.indices, b.indices])
     values = np.concatenate([a.data * alpha, b.data * beta]).astype(a.dtype)

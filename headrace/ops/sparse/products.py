@@ -30,7 +30,7 @@ def _matmul_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     widen = widely(dtype)
 
     def kernel(indices: Any, values: Any, shape: Any, b: Any) -> Any:
-        from scipy import sparse  # type: ignore[import-untyped]
+        from scipy import sparse
 
         _check_operands(indices, values, shape, b)
         m, k = shape.tolist()

@@ -155,7 +155,7 @@ def _deserialize_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"{shapes.show(shape)}"
             )
         tensors = [tuple(_unpacked(x, i) for i, x in enumerate(row)) for row in serialized.reshape(-1, 3)]
-        return _together(tensors, shape[:-1], dtype)  # type: ignore[arg-type]
+        return _together(tensors, shape[:-1], dtype)
 
     return kernel
 

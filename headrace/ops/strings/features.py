@@ -133,7 +133,7 @@ def dense(of: Dense, rows: Sequence[Values], where: Callable[[int], str]) -> np.
             )
         found.append(values)
     if not of.is_open:
-        return joined(found, of.type).reshape(len(rows), *of.shape)  # type: ignore[arg-type]
+        return joined(found, of.type).reshape(len(rows), *of.shape)
     longest = max(map(len, found), default=0)
     shape = (len(rows), longest // stride if stride else 0, *of.shape[1:])
     check_size(shape, of.type)  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ def dense_steps(of: Dense, rows: Sequence[list[Values]], where: Callable[[int], 
                     f"values size: {len(values)} but output shape: {show(of.shape)}"
                 )
             out[i, k] = values
-    return out.reshape(shape), lengths  # type: ignore[arg-type]
+    return out.reshape(shape), lengths
 
 
 def places_of_steps(rows: Sequence[Sequence[Any]]) -> np.ndarray:

@@ -96,7 +96,9 @@ def _parsed(serialized: Any, names: Any, wanted: _Wanted, lengths: bool) -> tupl
             arrays = [(indices[:, 1:], values, shape[1:]) for indices, values, shape in arrays]
         return [a[i] for i in range(3) for a in arrays]
 
-    first = (lambda a: a[0, ...]) if alone else (lambda a: a)
+    def first(a: np.ndarray) -> Any:
+        return a[0, ...] if alone else a
+
     places = np.arange(n)[:, None]
     whole = [whole_steps(of) for of in wanted.step_dense]
     ragged = [(rows(key, t), t, s) for key, t, s in wanted.ragged]

@@ -168,7 +168,7 @@ class Examples:
 
     def taken(self, skip: int = 0) -> Iterator[Callable[[], Any]]:
         """For each example but the first `skip` a function that gets it; the functions may be called in any thread."""
-        seed = self._seed if self._seed is not None else int(np.random.SeedSequence().entropy) & 0xFFFFFFFF  # type: ignore[operator,arg-type]
+        seed = self._seed if self._seed is not None else int(np.random.SeedSequence().entropy) & 0xFFFFFFFF  # type: ignore[arg-type]
         for epoch in itertools.count() if self._epochs is None else range(self._epochs):
             source = self._source
             made: Any = source() if callable(source) and not hasattr(source, "__len__") else source

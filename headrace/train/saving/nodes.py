@@ -122,7 +122,8 @@ def mismatches(restore: Operation, prefix: str) -> list[str]:
 
 
 def _save(prefix: Tensor, saveables: Sequence[Saveable], type: str) -> Tensor:
-    return grouping.with_dependencies([_write(prefix, saveables, type)], prefix)
+    written: Tensor = grouping.with_dependencies([_write(prefix, saveables, type)], prefix)
+    return written
 
 
 def _write(prefix: Tensor, saveables: Sequence[Saveable], type: str) -> Operation:

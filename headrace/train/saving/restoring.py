@@ -62,8 +62,9 @@ class CheckpointReader:
         Raises:
           NotFoundError: there is none. DataLossError: it is damaged.
         """
-        value: Any = self._reader.read(tensor_str)
-        return value[()] if getattr(value, "shape", None) == () else value
+        array = self._reader.read(tensor_str)
+        value: np.ndarray | np.generic | bytes = array[()] if array.shape == () else array
+        return value
 
     def debug_string(self) -> str:
         """Names, dtypes and shapes, one tensor a line."""

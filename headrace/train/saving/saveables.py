@@ -23,6 +23,7 @@ from headrace.api.storage.lookup import DenseHashTable, LookupTable, MutableHash
 from headrace.api.storage.queues import QueueBase
 from headrace.api.variable import Variable
 from headrace.errors import GraphError
+from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
 
 RANDOM_NAMES: Final = "_random_states/names"
@@ -96,7 +97,7 @@ class OfTable:
     def __init__(self, table: LookupTable, name: str) -> None:
         self.table, self.name = table, name
         # not in the scope of the saver, as in TensorFlow; and outside of the order of changes
-        b = dataclasses.replace(scopes.Builder(table.resource_handle.graph), is_ordered=False)
+        b = dataclasses.replace(Builder(table.resource_handle.graph), is_ordered=False)
         with scopes.entered(b):
             keys, values = table.export()
         self.specs = [
