@@ -117,7 +117,7 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
         for i, t in enumerate(feeds)
     )
     for op, t in zip(args, feeds, strict=True):
-        op.outputs[0].shape, op.outputs[0].handle = t.shape, t.handle
+        op.outputs[0].copy_static(t)
     moved: dict[Tensor, Tensor] = {t: args[i].outputs[0] for t, i in fed.items()}
     copies: dict[Operation, Operation] = {op: args[fed[op.outputs[0]]] for op in skipped}
     back: list[tuple[Operation, int, Tensor]] = []

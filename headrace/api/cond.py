@@ -179,7 +179,7 @@ class _Branches:
         for graph, value in zip(self.graphs, self._values, strict=True):
             tracing.finish(graph, nest.flatten(value))
             if not graph.results:  # then it is run for what it does
-                graph.control_results = tracing.changes(graph)
+                graph.set_control_results(tracing.changes(graph))
         value = functools.reduce(nest.merged, self._values)
         attrs["Tout"] = tuple(t.dtype.base for t in self.graphs[0].results)
         op = tracing.make(self._type, self._b, name, self.graphs, [chooses], [], attrs)

@@ -303,7 +303,7 @@ class _FunctionCall:
         if graph.is_open:
             graph.is_recursive = True
             for t, spec in zip(op.outputs, nest.flatten(graph.value), strict=True):
-                t.shape = spec.shape
+                t.replace_static(spec.shape, t.handle)
         if _now.open:
             graph.calls.append(op)
             if graph not in _now.made:
@@ -337,7 +337,7 @@ class _FunctionCall:
         graph.value = function.results
         tracing.begin(graph, self.b.graph, f"function {graph.name!r}", function.fn)
         for t, spec in zip(self.tensors, self.specs, strict=True):
-            graph.add_param(t.dtype, spec.shape, _plain(spec.name or t.op.name)).handle = t.handle
+            graph.add_param(t.dtype, spec.shape, _plain(spec.name or t.op.name), handle=t.handle)
         args, kwargs = nest.pack(
             self.structure,
             [leaf if at is None else graph.params[at] for leaf, at in zip(self.leaves, self.where, strict=True)],

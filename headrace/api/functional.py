@@ -128,7 +128,7 @@ def _packed(sp: SparseTensor) -> Any:
     parts = sp._flatten()
     out = scopes.builder(*parts).make("SerializeManySparse", parts, {"out_type": dtypes.string})
     if isinstance(out, Tensor) and sp.shape is not None:
-        out.shape = shapes.merge(out.shape, (sp.shape[0], 3))
+        out.refine((sp.shape[0], 3))
     return out
 
 
@@ -150,7 +150,8 @@ def _unpacked(rows: Any, spec: SparseTensor | SparseTensorSpec, is_of_row: bool)
 def _restored(type: str, strings: Any, dtype: Any, rank: int | None, shape: Shape) -> SparseTensor:
     indices, values, whole = scopes.builder(strings).make(type, (strings,), {"dtype": dtype.base})
     if isinstance(indices, Tensor):
-        indices.shape, values.shape, whole.shape = (None, rank), (None,), (rank,)
+        for t, known in zip((indices, values, whole), ((None, rank), (None,), (rank,)), strict=True):
+            t.refine(known)
     out = SparseTensor(indices, values, whole)
     if isinstance(indices, Tensor):
         out.set_shape(shape)
@@ -416,7 +417,7 @@ def _stacked(array: TensorArray, rows: Any) -> Any:
     out = array.stack()
     if isinstance(out, Tensor) and out.shape is not None:
         n = None if rows.shape is None else rows.shape[0]
-        out.shape = shapes.merge(out.shape, (n, *out.shape[1:]))
+        out.refine((n, *out.shape[1:]))
     return out
 
 

@@ -14,7 +14,6 @@ from headrace import dtypes, shapes
 from headrace.api import linalg, math, scopes
 from headrace.api.indexing import getitem
 from headrace.api.tensors import is_tensor, pair
-from headrace.errors import ShapeError
 from headrace.ir.graph import Tensor
 from headrace.shapes import Shape
 
@@ -134,14 +133,7 @@ def _set_shape(self: Tensor, shape: Any) -> None:
     Source: TensorFlow's `tf.Tensor.set_shape`.
     """
     given: Shape = shapes.as_shape(shape)
-    try:
-        self.shape = shapes.merge(self.shape, given)
-    except ValueError as e:
-        made = f" (made at {self.op.source})" if self.op.source is not None else ""
-        raise ShapeError(
-            f"Tensor's shape {shapes.show(self.shape)} is not compatible with supplied shape "
-            f"{shapes.show(given)}: '{self.name}'{made}; {e}"
-        ) from None
+    self.refine(given)
 
 
 _OPERATORS: dict[str, Any] = {

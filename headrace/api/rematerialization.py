@@ -182,17 +182,17 @@ def segmented(
     captured = unify([cond, body], n)
     below = copied(cond, b.graph)  # the condition of the loop over stretches
     length = below.add_param(dtypes.int64, (), "length")
-    below.params.insert(n, below.params.pop())
+    below.set_params([*below.params[:n], length, *below.params[n:-1]])
     outer = _graph(b.graph, f"{name}_stretches", f"the stretches of loop {name!r}", source)
     inner = _graph(outer, f"{name}_stretch", f"a stretch of loop {name!r}", source)
     for t, p in zip([*variables, None], [*body.params[:n], length], strict=True):
         for g in (outer, inner):
-            g.add_param(p.dtype, p.shape, p.op.name.removeprefix("arg."), source=p.op.source).handle = p.handle
+            g.add_param(p.dtype, p.shape, p.op.name.removeprefix("arg."), source=p.op.source, handle=p.handle)
         del t
     at = Builder(inner, scope, source=source)
     given = [inner.capture(t) for t in captured]
     cond.outer = body.outer = inner
-    body.results += body.params[n:]
+    body.add_results(body.params[n:])
     type = "While" if any(map(tracing.is_stateful, (cond, body))) else "StatelessWhile"
     inputs = [*inner.params[:n], *given]
     loop = tracing.operation_of(at.make(type, (inputs,), {**attrs, "cond": cond, "body": body}, "stretch/"))
@@ -206,7 +206,7 @@ def segmented(
     add_values.add_variable(loop, stop, "stop")
     inside = Builder(cond, scope, source=source)
     is_short = inside.NotEqual(cond.params[k], cond.params[-1])  # right even where the counter wraps around
-    cond.results = [inside.LogicalAnd(is_short, cond.results[0])]
+    cond.set_results([inside.LogicalAnd(is_short, cond.results[0])])
     tracing.finish(inner, loop.outputs[:n])
 
     call = _recomputed(Builder(outer, scope, source=source), inner, outer.params)
@@ -268,7 +268,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
             given = [b.tensor(x) for x in nest.flatten(args)]
             graph = tracing.sub_graph(b, scope[:-1], f"function {scope[:-1]!r}", f)
             for t in given:
-                graph.add_param(t.dtype, t.shape, t.op.name.rpartition("/")[2]).handle = t.handle
+                graph.add_param(t.dtype, t.shape, t.op.name.rpartition("/")[2], handle=t.handle)
             value = tracing.call(f, graph, b, nest.pack(args, graph.params))
             op = unrepeatable(graph)
             if op is not None:

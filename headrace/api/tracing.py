@@ -143,9 +143,7 @@ def _tensor(path: str, leaf: Any, b: Builder, what: str) -> Tensor:
 
 def finish(graph: FuncGraph, results: Iterable[Tensor]) -> None:
     """Gives a traced graph its results, and what has to run whenever it does."""
-    graph.results = list(results)
-    if graph.is_ordered:
-        graph.control_results = changes(graph)
+    graph.set_results(results, changes(graph) if graph.is_ordered else None)
 
 
 def changes(graph: Graph) -> list[Operation]:
@@ -192,7 +190,7 @@ def make(
     captured = unify(graphs, len(variables))
     if type == "While":
         body: FuncGraph = attrs["body"]
-        body.results += body.params[len(variables) :]
+        body.add_results(body.params[len(variables) :])
     if not any(map(is_stateful, graphs)):
         type = "Stateless" + type
     waits = dict.fromkeys(op for g in graphs for op in g.outer_controls)
@@ -221,10 +219,10 @@ def regrow(graph: FuncGraph) -> None:
         types = tuple(t.dtype.base for t in more)
         if op.opdef.structured == "While":
             body: FuncGraph = op.attrs["body"]
-            body.results += body.params[len(body.results) :]
+            body.add_results(body.params[len(body.results) :])
             graph.extend_op(op, more, {"T": op.attrs["T"] + types})
             for out, t in zip(op.outputs[-len(more) :], more, strict=True):
-                out.shape, out.handle = t.shape, t.handle
+                out.copy_static(t)
         else:
             graph.extend_op(op, more, {"Tin": op.attrs["Tin"] + types})
 
@@ -233,7 +231,7 @@ def refinish(graphs: Sequence[FuncGraph]) -> None:
     """Finds anew what has to run whenever `graphs`, which call one another, do: while they were made, a call could not
     know what the function that it calls would come to do."""
     for g in graphs:
-        g.control_results = []
+        g.set_control_results(())
     while [len(g.control_results) for g in graphs] != [len(_refinished(g).control_results) for g in graphs]:
         pass
 
@@ -243,5 +241,5 @@ def _refinished(graph: FuncGraph) -> FuncGraph:
         for g in owned(op):
             _refinished(g)
     if graph.is_ordered:
-        graph.control_results = changes(graph)
+        graph.set_control_results(changes(graph))
     return graph

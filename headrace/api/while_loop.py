@@ -201,7 +201,7 @@ class _LoopTracer:
         for t in counter:
             graph.add_param(t.dtype, (), "iteration_counter")
         for t, shape, name in zip(self.first, self.shapes, self.names, strict=True):
-            graph.add_param(t.dtype, shape, name, source=t.op.source).handle = t.handle
+            graph.add_param(t.dtype, shape, name, source=t.op.source, handle=t.handle)
         return graph
 
     def _condition(self, counter: list[Tensor]) -> FuncGraph:

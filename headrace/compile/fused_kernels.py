@@ -258,7 +258,7 @@ def constant(op: Operation) -> Operation | None:
 def _argument(graph: Graph, i: int, t: Tensor) -> Operation:
     attrs = {"T": t.dtype, "index": i, "of": known_as(t)}
     op = graph.add_op("_Arg", f".arg.{i}", (), attrs)
-    op.outputs[0].shape, op.outputs[0].handle = t.shape, t.handle
+    op.outputs[0].copy_static(t)
     return op
 
 

@@ -235,7 +235,7 @@ def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | Non
     op = graph.add_op(type, name, inputs, attrs, controls, members[-1].device, members[-1].source)
     edit.note([op])
     for old, new in zip(outputs, op.outputs, strict=True):
-        new.shape, new.handle = old.shape, old.handle
+        new.copy_static(old)
         for reader, i in list(edit.uses[old]):
             if reader not in inside:
                 edit.set_input(reader, i, new)

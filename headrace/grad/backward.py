@@ -158,5 +158,5 @@ def _fitting(b: Builder, op: Operation, x: Tensor, g: Gradient) -> Gradient:
             f"{want.name}{shapes.show(static)}, is {g.dtype.base.name}{shapes.show(got)}; a gradient has the dtype and "
             "shape of what it is the gradient of"
         )
-    g.static_shape = shapes.merge(got, static)
+    g.refine(static)
     return g

@@ -103,7 +103,7 @@ class DifferentiatedCall:
                 "(argnums=)"
             )
         made: Tensor = self.b.Identity(t)
-        made.handle = t.handle
+        made.refine(handle=t.handle)
         return made
 
     # *** reverse ***

@@ -77,7 +77,7 @@ def grad_call(
     made = tracing.operation_of(b.make("StatefulPartitionedCall", ([*given, op.outputs[-1]],), attrs, "call"))
     grads: list[Gradient | None] = [None] * len(op.inputs)
     for k, t in zip(ends, made.outputs, strict=True):
-        t.shape, t.handle = gradient_shape(graph.params[k]), graph.params[k].handle
+        t.replace_static(gradient_shape(graph.params[k]), graph.params[k].handle)
         grads[k] = t
     return grads
 
@@ -106,9 +106,7 @@ class _GradCall(GradGraph):
 
     def kept(self, t: Tensor) -> Tensor:
         self.items.append(t)
-        p = self.add_param(t.dtype, t.shape, t.op.name, t.name, t.op.source)
-        p.handle = t.handle
-        return p
+        return self.add_param(t.dtype, t.shape, t.op.name, t.name, t.op.source, t.handle)
 
 
 def _home(graph: Graph, name: str) -> Graph:
@@ -123,7 +121,7 @@ def _home(graph: Graph, name: str) -> Graph:
 def _keep(op: Operation, kept: FuncGraph) -> None:
     """Makes `op` a call of `kept`, which returns one thing more."""
     op.graph.extend_op(op, (), {"f": Func(kept.name), "Tout": (*op.attrs["Tout"], dtypes.variant)})
-    op.outputs[-1].shape = ()
+    op.outputs[-1].refine(())
 
 
 def _kept(home: Graph, name: str, backward: Backward) -> FuncGraph:
@@ -138,7 +136,7 @@ def _kept(home: Graph, name: str, backward: Backward) -> FuncGraph:
     out = home.functions[forward.gradient] = FuncGraph(forward.gradient, home, captures_from_outer=False)
 
     carried = [r for r in forward.results if carries(r.dtype)]
-    given = [out.add_param(r.dtype, r.shape, f"d{i}") for i, r in enumerate(carried)]
+    given = [out.add_param(r.dtype, r.shape, f"d{i}", handle=r.handle) for i, r in enumerate(carried)]
     tape = out.add_param(dtypes.variant, (), "kept")
     ends = [p for p in forward.params if carries(p.dtype)]
     for call in list(_calls(forward)):
@@ -147,16 +145,14 @@ def _kept(home: Graph, name: str, backward: Backward) -> FuncGraph:
             _keep(call, _kept(home, f.name, backward))
 
     inner = _GradCall(f"{forward.gradient}_inner", home, next(iter(forward.params)).op, forward)
-    dys = [inner.add_param(r.dtype, r.shape, f"d{i}") for i, r in enumerate(carried)]
-    for old, new in zip(carried, [*given, *dys], strict=False):
-        new.handle = old.handle
+    dys = [inner.add_param(r.dtype, r.shape, f"d{i}", handle=r.handle) for i, r in enumerate(carried)]
     at = GradBuilder(inner, "")
     found = backward(at, carried, dys, ends)
     tracing.finish(inner, [zeros_for(at, p) if g is None else dense(at, g) for p, g in zip(ends, found, strict=True)])
 
     b = Builder(forward, source=graph.source)
     values = inner.items or [b.const(False, dtypes.bool_, "nothing")]  # an Optional has at least one
-    forward.results.append(b.OptionalFromValue(values, name="kept"))
+    forward.add_results([b.OptionalFromValue(values, name="kept")])
     b = Builder(out, source=graph.source)
     types = tuple(t.dtype.base for t in values)
     items = b.make(

@@ -73,7 +73,7 @@ def _nothing(graph: FuncGraph, like: Tensor) -> Tensor:
         out = b.EmptyTensorList(-1, -1, element_dtype=of)
     else:
         out = b.FakeParam(dtype=dtype, shape=like.shape)
-    out.handle = like.handle
+    out.refine(handle=like.handle)
     return out
 
 

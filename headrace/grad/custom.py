@@ -115,7 +115,7 @@ class _CustomGradCall:
         made = b.make("IdentityN", ([*ys, *self.xs, *reads],), {OVERRIDE: custom.name}, None)
         outs: Sequence[Tensor] = made if isinstance(made, tuple) else [made]
         for t, out in zip(ys, outs, strict=False):
-            out.handle = t.handle
+            out.refine(handle=t.handle)
         self.value = nest.pack(value, outs[: self.n])
 
     def _check_variables(self) -> None:

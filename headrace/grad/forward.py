@@ -203,7 +203,5 @@ def _fitting(b: Builder, op: Operation, y: Tensor, dy: Tensor) -> Tensor:
             f"the tangent of '{y.name}', of {registered.title(op)}, is {dy.dtype.base.name}{shapes.show(dy.shape)}; "
             f"like that it must be {want.name}{shapes.show(static)}"
         )
-    dy.shape = shapes.merge(dy.shape, static)
-    if dy.handle is None:
-        dy.handle = y.handle
+    dy.refine(static, y.handle if dy.handle is None else None)
     return dy

@@ -126,9 +126,9 @@ def _add_tangent(op: Operation, k: int, init: Tensor) -> int:
     add_values.add_variable(op, init, _named(op.attrs["body"].params[k]))
     for _, g in bodies(op):
         p, x = g.params[n], g.params[k]
-        p.shape = p.op.attrs["shape"] = gradient_shape(x)
-        p.handle = x.handle
-    op.outputs[n].shape, op.outputs[n].handle = gradient_shape(op.outputs[k]), op.outputs[k].handle
+        p.replace_static(gradient_shape(x), x.handle)
+        p.op.attrs["shape"] = p.static_shape
+    op.outputs[n].replace_static(gradient_shape(op.outputs[k]), op.outputs[k].handle)
     return n
 
 
@@ -155,7 +155,7 @@ def of_call(
     for t in op.outputs[:n]:
         dy = next(made) if carries(t.dtype) else None
         if dy is not None:
-            dy.shape, dy.handle = gradient_shape(t), t.handle
+            dy.replace_static(gradient_shape(t), t.handle)
         tangents.append(dy)
     return tangents
 
@@ -182,18 +182,12 @@ def _with_tangents(graph: Graph, of: FuncGraph, forward: Forward) -> FuncGraph:
     out = home.functions[name] = copied(of, home, name=name)
     out.tangent = ""
     xs, ys = ([t for t in ts if carries(t.dtype)] for ts in (out.params, out.results))
-    dxs = []
-    for x in xs:
-        dx = out.add_param(gradient_dtype(x), gradient_shape(x), _named(x))
-        dx.handle = x.handle
-        dxs.append(dx)
-    types = [gradient_dtype(y) for y in ys]
+    dxs = [out.add_param(gradient_dtype(x), gradient_shape(x), _named(x), handle=x.handle) for x in xs]
     b = Builder(out, source=of.source)
-    out.results += ys  # what it returns, as to number and dtype, for the calls in it
+    out.add_results(ys)  # what it returns, as to number and dtype, for the calls in it
     found = forward(b, xs, dxs, ys)
-    out.results[len(out.results) - len(types) :] = [
-        zeros_for(b, y) if dy is None else dy for y, dy in zip(ys, found, strict=True)
-    ]
+    tangents = [zeros_for(b, y) if dy is None else dy for y, dy in zip(ys, found, strict=True)]
+    out.set_results([*out.results[: len(out.results) - len(ys)], *tangents])
     return out
 
 
@@ -251,7 +245,7 @@ def _check_repeatable(op: Operation, graph: FuncGraph) -> None:
 
 def _say_nothing(graph: FuncGraph) -> None:
     """Of a copy only the results matter; what was printed or asserted once is not printed or asserted again."""
-    graph.control_results = []
+    graph.set_control_results(())
     for op in graph.operations:
         for g in owned(op):
             _say_nothing(g)

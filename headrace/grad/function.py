@@ -52,14 +52,15 @@ def gradient_graph(op: Operation, backward: Backward) -> FuncGraph:
     moved: dict[Tensor, Tensor] = {}
     out = copied(graph, _Aside(graph.outer), moved, f"{graph.name}_gradient")
     for p, given in zip(out.params, op.inputs, strict=False):
-        p.shape = given.shape if p.shape is None else p.shape
-    out.control_results = []
+        if p.shape is None:
+            p.refine(given.shape)
+    out.set_control_results(())
     ys = [moved[r] for r in graph.results]
     dys = [out.add_param(t.dtype, t.shape, f"d{i}") for i, t in enumerate(op.inputs[n:])]
     b = Builder(out, source=op.source)
     xs = out.params[:n]
     grads = backward(b, ys, dys, xs)
-    out.results = [zeros_for(b, x) if g is None else dense(b, g) for x, g in zip(xs, grads, strict=True)]
+    out.set_results(zeros_for(b, x) if g is None else dense(b, g) for x, g in zip(xs, grads, strict=True))
     return out
 
 

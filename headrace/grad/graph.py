@@ -239,9 +239,7 @@ class GradGraph(FuncGraph):
         for known in (self.have, self.captures):
             for t in [t for t, got in known.items() if got.op in dead]:
                 del known[t]
-        self.params[:] = [p for p in self.params if p.op not in dead]
-        for i, p in enumerate(self.params):
-            p.op.attrs["index"] = i
+        self.set_params([p for p in self.params if p.op not in dead])
 
     def origin(self, t: Tensor) -> Tensor:
         """The tensor, as far out as possible, that always has the value of `t`, a tensor of a forward graph."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace import dtypes, shapes
+from headrace import dtypes
 from headrace.api import functional, nest, scopes, tracing
 from headrace.api.function import TensorSpec
 from headrace.errors import GraphError, SignatureError
@@ -189,5 +189,5 @@ def _shaped(b: Builder, stacked: Tensor, y: Tensor, x: Tensor, is_column: bool) 
     if is_column:
         stacked = b.Transpose(b.Reshape(stacked, b.Pack([b.Size(x), b.Size(y)])), [1, 0])
     made: Tensor = b.Reshape(stacked, b.ConcatV2([b.Shape(y), b.Shape(x)], 0))
-    made.shape = shapes.merge(made.shape, None if y.shape is None or x.shape is None else (*y.shape, *x.shape))
+    made.refine(None if y.shape is None or x.shape is None else (*y.shape, *x.shape))
     return made

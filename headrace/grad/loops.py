@@ -138,8 +138,7 @@ class GradBody(GradGraph):
           name: of its parameter.
           shape, handle: what is known of it in all iterations.
         """
-        param = self.add_param(init.dtype, shape, name, init.name, init.op.source)
-        param.handle = handle
+        param = self.add_param(init.dtype, shape, name, init.name, init.op.source, handle)
         v = _Variable(init, param, param)
         self.variables[param.op] = v
         return v
@@ -186,7 +185,7 @@ class GradBody(GradGraph):
         value: Tensor = self.builder.TensorListGetItem(
             every, self.index(), _vector(t.shape), element_dtype=t.dtype.base, name="item"
         )
-        value.shape, value.handle = t.shape, t.handle
+        value.copy_static(t)
         return value
 
     def made_of(self, t: Tensor) -> Sequence[Tensor]:
@@ -284,7 +283,7 @@ class GradBody(GradGraph):
             {"element_dtype": t.dtype.base, "_accumulated": True},
             "pop",
         )
-        value.shape, value.handle = t.shape, t.handle
+        value.copy_static(t)
         v.next = rest
         popped: Tensor = value
         return popped
@@ -298,8 +297,8 @@ class GradBody(GradGraph):
         cond = FuncGraph(self.name.replace("body", "cond"), b.graph, shares_names=True)
         cond.role, cond.source, cond.is_ordered = f"the condition of {self.title}", self.source, self.is_ordered
         for p in self.params:
-            twin = cond.add_param(p.dtype, p.static_shape, p.op.name.removeprefix("arg."), p.op.attrs["of"])
-            twin.handle = p.handle
+            name = p.op.name.removeprefix("arg.")
+            cond.add_param(p.dtype, p.static_shape, name, p.op.attrs["of"], handle=p.handle)
         at = {p: k for k, p in enumerate(self.params)}
         inner = Builder(cond, self.builder.scope, source=self.source)
         tracing.finish(cond, [inner.LessEqual(cond.params[at[self.count.param]], cond.params[at[most]])])
@@ -446,6 +445,6 @@ def _slices(b: Builder, x: Tensor, lists: Sequence[Tensor], part: Gradient | Non
         lists[1], [-1], b.const([], dtypes.int64, "leading_dims"), element_dtype=part.indices.dtype.base
     )
     static = gradient_shape(x)
-    values.shape = None if static is None else (None, *static[1:])
+    values.replace_static(None if static is None else (None, *static[1:]), values.handle)
     all_slices = IndexedSlices(values, indices, shape)
     return all_slices if dy is None else total(b, [dy, all_slices]) or all_slices

@@ -47,9 +47,7 @@ def unify(graphs: Sequence[FuncGraph], own: int) -> list[Tensor]:
         fixed = set(g.params[:own])
         union.update((t, None) for t, p in g.captured if p not in fixed)
     for g in graphs:
-        g.params[own:] = [g.add_captured(t) for t in union]
-        for i, p in enumerate(g.params):
-            p.op.attrs["index"] = i
+        g.set_params([*g.params[:own], *[g.add_captured(t) for t in union]])
     return list(union)
 
 

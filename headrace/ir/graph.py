@@ -22,7 +22,7 @@ from headrace.ir import opdef as opdefs
 from headrace.ir.attr_values import Owned
 from headrace.ir.primitive_names import result_index, visible_name
 from headrace.ir.source import Source
-from headrace.ir.symbolic import Symbolic
+from headrace.ir.static_info import Handle, StaticInfo
 from headrace.ir.uncopyable import Uncopyable
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
 _unset: Any = object()
 
 
-class Tensor(Symbolic, Uncopyable):
+class Tensor(StaticInfo, Uncopyable):
     """One output of an operation. Equal only to itself, so that it can key a feed dict.
 
     Attributes:
@@ -45,10 +45,10 @@ class Tensor(Symbolic, Uncopyable):
       dtype: its element type (a reference dtype if it carries a variable).
       shape: what is known of its shape: a tuple of ints and Nones, or None for an unknown rank.
       static_shape: the same, a tuple in all subclasses too (see `ir.symbolic`).
-      handle: for resource and variant tensors, (dtype, shape) of what they hold, where known.
+      handle: for resource and variant tensors, (dtype, shape) of what they hold, where known (`ir.static_info`).
     """
 
-    __slots__ = ("_constant", "dtype", "handle", "index", "op")
+    __slots__ = ("_constant", "dtype", "index", "op")
 
     _refusal = "a Tensor belongs to its graph and"
     op: Operation
@@ -58,7 +58,7 @@ class Tensor(Symbolic, Uncopyable):
         self.index = index
         self.dtype = dtype
         self.static_shape = shape
-        self.handle: tuple[DType, Shape] | None = None
+        self.handle = None
         self._constant: Any = _unset  # memo of ir.infer.constant_value
 
     @property
@@ -666,7 +666,15 @@ class FuncGraph(Graph, Owned):
         where = f" ({self.source})" if self.source is not None else ""
         return f"{self.role or repr(self.name)}{where}"
 
-    def add_param(self, dtype: Any, shape: Shape, name: str, of: str = "", source: Source | None = None) -> Tensor:
+    def add_param(
+        self,
+        dtype: Any,
+        shape: Shape,
+        name: str,
+        of: str = "",
+        source: Source | None = None,
+        handle: Handle = None,
+    ) -> Tensor:
         """Add a parameter at the end.
 
         Where names are shared it is called "arg.name", so that no name of the user is taken.
@@ -681,16 +689,71 @@ class FuncGraph(Graph, Owned):
             full = self.unique_name(name)
         op = self.add_op("_Arg", full, attrs=attrs, source=source)
         t = op.outputs[0]
-        t.static_shape = shape
+        t.static_shape, t.handle = shape, handle
         self.params.append(t)
         return t
+
+    def set_results(
+        self,
+        results: Iterable[Tensor],
+        control_results: Iterable[Operation] | None = None,
+        is_ordered: bool | None = None,
+    ) -> None:
+        """Sets the results, and what runs whenever the graph does.
+
+        Args:
+          results: the new results, tensors of this graph.
+          control_results: the new `control_results`; None keeps the present ones.
+          is_ordered: the new `is_ordered`; None keeps the present value.
+
+        Raises:
+          GraphError: a tensor or operation is of another graph.
+        """
+        results, controls = list(results), None if control_results is None else list(control_results)
+        self._check_mine(results, controls or ())
+        with self._lock:
+            self.results = results
+            if controls is not None:
+                self.control_results = controls
+            if is_ordered is not None:
+                self.is_ordered = is_ordered
+            self._grew()
+
+    def add_results(self, results: Sequence[Tensor], control_results: Sequence[Operation] = ()) -> None:
+        """Appends results and control results; see `set_results`."""
+        self._check_mine(results, control_results)
+        with self._lock:
+            self.results += results
+            self.control_results += control_results
+            self._grew()
+
+    def set_control_results(self, control_results: Iterable[Operation]) -> None:
+        """Sets the operations that run whenever the graph does; see `set_results`."""
+        self.set_results(self.results, control_results)
+
+    def _check_mine(self, tensors: Iterable[Tensor], ops: Iterable[Operation]) -> None:
+        elements: list[Tensor | Operation] = [*tensors, *ops]
+        for what in elements:
+            if what.graph is not self:
+                raise GraphError(f"a result of {self.title}: {foreign(what, self)}")
+
+    def set_params(self, params: Sequence[Tensor]) -> None:
+        """Reorders the parameters, and forgets the captures of those that are missing in `params`."""
+        with self._lock:
+            kept = set(params)
+            self.params[:] = params
+            self.captures = {t: p for t, p in self.captures.items() if p in kept or p.op.type != "_Arg"}
+            for i, p in enumerate(params):
+                if p.op.attrs["index"] != i:
+                    p.op.attrs = {**p.op.attrs, "index": i}  # a copy of an operation shares its attributes
+            self._grew()
 
     def add_captured(self, t: Tensor) -> Tensor:
         """The parameter that stands for `t`, a tensor of `outer`."""
         got = self.captures.get(t)
         if got is None:
-            got = self.captures[t] = self.add_param(t.dtype, t.static_shape, t.op.name, t.name, t.op.source)
-            got.handle = t.handle
+            got = self.add_param(t.dtype, t.static_shape, t.op.name, t.name, t.op.source, t.handle)
+            self.captures[t] = got
         return got
 
     def capture(self, t: Tensor) -> Tensor:

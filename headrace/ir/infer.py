@@ -8,7 +8,7 @@ known before anything runs (constants, and small pure ops of constants), and for
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,14 +17,13 @@ from headrace.errors import GraphError, OpError, ShapeError
 from headrace.ir import graph as graphs
 from headrace.ir.kernel import constant_kernel
 from headrace.ir.kernel_errors import known_as
+from headrace.ir.static_info import merged
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.static_info import Known
     from headrace.shapes import Shape
-
-# what is known of a tensor: its shape, and of a handle the dtype and shape of what it holds
-Known: TypeAlias = "tuple[Shape, tuple[DType, Shape] | None]"
 
 FOLD_ELEMENTS = 1024  # values above this many elements are not computed for inference
 _FOLD_DEPTH = 64
@@ -91,6 +90,12 @@ def infer_shapes(op: Operation) -> None:
     Raises:
       ShapeError: the inputs cannot go together; the text names the op, its inputs and the user's line.
     """
+    for t, (shape, handle) in zip(op.outputs, _inferred(op), strict=True):
+        t.replace_static(shape, t.handle if handle is None else handle)
+
+
+def _inferred(op: Operation) -> list[Known]:
+    """Infers the static information of each output; raises `ShapeError` as `infer_shapes` does."""
     c = Inference(op)
     try:
         out = list(op.opdef.shape(c))
@@ -106,34 +111,20 @@ def infer_shapes(op: Operation) -> None:
         raise ShapeError(f"{e} for '{op.name}' (op: '{op.type}') with inputs {ins or 'none'}{where}") from e
     if len(out) != len(op.outputs):
         raise ShapeError(f"the shape rule of {op.type} gave {len(out)} shapes for {len(op.outputs)} outputs")
-    for t, s in zip(op.outputs, out, strict=True):
-        t.static_shape = s
-    for i, h in c.handles.items():
-        op.outputs[i].handle = h
+    return [(s, c.handles.get(i)) for i, s in enumerate(out)]
 
 
 def infer_more(op: Operation) -> None:
-    """Infers again what `op` gives, of which something is known already, and keeps what is known from both.
+    """Refines the static information of the outputs of `op` by what its inputs imply.
 
-    Where the two contradict, or inputs cannot go together, nothing changes: it will say so itself when it runs.
+    Where the two contradict, or inputs cannot go together, nothing changes: the operation raises when it runs.
     """
-    before: list[Known] = [(t.static_shape, t.handle) for t in op.outputs]
     try:
-        infer_shapes(op)
-        after = [merged(known, (t.static_shape, t.handle)) for known, t in zip(before, op.outputs, strict=True)]
+        known = [merged((t.static_shape, t.handle), more) for t, more in zip(op.outputs, _inferred(op), strict=True)]
     except (ShapeError, ValueError):
-        after = before
-    for t, (shape, handle) in zip(op.outputs, after, strict=True):
-        t.static_shape, t.handle = shape, handle
-
-
-def merged(a: Known, b: Known) -> Known:
-    """What is known of a tensor of which both is known; `ValueError` if they contradict."""
-    (shape, held), (other, holds) = a, b
-    both = held or holds
-    if held is not None and holds is not None and held[0] is holds[0]:
-        both = held[0], shapes.merge(held[1], holds[1])
-    return shapes.merge(shape, other), both
+        return
+    for t, (shape, handle) in zip(op.outputs, known, strict=True):
+        t.replace_static(shape, handle)
 
 
 def constant_value(t: Tensor, depth: int = 0) -> np.ndarray | None:

@@ -123,7 +123,7 @@ class _Branching:
             name = f"{self.name}/Merge_{k}" if k else f"{self.name}/Merge"
             attrs = {"T": t.dtype.base, "N": len(ends)}
             out.append(self.merge([e[k] for e in ends], attrs, name, t.shape))
-            out[k].handle = t.handle
+            out[k].refine(handle=t.handle)
         return out, lambda: self.ends(out)
 
     def ends(self, results: list[Tensor]) -> list[Operation]:

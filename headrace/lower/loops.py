@@ -234,7 +234,7 @@ class _While:
         attrs = {"T": r.stop.dtype.base}
         new = self.low.emit(stops, "Exit", [r.stop], attrs, f"{self.name}/Exit{r.suffix}", like=self.op)
         t = new.outputs[0]
-        t.shape = shape
+        t.replace_static(shape, t.handle)
         self.place.gated.add(t)
         return t
 

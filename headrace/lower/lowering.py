@@ -403,9 +403,8 @@ class Lowering:
             unchecked_back_edges=type == "Merge",
         )
         for i, t in enumerate(op.outputs):
-            t.shape = shapes[i] if shapes is not None else inputs[0].shape
-            if inputs and t.dtype is inputs[0].dtype:
-                t.handle = inputs[0].handle
+            handle = inputs[0].handle if inputs and t.dtype is inputs[0].dtype else None
+            t.replace_static(shapes[i] if shapes is not None else inputs[0].shape, handle)
         place.gated.update(op.outputs)
         return op
 
@@ -477,7 +476,7 @@ class Lowering:
         attrs = {"value": array, "dtype": dtypes.int32}
         controls = () if anchor is None else (anchor,)
         op = self.graph.add_op("Const", self.graph.unique_name(name), (), attrs, controls, like.device, like.source)
-        op.outputs[0].shape = ()
+        op.outputs[0].refine(())
         return self.bring_in(op.outputs[0], place.loop, like, "token")
 
     def bring_in(self, t: Tensor, loop: LoweredLoop | None, like: Operation, name: str) -> Tensor:
@@ -541,10 +540,8 @@ def _calling(op: Operation, f: Func, graph: FuncGraph) -> FuncGraph:
     types = {"Tin": tuple(p.dtype.base for p in params), "Tout": tuple(r.dtype.base for r in graph.results)}
     call = out.add_op("StatefulPartitionedCall", "call", params, {**types, "f": f}, source=op.source)
     for t, r in zip(call.outputs, graph.results, strict=True):
-        t.shape, t.handle = r.shape, r.handle
-    out.results = list(call.outputs)
-    out.control_results = [call] if graph.control_results else []
-    out.is_ordered = graph.is_ordered
+        t.copy_static(r)
+    out.set_results(call.outputs, [call] if graph.control_results else [], graph.is_ordered)
     return out
 
 

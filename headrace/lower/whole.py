@@ -171,6 +171,6 @@ class Whole(Lowering):
         type = ("NoOp", "Identity")[len(values)] if len(values) < 2 else "IdentityN"
         new = self.graph.add_op(type, name, values, attrs, waits, op.device, op.source)
         for t, old in zip(new.outputs, values, strict=True):
-            t.shape, t.handle = old.shape, old.handle
+            t.copy_static(old)
         place.gated.update(new.outputs)
         return new

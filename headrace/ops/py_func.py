@@ -142,7 +142,7 @@ def _grad(b: Any, n: GradNode, *dys: Any) -> list[Any]:
     made = b.make("EagerPyFunc", ([*xs, *ys, *given],), attrs)
     out: list[Any] = [None] * len(xs)
     for i, dx in zip(at, made if isinstance(made, tuple) else (made,), strict=True):
-        dx.shape = xs[i].shape
+        dx.replace_static(xs[i].shape, dx.handle)
         out[i] = dx
     return out
 

@@ -89,7 +89,7 @@ def _tell_predicate(op: Operation, context: PassContext) -> bool:
             array.flags.writeable = False
             attrs = {"value": array, "dtype": dtypes.bool_}
             new = branch.add_op("Const", branch.unique_name(param.op.name), (), attrs, (), "", pred.op.source)
-            new.outputs[0].shape = ()
+            new.outputs[0].refine(())
             arrange(branch, [new, *(o for o in branch.operations if o is not new)])
             for r, i in readers:
                 r.inputs[i] = new.outputs[0]

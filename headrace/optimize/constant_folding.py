@@ -133,7 +133,7 @@ class _Folding:
                 name = walking.graph.unique_name(f"{op.name}/{t.index}")
                 attrs = {"value": v, "dtype": t.dtype, **colocated}
                 made = walking.graph.add_op("Const", name, (), attrs, before, op.device, op.source)
-                made.outputs[0].shape = v.shape
+                made.outputs[0].refine(v.shape)
                 walking.insert(made)
                 walking.knows_more(made.outputs[0])
                 new.append(made.outputs[0])

@@ -147,7 +147,7 @@ class LoopEditor:
         param = self.body.params[k]
         if value is param:
             self.body.results[k] = param
-            self.op.outputs[k].shape, self.op.outputs[k].handle = self.op.inputs[k].shape, self.op.inputs[k].handle
+            self.op.outputs[k].copy_static(self.op.inputs[k])
         else:
             add_values.set_result(self.op, k, value)
 

@@ -103,7 +103,7 @@ def _read_instead(loop: LoopEditor, rows: RowReads, t: Tensor) -> None:
     else:
         param = loop.constant(items, f"{short}_rows")
         item = b.TensorListGetItem(param, at.tensor, as_vector(t.shape), element_dtype=t.dtype.base, name=t.op.name)
-    item.shape, item.handle = t.shape, t.handle
+    item.copy_static(t)
     loop.note()
     loop.inner.replace(t, item)
     rows.note(item, t)

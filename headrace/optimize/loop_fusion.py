@@ -96,14 +96,15 @@ def _merge(first: Operation, second: Operation, context: PassContext) -> None:
         mine, _ = loop.variable(init, base_name(param))
         twin = loop.cond.params[mine.op.attrs["index"]]
         for p in (mine, twin):
-            p.shape, p.handle, p.op.attrs["shape"] = param.shape, param.handle, param.shape
+            p.copy_static(param)
+            p.op.attrs["shape"] = param.shape
         moved[param] = mine
     params = {p.op for p in other.params}
     copy_into(loop.body, walk.in_order(op for op in other.operations if op not in params), moved)
     loop.note()
     for k, (result, out) in enumerate(zip(other.results, second.outputs, strict=True), at):
         loop.body.results[k] = moved[result]
-        first.outputs[k].shape, first.outputs[k].handle = out.shape, out.handle
+        first.outputs[k].copy_static(out)
         loop.outer.replace(out, first.outputs[k])
     loop.outer.remove([second])
     context.fired("loop_merging", first, f"goes round for '{second.name}' too")

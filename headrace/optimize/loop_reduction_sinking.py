@@ -236,7 +236,7 @@ def _total(loop: LoopEditor, kept: Residuals, t: Tensor) -> Tensor:
         if out.shape != t.shape:
             out = b.Reshape(out, np.array(t.shape, np.int32), name=f"{op.name}/shape")
     loop.note()
-    out.shape = t.shape
+    out.replace_static(t.shape, out.handle)
     return out
 
 

@@ -189,7 +189,7 @@ class Residuals:
             name=f"{self.loop.op.name}/{base_name(t)}_values",
         )
         assert t.shape is not None
-        out.shape = (None, *t.shape[1:])
+        out.replace_static((None, *t.shape[1:]), out.handle)
         self.loop.note()
         joined: Tensor = out
         return joined
@@ -209,6 +209,6 @@ class Residuals:
             pushed = loop.within(t.op).TensorListPushBack(param, t, name=f"{t.op.name}/push")
             loop.note()
             loop.set_next(len(loop.body.params) - 1, pushed)
-            got.handle = first.handle
+            got.refine(handle=first.handle)
         self._lists[t] = got
         return got

@@ -284,7 +284,7 @@ def stacked(loop: LoopEditor, values: Tensor, t: Tensor) -> Tensor:
         num_elements=-1 if n is None else n,
         name=f"{loop.op.name}/{base_name(t)}_values",
     )
-    out.shape = (n, *t.shape)
+    out.replace_static((n, *t.shape), out.handle)
     loop.note()
     return out
 

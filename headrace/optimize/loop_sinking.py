@@ -95,7 +95,7 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
         made = loop.before(found.put).AddN([op.inputs[k], made], name=f"{op.name}/collected")
     loop.note()
     loop.body.results[k] = loop.body.params[k]
-    made.handle = before.handle
+    made.replace_static(made.shape, before.handle)
     if made.op.type == "TensorListFromTensor":
         _unstack(loop, before, tensor)
     loop.outer.replace(before, made)

@@ -141,9 +141,9 @@ class Rewriter:
             self._news.add(new)
         if new.op.type != "_Arg":
             with contextlib.suppress(ValueError):  # else whoever reads it fails in any case
-                new.shape = shapes.merge(new.shape, old.shape)
+                new.refine(old.shape)
         if new.handle is None:
-            new.handle = old.handle
+            new.refine(handle=old.handle)
         self.changed = True
 
     def is_read(self, t: Tensor) -> bool:

@@ -30,7 +30,8 @@ from headrace.ir.attr_values import equal
 from headrace.ir.edit.editor import Editor, arrange
 from headrace.ir.function import owned, with_owned
 from headrace.ir.graph import FuncGraph
-from headrace.ir.infer import constant_value, forget, infer_more, merged
+from headrace.ir.infer import constant_value, forget, infer_more
+from headrace.ir.static_info import merged
 from headrace.optimize.list_flow import NO_ARGUMENTS, ListFlow
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def specialize(graph: Graph, known: Mapping[Tensor, Shape]) -> None:
       (3, 2)
     """
     for t, shape in known.items():
-        t.shape = shapes.merge(t.shape, shape)
+        t.refine(shape)
     _infer(graph, 0)
     flow = ListFlow(graph)
     for _ in range(_LIST_ROUNDS):
@@ -95,7 +96,7 @@ def _look_into(op: Operation, depth: int) -> None:
     if op.opdef.structured != "While":
         for g in graphs:
             for p, t in zip(g.params, args, strict=True):
-                p.shape, p.handle = _entering(p, t)
+                p.replace_static(*_entering(p, t))
             _infer(g, depth)
         return
     if len(graphs) < 2 or depth >= _DEPTH:
@@ -106,8 +107,8 @@ def _look_into(op: Operation, depth: int) -> None:
     supposed = [_entering(p, t) for p, t in zip(body.params, args, strict=True)]
     for _ in range(_ROUNDS):
         for g in graphs:
-            for p, (shape, handle) in zip(g.params, supposed, strict=True):
-                p.shape, p.handle = shape, handle
+            for p, known in zip(g.params, supposed, strict=True):
+                p.replace_static(*known)
             _infer(g, depth + 1)
         covering = [_covering(*each) for each in zip(stated, supposed, body.results, strict=True)]
         if covering == supposed:
@@ -141,7 +142,8 @@ class _Facts:
 
     def restore(self) -> None:
         for t, shape, handle, constant in self._facts:
-            t.shape, t.handle, t._constant = shape, handle, constant
+            t.replace_static(shape, handle)
+            t._constant = constant
 
 
 # *** lists ***
@@ -164,7 +166,7 @@ def _know_elements(op: Operation, flow: ListFlow) -> bool:
     shape = found.pop()
     if not shapes.is_full(shape) or not shapes.covers(out.handle[1], shape):
         return False
-    out.handle = (out.handle[0], shape)
+    out.refine(handle=(out.handle[0], shape))
     return True
 
 
@@ -189,6 +191,6 @@ def _know_values(op: Operation, flow: ListFlow) -> None:
         if edit.is_used(got):
             attrs = {"value": first, "dtype": got.dtype}
             const = graph.add_op("Const", graph.unique_name(f"{pop.name}/value"), (), attrs, (), pop.device, pop.source)
-            const.outputs[0].shape = first.shape
+            const.outputs[0].refine(first.shape)
             edit.replace(got, const.outputs[0])
             arrange(graph, [const, *(other for other in graph.operations if other is not const)])

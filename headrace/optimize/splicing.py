@@ -75,7 +75,7 @@ def _settled(walking: Rewriter, op: Operation, t: Tensor, before: Sequence[Opera
     """`t`, when `before` is done."""
     name = walking.graph.unique_name(f"{op.name}/Identity")
     new = walking.graph.add_op("Identity", name, [t], {"T": t.dtype.base}, before, op.device, op.source)
-    new.outputs[0].shape, new.outputs[0].handle = t.shape, t.handle
+    new.outputs[0].copy_static(t)
     walking.insert(new)
     return new.outputs[0]
 

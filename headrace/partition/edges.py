@@ -106,7 +106,7 @@ class Edges:
         got = self._cross(sent, t, t.name, _stem(t), site)
         if is_narrow:
             got = site.builder(op.source).Cast(got, DstT=dtypes.float32, name=f"{_stem(t)}/from_bfloat16")
-        got.handle = t.handle
+        got.refine(handle=t.handle)
         return got
 
     def _cross(self, sent: Tensor, t: Tensor, what: str, stem: str, site: Site) -> Tensor:

@@ -164,7 +164,7 @@ class Conditional:
                 continue
             attrs = {"dtype": t.dtype.base, "shape": t.shape}
             fake = g.add_op("FakeParam", g.unique_name(f"{t.op.name}/FakeParam"), (), attrs, source=t.op.source)
-            fake.outputs[0].shape, fake.outputs[0].handle = t.shape, t.handle
+            fake.outputs[0].copy_static(t)
             ends.append(fake.outputs[0])
         order = add_values.own_graphs(self.op)
         return add_values.add_result(self.op, [ends[self.graphs.index(g)] for g in order])
@@ -197,7 +197,7 @@ def waiting(t: Tensor, controls: Iterable[Operation], name: str, like: Operation
     graph = t.op.graph
     name = graph.unique_name(name)
     new = graph.add_op("Identity", name, [t], {"T": t.dtype.base}, controls, like.device, like.source).outputs[0]
-    new.shape, new.handle = t.shape, t.handle
+    new.copy_static(t)
     return new
 
 
@@ -255,7 +255,7 @@ def _constant(graph: Graph, value: int, name: str) -> Tensor:
     array.flags.writeable = False
     attrs = {"value": array, "dtype": dtypes.int32}
     t = graph.add_op("Const", graph.unique_name(name), (), attrs).outputs[0]
-    t.shape = ()
+    t.refine(())
     return t
 
 

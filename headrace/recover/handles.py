@@ -237,7 +237,7 @@ class _Handles:
                 ends = [self._thread(state, p.op.graph, p) for p in params]
                 if ends != params:
                     value = add_values.add_result(op, ends)
-                    value.handle = ends[0].handle
+                    value.replace_static(value.shape, ends[0].handle)
             else:
                 value = self._step(state, op, graph, value)
         return value
@@ -255,7 +255,7 @@ class _Handles:
             value, *results = _RULES[op.type](self.builder(op, graph), state, value, args, op)
             for old, new in zip(op.outputs, results, strict=True):
                 if new.shape is None:
-                    new.shape = old.shape
+                    new.refine(old.shape)
                 self.instead[old] = new
         self.removed.add(op)
         return value

@@ -110,9 +110,8 @@ class _While:
         given: list[dict[Tensor, Tensor]] = [{}, {}]
         for m, start in zip(merges, initial, strict=True):
             for g, mine in zip(graphs, given, strict=True):
-                p = g.add_param(start.dtype, m.outputs[0].shape, scope_of(m.name) if "/" not in m.name else m.name)
-                p.op.source = m.source
-                p.handle = m.outputs[0].handle or start.handle
+                called, handle = scope_of(m.name) if "/" not in m.name else m.name, m.outputs[0].handle or start.handle
+                p = g.add_param(start.dtype, m.outputs[0].shape, called, source=m.source, handle=handle)
                 mine[m.outputs[0]] = p
         for m in references:
             self._check_reference(m)
@@ -144,9 +143,9 @@ class _While:
         results = [self._settled(body, self.nexts[m], self.nexts[m].inputs[0], ()) for m in merges]
         body.close_all()
 
-        graphs[0].results, graphs[1].results = [pred], results
         more = unify(graphs, len(initial))
-        graphs[1].results += graphs[1].params[len(initial) :]
+        graphs[0].set_results([pred])
+        graphs[1].set_results([*results, *graphs[1].params[len(initial) :]])
         inputs = [*initial, *more]
         attrs = {
             "T": tuple(t.dtype.base for t in inputs),
@@ -160,10 +159,10 @@ class _While:
         controls, arrived = outer.waits(self.loop, context)
         outer.settle(op, [*controls, *outer_controls(graphs, context.graph)], arrived)
         for t, start in zip(op.outputs[len(initial) :], more, strict=True):
-            t.shape, t.handle = start.shape, start.handle
+            t.copy_static(start)
         last: dict[Tensor, Tensor] = {m.outputs[0]: first[m] for m in references}
         for m, t in zip(merges, op.outputs, strict=False):
-            t.shape, t.handle = m.outputs[0].shape, given[1][m.outputs[0]].handle
+            t.replace_static(m.outputs[0].shape, given[1][m.outputs[0]].handle)
             last[m.outputs[0]] = t
         outer.keep_root(graphs, op)
         outer.done[self.loop] = (context, op)
@@ -178,7 +177,7 @@ class _While:
                 assert exits is not None
                 t = self._settled(exits, e, e.inputs[0], ())
             if t.shape is None and not t.dtype.is_ref:
-                t.shape = e.outputs[0].shape
+                t.refine(e.outputs[0].shape)
             outer.home[e.outputs[0]] = (context, t)
             context.values[e.outputs[0]] = t
             outer.done[e] = (context, op)

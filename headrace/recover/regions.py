@@ -348,7 +348,7 @@ class FrameRegion:
             context.values[old] = new
         self.done[op] = (context, copy)
         if op in self.roots and isinstance(graph, FuncGraph):
-            graph.control_results.append(copy)
+            graph.add_results((), [copy])
             self.musts.add(graph)
         return copy
 
@@ -462,7 +462,7 @@ class FrameRegion:
         assert at.conditional.op is not None
         graph = at.graph
         if is_effectful(op) and isinstance(graph, FuncGraph) and op not in graph.control_results:
-            graph.control_results.append(op)
+            graph.add_results((), [op])
         return at.conditional.context, at.conditional.op
 
     # *** values ***
@@ -563,7 +563,7 @@ class FrameRegion:
         context, graphs = conditional.context, conditional.graphs
         outside = context.graph
         for g, ends in zip(graphs, zip(*conditional.results, strict=True), strict=False):
-            g.results += ends
+            g.add_results(ends)
         inputs = unify(graphs, 0)
         pred = self.value(conditional.key, context)
         attrs: dict[str, Any] = {
@@ -586,9 +586,8 @@ class FrameRegion:
         lifted = [outside.capture_control(c) for c in controls]
         self.settle(op, [c for c in lifted if c is not None], ())
         for t, made, several in zip(op.outputs, conditional.made, conditional.results, strict=True):
-            t.shape = made.shape
             handles = {e.handle for e in several}
-            t.handle = made.handle or (handles.pop() if len(handles) == 1 else None)
+            t.replace_static(made.shape, made.handle or (handles.pop() if len(handles) == 1 else None))
             self.home[made] = (context, t)
             context.values[made] = t
         for merge in conditional.merges:
@@ -598,7 +597,7 @@ class FrameRegion:
     def keep_root(self, graphs: Sequence[FuncGraph], op: Operation) -> None:
         """Makes `op` run if an operation inside it must run."""
         if not self.musts.isdisjoint(graphs) and isinstance(op.graph, FuncGraph):
-            op.graph.control_results.append(op)
+            op.graph.add_results((), [op])
             self.musts.add(op.graph)
 
 

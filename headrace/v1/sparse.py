@@ -153,7 +153,8 @@ def deserialize_many_sparse(
     """
     b = scopes.builder(serialized_sparse)
     indices, values, whole = b.make("DeserializeManySparse", (serialized_sparse,), {"dtype": dtype}, name)
-    indices.shape, whole.shape = (None, rank), (rank,)
+    indices.refine((None, rank))
+    whole.refine((rank,))
     return sparse_tensor.SparseTensor(indices, values, whole)
 
 

@@ -162,7 +162,7 @@ def _weighted(found: Any, weights: Any, segments: Any, how: str, name: str) -> A
     ones = arrays.ones(arrays.expand_dims(arrays.rank(x) - 1, 0), dtypes.int32)
     w = arrays.reshape(w, arrays.concat([arrays.shape(w), ones], 0))
     if x.shape is not None and isinstance(w, Tensor):
-        w.shape = shapes.merge(w.shape, shapes.concatenate(weights.shape, (1,) * (len(x.shape) - 1)))
+        w.refine(shapes.concatenate(weights.shape, (1,) * (len(x.shape) - 1)))
     total = reductions.segment_sum(math.multiply(x, w), segments, name=name if how == "sum" else None)
     if how != "sum":
         by = reductions.segment_sum(math.square(w) if how == "sqrtn" else w, segments)

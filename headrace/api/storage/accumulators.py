@@ -152,7 +152,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         b = scopes.builder(self._ref, num_required)
         out = b.make("ResourceAccumulatorTakeGradient", (self._ref, num_required), {"dtype": self._dtype}, name)
         if b.graph is not None:
-            out.shape = shapes.merge(out.shape, self._shape)
+            out.refine(self._shape)
         return out
 
 

@@ -253,7 +253,7 @@ class LookupTable:
         attrs = {"Tkeys": self._key_dtype, "Tvalues": self._value_dtype}
         keys, found = self._run(called, "LookupTableExportV2", (), name, attrs)
         if isinstance(scopes.builder(self._ref), Builder):
-            found.shape = shapes.merge(found.shape, shapes.concatenate((None,), self._default.shape))
+            found.refine(shapes.concatenate((None,), self._default.shape))
         return keys, found
 
     def _found(self, called: str, keys: Any, default: Any, name: str | None) -> Any:

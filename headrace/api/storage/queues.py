@@ -188,7 +188,7 @@ class QueueBase:
         tensors = list(got) if isinstance(got, tuple) else [got]
         if b.graph is not None:
             for t, wanted in zip(tensors, self.shapes, strict=True):
-                t.shape = shapes.merge(t.shape, shapes.concatenate(leading, wanted))
+                t.refine(shapes.concatenate(leading, wanted))
         if self._names is not None:
             return dict(zip(self._names, tensors, strict=True))
         return tensors[0] if len(tensors) == 1 else tensors

@@ -150,7 +150,7 @@ class BaseStagingArea:
         tensors = as_list(made)
         for t, i in zip(tensors, which, strict=True):
             if isinstance(scopes.builder(t), Builder):
-                t.shape = shapes.merge(t.shape, self._shapes[i])
+                t.refine(self._shapes[i])
         if self._names is not None:
             return {self._names[i]: t for t, i in zip(tensors, which, strict=True)}
         return tensors
@@ -396,7 +396,7 @@ class Barrier:
         n = None if allow_small_batch else constant_value(num_elements)
         rows = (None if n is None else int(n),)
         for t, shape in zip(made, [(), (), *(self._shapes or [None] * len(self._types))], strict=True):
-            t.shape = shapes.merge(t.shape, shapes.concatenate(rows, shape))
+            t.refine(shapes.concatenate(rows, shape))
         return made[0], made[1], made[2:]
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Any:

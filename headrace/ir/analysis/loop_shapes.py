@@ -89,8 +89,9 @@ def _join(several: Sequence[Shape]) -> Shape:
 
 
 def _set(merge: Operation, shape: Shape) -> None:
-    merge.outputs[0].shape = shape
-    merge.outputs[1].shape = ()
+    value, index = merge.outputs
+    value.replace_static(shape, value.handle)
+    index.refine(())
 
 
 def _infer(ops: Sequence[Operation], changed: Sequence[Operation], everything: bool = False) -> None:
@@ -102,5 +103,5 @@ def _infer(ops: Sequence[Operation], changed: Sequence[Operation], everything: b
             touched.add(op)
             for t in op.outputs:
                 t._constant = graphs._unset  # the value of Shape(x), say, was found from a shape that no longer holds
-                t.handle = None
+                t.replace_static(t.static_shape, None)
             infer_shapes(op)

@@ -68,14 +68,14 @@ def add_input(op: Operation, t: Tensor, name: str = "") -> list[Tensor]:
 def add_result(op: Operation, ends: Sequence[Tensor]) -> Tensor:
     """Gives a conditional or call one more result: `ends`, a tensor of each of its graphs. Returns the new output."""
     for g, end in zip(own_graphs(op), ends, strict=True):
-        g.results.append(g.capture(end))
+        g.add_results([g.capture(end)])
     op.graph.extend_op(op, (), _with_output(op, ends))
     out = op.outputs[-1]
     shape = ends[0].shape
     for t in ends[1:]:
         shape = shapes.join(shape, t.shape)
     handles = {t.handle for t in ends}
-    out.shape, out.handle = shape, handles.pop() if len(handles) == 1 else None
+    out.replace_static(shape, handles.pop() if len(handles) == 1 else None)
     return out
 
 
@@ -109,9 +109,9 @@ def add_variable(op: Operation, init: Tensor, name: str = "") -> tuple[Tensor, T
         p = _add_param(g, init, name)
         if g is loop_body:
             param = p
-            g.results.append(p)
+            g.add_results([p])
     out = op.outputs[-1]
-    out.shape, out.handle = init.shape, init.handle
+    out.copy_static(init)
     return param, out
 
 
@@ -127,19 +127,14 @@ def set_result(op: Operation, k: int, value: Tensor) -> None:
     param = graph.params[k]
     if graph.results[k] is not param:
         raise GraphError(f"variable {k} of '{op.name}' has a next value already: {graph.results[k].name!r}")
-    graph.results[k] = graph.capture(value)
+    graph.set_results([*graph.results[:k], graph.capture(value), *graph.results[k + 1 :]])
     shape = shapes.join(param.shape, value.shape)
     if shape != param.shape:
         for _, g in bodies(op):
-            g.params[k].shape = shape
+            g.params[k].replace_static(shape, g.params[k].handle)
             g.params[k].op.attrs["shape"] = shape
-    op.outputs[k].shape = shape
-    if param.handle != value.handle:
-        op.outputs[k].handle = None
-    graph._grew()
+    op.outputs[k].replace_static(shape, op.outputs[k].handle if param.handle == value.handle else None)
 
 
 def _add_param(graph: FuncGraph, t: Tensor, name: str) -> Tensor:
-    p = graph.add_param(t.dtype, t.shape, name or t.op.name.removeprefix("arg."), t.name, t.op.source)
-    p.handle = t.handle
-    return p
+    return graph.add_param(t.dtype, t.shape, name or t.op.name.removeprefix("arg."), t.name, t.op.source, t.handle)

@@ -62,12 +62,11 @@ def copied(f: FuncGraph, outer: Graph | None, moved: dict[Tensor, Tensor] | None
     """
     moved = {} if moved is None else moved
     out = FuncGraph(name or f.name, outer, f.captures_from_outer, f.shares_names and outer is not None)
-    out.is_ordered, out.source, out.role, out.attrs = f.is_ordered, f.source, f.role, dict(f.attrs)
+    out.source, out.role, out.attrs = f.source, f.role, dict(f.attrs)
     for p in f.params:
         a = p.op.attrs
-        new = out.add_param(p.dtype, p.static_shape, p.op.name.removeprefix("arg.") if out.shares_names else p.op.name)
-        new.op.attrs["of"], new.op.source, new.handle = a.get("of", ""), p.op.source, p.handle
-        moved[p] = new
+        name = p.op.name.removeprefix("arg.") if out.shares_names else p.op.name
+        moved[p] = out.add_param(p.dtype, p.static_shape, name, a.get("of", ""), p.op.source, p.handle)
     params = {p.op for p in f.params}
     copies = copy_into(
         out,
@@ -75,8 +74,7 @@ def copied(f: FuncGraph, outer: Graph | None, moved: dict[Tensor, Tensor] | None
         moved,
         {p.op: moved[p].op for p in f.params},
     )
-    out.results = [moved[r] for r in f.results]
-    out.control_results = [copies[op] for op in f.control_results]
+    out.set_results([moved[r] for r in f.results], [copies[op] for op in f.control_results], f.is_ordered)
     out.captures = {moved.get(t, t): moved[p] for t, p in f.captures.items()}
     mine = {p: moved[p] for p in f.params} | {t: moved[t] for op in copies for t in op.outputs}
     out.originals = {t: mine[u] for t, u in f.originals.items() if u in mine} | mine

@@ -30,18 +30,15 @@ def counting(op: Operation) -> FuncGraph:
 
     cond = FuncGraph("cond", outer, captures_from_outer=False)
     b = Builder(cond, source=op.source)
-    i, n, step, *_ = [cond.add_param(d, None, f"x{k}") for k, d in enumerate(kinds)]
-    for t in (i, n, step):
-        t.shape = ()
+    i, n, step, *_ = [cond.add_param(d, () if k < 3 else None, f"x{k}") for k, d in enumerate(kinds)]
     up = b.LogicalAnd(b.Greater(step, 0), b.Less(i, n))
-    cond.results = [b.LogicalOr(up, b.LogicalAnd(b.Less(step, 0), b.Greater(i, n)))]
+    cond.set_results([b.LogicalOr(up, b.LogicalAnd(b.Less(step, 0), b.Greater(i, n)))])
 
     inner = FuncGraph("body", outer, captures_from_outer=False)
     b = Builder(inner, source=op.source)
     i, n, step, *values = [inner.add_param(d, None, f"x{k}") for k, d in enumerate(kinds)]
     f = op.attrs["body"]
     graph = body(op, f)
-    inner.is_ordered = graph.is_ordered
     call = inner.add_op(
         "StatefulPartitionedCall",
         "call",
@@ -49,9 +46,8 @@ def counting(op: Operation) -> FuncGraph:
         {"Tin": (dtypes.int32, *types), "Tout": tuple(types), "f": f if isinstance(f, Func) else graph},
         source=op.source,
     )
-    inner.results = [b.AddV2(i, step), n, step, *call.outputs]
-    if graph.control_results:
-        inner.control_results = [call]
+    controls = [call] if graph.control_results else []
+    inner.set_results([b.AddV2(i, step), n, step, *call.outputs], controls, graph.is_ordered)
 
     loop = outer.add_op(
         "While",
@@ -62,7 +58,6 @@ def counting(op: Operation) -> FuncGraph:
         source=op.source,
     )
     for t, old in zip(loop.outputs[3:], op.outputs, strict=True):
-        t.shape = old.shape
-    outer.results = list(loop.outputs[3:])
-    outer.control_results = [loop] if inner.control_results else []
+        t.refine(old.shape)
+    outer.set_results(loop.outputs[3:], [loop] if inner.control_results else [])
     return outer

@@ -36,7 +36,7 @@ def remove_all_but(op: Operation, inputs: Collection[int], outputs: Collection[i
     lost = gone if is_loop else [k for k in range(len(op.outputs)) if k not in outputs]
     for graph in graphs:
         if graph is not op.attrs.get("cond"):
-            graph.results = _without(graph.results, lost)
+            graph.set_results(_without(graph.results, lost))
         _remove_params(graph, {graph.params[k - offset] for k in gone})
     op.inputs = _without(op.inputs, gone)
     left = {"T": gone} if is_loop else {"Tin": [k - offset for k in gone], "Tout": lost}
@@ -56,10 +56,7 @@ def _without(items: Sequence[V], gone: Collection[int]) -> list[V]:
 def _remove_params(graph: FuncGraph, gone: set[Tensor]) -> None:
     if not gone:
         return
-    graph.params = [p for p in graph.params if p not in gone]
-    for k, p in enumerate(graph.params):
-        p.op.attrs = {**p.op.attrs, "index": k}
-    for known in (graph.captures, graph.originals):
-        for t in [t for t, p in known.items() if p in gone]:
-            del known[t]
+    graph.set_params([p for p in graph.params if p not in gone])
+    for t in [t for t, p in graph.originals.items() if p in gone]:
+        del graph.originals[t]
     graph.take_back({p.op for p in gone})

@@ -95,12 +95,11 @@ def _decode(message: pb.FunctionDef, home: Graph) -> FuncGraph:
     body = _FunctionImport(graph, message, mapped, home)
     made = body.make_all()
     infer_all(made)
-    for result in signature.output_arg:
-        graph.results.append(body.result(result))
+    results = [body.result(result) for result in signature.output_arg]
     order = {name: i for i, name in enumerate(signature.control_output)}
-    for name in sorted(message.control_ret, key=lambda n: (order.get(n, len(order)), n)):
-        graph.control_results.append(body.control_result(name))
-    graph.is_ordered = bool(graph.control_results)
+    names = sorted(message.control_ret, key=lambda n: (order.get(n, len(order)), n))
+    controls = [body.control_result(name) for name in names]
+    graph.set_results(results, controls, is_ordered=bool(controls))
     graph.attrs = {k: wire.decode_attr(message.attr[k], None) for k in sorted(message.attr)}
     return graph
 
@@ -116,8 +115,7 @@ def _add_params(graph: FuncGraph, message: pb.FunctionDef) -> dict[Input, Tensor
             shape = _stated_shape(message.arg_attr[i]) if i in message.arg_attr else None
             if (arg.name, "") in mapped:
                 raise GraphError("another argument has that name")
-            t = graph.add_param(dtype, shape, arg.name)
-            t.handle = _handle(arg)
+            t = graph.add_param(dtype, shape, arg.name, handle=_handle(arg))
         except GraphError as e:
             raise GraphError(f"argument {i} ('{arg.name}') of the function '{graph.name}': {e}") from e
         mapped[arg.name, ""] = t

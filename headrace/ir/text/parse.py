@@ -139,7 +139,7 @@ class _Block:
                 t = graph.add_op("_Arg", p.name, attrs=attrs, source=graph.source).outputs[0]
             except GraphError as e:
                 raise line.error(str(e), p.at) from e
-            t.shape, t.handle = p.shape, p.handle
+            t.replace_static(p.shape, p.handle)
             graph.params.append(t)
         line.need("->")
         line.need("(")
@@ -180,16 +180,18 @@ class _Block:
 
     def finish(self, graph: FuncGraph, line: Line) -> None:
         """Finds the results, which the first line names."""
+        results, controls = [], []
         for at, name, index in self._results:
             op = graph.find(name)
             if op is None or index >= len(op.outputs):
                 raise line.error(f"there is no tensor {name}:{index} in it", at)
-            graph.results.append(op.outputs[index])
+            results.append(op.outputs[index])
         for at, name in self._controls:
             op = graph.find(name)
             if op is None:
                 raise line.error(f"there is no operation {name!r} in it", at)
-            graph.control_results.append(op)
+            controls.append(op)
+        graph.set_results(results, controls)
 
     def make_op(self, entry: _Entry) -> list[tuple[_Entry, int]]:
         """Makes the operation of `entry`; returns its inputs that are defined further down."""
@@ -299,7 +301,7 @@ class _Block:
                 continue
             if not shapes.compatible(shape, t.shape):
                 raise entry.line.error(f"the shape of {t.name} is {shapes.show(t.shape)}, not {shapes.show(shape)}", at)
-            t.shape = shape
+            t.replace_static(shape, t.handle)
 
 
 def _connect(op: Operation, graph: Graph) -> None:

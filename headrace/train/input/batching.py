@@ -346,7 +346,7 @@ def taken_from(queue: QueueBase, known: Sequence[Shape]) -> list[Any]:
     got = queue.dequeue()
     parts = got if isinstance(got, list) else [got]
     for t, shape in zip(parts, known, strict=True):
-        t.shape = shapes.merge(t.shape, shape)
+        t.refine(shape)
     return parts
 
 

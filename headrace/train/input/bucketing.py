@@ -110,9 +110,9 @@ def bucket(
         fill(top, moves, queue_closed_exception_types=(OutOfRangeError, CancelledError))
 
         number, *parts = top.dequeue(name="dequeue_top")
-        number.shape = ()
+        number.refine(())
         for t, shape in zip(parts, batches, strict=True):
-            t.shape = shape
+            t.refine(shape)
 
         return number, like(tensors, elements.taken(parts))
 

@@ -46,7 +46,8 @@ class SparseComponent:
         made = scopes.builder(numbers).make("TakeManySparseFromTensorsMap", (numbers,), attrs)
         indices, values, whole = made
         if self.shape is not None:
-            indices.shape, whole.shape = (None, len(self.shape) + 1), (len(self.shape) + 1,)
+            indices.refine((None, len(self.shape) + 1))
+            whole.refine((len(self.shape) + 1,))
         out = SparseTensor(indices, values, whole)
         out.set_shape(shapes.concatenate(numbers.shape, self.shape))
         return out
