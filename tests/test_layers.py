@@ -1,4 +1,4 @@
-"""Who may import whom: the table of docs/internals/layout.md, checked on the source of every module.
+"""Checks the imports of every module against the layers of docs/internals/layout.md.
 
 The layers exist so that a stage can be tested without the others: a pass on text graphs without the user API, the
 runtime on hand-made plans without passes. The rule that a module breaks is in the failure's text.
