@@ -1,1 +1,1 @@
-"""What is kept in files, byte for byte: checkpoints, records, events. Nothing here knows what a graph is."""
+"""File formats, byte for byte: checkpoints, records and events; independent of graphs."""

@@ -1,18 +1,18 @@
-"""TensorFlow's checkpoints of version 2, which it calls bundles: read and written byte for byte as TensorFlow does.
+"""TensorFlow's checkpoints of version 2 (bundles), byte for byte as TensorFlow writes them.
 
-A checkpoint `model` is some files in one folder:
+A checkpoint `model` consists of files in one folder:
 
     model.index                      a table (`sstable`) from the names of tensors to entries
-    model.data-00000-of-00001        the tensors' bytes, little-endian, one behind the other
+    model.data-00000-of-00001        the bytes of the tensors, little-endian, one after the other
 
-An entry (`BundleEntryProto`) has the dtype and the shape of a tensor, in which of the files of data its bytes lie,
-where, and their masked CRC32C. The key "" has the header: how many files of data there are. A tensor that is saved in
-parts has an entry that lists the parts, and one for each part, whose key (`slice_key`) is made of the name and the
-part. Strings are stored as all lengths (varints), a checksum of these, and all bytes.
+An entry (`BundleEntryProto`) contains the dtype and the shape of a tensor, the data file and the position of its bytes,
+and their masked CRC32C. The key "" has the header, with the number of data files. A tensor that is saved in parts has
+an entry that lists the parts, and one entry for each part under a key (`slice_key`) of the name and the part. Strings
+are stored as all lengths (varints), a checksum of these, and all bytes.
 
-**In one step.** The names of the files of data say how many there are. That number is chosen so that no such file is
-there yet: a checkpoint that is written over one of the same name does not touch the old one's data. The index, which
-says the number, then takes the old index's place in one step (`commit`), and only then the old data is deleted.
+**Atomic replacement.** The names of the data files contain their number. The writer chooses a number for which no such
+file exists, so a checkpoint that replaces another one of the same name does not touch the old data. The index, which
+contains the number, then replaces the old index in one step (`commit`), and only then the old data is deleted.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from headrace.files.slices import TensorSlice, assemble, is_shape
 _Message = TypeVar("_Message", pb.BundleHeaderProto, pb.BundleEntryProto)
 
 _HEADER: Final = b""
-_PRODUCER: Final = 1  # the version of the format, as TensorFlow counts
+_PRODUCER: Final = 1  # TensorFlow's version of the format
 _ESCAPED: Final = re.compile(b"[\0\xff]")
-_MOST_FILES: Final = 10**5  # their number has five digits
+_MOST_FILES: Final = 10**5  # file names have five digits for it
 
 
 def index_path(prefix: str) -> str:
-    """Where the index of the checkpoint `prefix` is."""
+    """Path of the index of the checkpoint `prefix`."""
     return f"{prefix}.index"
 
 
 def data_path(prefix: str, i: int, n: int) -> str:
-    """Where the `i`-th of its `n` files of data is."""
+    """Path of data file `i` of `n`."""
     return f"{prefix}.data-{i:05d}-of-{n:05d}"
 
 
 def data_files(prefix: str) -> list[str]:
-    """The files of data beside `prefix` that have its name, those of an unfinished checkpoint too."""
+    """Paths of the data files named after `prefix`, also of an unfinished checkpoint."""
     folder, name = os.path.split(prefix)
     pattern = re.compile(re.escape(name) + r"\.data-[0-9]{5}-of-[0-9]{5}", re.ASCII)
     with named(prefix):
@@ -79,23 +79,23 @@ def name_key(name: str) -> bytes:
 
 
 def slice_key(name: str, part: TensorSlice) -> bytes:
-    """The key of the entry of a part of a tensor, in TensorFlow's order-preserving code."""
+    """The key of the entry of a tensor's part, in TensorFlow's order-preserving code."""
     escaped = _ESCAPED.sub(lambda m: m[0] + (b"\xff" if m[0] == b"\0" else b"\0"), name_key(name))
     out = _ordered(0) + escaped + b"\0\1" + _ordered(len(part.extents))
     return out + b"".join(_ordered_signed(start) + _ordered_signed(length) for start, length in part.extents)
 
 
 def _ordered(n: int) -> bytes:
-    """A number so that greater ones have greater codes: its length, and its bytes, the highest first."""
+    """Encodes a number in an order-preserving way: its length, then its bytes, highest first."""
     size = (n.bit_length() + 7) // 8
     return bytes([size]) + n.to_bytes(size, "big")
 
 
 def _ordered_signed(n: int) -> bytes:
-    """A number, perhaps negative, so that greater ones have greater codes.
+    """Encodes a number, perhaps negative, in an order-preserving way.
 
-    The first bits say how long the code is (as many ones as bytes, then a zero), the others are the number in two's
-    complement; of a negative number the first bits are turned round, as the others are.
+    The first bits give the length of the code: as many ones as bytes, then a zero. The others are the number in two's
+    complement. All bits of the length are inverted for a negative number.
     """
     bits = (~n if n < 0 else n).bit_length()
     size = bits // 7 + 1
@@ -108,21 +108,21 @@ def _ordered_signed(n: int) -> bytes:
 
 
 class Bundle:
-    """A checkpoint that is there. Nothing but its index is read before a tensor is asked for.
+    """Checkpoint for reading. Its constructor reads the index only.
 
     Args:
-      prefix: the files' path without ".index".
+      prefix: The path of the files without ".index".
 
     Attributes:
-      prefix: see above.
-      format: "tensorflow".
-      entries: the dtype and the shape of each tensor.
-      strange: the tensors of dtypes that headrace does not have, and TensorFlow's numbers of these.
+      prefix: The path of the files without ".index".
+      format: The format, "tensorflow".
+      entries: The dtype and the shape of each tensor.
+      strange: TensorFlow's dtype numbers of the tensors whose dtype headrace does not have, by name.
 
     Raises:
-      NotFoundError: there is no such checkpoint.
-      DataLossError: its index is damaged.
-      UnimplementedError: it was written by a machine that stores the highest byte first.
+      NotFoundError: The checkpoint does not exist.
+      DataLossError: The index is damaged.
+      UnimplementedError: The checkpoint was written on a big-endian machine, or requires a later reader.
     """
 
     format = "tensorflow"
@@ -142,7 +142,7 @@ class Bundle:
             for key, value in table:
                 proto = _parsed(pb.BundleEntryProto, value, path)
                 self.protos[key] = proto
-                if not key.startswith(b"\0"):  # the keys of parts do
+                if not key.startswith(b"\0"):  # such keys are those of parts
                     self._add(key.decode("utf-8", "surrogateescape"), proto)
         ranges: dict[int, list[tuple[int, int, str]]] = {}
         for key, proto in self.protos.items():
@@ -176,7 +176,7 @@ class Bundle:
         try:
             dtype = dtypes.from_number(proto.dtype)
         except TypeError:
-            dtype = dtypes.resource  # has no values in files either
+            dtype = dtypes.resource  # treated the same: a dtype without values in files
         if proto.shape.unknown_rank or not is_shape(shape, dtype.size):
             raise DataLossError(f"{path}: tensor {name!r} has no shape that a tensor can have")
         if dtype in (dtypes.resource, dtypes.variant) or dtype.is_ref:
@@ -188,12 +188,19 @@ class Bundle:
         self.entries[name] = TensorEntry(dtype, shape, parts)
 
     def read(self, name: str, part: TensorSlice | None = None) -> np.ndarray:
-        """A tensor, or a part of it. All of the stored pieces it is in are read, so that their checksums can be.
+        """Reads a tensor or a part of it, with the checksums of the pieces verified.
+
+        Args:
+          name: The name of the tensor.
+          part: The part to read; None reads the whole tensor.
+
+        Returns:
+          The values.
 
         Raises:
-          NotFoundError: there is no such tensor.
-          DataLossError: it is damaged.
-          InvalidArgumentError: it has no such part, or a dtype that headrace does not have.
+          NotFoundError: The tensor does not exist.
+          DataLossError: The stored data is damaged.
+          InvalidArgumentError: The tensor has no such part, or a dtype that headrace does not have.
         """
         entry = entry_of(name, self.prefix, self.entries, self.strange)
         if not entry.parts:
@@ -203,7 +210,7 @@ class Bundle:
         return assemble(name, entry.shape, part, entry.dtype.numpy, stored)
 
     def _part(self, name: str, entry: TensorEntry, part: TensorSlice) -> Callable[[], np.ndarray]:
-        """What reads a stored part of a tensor."""
+        """Returns a function that reads a stored part of a tensor."""
         path = index_path(self.prefix)
         proto = self.protos.get(slice_key(name, part))
         if proto is None:
@@ -252,16 +259,16 @@ def _check_crc(got: int, want: int, what: str) -> None:
 
 
 def _strings(data: np.ndarray, want: int, shape: tuple[int, ...], what: str) -> np.ndarray:
-    """The strings that are stored in `data`; see the module's text."""
+    """Decodes the strings that are stored in `data`; see the module's text."""
     n = math.prod(shape)
-    if n + 4 > data.size:  # a length takes a byte at least
+    if n + 4 > data.size:  # a length takes at least one byte
         raise DataLossError(f"{what}: {data.size} bytes cannot hold {n} strings")
     lengths, at = _lengths(data, n, what)
     text = data[at:].tobytes()
     short = lengths <= 0xFFFFFFFF
     if short.all():
         crc = crc32c(lengths.astype("<u4"))
-    else:  # those that do not fit into 32 bits count with 64
+    else:  # lengths that do not fit into 32 bits enter the checksum with 64
         crc = 0
         for x, fits in zip(lengths, short, strict=True):
             crc = crc32c(x.astype("<u4" if fits else "<u8").tobytes(), crc)
@@ -279,13 +286,13 @@ def _strings(data: np.ndarray, want: int, shape: tuple[int, ...], what: str) -> 
 
 
 def _lengths(data: np.ndarray, n: int, what: str) -> tuple[np.ndarray, int]:
-    """The first `n` varints in `data`, and where they end."""
-    last = np.flatnonzero(data[: 10 * n] < 0x80)[:n]  # the bytes at which numbers end
+    """The first `n` varints in `data`, and the position after them."""
+    last = np.flatnonzero(data[: 10 * n] < 0x80)[:n]  # the last byte of each number
     if len(last) < n:
         raise DataLossError(f"{what}: the strings' lengths have no end")
     if not n:
         return np.zeros(0, np.uint64), 0
-    if np.diff(last, prepend=-1).max() > 9:  # of 63 bits: what is longer is no length
+    if np.diff(last, prepend=-1).max() > 9:  # a valid length has at most 63 bits
         raise DataLossError(f"{what}: a string has an absurd length")
     digits = data[: last[-1] + 1]
     first = np.concatenate([[0], last[:-1] + 1])
@@ -299,7 +306,13 @@ def _lengths(data: np.ndarray, n: int, what: str) -> tuple[np.ndarray, int]:
 
 @dataclasses.dataclass
 class _Data:
-    """A file of data that grows, and the entries of what is in it."""
+    """Data file in construction; adds tensors and makes their entries.
+
+    Attributes:
+      file: The open file.
+      shard: The number of the file.
+      at: The position of the next tensor.
+    """
 
     file: BinaryIO
     shard: int
@@ -340,15 +353,15 @@ def _string_chunks(value: np.ndarray) -> tuple[list[bytes | memoryview], int]:
 
 
 def write(prefix: str, pieces: Iterable[ManifestEntry]) -> None:
-    """Writes a checkpoint, in place of one of the same name if there is one.
+    """Writes a checkpoint and replaces an existing one of the same name.
 
     Args:
-      prefix: the files' path without ".index". The folder must be there.
-      pieces: the tensors, or parts of tensors.
+      prefix: The path of the files without ".index". The folder must exist.
+      pieces: The tensors, or parts of tensors.
 
     Raises:
-      InvalidArgumentError: there are two of a name, or parts that do not belong together.
-      NotFoundError, PermissionDeniedError, ResourceExhaustedError, ...: as the system says.
+      InvalidArgumentError: Two tensors have one name, or parts do not belong together.
+      NotFoundError, PermissionDeniedError, ResourceExhaustedError: The system refused an operation.
     """
     pieces = distinct(pieces)
     shards = _free(prefix, 1)
@@ -366,14 +379,14 @@ def write(prefix: str, pieces: Iterable[ManifestEntry]) -> None:
 
 
 def _free(prefix: str, least: int) -> int:
-    """The least number of files of data, not below `least`, by which no file is named yet."""
+    """The smallest number of data files, at least `least`, with unused file names."""
     taken = {int(path[-5:]) for path in data_files(prefix)}
     n = next(n for n in range(least, _MOST_FILES + 1) if n not in taken)
     return n
 
 
 def _finish(prefix: str, shards: int, protos: Mapping[bytes, pb.BundleEntryProto]) -> None:
-    """Writes the index, which makes the checkpoint, and deletes the data of the one that was there."""
+    """Writes the index, which completes the checkpoint, and deletes the replaced data."""
     header = pb.BundleHeaderProto(num_shards=shards)
     header.version.producer = _PRODUCER
     with commit.replacing(index_path(prefix)) as file:
@@ -383,14 +396,14 @@ def _finish(prefix: str, shards: int, protos: Mapping[bytes, pb.BundleEntryProto
 
 
 def merge(sources: Sequence[Bundle], destination: str) -> None:
-    """Makes one checkpoint of several, whose files of data become those of the new one. Their indexes are deleted.
+    """Merges checkpoints by renaming their data files; their indexes are deleted.
 
     Args:
-      sources: the checkpoints. A tensor may be in several of them only in parts.
-      destination: the files' path of the new one.
+      sources: The checkpoints. A tensor may be in several of them only in parts.
+      destination: The path of the files of the new checkpoint.
 
     Raises:
-      InvalidArgumentError: two of them have the same tensor, or parts of one that do not belong together.
+      InvalidArgumentError: Two checkpoints contain the same tensor, or parts of one that do not belong together.
     """
     files: dict[tuple[str, int], int] = {}
     protos: dict[bytes, pb.BundleEntryProto] = {}

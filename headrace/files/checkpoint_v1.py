@@ -1,13 +1,13 @@
-"""TensorFlow's checkpoints of version 1: read, and written byte for byte as TensorFlow does.
+"""TensorFlow's checkpoints of version 1, byte for byte as TensorFlow writes them.
 
-A checkpoint `model` is one file of that name, a table (`sstable`). Its first entry, with the key "", says which tensors
-there are and in which parts they are stored (`SavedTensorSliceMeta`); each other one has a part's elements, under a key
-made of the name and the part (`bundle.slice_key`). One that is sharded is several such files, `model-00000-of-00002`
-and so on, each with tensors, or parts, of its own; its prefix is the pattern that all of their names fit,
-`model-?????-of-00002`.
+A checkpoint `model` is one file of that name, a table (`sstable`). Its first entry, with the key "", lists the tensors
+and the parts in which they are stored (`SavedTensorSliceMeta`). Every other entry contains the elements of a part,
+under a key of the name and the part (`bundle.slice_key`). A sharded checkpoint consists of several such files,
+`model-00000-of-00002` and so on, each with tensors or parts of its own. Its prefix is a pattern that matches all their
+names, `model-?????-of-00002`.
 
-The elements are numbers of a protocol buffer: integers take as many bytes as they are large. Only the blocks of a table
-have checksums; a part is compared with what the first entry says of it.
+The elements are numbers of a protocol buffer, in which the size of an integer depends on its value. Only the blocks of
+a table have checksums; each part is also compared with its description in the first entry.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from headrace.files.slices import TensorSlice, all_of, assemble, is_shape
 
 _META: Final = b""
 _VERSION: Final = 1
-_MOST_BYTES: Final = 2**31  # of an entry: a protocol buffer takes no more
+_MOST_BYTES: Final = 2**31  # of an entry: the limit of a protocol buffer
 _PATTERN: Final = re.compile(r"(.*)-\?{5}-of-([0-9]{5})", re.DOTALL)
 
-# The field that has the elements, and the dtype that they have there. Floats stand in it as they stand in memory.
+# The field of the elements and their dtype in it. Floats are stored in the field as in memory.
 _FLOATS: Final[Mapping[DType, tuple[str, str]]] = {
     dtypes.float32: ("float_val", "<f4"),
     dtypes.float64: ("double_val", "<f8"),
@@ -63,13 +63,13 @@ def pattern_of(prefix: str, n: int) -> str:
 
 
 def base_of(prefix: str) -> str:
-    """What the names of a checkpoint's files begin with: `prefix`, without what makes it a pattern."""
+    """The common beginning of a checkpoint's file names: `prefix` without its pattern."""
     found = _PATTERN.fullmatch(prefix)
     return found[1] if found else prefix
 
 
 def paths(prefix: str) -> list[str]:
-    """The files that `prefix` names, whatever is in them; none if there are none."""
+    """Files that `prefix` names, independent of their contents; [] if there are none."""
     found = _PATTERN.fullmatch(os.path.basename(prefix))
     if found is None:
         return [prefix] if os.path.isfile(prefix) else []
@@ -84,7 +84,7 @@ def paths(prefix: str) -> list[str]:
 
 
 def data_files(prefix: str) -> list[str]:
-    """Those of the files that `prefix` names that are tables: what may be deleted."""
+    """Files that `prefix` names and that are tables, which may therefore be deleted."""
     out = []
     for path in paths(prefix):
         with RegularFile(path) as file:
@@ -97,20 +97,20 @@ def data_files(prefix: str) -> list[str]:
 
 
 class First:
-    """A checkpoint that is there. Nothing but the first entries is read before a tensor is asked for.
+    """Checkpoint for reading. Its constructor reads the first entry of each file only.
 
     Args:
-      prefix: the file, or the pattern of several; see the module's text.
+      prefix: The file, or the pattern of several files; see the module's text.
 
     Attributes:
-      prefix: see above.
-      format: "tensorflow-v1".
-      entries: the dtype and the shape of each tensor.
-      strange: the tensors of dtypes that the format or headrace does not have, and TensorFlow's numbers of these.
+      prefix: The file, or the pattern of several files.
+      format: The format, "tensorflow-v1".
+      entries: The dtype and the shape of each tensor.
+      strange: TensorFlow's dtype numbers of the tensors whose dtype the format or headrace does not have, by name.
 
     Raises:
-      DataLossError: a file is damaged, or no checkpoint; or two say of a tensor what cannot both be.
-      UnimplementedError: it is compressed, or wants a later reader.
+      DataLossError: A file is damaged or not a checkpoint, or two files contradict each other.
+      UnimplementedError: The checkpoint is compressed or requires a later reader.
     """
 
     format = "tensorflow-v1"
@@ -119,7 +119,7 @@ class First:
         self.prefix = prefix
         self.strange: dict[str, int] = {}
         self.entries: dict[str, TensorEntry] = {}
-        self._parts: dict[str, list[tuple[TensorSlice, str]]] = {}  # which there are of a tensor, and in which files
+        self._parts: dict[str, list[tuple[TensorSlice, str]]] = {}  # the parts of a tensor and their files
         for path in paths(prefix):
             with RegularFile(path) as file:
                 self._add(file)
@@ -142,12 +142,12 @@ class First:
                 raise DataLossError(f"{file.path}: it claims to have more than its {file.size} bytes can hold")
 
     def _add_tensor(self, tensor: pb.SavedSliceMeta, path: str) -> int:
-        """Notes what is said of a tensor; gives the bytes that its parts must take at least."""
+        """Adds the description of a tensor; returns the minimum of bytes that its parts take."""
         name, shape = tensor.name, tuple(d.size for d in tensor.shape.dim)
         try:
             dtype = dtypes.from_number(tensor.type)
         except TypeError:
-            dtype = dtypes.resource  # has no values in files either
+            dtype = dtypes.resource  # treated the same: a dtype without values in files
         if tensor.shape.unknown_rank or not is_shape(shape, dtype.size):
             raise DataLossError(f"{path}: tensor {name!r} has no shape that a tensor can have")
         if not _can_hold(dtype):
@@ -174,12 +174,19 @@ class First:
         return size
 
     def read(self, name: str, part: TensorSlice | None = None) -> np.ndarray:
-        """A tensor, or a part of it. Each stored part that it touches is read whole.
+        """Reads a tensor or a part of it, with all stored parts that overlap it.
+
+        Args:
+          name: The name of the tensor.
+          part: The part to read; None reads the whole tensor.
+
+        Returns:
+          The values.
 
         Raises:
-          NotFoundError: there is no such tensor.
-          DataLossError: it is damaged.
-          InvalidArgumentError: it has no such part, or a dtype that is not read.
+          NotFoundError: The tensor does not exist.
+          DataLossError: The stored data is damaged.
+          InvalidArgumentError: The tensor has no such part, or a dtype that is not supported.
         """
         entry = entry_of(name, self.prefix, self.entries, self.strange)
         stored = [
@@ -202,7 +209,7 @@ def _parsed(value: bytes, path: str) -> pb.SavedTensorSlices:
 
 
 def _stored(path: str, name: str, part: TensorSlice, entry: TensorEntry) -> np.ndarray:
-    """A stored part of a tensor."""
+    """Reads a stored part of a tensor."""
     with RegularFile(path) as file:
         value = sstable.find(file, slice_key(name, part))
     what = f"{path}: tensor {name!r}"
@@ -219,7 +226,7 @@ def _stored(path: str, name: str, part: TensorSlice, entry: TensorEntry) -> np.n
 
 
 def _elements(proto: pb.TensorProto, dtype: DType, what: str) -> np.ndarray:
-    """The elements that `proto` has in the field of `dtype`: a vector."""
+    """The elements in the field of `dtype` of a message, as a vector."""
     if dtype is dtypes.string:
         out = np.empty(len(proto.string_val), object)
         out[:] = list(proto.string_val)
@@ -232,7 +239,7 @@ def _elements(proto: pb.TensorProto, dtype: DType, what: str) -> np.ndarray:
             if other.name != field:
                 proto.ClearField(other.name)
         proto.DiscardUnknownFields()
-        # what is left ends with the numbers as they are: so no bit of a NaN changes
+        # the rest of the message ends with the numbers as stored, so that no bit of a NaN changes
         data = proto.SerializeToString()[-size:] if size else b""
         if size % dtype.numpy.itemsize:
             raise DataLossError(f"{what}: it has half a complex number")
@@ -250,22 +257,22 @@ def _elements(proto: pb.TensorProto, dtype: DType, what: str) -> np.ndarray:
 
 
 def write(prefix: str, pieces: Iterable[ManifestEntry]) -> None:
-    """Writes a checkpoint of one file, in place of the one of this name if there is one.
+    """Writes a checkpoint of one file and replaces an existing one of the same name.
 
     Args:
-      prefix: the file's path. The folder must be there.
-      pieces: the tensors, or parts of tensors.
+      prefix: The path of the file. The folder must exist.
+      pieces: The tensors, or parts of tensors.
 
     Raises:
-      InvalidArgumentError: there are two of a name, parts that do not belong together, a dtype that the format does not
-        have, or more than 2 GB in one.
-      NotFoundError, PermissionDeniedError, ResourceExhaustedError, ...: as the system says.
+      InvalidArgumentError: Two tensors have one name, parts do not belong together, the format does not have a dtype,
+        or a tensor has more than 2 GB.
+      NotFoundError, PermissionDeniedError, ResourceExhaustedError: The system refused an operation.
     """
     meta = pb.SavedTensorSliceMeta()
     meta.versions.producer = _VERSION
     tensors: dict[str, pb.SavedSliceMeta] = {}
     entries: dict[bytes, bytes] = {}
-    for piece in sorted(distinct(pieces), key=lambda p: p.name):  # as TensorFlow has them
+    for piece in sorted(distinct(pieces), key=lambda p: p.name):  # TensorFlow's order
         part = all_of(piece.shape) if piece.part is None else piece.part
         kept = pb.SavedSlice(slice=part.to_proto(), data=_data_of(piece))
         try:

@@ -1,13 +1,14 @@
 """Checkpoints: named tensors in files, in headrace's own format (`native`) or TensorFlow's (`bundle`, `checkpoint_v1`).
 
-A checkpoint is named by a *prefix*: the path of its files without their endings, relative ones from the working folder.
-It may be any path whose last part is a name (not empty, ".", ".."), and says all there is about which files are
-touched: these are the index and the data beside it that carry the name, and temporary files in the same folder while
-one is written. What is in a checkpoint's files never leads anywhere else. Which format a checkpoint has is found out
-when it is opened. (Of TensorFlow's first version a prefix may also be a pattern of files, `model-?????-of-00002`.)
+The name of a checkpoint is a *prefix*: the path of its files without their endings, relative to the working folder. It
+may be any path whose last part is a name (not empty, ".", ".."). The prefix alone determines the files that are read
+and
+written: the index and the data next to it with that name, and temporary files in the same folder during a write. The
+contents of the files never lead to other files. The format of a checkpoint is detected when it is opened. (For
+TensorFlow's version 1, a prefix may also be a pattern of files, `model-?????-of-00002`.)
 
-Writing is one step: until `write` or `merge` is done, the checkpoint that was there under this prefix is whole, and
-afterwards the new one is. Reading checks the checksum of everything that it gives back.
+Writing is atomic: until `write` or `merge` returns, the previous checkpoint of the prefix is complete, and afterwards
+the new one is. Reading verifies the checksum of everything that it returns.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from headrace.files.manifest import ManifestEntry, TensorEntry
 from headrace.files.regular import check_path, delete, named
 from headrace.files.slices import TensorSlice
 
-FORMATS: Final = ("native", "tensorflow")  # those that can hold every tensor
+FORMATS: Final = ("native", "tensorflow")  # the formats that can hold every tensor
 _WRITERS: Final = {"native": native.write, "tensorflow": bundle.write, "tensorflow-v1": checkpoint_v1.write}
 
 
 class Reader(Protocol):
-    """A checkpoint that is there.
+    """Checkpoint for reading.
 
     Attributes:
-      prefix: the path of its files without their endings.
-      format: "native", "tensorflow" or "tensorflow-v1".
-      entries: the dtype and the shape of each tensor.
+      prefix: The path of its files without their endings.
+      format: The format: "native", "tensorflow" or "tensorflow-v1".
+      entries: The dtype and the shape of each tensor.
     """
 
     prefix: str
@@ -42,20 +43,27 @@ class Reader(Protocol):
     entries: dict[str, TensorEntry]
 
     def read(self, name: str, part: TensorSlice | None = None) -> np.ndarray:
-        """A tensor, or a part of it, whose checksum is right.
+        """Reads a tensor or a part of it, and verifies its checksum.
+
+        Args:
+          name: The name of the tensor.
+          part: The part to read; None reads the whole tensor.
+
+        Returns:
+          The values.
 
         Raises:
-          NotFoundError: there is no such tensor.
-          DataLossError: it is damaged.
-          InvalidArgumentError: it has no such part, or a dtype that headrace does not have.
+          NotFoundError: The tensor does not exist.
+          DataLossError: The stored data is damaged.
+          InvalidArgumentError: The tensor has no such part, or a dtype that headrace does not have.
         """
 
 
 def check_prefix(prefix: str) -> str:
-    """`prefix`, if it can be one of a checkpoint.
+    """Returns `prefix` if it is valid for a checkpoint.
 
     Raises:
-      InvalidArgumentError: it cannot; see the module's text.
+      InvalidArgumentError: It is not valid; see the module's text.
     """
     if os.path.basename(check_path(prefix, "prefix")) in ("", os.curdir, os.pardir):
         raise InvalidArgumentError(
@@ -65,14 +73,14 @@ def check_prefix(prefix: str) -> str:
 
 
 def exists(prefix: str) -> bool:
-    """Whether there is a checkpoint, sound or not, of this prefix."""
+    """Whether a checkpoint of this prefix exists, damaged or not."""
     check_prefix(prefix)
     indexes = native.index_path(prefix), bundle.index_path(prefix)
     return any(os.path.exists(path) for path in indexes) or bool(checkpoint_v1.paths(prefix))
 
 
 def modified(prefix: str) -> float | None:
-    """When the checkpoint of this prefix was written, in seconds since 1970; None if there is none."""
+    """Time of the write of a checkpoint in seconds since 1970; None without one."""
     for path in (native.index_path(prefix), bundle.index_path(prefix), *checkpoint_v1.paths(prefix)[:1]):
         try:
             return os.stat(path).st_mtime
@@ -82,16 +90,21 @@ def modified(prefix: str) -> float | None:
 
 
 def open(prefix: str) -> Reader:
-    """The checkpoint of a prefix.
+    """Opens the checkpoint of a prefix.
 
-    Where several formats are there (a program was killed before it deleted the one it replaced) the native one counts,
-    then TensorFlow's second.
+    If several formats exist (because a program was killed before it deleted the checkpoint it replaced), the native one
+    takes precedence, then TensorFlow's version 2.
+
+    Args:
+      prefix: The prefix.
+
+    Returns:
+      The checkpoint.
 
     Raises:
-      NotFoundError: there is none.
-      DataLossError: its index is damaged.
-      UnimplementedError: it is of a form that is not read.
-
+      NotFoundError: There is no checkpoint.
+      DataLossError: The index is damaged.
+      UnimplementedError: The form of the checkpoint is not supported.
     Example:
       >>> import os, tempfile
       >>> import numpy as np
@@ -116,17 +129,17 @@ def open(prefix: str) -> Reader:
 
 
 def write(prefix: str, tensors: Mapping[str, np.ndarray] | Iterable[ManifestEntry], format: str = "native") -> None:
-    """Writes a checkpoint, in place of the one of the same prefix if there is one.
+    """Writes a checkpoint and replaces an existing one of the same prefix.
 
     Args:
-      prefix: see the module's text. Its folder is made if the folder above is there, as TensorFlow does.
-      tensors: arrays by name, or `Piece`s, which can be parts of tensors.
-      format: "native", "tensorflow", or "tensorflow-v1", TensorFlow's first version.
+      prefix: The prefix; see the module's text. Its folder is made if the parent folder exists, as TensorFlow does.
+      tensors: Arrays by name, or `ManifestEntry`s, which may be parts of tensors.
+      format: The format: "native", "tensorflow", or "tensorflow-v1" for TensorFlow's version 1.
 
     Raises:
-      InvalidArgumentError: there are two tensors of a name, or one has no form in files.
-      NotFoundError, PermissionDeniedError, ResourceExhaustedError, ...: as the system says. What was there is there
-        still.
+      InvalidArgumentError: Two tensors have one name, or a tensor cannot be stored.
+      NotFoundError, PermissionDeniedError, ResourceExhaustedError: The system refused an operation. The previous
+        checkpoint is unchanged.
     """
     check_prefix(prefix)
     if isinstance(tensors, Mapping):
@@ -143,17 +156,17 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray] | Iterable[ManifestEntr
 def merge(
     prefixes: Sequence[str], destination: str, delete_old_dirs: bool = True, allow_missing_files: bool = False
 ) -> None:
-    """Makes one checkpoint of several of one format. Their data is not copied but renamed, so they are gone afterwards.
+    """Merges checkpoints of one format by renaming their data files, so they no longer exist.
 
     Args:
-      prefixes: of the checkpoints, each with tensors, or parts of tensors, of its own.
-      destination: the prefix of the new one.
-      delete_old_dirs: whether to delete the folders they were in, where these are empty now and not the new one's.
-      allow_missing_files: whether those that are not there are left out.
+      prefixes: The prefixes of the checkpoints, each with tensors, or parts of tensors, of its own.
+      destination: The prefix of the new checkpoint.
+      delete_old_dirs: Whether to delete the folders of the checkpoints, if they are empty and not the new one's.
+      allow_missing_files: Whether to ignore checkpoints that do not exist.
 
     Raises:
-      NotFoundError: one of them is not there, or none is.
-      InvalidArgumentError: two of them have the same tensor, or they are of different formats.
+      NotFoundError: One of the checkpoints does not exist, or none of them.
+      InvalidArgumentError: Two of them contain the same tensor, or they have different formats.
     """
     check_prefix(destination)
     sources: list[Reader] = []
@@ -189,10 +202,10 @@ def merge(
 
 
 def check(prefix: str) -> None:
-    """Reads all of a checkpoint, one tensor after the other, and compares every checksum.
+    """Reads all tensors of a checkpoint, one after the other, and verifies every checksum.
 
     Raises:
-      DataLossError: it is damaged; `open` and `Reader.read` say how else this can fail.
+      DataLossError: The checkpoint is damaged; other errors are those of `open` and `Reader.read`.
     """
     reader = open(prefix)
     for name in reader.entries:
@@ -200,14 +213,17 @@ def check(prefix: str) -> None:
 
 
 def files_of(prefix: str) -> list[str]:
-    """The files that belong to a prefix: the index first, then the data, that of unfinished writes too."""
+    """Files of a prefix: the indexes first, then the data, including that of unfinished writes."""
     check_prefix(prefix)
     indexes = [path for path in (native.index_path(prefix), bundle.index_path(prefix)) if os.path.lexists(path)]
     return [*indexes, *native.data_files(prefix), *bundle.data_files(prefix), *checkpoint_v1.data_files(prefix)]
 
 
 def remove(prefix: str) -> None:
-    """Deletes a checkpoint, its index first: what is half deleted is none. Nothing happens if there is none."""
+    """Deletes a checkpoint if it exists, its index first.
+
+    So a checkpoint that is only partly deleted is no longer valid.
+    """
     paths = files_of(prefix)
     if paths:
         delete(paths)
@@ -215,15 +231,15 @@ def remove(prefix: str) -> None:
 
 
 def sweep(folder: str) -> list[str]:
-    """Deletes the temporary files that writers left in `folder` who were killed; gives their paths.
+    """Deletes the temporary files that killed writers left in `folder`; returns their paths.
 
-    What is being written by a living process of this machine stays.
+    Files that a living process of this machine writes are kept.
     """
     return commit.sweep(folder)
 
 
 def _keep_only(format: str, prefix: str) -> None:
-    """Deletes what is of the other formats: the checkpoint of this prefix that was just replaced."""
+    """Deletes the files of other formats under this prefix, whose checkpoint was just replaced."""
     doomed = []
     for name, other in (("native", native), ("tensorflow", bundle)):
         index = other.index_path(prefix)
@@ -248,5 +264,5 @@ def _make_folder(prefix: str) -> None:
 def _remove_if_empty(folder: str) -> None:
     try:
         os.rmdir(folder)
-    except OSError:  # not empty, or gone: TensorFlow too leaves it
+    except OSError:  # it is not empty or does not exist; TensorFlow leaves it, too
         return

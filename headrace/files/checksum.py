@@ -1,7 +1,7 @@
 """CRC32C, the checksum of TensorFlow's files, and its masked form.
 
-A checksum that is stored among the bytes that another one covers is *masked* (rotated, and moved by a constant), since
-the checksum of data that holds its own checksum says little.
+A checksum that is stored among bytes that another checksum covers is *masked*: rotated, and shifted by a constant. The
+reason is that the CRC of data that contains its own CRC is a weak check.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import numpy as np
 
 _DELTA: Final = 0xA282EAD8
 _ALL: Final = 0xFFFFFFFF
-_PIECE: Final = 2**22  # bytes at once: other threads wait meanwhile
+_PIECE: Final = 2**22  # bytes per call, during which other threads wait
 
 
 def crc32c(data: bytes | bytearray | memoryview | np.ndarray, before: int = 0) -> int:
-    """The CRC32C of `data`, or of what `before` is the CRC32C of with `data` behind it.
+    """The CRC32C of `data`, or of earlier data followed by `data`.
 
     Args:
-      data: bytes, or an array in one piece of memory (of any fixed-size dtype).
-      before: the checksum of what comes before.
+      data: The bytes, or a contiguous array of any fixed-size dtype.
+      before: The CRC32C of the earlier data.
 
     Example:
       >>> hex(crc32c(b"123456789"))
@@ -40,14 +40,14 @@ def crc32c(data: bytes | bytearray | memoryview | np.ndarray, before: int = 0) -
 
 
 def as_bytes(data: bytes | bytearray | memoryview | np.ndarray) -> np.ndarray:
-    """The bytes of `data` as a vector of uint8 that shares its memory."""
+    """The bytes of `data` as a uint8 vector that shares its memory."""
     if isinstance(data, np.ndarray):
         return data.reshape(-1).view(np.uint8)
     return np.frombuffer(data, np.uint8)
 
 
 def little_endian(x: np.ndarray) -> np.ndarray:
-    """`x` in one piece of memory, each element's lowest byte first, as files have it; itself if it is so."""
+    """`x` in contiguous memory and little-endian byte order, copied only if needed."""
     x = np.ascontiguousarray(x).reshape(x.shape)
     return x.byteswap() if sys.byteorder == "big" else x
 
@@ -58,7 +58,7 @@ def mask(crc: int) -> int:
 
 
 def unmask(masked: int) -> int:
-    """The checksum of which `masked` is the masked form.
+    """The checksum whose masked form is `masked`.
 
     Example:
       >>> unmask(mask(0x12345678)) == 0x12345678

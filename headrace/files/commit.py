@@ -1,10 +1,10 @@
-"""Putting a file in its place so that whoever looks finds the old one or the new one, whole, whatever happens.
+"""Atomic replacement of files: a reader finds the old file or the new one.
 
-The bytes go to a temporary file in the same folder, reach the disk (fsync), and get the final name in one step
-(rename); then the folder reaches the disk as well, for the name is kept there. A program that is killed on the way
-leaves the old file as it was, and perhaps a temporary file: `.NAME.0123456789abcdef.headrace-tmp`. Its writer holds a
-lock on it, which the system lets go when the writer ends, however it ends: so `sweep` can tell what is left over from
-what is being written.
+The bytes are written to a temporary file in the same folder, reach the disk (fsync), and get the final name in one step
+(rename). Then the folder is synchronized, because it contains the name. A program that is killed before that leaves the
+old file unchanged, and perhaps a temporary file: `.NAME.0123456789abcdef.headrace-tmp`. Its writer holds a lock on it,
+which the system releases when the writer ends for any reason. So `sweep` can distinguish leftovers from files that are
+being written.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from headrace.files.regular import check_path, named
 
 _SUFFIX: Final = "headrace-tmp"
 _LEFTOVER: Final = re.compile(r"\.(.*)\.[0-9a-f]{16}\." + _SUFFIX, re.DOTALL)
-_MOST_OF_NAME: Final = 80  # characters of the file's name in that of its temporary file: names have a limit
+_MOST_OF_NAME: Final = 80  # characters of the file's name in that of its temporary file, as names have a limit
 
 
 @contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of `path` when the block ends, and not at all if it raises.
+    """Opens a file that replaces `path` when the block ends, unless the block raises.
 
     Args:
-      path: where it is to be. Its folder must be there.
+      path: The path of the file. Its folder must exist.
 
     Yields:
-      A binary file, open for writing; it may seek and read as well.
+      A binary file, open for writing; it supports seeking and reading.
 
     Raises:
-      NotFoundError, PermissionDeniedError, ResourceExhaustedError, ...: as the system says.
+      NotFoundError, PermissionDeniedError, ResourceExhaustedError: The system refused an operation.
 
     Example:
       >>> import os, tempfile
@@ -59,13 +59,13 @@ def replacing(path: str) -> Iterator[BinaryIO]:
                 os.unlink(file.name)
             raise
         finally:
-            with suppress(OSError):  # what could not be written is told already
+            with suppress(OSError):  # a failed write was already reported
                 file.close()
         sync_folder(folder)
 
 
 def move(source: str, path: str) -> None:
-    """Gives the file `source`, which another one may have left unsynced, the name `path`."""
+    """Renames the file `source`, which may not be on the disk yet, to `path`."""
     with named(source):
         fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -76,7 +76,7 @@ def move(source: str, path: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Brings the names in `folder` to the disk."""
+    """Writes the names in `folder` to the disk."""
     with named(folder):
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         try:
@@ -86,19 +86,22 @@ def sync_folder(folder: str) -> None:
 
 
 def folder_of(path: str) -> str:
-    """The folder that `path` is in."""
+    """The folder of `path`."""
     return os.path.dirname(path) or os.curdir
 
 
 def ready(prefix: str, makes: bool = True) -> str:
-    """The folder that the files of a checkpoint go into, made if all around it is there, as TensorFlow does.
+    """The folder of a checkpoint, made if its parent exists, as TensorFlow does.
 
     Args:
-      prefix: the checkpoint's.
-      makes: whether to make the folder.
+      prefix: The prefix of the checkpoint.
+      makes: Whether to make the folder.
+
+    Returns:
+      The path of the folder.
 
     Raises:
-      ValueError: the prefix is empty, or its folder is not there, cannot be made or is a file.
+      ValueError: The prefix is empty, or its folder does not exist, cannot be made or is a file.
     """
     if not prefix:
         raise ValueError("no path specified: the prefix of a checkpoint is empty; give a path, as 'folder/model'")
@@ -115,17 +118,17 @@ def ready(prefix: str, makes: bool = True) -> str:
 
 
 def sweep(folder: str, name: str | None = None) -> list[str]:
-    """Deletes the temporary files that writers left who were killed.
+    """Deletes the temporary files that killed writers left.
 
     Args:
-      folder: where to look; not in folders within.
-      name: only those of the file of this name; None: of any.
+      folder: The folder; subfolders are not searched.
+      name: The name of the file whose temporary files are deleted; None for any.
 
     Returns:
-      The paths of what was deleted. What is being written, by this process or another one of this machine, stays.
+      The paths of the deleted files. Files that a process of this machine writes are kept.
 
     Raises:
-      NotFoundError, PermissionDeniedError, ...: the folder cannot be read.
+      NotFoundError, PermissionDeniedError: The folder cannot be read.
     """
     swept = []
     with named(folder):
@@ -140,14 +143,14 @@ def sweep(folder: str, name: str | None = None) -> list[str]:
 
 
 def _swept(path: str) -> bool:
-    """Deletes the temporary file `path` unless a living process writes it; whether it did."""
+    """Deletes the temporary file `path` unless a living process writes it; returns whether it did."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError:  # gone, not ours, or no file at all
+    except OSError:  # it is gone, inaccessible, or not a file
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(path)  # while no writer can lock it
+        os.unlink(path)  # while the lock keeps writers out
     except OSError:
         return False
     finally:
@@ -156,25 +159,25 @@ def _swept(path: str) -> bool:
 
 
 def _temporary(path: str) -> BinaryIO:
-    """A new file beside `path`, locked by this process."""
+    """A new temporary file next to `path`, locked by this process."""
     folder, name = os.path.split(path)
     while True:
         temporary = os.path.join(folder, f".{name[:_MOST_OF_NAME]}.{secrets.token_hex(8)}.{_SUFFIX}")
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # another one sweeps, and was here first
+        except BlockingIOError:  # a sweep in another process locked it first
             os.close(fd)
             continue
-        except OSError:  # a file system without locks: nothing is swept there
+        except OSError:  # a file system without locks, on which nothing is swept
             pass
         if os.fstat(fd).st_nlink:
             return _Named(temporary, fd)
-        os.close(fd)  # it was swept before it was locked
+        os.close(fd)  # a sweep deleted it before it was locked
 
 
 class _Named(io.BufferedRandom):
-    """A file of a descriptor that knows its name."""
+    """Buffered file of a descriptor, with a name."""
 
     def __init__(self, path: str, fd: int) -> None:
         super().__init__(io.FileIO(fd, "r+b"), 2**20)

@@ -1,14 +1,14 @@
-"""Event files: what a program tells of itself over time, for TensorBoard.
+"""Event files: a program's reports over time, for TensorBoard.
 
-An event is something that happened at a step and a time: a summary, the graph, the start of a session. A file of them
-is a record file (`records`) of `Event` messages, of which the first says which version of the format it is. Files are
-only ever appended to; a folder may hold any number of them, one for each time that somebody began to write, and whoever
-reads it takes all of them together, in the order of their names:
+An event has a step, a time and contents: a summary, the graph, the start of a session. An event file is a record file
+(`records`) of `Event` messages, the first of which contains the version of the format. Files are only appended to. A
+folder may contain any number of them, one for each writer. A reader takes all of them together, in the order of their
+names:
 
     events.out.tfevents.SECONDS.HOST.NUMBER
 
-SECONDS (since 1970, ten digits) is when the file was begun, and NUMBER (four digits) tells apart those begun in one
-second. In place of HOST stands "localhost", for nobody needs to know the names of our machines from a file.
+SECONDS (since 1970, ten digits) is the time at which the file was begun, and NUMBER (four digits) distinguishes files
+that were begun in one second. HOST is "localhost" by default, so that files do not reveal the names of machines.
 
 Source: TensorFlow's event files.
 """
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 VERSION: Final = "brain.Event:2"
 MOST: Final = 1 << 30  # bytes of an event
-_MARK: Final = "tfevents"  # a file is one of events if this is in its name
+_MARK: Final = "tfevents"  # a file is an event file if its name contains this
 _MOST_NAMES: Final = 10_000  # files begun in one second
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("Event", "SessionLog"):  # the messages, which take long to load: on first use
+    if name not in ("Event", "SessionLog"):  # the messages load slowly, so they are loaded on first use
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from headrace import pb
 
@@ -47,20 +47,20 @@ def __getattr__(name: str) -> Any:
 
 
 class Writer:
-    """A new event file, to which events are appended. One thread at a time.
+    """New event file, to which events are appended. One thread at a time.
 
     Args:
-      folder: where; it is made if it is not there.
-      suffix: the end of the file's name.
-      host: what stands for the machine's name.
-      clock: gives seconds since 1970.
+      folder: The folder, which is made if it does not exist.
+      suffix: The end of the file's name.
+      host: The text in the name that stands for the machine.
+      clock: Returns the seconds since 1970.
 
     Attributes:
-      path: of the file.
+      path: The path of the file.
 
     Raises:
-      InvalidArgumentError: `suffix` or `host` would lead out of the folder.
-      NotFoundError, FailedPreconditionError, PermissionDeniedError, ...: it cannot be made.
+      InvalidArgumentError: `suffix` or `host` contains a path separator or a zero byte.
+      NotFoundError, FailedPreconditionError, PermissionDeniedError: The file cannot be made.
 
     Example:
       >>> import tempfile
@@ -87,11 +87,11 @@ class Writer:
             raise
 
     def write(self, *serialized: bytes) -> None:
-        """Appends events (see `event`) and hands them to the system, so that readers see them.
+        """Appends events (see `event`) and passes them to the system, so that readers see them.
 
         Raises:
-          FailedPreconditionError: the file is closed.
-          UnknownError, ...: the system refuses.
+          FailedPreconditionError: The file is closed.
+          OpError: The system refused an operation.
         """
         if self._file is None:
             raise FailedPreconditionError(f"{self.path}: the writer is closed")
@@ -101,7 +101,7 @@ class Writer:
                 frames = frames[self._file.write(frames) :]
 
     def close(self) -> None:
-        """Ends the file. May be called twice."""
+        """Closes the file. Further calls have no effect."""
         file, self._file = self._file, None
         if file is not None:
             with local.as_ours(self.path):
@@ -115,9 +115,9 @@ class Writer:
 
 
 def _created(folder: str, begin: str, end: str) -> tuple[str, IO[bytes]]:
-    """A new file in the folder, which nobody else writes to, and its path.
+    """Makes a new file that no other writer uses; returns its path and the file.
 
-    It has no buffer: a process that is forked off while there is something in it would write that again.
+    The file has no buffer, because a forked process would write the contents of a buffer a second time.
     """
     local.made_folder(folder)
     for n in range(_MOST_NAMES):
@@ -138,14 +138,18 @@ def event(
     """A serialized event.
 
     Args:
-      wall_time: seconds since 1970.
-      step: the step of the program; None: none is told, which reads as 0.
-      summary, session_log: what happened, as the serialized message.
-      **fields: or one of `file_version` (text), `graph_def`, `meta_graph_def` (serialized messages) and
-        `tagged_run_metadata` (its own fields as a dictionary).
+      wall_time: The time in seconds since 1970.
+      step: The step of the program; None leaves it out, which reads as 0.
+      summary: A serialized summary.
+      session_log: A serialized session log.
+      **fields: One of `file_version` (text), `graph_def`, `meta_graph_def` (serialized messages) and
+        `tagged_run_metadata` (a dictionary of its fields).
+
+    Returns:
+      The serialized message.
 
     Raises:
-      InvalidArgumentError: a message cannot be parsed.
+      InvalidArgumentError: A message cannot be parsed.
     """
     from headrace import pb
 
@@ -160,10 +164,10 @@ def event(
 
 
 def checked(serialized: bytes) -> bytes:
-    """`serialized`, if it is an event.
+    """Returns `serialized` if it is an event.
 
     Raises:
-      InvalidArgumentError: it is none.
+      InvalidArgumentError: It is not an event.
     """
     from headrace import pb
 
@@ -186,20 +190,20 @@ def _bytes(message: Any) -> bytes:
 
 
 def read(path: local.Path, torn: str = "error") -> Iterator[Event]:
-    """The events of a file, one after the other.
+    """Reads the events of a file, one after the other.
 
     Args:
-      path: of the file.
-      torn: what becomes of a last event of which the end is missing, as is usual while somebody writes, or has been
-        killed: "error", or "end": the file ends before it, as TensorBoard takes it.
+      path: The path of the file.
+      torn: The treatment of an incomplete last event, which is usual while a writer runs or after it was killed:
+        "error", or "end" to end before it, as TensorBoard does.
 
     Yields:
-      `Event` messages; the first one says the version.
+      `Event` messages; the first one contains the version.
 
     Raises:
-      InvalidArgumentError: `torn` is something else.
-      DataLossError: the file is damaged, or (`torn="error"`) torn, once that place is reached.
-      NotFoundError, FailedPreconditionError, PermissionDeniedError: it cannot be opened.
+      InvalidArgumentError: `torn` has another value.
+      DataLossError: The file is damaged, or (with `torn="error"`) incomplete, at the position that was reached.
+      NotFoundError, FailedPreconditionError, PermissionDeniedError: The file cannot be opened.
     """
     from google.protobuf import message as protobuf
 
@@ -228,10 +232,10 @@ def read(path: local.Path, torn: str = "error") -> Iterator[Event]:
 
 
 def files_in(folder: local.Path) -> list[str]:
-    """The paths of the event files in a folder, in the order in which they were begun.
+    """Paths of the event files in a folder, oldest first.
 
     Raises:
-      NotFoundError, FailedPreconditionError, PermissionDeniedError: it cannot be read.
+      NotFoundError, FailedPreconditionError, PermissionDeniedError: The folder cannot be read.
     """
     name = local.text_of(folder)
     with local.as_ours(folder):

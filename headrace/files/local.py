@@ -1,6 +1,6 @@
-"""Files of this machine, opened so that what goes wrong is one of headrace's errors.
+"""Access to files of this machine, with headrace's error classes.
 
-Paths come in as TensorFlow hands them around: text, bytes or path objects, relative ones from the working folder.
+Paths are text, bytes or path objects, as in TensorFlow; relative ones start at the working folder.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from headrace.files.regular import check_path, named
 
 Path: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
 
-MOST_BYTES: Final = 1 << 31  # that are read at once: no tensor of one string is larger
-PIECE: Final = 1 << 20  # bytes taken at a time of what only claims to be long
+MOST_BYTES: Final = 1 << 31  # of one read: no tensor of one string is larger
+PIECE: Final = 1 << 20  # bytes read at a time where a file claims a large size
 
 
 def text_of(path: Path) -> str:
-    """A path as text, with bytes that are no UTF-8 kept as Python keeps them.
+    """A path as text, in which bytes that are not UTF-8 become surrogate escapes.
 
     Raises:
-      InvalidArgumentError: it has a zero byte.
+      InvalidArgumentError: The path contains a zero byte.
     """
     text = os.fsdecode(os.fspath(path))
     if "\0" in text:
@@ -33,20 +33,20 @@ def text_of(path: Path) -> str:
 
 
 def as_ours(path: Path) -> AbstractContextManager[None]:
-    """Whatever the system refuses in the block about `path` is raised as an error of headrace's."""
+    """Context in which errors of the system about `path` become headrace's errors."""
     return named(text_of(path))
 
 
 def opened(path: Path, mode: str = "rb") -> IO[Any]:
-    """The file at `path`, opened in a binary mode; only regular files are.
+    """Opens the regular file at `path` in a binary mode.
 
     Raises:
-      NotFoundError, PermissionDeniedError, ...: it cannot be opened.
-      FailedPreconditionError: it is a folder, a pipe or a device.
+      NotFoundError, PermissionDeniedError: The file cannot be opened.
+      FailedPreconditionError: The path is a folder, a pipe or a device.
     """
     name = check_path(text_of(path))
     with named(name):
-        file = open(name, mode, opener=_at_once)  # noqa: SIM115 - whoever asked closes it
+        file = open(name, mode, opener=_at_once)  # noqa: SIM115 - the caller closes it
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             file.close()
             raise FailedPreconditionError(f"{name} is no regular file; a file of data is wanted here")
@@ -54,29 +54,29 @@ def opened(path: Path, mode: str = "rb") -> IO[Any]:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Opens without waiting, which a pipe would have one do."""
+    """Opens a path without waiting, which a pipe would require."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
 def whole(path: Path, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a file.
+    """Reads the bytes of a file.
 
     Raises:
-      ResourceExhaustedError: it has more than `most` bytes.
-      NotFoundError, FailedPreconditionError, PermissionDeniedError, UnknownError: it cannot be read.
+      ResourceExhaustedError: The file has more than `most` bytes.
+      NotFoundError, FailedPreconditionError, PermissionDeniedError, UnknownError: The file cannot be read.
     """
     with opened(path) as file, as_ours(path):
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise ResourceExhaustedError(f"{text_of(path)} has {size} bytes; at most {most} are read at once")
         content: bytes = file.read(most + 1)
-    if len(content) > most:  # it grew, or the system does not tell the size of such files
+    if len(content) > most:  # it grew, or the system does not report the size of such files
         raise ResourceExhaustedError(f"{text_of(path)} has more than {most} bytes; so many are read at once at most")
     return content
 
 
 def taken(file: IO[bytes], n: int) -> bytes:
-    """The next `n` bytes of a file, or as many as there are; memory is taken as they come, not as `n` claims."""
+    """Reads at most `n` bytes; memory grows with the data that arrives, not with `n`."""
     if n <= PIECE:
         return file.read(n)
     pieces = []
@@ -90,10 +90,11 @@ def taken(file: IO[bytes], n: int) -> bytes:
 
 
 def made_folder(path: Path) -> str:
-    """Makes a folder, and those that it lies in, if they are not there; its path as text.
+    """Makes a folder and its parents if needed; returns its path as text.
 
     Raises:
-      FailedPreconditionError: a file is in its place. PermissionDeniedError, UnknownError: it cannot be made.
+      FailedPreconditionError: A file has this path.
+      PermissionDeniedError, UnknownError: The folder cannot be made.
     """
     name = text_of(path)
     with as_ours(path):
@@ -105,10 +106,10 @@ def made_folder(path: Path) -> str:
 
 
 def written(path: Path, content: bytes) -> None:
-    """Makes a file of these bytes, and the folders that it lies in; what was there is replaced.
+    """Writes a file, which replaces an existing one, and makes its parent folders.
 
     Raises:
-      FailedPreconditionError, PermissionDeniedError, UnknownError: it cannot be written.
+      FailedPreconditionError, PermissionDeniedError, UnknownError: The file cannot be written.
     """
     name = text_of(path)
     if folder := os.path.dirname(name):
@@ -118,11 +119,12 @@ def written(path: Path, content: bytes) -> None:
 
 
 def matching(pattern: Path) -> list[str]:
-    """The paths that a pattern stands for, sorted: `*` and `?` for characters of one name, `[...]` for one of some.
+    """Paths that match a pattern, sorted.
 
-    A `*` never goes across a folder's end, and names that begin with a dot match too, as in TensorFlow.
+    `*` and `?` match characters of one name, and `[...]` one of several characters. A `*` does not match a path
+    separator. Names that begin with a dot match too, as in TensorFlow.
 
     Raises:
-      InvalidArgumentError: it has a zero byte.
+      InvalidArgumentError: The pattern contains a zero byte.
     """
     return sorted(glob.glob(text_of(pattern), include_hidden=True))

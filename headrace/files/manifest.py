@@ -1,4 +1,4 @@
-"""What goes into a checkpoint and what one says is in it, whatever its format."""
+"""Entries of a checkpoint, written and read, in any format."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.files.slices import TensorSlice, parse_spec
 
-_MOST_COMPARED = 1000  # names among which one that is like a missing one is looked for
+_MOST_COMPARED = 1000  # names that are searched for one similar to a missing one
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """What a checkpoint says of a tensor.
+    """Description of a tensor in a checkpoint.
 
     Attributes:
-      dtype, shape: of the whole tensor.
-      parts: the parts it is stored in; empty: in one piece.
+      dtype: The dtype.
+      shape: The shape of the whole tensor.
+      parts: The parts in which it is stored; empty if it is stored in one piece.
     """
 
     dtype: DType
@@ -33,14 +34,14 @@ class TensorEntry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A tensor that is to be saved, or a part of one.
+    """Tensor to save, or a part of one.
 
     Attributes:
-      name: of the tensor.
-      dtype: its dtype (which the array does not tell of strings and quantized numbers).
-      value: the array; of strings: of `bytes` objects.
-      shape: of the whole tensor.
-      part: which part of it `value` is; None: all of it.
+      name: The name of the tensor.
+      dtype: The dtype, which the array does not determine for strings and quantized numbers.
+      value: The array; of `bytes` objects for strings.
+      shape: The shape of the whole tensor.
+      part: The part of the tensor that `value` is; None for all of it.
     """
 
     name: str
@@ -51,16 +52,19 @@ class ManifestEntry:
 
     @classmethod
     def of(cls, name: str, value: object, dtype: DType | None = None, spec: str = "") -> ManifestEntry:
-        """The piece that an array is.
+        """The entry for an array.
 
         Args:
-          name: of the tensor.
-          value: an array.
-          dtype: its dtype; None: that of the array.
-          spec: which part of a tensor it is, as "4 5 0,2:-" (see `slices`); "": all of it.
+          name: The name of the tensor.
+          value: The array.
+          dtype: The dtype; None for that of the array.
+          spec: The part of a tensor that the array is, as "4 5 0,2:-" (see `slices`); "" for all of it.
+
+        Returns:
+          The entry.
 
         Raises:
-          InvalidArgumentError: it has no form in files, or is no such part.
+          InvalidArgumentError: The array cannot be stored, or is not such a part.
         """
         array = np.asarray(value)
         dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype.base
@@ -93,10 +97,10 @@ class ManifestEntry:
 
 
 def distinct(pieces: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """`pieces` as a list, if they can be in one checkpoint.
+    """Returns `pieces` as a list if one checkpoint can contain them.
 
     Raises:
-      InvalidArgumentError: a name is empty or comes twice, or parts of it are of different wholes.
+      InvalidArgumentError: A name is empty or occurs twice, or its parts belong to different tensors.
     """
     out = list(pieces)
     first: dict[str, ManifestEntry] = {}
@@ -123,11 +127,17 @@ def entry_of(name: str, prefix: str, entries: Mapping[str, TensorEntry], strange
     """The entry of a tensor in a TensorFlow checkpoint.
 
     Args:
-      strange: the tensors whose values cannot be read, and TensorFlow's numbers of their dtypes.
+      name: The name of the tensor.
+      prefix: The prefix of the checkpoint, for errors.
+      entries: The entries of the checkpoint.
+      strange: TensorFlow's dtype numbers of the tensors whose values cannot be read.
+
+    Returns:
+      The entry.
 
     Raises:
-      NotFoundError: there is no such tensor.
-      InvalidArgumentError: it is one of `strange`.
+      NotFoundError: The tensor does not exist.
+      InvalidArgumentError: The tensor is one of `strange`.
     """
     entry = entries.get(name)
     if entry is not None:
@@ -141,7 +151,7 @@ def entry_of(name: str, prefix: str, entries: Mapping[str, TensorEntry], strange
 
 
 def missing(name: str, prefix: str, names: Mapping[str, TensorEntry]) -> NotFoundError:
-    """The error that says that a checkpoint does not have a tensor, and which name may be meant."""
+    """The error for a missing tensor, with similar names of the checkpoint."""
     few = list(itertools.islice(names, _MOST_COMPARED))
     near = difflib.get_close_matches(name[:200], few, 3)
     hint = f"; like it: {', '.join(near)}" if near else ""

@@ -1,24 +1,25 @@
 """headrace's own checkpoints: the tensors as safetensors, which many programs read, and a small index.
 
-A checkpoint `model` is some files in one folder:
+A checkpoint `model` consists of files in one folder:
 
     model.safetensors        the tensors; model.data-00000-of-00003.safetensors, ... where there are several files
-    model.index.json         what is in them
+    model.index.json         the index of these files
 
-safetensors has numbers and truth values, but neither complex numbers nor strings nor parts of tensors. The index says
-for each tensor how it is stored:
+safetensors has numbers and booleans, but no complex numbers, strings or parts of tensors. The index describes the
+storage of each tensor:
 
     "numbers"    as it is, under `key`
     "pairs"      complex numbers, as real numbers with a last dimension of 2
-    "bytes"      strings: all their bytes under `key`, how long each is (int64) under `lengths`
+    "bytes"      strings: all their bytes under `key`, and the length of each (int64) under `lengths`
     "parts"      in parts, each stored in one of the ways above: `part` is "0,2:-" for rows 0 and 1, all columns
 
-with its dtype, its shape and the CRC32C of its bytes, and of each file its size. The index begins with a line that has
-its own checksum. Its rest is one JSON object with that line, so other programs read it too.
+It also contains its dtype, its shape and the CRC32C of its bytes, and the size of each file. The index begins with a
+line that contains the checksum of the rest. Together with that line the rest is one JSON object, so other programs can
+read it.
 
-**In one step.** The data is written first, to a file of a name that is not there yet; then the index, which names it,
-takes the place of an older one in one step (`commit`). Only then older data is deleted. So there is a checkpoint when
-there is an index, and one that is written over another is there as a whole or not at all.
+**Atomic replacement.** The data is written first, to a file with an unused name. Then the index, which contains that
+name, replaces an older index in one step (`commit`). Only then older data is deleted. So a checkpoint exists if its
+index exists, and a checkpoint that replaces another one is complete or not there at all.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ from headrace.files.slices import TensorSlice, assemble, is_shape
 VERSION: Final = 1
 _MOST_INDEX: Final = 2**30  # bytes of an index
 _MOST_FILES: Final = 10**5
-_MOST_HEADER: Final = 10**8  # bytes: safetensors reads no longer ones
+_MOST_HEADER: Final = 10**8  # bytes: the limit of safetensors
 _FIRST_LINE: Final = re.compile(
     rb'\{"headrace_checkpoint": ([0-9]{1,9}), "crc32c": ([0-9]{1,10}), "bytes": ([0-9]{1,10}),\n'
 )
 
-# What safetensors calls the dtypes that it has. Quantized numbers are stored as the whole numbers that they are.
+# The dtype names of safetensors. Quantized numbers are stored as their integers.
 _CODES: Final[dict[str, str]] = {
     "float64": "F64",
     "float32": "F32",
@@ -72,23 +73,23 @@ _HALF: Final = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.floa
 
 
 def index_path(prefix: str) -> str:
-    """Where the index of the checkpoint `prefix` is."""
+    """Path of the index of the checkpoint `prefix`."""
     return f"{prefix}.index.json"
 
 
 def data_path(prefix: str, i: int = 0, n: int = 0) -> str:
-    """Where the `i`-th of its `n` files of data is; of 0: the one file that most checkpoints have."""
+    """Path of data file `i` of `n`, or of the only one if `n` is 0."""
     return f"{prefix}.data-{i:05d}-of-{n:05d}.safetensors" if n else f"{prefix}.safetensors"
 
 
 def _data_name(prefix: str) -> re.Pattern[str]:
-    """What the names of its files of data look like."""
+    """Pattern of the names of its data files."""
     name = re.escape(os.path.basename(prefix))
     return re.compile(name + r"(?:\.data-[0-9]{5}-of-([0-9]{5}))?\.safetensors", re.ASCII)
 
 
 def data_files(prefix: str) -> list[str]:
-    """The files of data beside `prefix` that have its name, those of an unfinished checkpoint too."""
+    """Paths of the data files named after `prefix`, also of an unfinished checkpoint."""
     folder, pattern = os.path.dirname(prefix), _data_name(prefix)
     with named(prefix):
         try:
@@ -102,22 +103,22 @@ def data_files(prefix: str) -> list[str]:
 
 
 class Native:
-    """A checkpoint that is there. Nothing but its index is read before a tensor is asked for.
+    """Checkpoint for reading. Its constructor reads the index only.
 
     Args:
-      prefix: the files' path without ".index.json".
+      prefix: The path of the files without ".index.json".
 
     Attributes:
-      prefix: see above.
-      format: "native".
-      entries: the dtype and the shape of each tensor.
-      files: the files of data, and how many bytes each has.
-      records: what the index says of each tensor.
+      prefix: The path of the files without ".index.json".
+      format: The format, "native".
+      entries: The dtype and the shape of each tensor.
+      files: The path and the size in bytes of each data file.
+      records: The record of each tensor in the index.
 
     Raises:
-      NotFoundError: there is no such checkpoint.
-      DataLossError: its index is damaged.
-      UnimplementedError: a later version of headrace wrote it.
+      NotFoundError: The checkpoint does not exist.
+      DataLossError: The index is damaged.
+      UnimplementedError: A later version of headrace wrote the checkpoint.
     """
 
     format = "native"
@@ -142,7 +143,7 @@ class Native:
         return DataLossError(f"{self._path}: {why}; the file is damaged, or no index of a checkpoint")
 
     def _content(self) -> dict[str, Any]:
-        """The JSON object that the index is."""
+        """Reads the JSON object of the index."""
         with RegularFile(self._path) as file:
             if file.size > _MOST_INDEX:
                 raise self._damage(f"it has {file.size} bytes, more than an index can have")
@@ -173,7 +174,7 @@ class Native:
         return out
 
     def _file(self, record: Mapping[str, Any]) -> tuple[str, int]:
-        """The path and the size of a file of data. It lies beside the index, whatever the index says."""
+        """The path and size of a data file, always in the folder of the index."""
         name, size = record.get("name"), record.get("bytes")
         if not isinstance(name, str) or not _data_name(self.prefix).fullmatch(name):
             raise self._damage(f"a file of data cannot be named {name!r}")
@@ -220,12 +221,19 @@ class Native:
         self.entries[name] = TensorEntry(dtype, tuple(shape), tuple(parts))
 
     def read(self, name: str, part: TensorSlice | None = None) -> np.ndarray:
-        """A tensor, or a part of it. All of the stored pieces it is in are read, so that their checksums can be.
+        """Reads a tensor or a part of it, with the checksums of the pieces verified.
+
+        Args:
+          name: The name of the tensor.
+          part: The part to read; None reads the whole tensor.
+
+        Returns:
+          The values.
 
         Raises:
-          NotFoundError: there is no such tensor.
-          DataLossError: it is damaged.
-          InvalidArgumentError: it has no such part.
+          NotFoundError: The tensor does not exist.
+          DataLossError: The stored data is damaged.
+          InvalidArgumentError: The tensor has no such part.
         """
         entry = self.entries.get(name)
         if entry is None:
@@ -244,7 +252,7 @@ class Native:
     def _reader(
         self, name: str, dtype: DType, shape: tuple[int, ...], record: Mapping[str, Any]
     ) -> Callable[[], np.ndarray]:
-        """What reads a stored tensor or part, once it is clear that the file has so much of that name."""
+        """Returns a function that reads a stored tensor or part, whose metadata is checked."""
         if dtype is dtypes.string:
             n = math.prod(shape)
             lengths = self._key(name, record, "lengths", "I64", (n,))
@@ -260,7 +268,18 @@ class Native:
     def _key(
         self, name: str, record: Mapping[str, Any], what: str, code: str, shape: tuple[int, ...] | None
     ) -> Callable[[], np.ndarray]:
-        """What reads the array that a record names by `what`, which must have this dtype and shape (None: a vector)."""
+        """Returns a function that reads an array of a record, whose metadata is checked.
+
+        Args:
+          name: The name of the tensor, for errors.
+          record: The record.
+          what: The field of the record with the key of the array: "key" or "lengths".
+          code: The expected dtype.
+          shape: The expected shape; None for any vector.
+
+        Returns:
+          The function.
+        """
         path, _ = self.files[record["file"]]
         file = self._opened(record["file"])
         key, crc = record[what], record.get("crc32c" if what == "key" else "lengths_crc32c")
@@ -288,12 +307,12 @@ class Native:
         return read
 
     def _opened(self, i: int) -> Any:
-        """A file of data, which stays open as long as this: it is the same one though another takes its name."""
+        """Opens a data file, which stays open in case its name is reused."""
         if i not in self._open:
             import safetensors  # takes a while
 
             path, size = self.files[i]
-            with RegularFile(path) as file:  # safetensors would wait for a pipe
+            with RegularFile(path) as file:  # checks that it is not a pipe, for which safetensors would wait
                 if file.size != size:
                     raise DataLossError(
                         f"{path}: it has {file.size} bytes, and its index says {size}; it was cut short or damaged"
@@ -307,7 +326,7 @@ class Native:
 
 @contextmanager
 def _told(path: str) -> Iterator[None]:
-    """What safetensors says of a file inside is raised as a `DataLossError`."""
+    """Context in which an error of safetensors becomes a `DataLossError`."""
     import safetensors
 
     with named(path):
@@ -341,13 +360,15 @@ def _strings(lengths: np.ndarray, text: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass
 class _Stored:
-    """An array of a safetensors file that is to be written.
+    """Array to write to a safetensors file.
 
     Attributes:
-      key: its name there.
-      code, shape, size: its dtype as safetensors says it, its shape, its bytes.
-      value: numbers, or the strings of which the bytes one behind the other are stored.
-      note: puts the checksum where the index wants it, when it is known.
+      key: Its name in the file.
+      code: Its dtype in safetensors' notation.
+      shape: Its shape.
+      size: Its size in bytes.
+      value: Numbers, or strings whose bytes are stored one after the other.
+      note: The record and the field of the index for the checksum, which is known after the write.
     """
 
     key: str
@@ -370,12 +391,12 @@ class _Stored:
 
 
 class _Tensors:
-    """What goes into one file, and the records of it."""
+    """Contents of one file in construction, with the records of its tensors."""
 
     def __init__(self) -> None:
         self.stored: list[_Stored] = []
         self.records: dict[str, dict[str, Any]] = {}
-        self._taken = {"__metadata__"}  # by safetensors itself
+        self._taken = {"__metadata__"}  # a key of safetensors itself
 
     def add(self, piece: ManifestEntry) -> None:
         whole: dict[str, Any] = {"dtype": piece.dtype.name, "shape": list(piece.shape)}
@@ -386,7 +407,7 @@ class _Tensors:
         record["parts"].append(self._stored(piece, f"{piece.name}#{piece.part}", {"part": str(piece.part)}))
 
     def _stored(self, piece: ManifestEntry, name: str, record: dict[str, Any]) -> dict[str, Any]:
-        """`record`, to which is added how the array of `piece` is stored."""
+        """Adds the array of `piece`, and its storage to `record`, which is returned."""
         value, dtype = piece.value, piece.dtype
         record["stored"] = "bytes" if dtype is dtypes.string else "pairs" if dtype in _HALF else "numbers"
         if dtype is dtypes.string:
@@ -395,7 +416,7 @@ class _Tensors:
             self._store(record, "lengths", f"{name}#lengths", dtypes.int64, lengths)
             self._store(record, "key", name, dtypes.uint8, strings, int(lengths.sum()))
         elif dtype in _HALF:
-            # in one piece of memory, a complex array is an array of twice as many real numbers
+            # a contiguous complex array has the memory of an array of twice as many real numbers
             pairs = np.ascontiguousarray(value).reshape(*value.shape, 1).view(_HALF[dtype].numpy)
             self._store(record, "key", name, _HALF[dtype], pairs)
         else:
@@ -405,7 +426,7 @@ class _Tensors:
     def _store(
         self, record: dict[str, Any], what: str, name: str, dtype: DType, value: Any, size: int | None = None
     ) -> None:
-        # safetensors wants text: bytes of a name that are none are written out
+        # keys of safetensors are text, so bytes that are not UTF-8 are escaped
         key = base = name.encode("utf-8", "backslashreplace").decode()
         n = 1
         while key in self._taken:
@@ -419,7 +440,7 @@ class _Tensors:
         self.stored.append(_Stored(key, _CODES[dtype.numpy.name], shape, size, value, note))
 
     def write(self, file: BinaryIO) -> None:
-        # the widest first, so that each lies at a multiple of its width
+        # the widest dtypes first, so that each array is aligned to its width
         stored = sorted(self.stored, key=lambda s: -_WIDTH[s.code])
         header: dict[str, Any] = {}
         at = 0
@@ -439,18 +460,18 @@ class _Tensors:
 
 
 def write(prefix: str, pieces: Iterable[ManifestEntry]) -> None:
-    """Writes a checkpoint, in place of one of the same name if there is one.
+    """Writes a checkpoint and replaces an existing one of the same name.
 
     Args:
-      prefix: the files' path without ".index.json". The folder must be there.
-      pieces: the tensors, or parts of tensors.
+      prefix: The path of the files without ".index.json". The folder must exist.
+      pieces: The tensors, or parts of tensors.
 
     Raises:
-      InvalidArgumentError: there are two of a name, or parts that do not belong together.
-      NotFoundError, PermissionDeniedError, ResourceExhaustedError, ...: as the system says.
+      InvalidArgumentError: Two tensors have one name, or parts do not belong together.
+      NotFoundError, PermissionDeniedError, ResourceExhaustedError: The system refused an operation.
     """
-    # safetensors has a writer as well, which keeps a copy of everything in memory or leaves, when it is killed, files
-    # under names of its own. The format is a header and the bytes.
+    # The writer of safetensors keeps a copy of all tensors in memory, or leaves files under its own names when it is
+    # killed. The format is a header and the bytes, so it is written here.
     tensors = _Tensors()
     for piece in distinct(pieces):
         tensors.add(piece)
@@ -462,7 +483,7 @@ def write(prefix: str, pieces: Iterable[ManifestEntry]) -> None:
 
 
 def _free(prefix: str, n: int) -> list[str]:
-    """Paths for `n` files of data that are not there yet."""
+    """Paths for `n` data files that do not exist yet."""
     found = (_data_name(prefix).fullmatch(os.path.basename(path)) for path in data_files(prefix))
     taken = {int(m[1] or 0) for m in found if m is not None}
     if n == 1 and 0 not in taken:
@@ -472,7 +493,7 @@ def _free(prefix: str, n: int) -> list[str]:
 
 
 def _finish(prefix: str, files: Mapping[str, int], records: Mapping[str, Any]) -> None:
-    """Writes the index, which makes the checkpoint, and deletes the data of the one that was there."""
+    """Writes the index, which completes the checkpoint, and deletes the replaced data."""
     about = [{"name": os.path.basename(path), "bytes": size} for path, size in files.items()]
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(record)}" for name, record in records.items())
     rest = f'"files": {json.dumps(about)},\n"tensors": {{\n{lines}\n}}}}\n'.encode()
@@ -483,14 +504,14 @@ def _finish(prefix: str, files: Mapping[str, int], records: Mapping[str, Any]) -
 
 
 def merge(sources: Sequence[Native], destination: str) -> None:
-    """Makes one checkpoint of several, whose files of data become those of the new one. Their indexes are deleted.
+    """Merges checkpoints by renaming their data files; their indexes are deleted.
 
     Args:
-      sources: the checkpoints. A tensor may be in several of them only in parts.
-      destination: the files' path of the new one.
+      sources: The checkpoints. A tensor may be in several of them only in parts.
+      destination: The path of the files of the new checkpoint.
 
     Raises:
-      InvalidArgumentError: two of them have the same tensor, or parts of one that do not belong together.
+      InvalidArgumentError: Two checkpoints contain the same tensor, or parts of one that do not belong together.
     """
     old: list[str] = []
     records: dict[str, Any] = {}
@@ -525,7 +546,7 @@ def merge(sources: Sequence[Native], destination: str) -> None:
 
 
 def _moved(record: Mapping[str, Any], by: int) -> dict[str, Any]:
-    """A copy of a record whose files are so many later in the list."""
+    """A copy of a record whose file numbers are increased by `by`."""
     out = dict(record)
     if "parts" in out:
         out["parts"] = [_moved(p, by) for p in out["parts"]]

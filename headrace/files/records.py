@@ -1,16 +1,16 @@
-"""Record files: TensorFlow's TFRecord, in which each record lies in a frame that shows damage.
+"""Record files: TensorFlow's TFRecord, in which each record has a frame with checksums.
 
 A frame is
 
     length of the data        8 bytes, little-endian
-    checksum of these         4 bytes
+    checksum of the length    4 bytes
     data
     checksum of the data      4 bytes
 
-where a checksum is a masked CRC32C (`checksum`). A file is frames and nothing else; a compressed one (GZIP, ZLIB) is
-the compressed form of that. Nobody who reads has to trust a length: it is only believed with its checksum, only up to a
-limit, and never beyond the end of the file; of a compressed file, whose end is not known, memory is taken only as the
-data really comes.
+where a checksum is a masked CRC32C (`checksum`). A file consists of frames only; a compressed file (GZIP, ZLIB) is the
+compressed form of that. A reader trusts no length from a file: it requires the right checksum, a limit, and that the
+file is long enough. The length of a compressed file's contents is unknown, so there memory grows with the data that
+arrives.
 
 Source: TensorFlow's `tf.io.TFRecordWriter` and `tf.data.TFRecordDataset`.
 """
@@ -36,23 +36,23 @@ _FOOT: Final = struct.Struct("<I")
 
 
 def framed(record: bytes) -> bytes:
-    """A record in its frame."""
+    """A record with its frame."""
     length = struct.pack("<Q", len(record))
     return b"".join((length, _FOOT.pack(masked_crc32c(length)), record, _FOOT.pack(masked_crc32c(record))))
 
 
 class Writer:
-    """Writes a record file. One thread at a time.
+    """Writer of a record file. One thread at a time.
 
     Args:
-      path: of the file. What is there is replaced.
-      append: whether what is there is kept, and the records come after it; not for compressed files.
-      compression: "", "GZIP" or "ZLIB".
-      level: of the compression: 0 to 9, -1 for what zlib thinks best.
+      path: The path of the file, which is replaced if it exists.
+      append: Whether to keep the file and add records at its end; not for compressed files.
+      compression: The compression: "", "GZIP" or "ZLIB".
+      level: The level of the compression, 0 to 9, or -1 for zlib's default.
 
     Raises:
-      InvalidArgumentError: there is no such compression, or it and `append`.
-      NotFoundError, FailedPreconditionError, PermissionDeniedError: the file cannot be opened.
+      InvalidArgumentError: The compression does not exist or cannot be combined with `append`.
+      NotFoundError, FailedPreconditionError, PermissionDeniedError: The file cannot be opened.
 
     Example:
       >>> import os, tempfile
@@ -76,8 +76,8 @@ class Writer:
         """Adds a record.
 
         Raises:
-          TypeError: it is not bytes.
-          FailedPreconditionError: the file is closed.
+          TypeError: The record is not bytes.
+          FailedPreconditionError: The file is closed.
         """
         if not isinstance(record, bytes):
             raise TypeError(f"a record is bytes, got {type(record).__name__}: encode text, serialize messages")
@@ -86,7 +86,7 @@ class Writer:
             self._open().write(frame if self._packer is None else self._packer.compress(frame))
 
     def flush(self) -> None:
-        """Hands all that was written to the system, so that others who read the file see it."""
+        """Passes all written records to the system, so that readers see them."""
         file = self._open()
         with local.as_ours(self._path):
             if self._packer is not None:
@@ -94,7 +94,7 @@ class Writer:
             file.flush()
 
     def close(self) -> None:
-        """Ends the file. May be called twice."""
+        """Closes the file. Further calls have no effect."""
         file, self._file = self._file, None
         if file is None:
             return
@@ -115,19 +115,19 @@ class Writer:
 
 
 class File:
-    """A record file, read from its beginning, one record after the other.
+    """Record file that is read from its beginning.
 
     Args:
-      path: of the file.
-      compression: "", "GZIP" or "ZLIB".
-      most: bytes that a record may have.
+      path: The path of the file.
+      compression: The compression: "", "GZIP" or "ZLIB".
+      most: The largest allowed size of a record in bytes.
 
     Attributes:
-      offset: where the next record begins (in what the file holds, once it is decompressed).
+      offset: The position of the next record, in the decompressed contents.
 
     Raises:
-      InvalidArgumentError: there is no such compression.
-      NotFoundError, FailedPreconditionError, PermissionDeniedError: the file cannot be opened.
+      InvalidArgumentError: The compression does not exist.
+      NotFoundError, FailedPreconditionError, PermissionDeniedError: The file cannot be opened.
     """
 
     def __init__(self, path: local.Path, compression: str = "", most: int = MOST) -> None:
@@ -138,13 +138,13 @@ class File:
         self._size = None if compression else os.fstat(raw.fileno()).st_size
         self._file = unpacked(raw, compression)
         self.offset = 0
-        self._is_astray = False  # whether the file stands elsewhere
+        self._is_astray = False  # whether the position of the file may differ from `offset`
 
     def next(self) -> bytes | None:
         """The next record; None at the end.
 
         Raises:
-          DataLossError: the file is damaged or torn here; asked again, it says so again.
+          DataLossError: The file is damaged or incomplete here. Further calls raise the same error.
         """
         try:
             with local.as_ours(self._path):
@@ -158,7 +158,7 @@ class File:
             raise self._damaged("corrupted record", f"it cannot be decompressed ({e})") from e
 
     def close(self) -> None:
-        """Lets the file go."""
+        """Closes the file."""
         self._file.close()
 
     def _next(self) -> bytes | None:
@@ -189,17 +189,20 @@ class File:
 
 
 def read(path: local.Path, compression: str = "", most: int = MOST) -> Iterator[bytes]:
-    """The records of a file, one after the other.
+    """Reads the records of a file, one after the other.
 
     Args:
-      path: of the file.
-      compression: "", "GZIP" or "ZLIB".
-      most: bytes that a record may have.
+      path: The path of the file.
+      compression: The compression: "", "GZIP" or "ZLIB".
+      most: The largest allowed size of a record in bytes.
+
+    Yields:
+      The records.
 
     Raises:
-      DataLossError: it is damaged or torn, once that place is reached.
-      InvalidArgumentError: there is no such compression.
-      NotFoundError, FailedPreconditionError, PermissionDeniedError: it cannot be opened.
+      DataLossError: The file is damaged or incomplete at the position that was reached.
+      InvalidArgumentError: The compression does not exist.
+      NotFoundError, FailedPreconditionError, PermissionDeniedError: The file cannot be opened.
     """
     file = File(path, compression, most)
     try:
@@ -210,7 +213,7 @@ def read(path: local.Path, compression: str = "", most: int = MOST) -> Iterator[
 
 
 def check_kind(compression: str) -> None:
-    """Raises InvalidArgumentError unless there is such a compression."""
+    """Raises InvalidArgumentError unless the compression exists."""
     if compression not in KINDS:
         raise InvalidArgumentError(
             f"Unsupported compression type: {compression!r}; it is one of {', '.join(map(repr, KINDS))}"
@@ -218,9 +221,9 @@ def check_kind(compression: str) -> None:
 
 
 def unpacked(raw: IO[bytes], compression: str) -> IO[Any]:
-    """What is in a file that may be compressed, as a file that is decompressed as it is read.
+    """The contents of a file that may be compressed, decompressed while they are read.
 
-    The error is zlib's, or EOFError for a torn one, when it is read.
+    Reads raise zlib's error for damaged data, and EOFError for incomplete data.
     """
     if not compression:
         return raw
@@ -229,7 +232,7 @@ def unpacked(raw: IO[bytes], compression: str) -> IO[Any]:
 
 
 class _Unpacked(io.RawIOBase):
-    """The decompressed form of a file; it holds no more than was asked for, however far the data expands."""
+    """Decompressed form of a file; a read takes no more memory than it returns."""
 
     def __init__(self, raw: IO[bytes], bits: int) -> None:
         super().__init__()
@@ -248,7 +251,7 @@ class _Unpacked(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Goes to an offset; back means from the beginning."""
+        """Seeks to an offset; to seek backwards, it decompresses from the beginning."""
         if whence == 1:
             offset += self._at
         elif whence != 0:
@@ -261,7 +264,7 @@ class _Unpacked(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Fills `buffer` from the next bytes; 0 at the end."""
+        """Fills `buffer` from the next bytes; returns 0 at the end."""
         while len(buffer):
             if self._unpacker.eof:  # another compressed stream may follow
                 fed = self._unpacker.unused_data or self._raw.read(1 << 16)
@@ -277,11 +280,11 @@ class _Unpacked(io.RawIOBase):
                 return len(got)
             if not fed and not self._unpacker.eof:
                 if not self._raw.tell():
-                    return 0  # an empty file
+                    return 0  # the file is empty
                 raise EOFError("the compressed data ends in the middle")
         return 0
 
     def close(self) -> None:
-        """Lets the file go."""
+        """Closes the file."""
         self._raw.close()
         super().close()

@@ -1,7 +1,7 @@
-"""Reading files that nobody vouches for.
+"""Reading of untrusted files.
 
-What is opened must be a regular file (a pipe would let the reader wait for ever), every place and length is compared
-with the file's size before memory is taken, and what the system says (`OSError`) becomes one of headrace's errors.
+The file must be a regular one, because a reader of a pipe could wait without end. Every position and length is compared
+with the file's size before memory is allocated, and an `OSError` becomes one of headrace's errors.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _CLASSES: Final[dict[int, type[OpError]]] = {
 
 @contextmanager
 def named(path: str) -> Iterator[None]:
-    """What the system refuses inside is raised as one of headrace's errors, with `path` in its text."""
+    """Context in which an `OSError` becomes one of headrace's errors, with `path` in its text."""
     try:
         yield
     except OSError as e:
@@ -61,10 +61,10 @@ def named(path: str) -> Iterator[None]:
 
 
 def check_path(path: str, what: str = "path") -> str:
-    """`path`, if a file can have that name at all.
+    """Returns `path` if a file can have that name.
 
     Raises:
-      InvalidArgumentError: it is empty or has a zero byte.
+      InvalidArgumentError: The path is empty or contains a zero byte.
     """
     if not path or "\0" in path:
         why = "has a zero byte" if path else "is empty"
@@ -73,24 +73,24 @@ def check_path(path: str, what: str = "path") -> str:
 
 
 class RegularFile:
-    """A regular file that is open for reading at any place. A context manager.
+    """Regular file, open for reading at any position. A context manager.
 
     Args:
-      path: of the file.
+      path: The path of the file.
 
     Attributes:
-      path: of the file.
-      size: bytes in it, when it was opened.
+      path: The path of the file.
+      size: The size in bytes at the time of opening.
 
     Raises:
-      NotFoundError, PermissionDeniedError, ...: it cannot be opened.
-      FailedPreconditionError: it is a folder, a pipe or a device.
+      NotFoundError, PermissionDeniedError: The file cannot be opened.
+      FailedPreconditionError: The path is a folder, a pipe or a device.
     """
 
     def __init__(self, path: str) -> None:
         self.path = check_path(path)
         with named(path):
-            # without O_NONBLOCK a pipe would be waited for here
+            # without O_NONBLOCK, the open call would wait for a pipe
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
             status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
@@ -105,15 +105,15 @@ class RegularFile:
         os.close(self._fd)
 
     def read(self, offset: int, n: int, what: str = "data") -> bytes:
-        """`n` bytes from `offset` on.
+        """Reads `n` bytes from `offset` on.
 
         Raises:
-          DataLossError: the file does not reach so far.
+          DataLossError: The file is too short.
         """
         return self.read_array(offset, n, what).tobytes()
 
     def read_array(self, offset: int, n: int, what: str = "data") -> np.ndarray:
-        """The same as a fresh vector of uint8."""
+        """Reads `n` bytes from `offset` on into a new uint8 vector; errors as in `read`."""
         if offset < 0 or n < 0 or offset + n > self.size:
             raise DataLossError(
                 f"{self.path}: {what} should be {n} bytes at {offset}, but the file has {self.size}; it was "
@@ -131,9 +131,13 @@ class RegularFile:
 
 
 def check_apart(ranges: Iterable[tuple[int, int, str]], path: str) -> None:
-    """Raises `DataLossError` if two of `ranges`, each an offset, a size and a name, share bytes.
+    """Raises `DataLossError` if two ranges share bytes.
 
-    Otherwise a small file could claim any amount of data, by saying the same bytes again and again.
+    Otherwise a small file could claim any amount of data by naming the same bytes several times.
+
+    Args:
+      ranges: The offset, size and name of each range.
+      path: The path of the file, for the error.
     """
     end, last = 0, ""
     for offset, size, name in sorted(r for r in ranges if r[1]):
@@ -143,7 +147,7 @@ def check_apart(ranges: Iterable[tuple[int, int, str]], path: str) -> None:
 
 
 def delete(paths: Iterable[str]) -> None:
-    """Deletes files, as far as they are there."""
+    """Deletes files, except those that do not exist."""
     for path in paths:
         with named(path):
             try:

@@ -1,7 +1,7 @@
-"""The record of a traced run (`metadata.RunMetadata`) as a message that TensorBoard and TensorFlow read.
+"""Serialization of a traced run (`metadata.RunMetadata`) as the message that TensorBoard and TensorFlow read.
 
-The records bear the names of TensorFlow's messages, and their attributes those of the fields; here stand the fields'
-numbers. What there is of the run beside that, such as its loops, has no place in the message.
+The records have the names of TensorFlow's messages, and their attributes the names of the fields. This module contains
+the numbers of the fields. Other information about the run, such as its loops, has no field in the message.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _NUMBERS: Final[dict[str, dict[str, int]]] = {
 
 
 def encode(metadata: RunMetadata) -> bytes:
-    """The serialized `RunMetadata` message: the firings of each operation. Without a trace there are none."""
+    """The serialized `RunMetadata` message with the firings of each operation, empty without a trace."""
     return _field(1, metadata.step_stats)
 
 
 def _message(record: Any) -> bytes:
-    """The fields of a record that its message has."""
+    """The serialized fields of a record that exist in its message."""
     numbers = _NUMBERS[type(record).__name__]
     return b"".join(
         _field(numbers[f.name], getattr(record, f.name)) for f in dataclasses.fields(record) if f.name in numbers

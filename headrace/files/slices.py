@@ -1,8 +1,8 @@
-"""Parts of tensors, as checkpoints know them: a start and a length along each dimension.
+"""Slices of tensors in checkpoints: a start and a length for each dimension.
 
-A variable that is cut into parts (a partitioned one) is saved part by part, each with the shape of the whole and where
-in it the part lies, written `"4 5 0,2:-"`: of a 4 by 5 tensor, rows 0 and 1 (start 0, length 2), all columns. What is
-restored may be cut in another way than what was saved: `assemble` puts together what is asked for.
+A partitioned variable is saved part by part, each with the shape of the whole and the position of the part, written
+`"4 5 0,2:-"`: of a 4 by 5 tensor, rows 0 and 1 (start 0, length 2), all columns. A restored slice may differ from the
+saved ones: `assemble` combines the saved parts.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 from headrace import pb
 from headrace.errors import DataLossError, InvalidArgumentError
 
-WHOLE: Final = -1  # as a length: all of the dimension
-MOST_RANK: Final = 64  # numpy has no arrays of more
+WHOLE: Final = -1  # the length of a whole dimension
+MOST_RANK: Final = 64  # numpy's limit
 _NUMBER = re.compile("[0-9]{1,19}")
 
 
 def is_shape(dims: Sequence[int], itemsize: int) -> bool:
-    """Whether an array can have this shape with elements of this size, given the memory."""
+    """Whether an array with elements of this size can have this shape, memory permitting."""
     return (
         len(dims) <= MOST_RANK
         and all(n >= 0 for n in dims)
@@ -35,20 +35,20 @@ def is_shape(dims: Sequence[int], itemsize: int) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorSlice:
-    """A part of a tensor.
+    """Slice of a tensor.
 
     Attributes:
-      extents: a start and a length for each dimension; the length `WHOLE`, with the start 0: all of it.
+      extents: The start and the length for each dimension; 0 and `WHOLE` for a whole dimension.
     """
 
     extents: tuple[tuple[int, int], ...]
 
     @classmethod
     def parse(cls, text: str) -> TensorSlice:
-        """The part that `"0,2:-"` means.
+        """The slice that a text such as `"0,2:-"` denotes.
 
         Raises:
-          InvalidArgumentError: it means none.
+          InvalidArgumentError: The text is invalid.
         """
         extents = []
         for part in text.split(":") if text else ():
@@ -68,7 +68,7 @@ class TensorSlice:
 
     @classmethod
     def from_proto(cls, proto: pb.TensorSliceProto) -> TensorSlice:
-        """The part that a message means; `DataLossError` if it means none."""
+        """The slice that a message denotes; raises `DataLossError` for an invalid message."""
         extents = []
         for e in proto.extent:
             if e.HasField("length"):
@@ -82,7 +82,7 @@ class TensorSlice:
         return cls(tuple(extents))
 
     def to_proto(self) -> pb.TensorSliceProto:
-        """The message."""
+        """The slice as a message."""
         out = pb.TensorSliceProto()
         for start, length in self.extents:
             extent = out.extent.add()
@@ -94,10 +94,10 @@ class TensorSlice:
         return ":".join("-" if length == WHOLE else f"{start},{length}" for start, length in self.extents)
 
     def ranges(self, shape: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Where it begins and ends in a tensor of `shape`, along each dimension.
+        """The start and the end along each dimension in a tensor of `shape`.
 
         Raises:
-          InvalidArgumentError: the tensor has no such part.
+          InvalidArgumentError: The slice does not fit the shape.
         """
         if len(shape) != len(self.extents):
             raise InvalidArgumentError(
@@ -117,24 +117,27 @@ class TensorSlice:
         return tuple(out)
 
     def shape_in(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape that it has as a part of a tensor of `shape`; `InvalidArgumentError` if that has no such part."""
+        """The shape of the slice of a tensor of `shape`; errors as in `ranges`."""
         return tuple(end - start for start, end in self.ranges(shape))
 
     def index_in(self, shape: Sequence[int]) -> tuple[slice, ...]:
-        """What selects it from an array of `shape`."""
+        """The index that selects the slice from an array of `shape`."""
         return tuple(slice(start, end) for start, end in self.ranges(shape))
 
 
 def all_of(shape: Sequence[int]) -> TensorSlice:
-    """The slice that is all of a tensor of this shape."""
+    """The slice that is all of a tensor of `shape`."""
     return TensorSlice(((0, WHOLE),) * len(shape))
 
 
 def parse_spec(spec: str) -> tuple[tuple[int, ...], TensorSlice]:
-    """What `"4 5 0,2:-"` means: the shape of the whole, and the part.
+    """Parses a text such as `"4 5 0,2:-"`.
+
+    Returns:
+      The shape of the whole tensor, and the slice.
 
     Raises:
-      InvalidArgumentError: it means nothing, or the part is none of that shape.
+      InvalidArgumentError: The text is invalid, or the slice does not fit the shape.
 
     Example:
       >>> shape, part = parse_spec("4 5 0,2:-")
@@ -164,18 +167,21 @@ def assemble(
     dtype: np.dtype,
     parts: Sequence[tuple[TensorSlice, Callable[[], np.ndarray]]],
 ) -> np.ndarray:
-    """A tensor, or a part of it, from the parts that are stored.
+    """Assembles a tensor, or a slice of it, from the stored parts.
 
     Args:
-      name: of the tensor, for errors.
-      shape: of the whole tensor.
-      wanted: which part of it; None: all of it.
-      dtype: of the array.
-      parts: what is stored, each with a function that reads it.
+      name: The name of the tensor, for errors.
+      shape: The shape of the whole tensor.
+      wanted: The slice; None for the whole tensor.
+      dtype: The dtype of the array.
+      parts: The stored parts, each with a function that reads it.
+
+    Returns:
+      A new array.
 
     Raises:
-      DataLossError: the parts do not give every element exactly once.
-      InvalidArgumentError: the tensor has no such part.
+      DataLossError: The parts do not contain every element exactly once.
+      InvalidArgumentError: The slice does not fit the shape.
     """
     if wanted is None:
         wanted = all_of(shape)
@@ -189,7 +195,7 @@ def assemble(
             source = tuple(slice(a - p[0], b - p[0]) for (a, b), p in zip(common, place, strict=True))
             goal = tuple(slice(a - t[0], b - t[0]) for (a, b), t in zip(common, target, strict=True))
             taken.append((goal, source, read))
-    # Nothing is allocated before it is clear that so much is stored.
+    # The array is allocated only after a check that as many elements are stored.
     stored = sum(math.prod(s.stop - s.start for s in goal) for goal, _, _ in taken)
     if stored != size or not _apart([goal for goal, _, _ in taken], [b - a for a, b in target]):
         raise DataLossError(
@@ -203,11 +209,11 @@ def assemble(
 
 
 def _apart(places: Sequence[tuple[slice, ...]], shape: Sequence[int]) -> bool:
-    """Whether no two of `places`, which have as many elements as `shape` in all, overlap."""
+    """Whether `places`, which have as many elements as `shape` in total, do not overlap."""
     if len(places) < 2:
         return True
     cut = [d for d, n in enumerate(shape) if any(p[d] != slice(0, n) for p in places)]
-    if len(cut) == 1:  # the usual way: along one dimension
+    if len(cut) == 1:  # the usual case: parts along one dimension
         spans = sorted((p[cut[0]].start, p[cut[0]].stop) for p in places)
         return all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
     there = np.zeros(shape, np.bool_)

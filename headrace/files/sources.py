@@ -1,7 +1,7 @@
-"""What lies in a file, one piece after the other: lines, pieces of one length, records, rows of arrays.
+"""Sources of readers: the lines, records, blocks or rows of a file, in order.
 
-A *source* is an open file of such a kind. Each of its pieces has a key, which tells where it comes from ("data.csv:3"),
-and a value, some bytes.
+A *source* is an open file of such a kind. Each of its pieces has a key, which states its position ("data.csv:3"), and a
+value of bytes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MOST: Final = records.MOST  # bytes of one piece
 
 
 class Source(Protocol):
-    """An open file."""
+    """Open file that yields pieces."""
 
     def next(self) -> Piece | None:
         """The next piece; None at the end."""
         ...
 
     def close(self) -> None:
-        """Lets the file go."""
+        """Closes the file."""
         ...
 
 
@@ -43,7 +43,7 @@ def _key(name: str, number: int) -> bytes:
 
 
 class Name:
-    """Nothing but the name itself, once."""
+    """Source of one piece: the name of the file."""
 
     def __init__(self, name: str) -> None:
         self._name: str | None = name
@@ -57,7 +57,7 @@ class Name:
 
 
 class Whole:
-    """All that is in the file, once."""
+    """Source of one piece: the contents of the file."""
 
     def __init__(self, name: str) -> None:
         self._name: str | None = name
@@ -75,11 +75,11 @@ class Whole:
 
 
 class Lines:
-    """The lines of a text, without their ends: a line feed, or a carriage return and a line feed.
+    """Source of the lines of a text, without line ends (LF or CR LF).
 
     Args:
-      name: of the file.
-      skipped: so many lines at its beginning are left out.
+      name: The name of the file.
+      skipped: The number of lines to skip at the beginning.
     """
 
     def __init__(self, name: str, skipped: int = 0) -> None:
@@ -110,13 +110,15 @@ class Lines:
 
 
 class Fixed:
-    """Pieces of one length. What is left at the end and is shorter is no piece.
+    """Source of pieces of equal length. A shorter rest at the end is ignored.
 
     Args:
-      name: of the file.
-      header, length, footer: bytes before the pieces, of each, and after them.
-      hop: bytes from the beginning of one piece to that of the next; 0 for `length`.
-      encoding: "", "GZIP" or "ZLIB".
+      name: The name of the file.
+      length: The bytes of each piece.
+      header: The bytes before the pieces.
+      footer: The bytes after the pieces.
+      hop: The bytes from the start of one piece to the start of the next; 0 for `length`.
+      encoding: The compression: "", "GZIP" or "ZLIB".
     """
 
     def __init__(
@@ -143,7 +145,7 @@ class Fixed:
             with local.as_ours(self._name):
                 self._file.seek(self._at)
                 piece = local.taken(self._file, self._length)
-                # where a compressed file ends is not known: are there enough bytes behind the piece?
+                # the length of a compressed file is unknown, so the footer must be found behind the piece
                 behind = self._footer if self._limit is None else 0
                 if len(local.taken(self._file, behind)) < behind:
                     return None
@@ -161,7 +163,7 @@ class Fixed:
 
 
 class Records:
-    """The records of a record file (`records`); the keys tell the bytes at which they begin."""
+    """Source of the records of a record file (`records`), with byte positions in the keys."""
 
     def __init__(self, name: str, compression: str = "") -> None:
         self._name = name
@@ -177,19 +179,22 @@ class Records:
 
 
 class Rows:
-    """The rows of an array in numpy's files: of an .npy file, which is mapped into memory and read as it is needed, or
-    of one member of an .npz archive, which is read as a stream. Nothing in them is ever unpickled, or unpacked to disk.
+    """Source of the rows of an array in numpy's files.
+
+    An .npy file is mapped into memory and read on demand. A member of an .npz archive is read as a stream. Nothing is
+    unpickled, or unpacked to disk.
 
     Args:
-      name: of the file.
-      dtype: of the array's elements; in the file they may lie in the other order of bytes.
-      row: the shape of a row: that of the array without its first dimension.
-      member: of the archive, with or without ".npy"; "" for a file that is one array.
+      name: The name of the file.
+      dtype: The dtype of the elements; the byte order in the file may differ.
+      row: The shape of a row: that of the array without its first dimension.
+      member: The member of the archive, with or without ".npy"; "" for a file with one array.
 
     Raises:
-      InvalidArgumentError: the array has another dtype, or its rows another shape.
-      DataLossError: it is no such file, or a damaged one.
-      NotFoundError: there is no such file or member.
+      InvalidArgumentError: The array has another dtype, or its rows have another shape.
+      DataLossError: The file is damaged or not of this kind.
+      NotFoundError: The file or the member does not exist.
+      ResourceExhaustedError: A row has more than `MOST` bytes.
     """
 
     def __init__(self, name: str, dtype: DType, row: Sequence[int], member: str = "") -> None:
@@ -256,7 +261,7 @@ class Rows:
         shape, is_fortran, stored = _npy_header(self._file)
         self._check(shape, stored)
         order: Any = "F" if is_fortran else "C"
-        if 0 in shape:  # no memory to map
+        if 0 in shape:  # an empty array cannot be mapped
             return np.empty(shape, stored)
         return np.memmap(self._file, stored, "r", self._file.tell(), shape, order)
 
@@ -293,13 +298,16 @@ _NPY_HEADER: Final = re.compile(
 
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order (whether Fortran's) and dtype at the beginning of an array's file, which is left behind it.
+    """Reads the header of an array's file, which is then positioned behind it.
 
-    The header is text in Python's notation. Only what numpy writes for arrays of numbers is read, and nothing is
+    The header is text in Python's notation. Only the headers of arrays of numbers are accepted, and nothing is
     evaluated.
 
+    Returns:
+      The shape, whether the order is Fortran's, and the dtype.
+
     Raises:
-      ValueError: it is no such file.
+      ValueError: The header is invalid.
     """
     start = file.read(8)
     if len(start) < 8 or start[:6] != b"\x93NUMPY" or start[6] not in (1, 2, 3):
@@ -318,7 +326,7 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 _MOST_HEADER: Final = 10_000
-# What numpy, zipfile and zlib raise about files that are not what they should be.
+# Errors of numpy, zipfile and zlib for damaged files.
 _DAMAGE: Final = (
     ValueError,
     EOFError,

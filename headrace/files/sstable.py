@@ -1,22 +1,24 @@
-"""Sorted tables of keys and values in one file: the index of TensorFlow's checkpoints, or all of one of version 1.
+"""Sorted tables of keys and values, of which TensorFlow's checkpoints consist.
 
-The layout is LevelDB's. From the beginning:
+A table is the index of a checkpoint of version 2, or a file of a checkpoint of version 1. The layout is LevelDB's. From
+the beginning:
 
     block ... block        the entries, in the order of their keys
     block                  "metaindex": empty here
-    block                  index: for each block of entries a key not below its last one, and where it lies
-    footer                 where metaindex and index lie, padding to 40 bytes, a number that tells the format
+    block                  index: for each block of entries a key not below its last one, and its position
+    footer                 positions of metaindex and index, padding to 40 bytes, a number that identifies the format
 
-A block is followed by a byte that says how it is compressed (0: not at all) and the masked CRC32C of all that. In a
-block keys are shortened: an entry says how many bytes it shares with the key before it. At some entries, the restarts,
-it shares none, so that one can begin to read there; the block ends with where these are.
+A block is followed by a byte for its compression (0: none) and the masked CRC32C of the block and that byte. The keys
+in
+a block are shortened: an entry contains the number of bytes that it shares with the previous key. At some entries, the
+restarts, it shares none, so a reader can start there. The block ends with the positions of the restarts.
 
     entry = varint(shared) varint(not shared) varint(length of value) rest-of-key value
     block = entry ... uint32(restart) ... uint32(number of restarts)
 
-A table from elsewhere may be made to harm: all lengths are compared with what is there, each block begins where the
-one before ends (so no byte is left that nothing checks), keys must ascend, and no more bytes of keys are unfolded than
-a table with restarts at every 16th entry can hold.
+A table may be malicious. So all lengths are compared with the available bytes, each block must begin at the end of the
+previous one (so that a checksum covers every byte), keys must ascend, and the total size of the expanded keys is
+limited to that of a table with restarts at every 16th entry.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ from headrace.files.regular import RegularFile
 
 MAGIC: Final = 0xDB4775248B80FB57
 FOOTER: Final = 48
-_TRAILER: Final = 5  # the compression and the checksum behind a block
+_TRAILER: Final = 5  # bytes of the compression and the checksum behind a block
 _BLOCK: Final = 2**18  # bytes after which a block is closed
 _RESTART: Final = 16  # entries
-_SLACK: Final = 2**20  # bytes of keys that any table may unfold to
+_SLACK: Final = 2**20  # bytes of expanded keys that every table may have
 _U32 = struct.Struct("<I")
 _COMPRESSION: Final = {1: "snappy", 2: "zstd"}
 
@@ -44,7 +46,7 @@ _COMPRESSION: Final = {1: "snappy", 2: "zstd"}
 
 
 def varint(n: int) -> bytes:
-    """A number, 7 bits a byte, the lowest first; a set high bit says that more follow.
+    """Encodes a number with 7 bits per byte, lowest first, and continuation bits.
 
     Example:
       >>> varint(300)
@@ -59,7 +61,7 @@ def varint(n: int) -> bytes:
 
 
 class _Block:
-    """Entries that become one block."""
+    """Block of entries in construction."""
 
     def __init__(self, every: int) -> None:
         self._every = every
@@ -67,7 +69,7 @@ class _Block:
         self.clear()
 
     def clear(self) -> None:
-        """Makes it empty; the last key is remembered."""
+        """Removes all entries, but keeps the last key in `last`."""
         self.data = bytearray()
         self._restarts = [0]
         self._count = 0
@@ -84,7 +86,7 @@ class _Block:
 
     @property
     def size(self) -> int:
-        """Bytes that it would take if it ended here."""
+        """Size in bytes of the block with the current entries."""
         return len(self.data) + 4 * len(self._restarts) + 4
 
     def finished(self) -> bytes:
@@ -103,13 +105,13 @@ def _shared(a: bytes, b: bytes) -> int:
 
 
 def _between(a: bytes, b: bytes) -> bytes:
-    """A key, shorter than `a` if there is one, that is not below `a` and below `b`."""
+    """A key in the range from `a` to below `b`, shorter than `a` if possible."""
     n = _shared(a, b)
     return a[:n] + bytes([a[n] + 1]) if n < min(len(a), len(b)) and a[n] + 1 < b[n] else a
 
 
 def _after(a: bytes) -> bytes:
-    """A key, shorter than `a` if there is one, that is not below `a`."""
+    """A key not below `a`, shorter than `a` if possible."""
     n = len(a) - len(a.lstrip(b"\xff"))
     return a[:n] + bytes([a[n] + 1]) if n < len(a) else a
 
@@ -118,8 +120,8 @@ def write(file: BinaryIO, entries: Iterable[tuple[bytes, bytes]]) -> None:
     """Writes a table of `entries`, whose keys must ascend.
 
     Args:
-      file: where to, from its beginning.
-      entries: keys and values.
+      file: The file, which is empty.
+      entries: The keys and values.
     """
     at = 0
     block, index = _Block(_RESTART), _Block(1)
@@ -132,7 +134,7 @@ def write(file: BinaryIO, entries: Iterable[tuple[bytes, bytes]]) -> None:
         at += len(data) + _TRAILER
         return handle
 
-    handle = b""  # of the last block that is written
+    handle = b""  # of the last block that was written
     for key, value in entries:
         if not block.data and handle:
             index.add(_between(block.last, key), handle)
@@ -152,16 +154,22 @@ def write(file: BinaryIO, entries: Iterable[tuple[bytes, bytes]]) -> None:
 
 
 def is_table(file: RegularFile) -> bool:
-    """Whether a file ends as a table does."""
+    """Whether a file ends with the number that identifies a table."""
     return file.size >= FOOTER and file.read(file.size - 8, 8) == struct.pack("<Q", MAGIC)
 
 
 def read(file: RegularFile) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of the table that a file is, in the order of their keys.
+    """Reads the entries of a table, in the order of their keys.
+
+    Args:
+      file: The file.
+
+    Yields:
+      The key and the value of each entry.
 
     Raises:
-      DataLossError: it is no table, or a damaged one.
-      UnimplementedError: its blocks are compressed.
+      DataLossError: The file is damaged or not a table.
+      UnimplementedError: The blocks are compressed.
     """
     try:
         yield from _entries(file)
@@ -170,9 +178,9 @@ def read(file: RegularFile) -> Iterator[tuple[bytes, bytes]]:
 
 
 def find(file: RegularFile, key: bytes) -> bytes | None:
-    """The value of `key` in the table that a file is; None if it has no such key. Only the block where it is is read.
+    """Reads the value of a key from its block; None if it does not exist.
 
-    Raises: see `read`.
+    The errors are those of `read`.
     """
     try:
         blocks = _blocks(file)
@@ -186,11 +194,11 @@ def find(file: RegularFile, key: bytes) -> bytes | None:
 
 
 class _Damage(Exception):
-    """A table is not as it should be."""
+    """Raised where a table violates its format."""
 
 
 def _blocks(file: RegularFile) -> list[tuple[bytes, int, int]]:
-    """The blocks of entries: for each a key not below its last one, where it begins, and its size."""
+    """Upper limit of the keys, position and size of each block of entries."""
     if not is_table(file):
         raise _Damage("it does not end as a table does (bad magic number)")
     footer = file.read(file.size - FOOTER, FOOTER, "the footer")
@@ -200,7 +208,7 @@ def _blocks(file: RegularFile) -> list[tuple[bytes, int, int]]:
         raise _Damage("its footer is not padded with zeros")
     if meta[0] + meta[1] + _TRAILER != offset or offset + size + _TRAILER + FOOTER != file.size:
         raise _Damage("its last blocks are not one behind the other")
-    _block(file, *meta)  # has nothing of ours, but should be whole
+    _block(file, *meta)  # its contents are not used, but must be undamaged
     end, out = 0, []
     for limit, value in _in_block(_block(file, offset, size), 0):
         (start, n), at = _handle(value, 0)
@@ -231,7 +239,7 @@ def _entries(file: RegularFile) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    """Where a block lies, and where the text about that ends."""
+    """The position and size of a block, and the position after this information."""
     offset, at = _varint(data, at, len(data))
     size, at = _varint(data, at, len(data))
     return (offset, size), at
@@ -244,7 +252,7 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         at += 1
         out |= (byte & 0x7F) << shift
         if byte < 0x80:
-            if out >= 2**64 or (shift and not byte):  # too large, or longer than it need be
+            if out >= 2**64 or (shift and not byte):  # too large, or not the shortest code
                 break
             return out, at
         shift += 7
@@ -272,7 +280,10 @@ def _block(file: RegularFile, offset: int, size: int) -> bytes:
 
 
 def _in_block(data: bytes, budget: int) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of a block; of one that may unfold to `budget` bytes of keys, or, if that is 0, as an index may."""
+    """Reads the entries of a block, with at most `budget` bytes of expanded keys.
+
+    A budget of 0 stands for the limit of an index block.
+    """
     if len(data) < 4:
         raise _Damage("a block is too short")
     budget = budget or len(data) * _RESTART + _SLACK

@@ -1,7 +1,8 @@
-"""The file that says which checkpoints a folder has: "checkpoint", a `CheckpointState` in protobuf's text form.
+"""State files: the list of a folder's checkpoints, a `CheckpointState` in text form.
 
-It is replaced as a whole, after the checkpoint that it names is there and before those that it no longer names are
-removed. So whenever a process is killed, what it names is whole.
+The file, "checkpoint" by default, is replaced atomically. That happens after the new checkpoint is written and before
+checkpoints that the file no longer names are removed. So the named checkpoints are complete even if the process is
+killed at any time.
 
 Source: TensorFlow's `checkpoint_management`.
 """
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from headrace.pb import CheckpointState as CheckpointState
 
 DEFAULT_NAME: Final = "checkpoint"
-MOST_BYTES: Final = 1 << 24  # of such a file; a path for each of many thousand checkpoints
+MOST_BYTES: Final = 1 << 24  # of a state file, enough for the paths of many thousand checkpoints
 
 
 def path_of(folder: str, latest_filename: str | None = None) -> str:
     """The path of the state file of a folder.
 
     Raises:
-      ValueError: `latest_filename` is more than a file's name.
+      ValueError: `latest_filename` contains a path separator or is not a file name.
     """
     name = latest_filename or DEFAULT_NAME
     if os.path.split(name)[0] or name in (os.curdir, os.pardir):
@@ -37,11 +38,13 @@ def path_of(folder: str, latest_filename: str | None = None) -> str:
 
 
 def read(folder: str, latest_filename: str | None = None) -> CheckpointState | None:
-    """What the state file of a folder says; relative paths in it are made paths in that folder. None: there is none.
+    """Reads the state file of a folder; None if there is none.
+
+    Relative paths in it are joined to the folder.
 
     Raises:
-      DataLossError: it is damaged.
-      OSError: it cannot be read.
+      DataLossError: The file is damaged.
+      OSError: The file cannot be read.
     """
     from google.protobuf import text_format
 
@@ -75,18 +78,21 @@ def state(
     last_preserved: float | None = None,
     is_relative: bool = False,
 ) -> CheckpointState:
-    """The message of a state file.
+    """The message for a state file.
 
     Args:
-      folder: where it is to be.
-      newest: the prefix of the newest checkpoint.
-      paths: the prefixes of all, oldest first; `newest` is added if it is not the last.
-      times: when each was written, in seconds since 1970.
-      last_preserved: when the last one was written that is kept for ever.
-      is_relative: whether the paths are to be written as they are from the folder, so that it can be moved.
+      folder: The folder of the file.
+      newest: The prefix of the newest checkpoint.
+      paths: The prefixes of all checkpoints, oldest first; `newest` is moved to the end or added.
+      times: The times at which they were written, in seconds since 1970.
+      last_preserved: The time at which the last permanently kept checkpoint was written.
+      is_relative: Whether to write paths relative to the folder, so that the folder can be moved.
+
+    Returns:
+      The message.
 
     Raises:
-      ValueError: there are not as many times as paths.
+      ValueError: The numbers of times and paths differ.
     """
     from headrace import pb
 
@@ -98,7 +104,7 @@ def state(
     shown = [
         os.path.relpath(p, folder) if is_relative or not (os.path.isabs(p) or os.path.isabs(folder)) else p
         for p in paths
-    ]  # relative paths in the file are paths from its folder in any case
+    ]  # relative paths in the file always start at its folder
     return pb.CheckpointState(
         model_checkpoint_path=shown[-1],
         all_model_checkpoint_paths=shown,
@@ -108,10 +114,10 @@ def state(
 
 
 def write(folder: str, message: CheckpointState, latest_filename: str | None = None) -> None:
-    """Makes `message` what the state file of a folder says.
+    """Replaces the state file of a folder.
 
     Raises:
-      OpError: it cannot be written (`commit.replacing`); what it said before stands.
+      OpError: The file cannot be written (`commit.replacing`); its previous contents are unchanged.
     """
     from google.protobuf import text_format
 

@@ -1,8 +1,8 @@
-"""Summaries as messages: values under tags, as TensorBoard reads them.
+"""Summary messages: values with tags, as TensorBoard reads them.
 
-A `Summary` is a list of values, each with a tag: a number, a histogram, a picture, a sound, or any tensor with a note
-on how to show it. Here these are made of what the message holds (a PNG file, counts in buckets) and put together. What
-goes between operations is the serialized message.
+A `Summary` is a list of values, each with a tag: a number, a histogram, an image, a sound, or a tensor with metadata on
+its display. This module builds messages from their contents (a PNG file, counts in buckets) and merges them. Operations
+pass the serialized message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def text_of(tag: bytes) -> str:
     """A tag as text.
 
     Raises:
-      InvalidArgumentError: it is not UTF-8, and so cannot be in a message.
+      InvalidArgumentError: The tag is not UTF-8, which messages require.
     """
     try:
         return tag.decode()
@@ -41,7 +41,7 @@ def text_of(tag: bytes) -> str:
 
 
 def scalars(tags: Sequence[bytes], values: Sequence[float]) -> bytes:
-    """The summary of numbers, each with its tag. The message holds them as float32."""
+    """The serialized summary of numbers with tags. The message contains them as float32."""
     made = _new()
     for tag, value in zip(tags, values, strict=True):
         made.value.add(tag=text_of(tag), simple_value=float(value))
@@ -58,14 +58,20 @@ def histogram(
     limits: Sequence[float],
     counts: Sequence[float],
 ) -> bytes:
-    """The summary of a distribution.
+    """The serialized summary of a distribution.
 
     Args:
-      tag: its tag.
-      least, greatest, number, total, squares: of the numbers: the least and the greatest, how many, their sum, and the
-        sum of their squares.
-      limits: the upper end of each bucket; each begins where the one before ends.
-      counts: how many numbers are in each.
+      tag: The tag.
+      least: The smallest number.
+      greatest: The largest number.
+      number: The number of numbers.
+      total: Their sum.
+      squares: The sum of their squares.
+      limits: The upper limit of each bucket; a bucket begins at the limit of the previous one.
+      counts: The number of numbers in each bucket.
+
+    Returns:
+      The serialized message.
     """
     made = _new()
     histo = made.value.add(tag=text_of(tag)).histo
@@ -76,13 +82,17 @@ def histogram(
 
 
 def images(tags: Sequence[bytes], files: Iterable[bytes], height: int, width: int, channels: int) -> bytes:
-    """The summary of pictures of one size.
+    """The serialized summary of images of one size.
 
     Args:
-      tags: a tag for each.
-      files: each as a file of a format that browsers show: PNG, JPEG or GIF.
-      height, width: pixels.
-      channels: 1 (grey), 3 (red, green, blue) or 4 (and opacity).
+      tags: The tag of each image.
+      files: Each image as a file in a format of browsers: PNG, JPEG or GIF.
+      height: The height in pixels.
+      width: The width in pixels.
+      channels: The number of channels: 1 (grey), 3 (red, green, blue) or 4 (and opacity).
+
+    Returns:
+      The serialized message.
     """
     made = _new()
     for tag, data in zip(tags, files, strict=True):
@@ -92,14 +102,17 @@ def images(tags: Sequence[bytes], files: Iterable[bytes], height: int, width: in
 
 
 def sounds(tags: Sequence[bytes], files: Iterable[bytes], rate: float, channels: int, frames: int) -> bytes:
-    """The summary of sounds of one length.
+    """The serialized summary of sounds of one length.
 
     Args:
-      tags: a tag for each.
-      files: each as a WAV file.
-      rate: frames a second.
-      channels: how many.
-      frames: how many, in each channel.
+      tags: The tag of each sound.
+      files: Each sound as a WAV file.
+      rate: The frames per second.
+      channels: The number of channels.
+      frames: The number of frames in each channel.
+
+    Returns:
+      The serialized message.
     """
     made = _new()
     for tag, data in zip(tags, files, strict=True):
@@ -110,13 +123,16 @@ def sounds(tags: Sequence[bytes], files: Iterable[bytes], rate: float, channels:
 
 
 def tensor(proto: bytes, tag: bytes = b"", node: str = "", metadata: bytes | None = None) -> bytes:
-    """The summary of a tensor.
+    """The serialized summary of a tensor.
 
     Args:
-      proto: the serialized `TensorProto`.
-      tag: its tag; b"": none.
-      node: the name of the operation that the tensor is of, which stands for a tag where there is none.
-      metadata: a serialized `SummaryMetadata`, which says how to show it; None: there is none.
+      proto: The serialized `TensorProto`.
+      tag: The tag; b"" for none.
+      node: The name of the tensor's operation, which replaces a missing tag.
+      metadata: A serialized `SummaryMetadata` on its display; None for none.
+
+    Returns:
+      The serialized message.
 
     Raises:
       InvalidArgumentError: `metadata` cannot be parsed.
@@ -131,17 +147,17 @@ def tensor(proto: bytes, tag: bytes = b"", node: str = "", metadata: bytes | Non
 
 
 def metadata(plugin: str) -> bytes:
-    """The serialized `SummaryMetadata` of tensors that the page `plugin` of TensorBoard shows."""
+    """The serialized `SummaryMetadata` of tensors that TensorBoard's plugin `plugin` shows."""
     from headrace import pb
 
     return _bytes(pb.SummaryMetadata(plugin_data=pb.SummaryMetadata.PluginData(plugin_name=plugin)))
 
 
 def with_notes(given: bytes, description: str | None, display_name: str | None) -> bytes:
-    """A serialized `SummaryMetadata` with another description and name, where these are not None.
+    """A serialized `SummaryMetadata` with its description and name replaced, where not None.
 
     Raises:
-      InvalidArgumentError: the one that is given cannot be parsed.
+      InvalidArgumentError: `given` cannot be parsed.
     """
     from headrace import pb
 
@@ -166,7 +182,7 @@ def _parse_metadata(into: Any, given: bytes) -> None:
 
 
 def renamed(data: bytes, tags: Sequence[str]) -> bytes:
-    """A serialized summary, with these tags for its values."""
+    """A serialized summary with the tags of its values replaced by `tags`."""
     made = read(data)
     for value, tag in zip(made.value, tags, strict=True):
         value.tag = tag
@@ -174,7 +190,15 @@ def renamed(data: bytes, tags: Sequence[str]) -> bytes:
 
 
 def once_noted(data: Any, seen: set[str]) -> bytes:
-    """A summary (see `read`), serialized, without the notes on tags whose note has been `seen`; adds to these."""
+    """Serializes a summary without the metadata of tags in `seen`; adds its tags.
+
+    Args:
+      data: The summary (see `read`).
+      seen: The tags whose metadata was written before.
+
+    Returns:
+      The serialized message.
+    """
     given = read(data)
     if any(v.HasField("metadata") for v in given.value):
         copy = _new()
@@ -189,10 +213,11 @@ def once_noted(data: Any, seen: set[str]) -> bytes:
 
 
 def read(data: Any) -> Summary:
-    """The summary that bytes (or an array of one such) or a message of TensorFlow's are.
+    """Parses a summary from bytes, an array of one bytes object, or a message.
 
     Raises:
-      InvalidArgumentError: the bytes are no summary. TypeError: it is neither.
+      InvalidArgumentError: The bytes are not a summary.
+      TypeError: The argument has another type.
     """
     from google.protobuf import message as protobuf
 
@@ -217,10 +242,10 @@ def read(data: Any) -> Summary:
 
 
 def description(json: bytes) -> SummaryDescription:
-    """The `SummaryDescription` that JSON says.
+    """The `SummaryDescription` in a JSON text.
 
     Raises:
-      ValueError: it is none.
+      ValueError: The text is not one.
     """
     from google.protobuf import json_format
 
@@ -233,10 +258,10 @@ def description(json: bytes) -> SummaryDescription:
 
 
 def merge(parts: Iterable[bytes]) -> bytes:
-    """One summary of all values of several.
+    """Merges summaries into one with all their values.
 
     Raises:
-      InvalidArgumentError: a part is no summary, or two values have one tag.
+      InvalidArgumentError: A part is not a summary, or two values have the same tag.
     """
     made = _new()
     tags: set[str] = set()
