@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import dtypes, shapes, trace
+from headrace import dtypes, shapes, thresholds, trace
 from headrace.errors import FeedError, HeadraceError, HeadraceInternalError
 from headrace.fetches import feeder
 from headrace.inspect import describe, describe_step, diff, render, render_dot, render_page, render_step
@@ -47,8 +47,6 @@ FAILED: Final = 1
 DIFFERENT: Final = 1
 BAD_USAGE: Final = 2
 INTERRUPTED: Final = 130
-
-TRACE_EVENTS: Final = 2_000_000  # a trace is cut after so many: they take memory, and no viewer shows more
 
 _FEED_HELP = """\
 values of --feed NAME=VALUE (NAME means NAME:0):
@@ -239,7 +237,7 @@ class _Recorder:
             raise UsageError(f"cannot write the trace {path!r}: {e.strerror}") from e
 
     def __call__(self, event: trace.Event) -> None:
-        if len(self._events) < TRACE_EVENTS:
+        if len(self._events) < thresholds.TRACE_EVENTS:
             self._events.append(event)
         else:
             self._lost += 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.errors import FeedError, ResourceExhaustedError
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.resources.manager import Handle
@@ -447,14 +447,11 @@ class PreparedCall:
         return [f(v) for f, v in zip(feeders, values, strict=True)]
 
 
-MOST_CALLS: Final = 1000  # calls in a session's cache; functions of `make_callable` keep their own
-
-
 class CallCache:
     """Cache of a session's prepared calls, by their fetches and feed keys.
 
     All entries are of one version of the graph: when the graph grows, the entries of the version before are dropped,
-    since no call can use them any more. Of more than `MOST_CALLS` entries the least recently used is dropped. Any
+    since no call can use them any more. Of more than `thresholds.SESSION_CALLS` entries the least recently used is dropped. Any
     thread may read; the caller must hold a lock for `add`.
 
     Attributes:
@@ -488,7 +485,7 @@ class CallCache:
             self._by_key, self.version = {key: call}, version
             return
         self._by_key[key] = call
-        if len(self._by_key) > MOST_CALLS:
+        if len(self._by_key) > thresholds.SESSION_CALLS:
             del self._by_key[min(self._by_key, key=lambda k: self._by_key[k].used)]
 
     def all(self) -> list[PreparedCall]:

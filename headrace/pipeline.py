@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace import flags, forking, notices
+from headrace import flags, forking, notices, thresholds
 from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers, too_large
 from headrace.compile.fallback import Failure
@@ -53,9 +53,6 @@ from headrace.recover import recover
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
     from headrace.shapes import Shape
-
-
-LONG: Final = 1e-4  # seconds of an operation during which a Recv may be delayed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -424,7 +421,7 @@ class CompiledStep:
             return None
         costs, models = Costs(dict(self._devices.measured)), {d.name: d for d in self._cluster.devices}
         seconds = {op: costs.seconds(op, models[of[op]]) for op in ops}
-        return seconds if max(seconds.values(), default=0.0) >= LONG else None
+        return seconds if max(seconds.values(), default=0.0) >= thresholds.LONG_OPERATION else None
 
     @property
     def _cluster(self) -> Cluster:

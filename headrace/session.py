@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace import flags, forking, notices, trace
+from headrace import flags, forking, notices, thresholds, trace
 from headrace.api.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute import blas
@@ -25,7 +25,7 @@ from headrace.execute.executor import Executor
 from headrace.execute.parts import Parts
 from headrace.execute.static_schedule import ScheduledStep, static_schedule
 from headrace.execute.step import StepState
-from headrace.execute.threads import MOST_THREADS, Pool
+from headrace.execute.threads import Pool
 from headrace.explain import Explanation, explanation
 from headrace.fetches import CallCache, Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, strict
 from headrace.ir.function import find_anywhere
@@ -160,7 +160,8 @@ class Session:
         self._is_warned = False
         self._lock = threading.Lock()
         self._pool: Pool | None = None
-        self._blocking = Pool(MOST_THREADS, "headrace-blocking", computes=False)  # for blocking kernels
+        #: For blocking kernels.
+        self._blocking = Pool(thresholds.BLOCKING_THREADS, "headrace-blocking", computes=False)
         self._active: set[StepState] = set()
         self._partial: dict[str, PartialRun] = {}
         self._closed = ""  # the reason why the session can no longer be used; "" while it is open

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import cli, dtypes
+from headrace import cli, dtypes, thresholds
 from headrace.ir.serial.graphdef import export_graph_def
 from headrace.ir.text import from_text
 from headrace.metadata import RunOptions
@@ -238,7 +238,7 @@ def test_a_failed_run_leaves_its_trace(values: str, tmp_path: Path, capsys: pyte
 def test_traces_are_bounded(
     loop: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "TRACE_EVENTS", 50)
+    monkeypatch.setattr(thresholds, "TRACE_EVENTS", 50)
     file = tmp_path / "trace.json"
     args = ("run", loop, "--feed", "n=100", "--fetch", "i_out", "--trace", str(file))
     status, out, err = run_in_process(capsys, *args)

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.api import scopes
 from headrace.api.sparse_tensor import as_sparse, is_sparse
 from headrace.api.tensors import as_list, is_tensor, known_shape
 from headrace.errors import ShapeError
 
 newaxis = None
-
-_SMALL = 1000  # a tensor of fewer elements that are all the same is a constant
 
 
 # *** shapes ***
@@ -486,7 +484,7 @@ def _filled(shape: Any, value: Any, dtype: Any, name: str | None, default: str) 
         label = "packed"
         if not is_tensor(shape) and not _any_tensors(shape):
             known = known_shape(shape, default)
-            if isinstance(shape, (list, tuple)) and math.prod(known) < _SMALL:
+            if isinstance(shape, (list, tuple)) and math.prod(known) < thresholds.CONSTANT_FILL_ELEMENTS:
                 kind = object if wanted is dtypes.string else wanted.numpy
                 return b.const(np.full(known, element, kind), wanted, scope)
             is_long = max(known, default=0) >= 2**31

@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.api import nest, scopes, tracing
 from headrace.errors import InvalidArgumentError, SignatureError
 from headrace.ir.builder import Builder
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph
 
 Branch = Callable[[], Any]
-
-# Pairs of a `case` that become nested conditionals. Each level hands the predicates to the next, so the graph grows
-# with the square of the pairs; and structures nest 1,000 deep at most.
-MOST_NESTED: Final = 100
 
 
 def cond(pred: Any, true_fn: Branch, false_fn: Branch, name: str | None = None) -> Any:
@@ -292,8 +288,8 @@ def case(
       name: name of the scope.
 
     Returns:
-      A structure like that of the functions. Up to `MOST_NESTED` pairs are nested conditionals, as in TensorFlow; more
-      are one `switch_case`.
+      A structure like that of the functions. Up to `thresholds.NESTED_CASE_PAIRS` pairs are nested conditionals, as
+      in TensorFlow; more are one `switch_case`.
 
     Raises:
       TypeError: `pred_fn_pairs` are no pairs, or a function cannot be called.
@@ -329,7 +325,7 @@ def case(
             _, last = steps.pop()
             default = _guarded(last, preds, at_least_one=True)
         choose: Branch = default
-        if len(steps) > MOST_NESTED:
+        if len(steps) > thresholds.NESTED_CASE_PAIRS:
             choose = functools.partial(_first, steps, default)
         else:
             for pred, fn in reversed(steps):

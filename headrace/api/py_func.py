@@ -6,16 +6,14 @@ import collections
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, forking
+from headrace import dtypes, forking, thresholds
 from headrace.api import nest, scopes
 from headrace.errors import InvalidArgumentError
 from headrace.resources.callback import Callback
-
-KEPT_CALLS: Final = 64  # of a py_function, whose ops are kept for its gradient
 
 
 def py_func(
@@ -132,7 +130,7 @@ class _OnTensors:
         ys = tuple(r.numpy() for r in results)
         with self._lock:
             self._calls[_content((*arrays, *ys))] = call
-            if len(self._calls) > KEPT_CALLS:
+            if len(self._calls) > thresholds.PY_FUNCTION_CALLS:
                 self._calls.popitem(last=False)
         return ys
 
@@ -169,9 +167,9 @@ class _OnTensors:
             call = self._recorded(given[:n_xs])
             if _content([y.numpy() for y in call[2]]) != _content(given[n_xs:]):
                 raise InvalidArgumentError(
-                    f"the gradient of {self.__qualname__} needs a call of it that lies more than {KEPT_CALLS} calls "
-                    "back. It was called once more, and returned other values: let its results depend on its "
-                    "arguments alone, or write it in ops"
+                    f"the gradient of {self.__qualname__} needs a call of it that lies more than "
+                    f"{thresholds.PY_FUNCTION_CALLS} calls back. It was called once more, and returned other values: "
+                    "let its results depend on its arguments alone, or write it in ops"
                 )
         record, xs, ys = call
         pairs = [y for y in ys if _carries(y.dtype)]

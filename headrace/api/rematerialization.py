@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, flags, shapes
+from headrace import dtypes, flags, shapes, thresholds
 from headrace.api import nest, scopes, tracing
 from headrace.errors import InvalidArgumentError
 from headrace.ir.builder import Builder
@@ -44,9 +44,6 @@ from headrace.ir.order import Order, counts
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
     from headrace.ir.source import Source
-
-_FIRST = 8  # the length of the first stretch where they grow
-_UNKNOWN_TRIPS = 1000  # what "auto" takes the number of iterations for if nothing says what it is
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,7 +112,7 @@ def strategy(save: Any, body: FuncGraph, limit: Tensor | None, loop: str) -> Rec
         return save
     if save == "auto":
         trips = None if limit is None else constant_value(limit)
-        most = _UNKNOWN_TRIPS if trips is None else int(trips)
+        most = thresholds.AUTO_SAVE_TRIPS if trips is None else int(trips)
         too_much = most * _bytes_an_iteration(body) > flags.accumulator_limit()
         return Recompute(None) if too_much and unrepeatable(body) is None else None
     if save == "all":
@@ -214,7 +211,7 @@ def segmented(
     if how.every is None:
         longer = Builder(outer, scope, source=source).AddV2(longer, 1, name="length")
     tracing.finish(outer, [*call.outputs, longer])
-    length_at_first = b.const(how.every or _FIRST, dtypes.int64, "length")
+    length_at_first = b.const(how.every or thresholds.FIRST_STRETCH_ITERATIONS, dtypes.int64, "length")
     outside = {**attrs, "cond": below, "body": outer}
     return tracing.make("While", b, scope, [below, outer], [], [*variables, length_at_first], outside)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from headrace import recursion
+from headrace import recursion, thresholds
 from headrace.errors import NotFoundError
 from headrace.ir.analysis.concurrency import concurrent
 from headrace.ir.analysis.graph_size import graph_size
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
 _HARMLESS = ("", "ControlTrigger")
-
-# Operations that the code may have in excess of the graph, because a function is written once for each call: 100,000
-# take ten seconds to optimize and compile.
-MOST_REPEATED: Final = 100_000
 
 
 def blockers(ops: Iterable[Operation], is_ordered: bool = False) -> list[str]:
@@ -73,10 +69,10 @@ def too_large(ops: Iterable[Operation]) -> list[str]:
         return [
             f"its structures and calls are nested {found.levels:,} deep, and at most {recursion.MOST:,} are compiled"
         ]
-    if found.repeated > MOST_REPEATED:
+    if found.repeated > thresholds.EXPANDED_OPERATIONS:
         return [
             f"its functions come to {found.size:,} operations where they are called; code has at most "
-            f"{MOST_REPEATED:,} more than the graph"
+            f"{thresholds.EXPANDED_OPERATIONS:,} more than the graph"
         ]
     return []
 

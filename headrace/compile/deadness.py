@@ -24,7 +24,7 @@ condition. It then refutes the assumption as in the minimisation of automata: a 
 to the next iteration differ, until no class can be split. Assumptions that are not refuted hold, by induction on the
 iteration. In the same way, the analysis assumes that no iteration is alive unless iteration 0 was.
 
-A set is an int with one bit for each symbol. The cost is at most `MOST_PASSES` passes over the graph.
+A set is an int with one bit for each symbol. The cost is at most `thresholds.DEADNESS_PASSES` passes over the graph.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headrace import thresholds
 from headrace.ir import walk
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
     from headrace.ir.analysis.frames import Frame, FrameTree
     from headrace.ir.graph import Operation, Tensor
-
-MOST_PASSES: Final = 12  # over the graph; after them each remaining loop variable is a class of its own
 
 
 class Deadness(NamedTuple):
@@ -86,7 +85,7 @@ def deadness_of(ops: Sequence[Operation], tree: FrameTree, is_late: Callable[[Op
     order = walk.toposort(ops)
     late = {op for op in ops if not op.opdef.primitive and is_late(op)}
     split: dict[Operation, tuple[Hashable, bool]] = {}
-    for _ in range(MOST_PASSES):
+    for _ in range(thresholds.DEADNESS_PASSES):
         found = DeadnessClasses(order, tree, late, split)
         refined = found.refined()
         if refined is None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace import dtypes, flags
+from headrace import dtypes, flags, thresholds
 from headrace.compile import runtime, tiling
 from headrace.compile.kernels import Writer
 from headrace.compile.lists import LIST, ROWS
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 MOST_LOOPS: Final = 15  # nested in one function; Python's limit is 20
 MOST_BLOCKS: Final = 60  # nested, of any kind; Python's limit is 100, of which a `Case` takes a few more
-MOST_ELIFS: Final = 8  # in one chain; a longer one is slower than halves, and Python's compiler recurses at each `elif`
 
 
 class Emitter(Writer):
@@ -291,7 +290,7 @@ class Emitter(Writer):
           numbers: The branches to write.
           write: Writes a header and a branch.
         """
-        if len(numbers) <= MOST_ELIFS:
+        if len(numbers) <= thresholds.ELIF_CHAIN:
             for i in numbers:
                 header = f"{'if' if i == numbers[0] else 'elif'} {which} == {i}:"
                 write("else:" if i == numbers[-1] and len(numbers) > 1 else header, item.blocks[i])
@@ -415,7 +414,7 @@ class Emitter(Writer):
         if stop not in stops:
             out.line(f"{stop} = {'min(' + ', '.join(stops) + ')' if len(stops) > 1 else stops[0]}", op)
         number = out.new("i")
-        is_short = stop.isdecimal() and first.isdecimal() and int(stop) - int(first) <= runtime.FIRST
+        is_short = stop.isdecimal() and first.isdecimal() and int(stop) - int(first) <= thresholds.FIRST_LOOK
         out.line(f"for {number} in {'range' if is_short else 'run.span'}({first}, {stop}):", op)
         out.enter_loop(SourceLoop(op, number, first, trips.most))
         loop = item.blocks[1].graph

@@ -25,8 +25,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from headrace import thresholds
 from headrace.compile.deadness import Deadness, deadness_of
 from headrace.compile.fused_kernels import FusedReport, Prepare, compute_of, constant
 from headrace.compile.outlining import is_outlined
@@ -38,8 +39,6 @@ from headrace.ir.kernel import find_kernel, may_wait
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
-
-FEWEST: Final = 3  # operations that compute; fewer cost no more as single nodes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,7 +120,9 @@ def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> 
     for op in order:
         if op in keys:
             groups.setdefault((*keys[op], stages[op]), []).append(op)
-    out = [g for g in groups.values() if sum(map(_computes, g)) >= FEWEST or any(map(is_outlined, g))]
+    out = [
+        g for g in groups.values() if sum(map(_computes, g)) >= thresholds.FUSED_REGION_OPS or any(map(is_outlined, g))
+    ]
     return sorted(out, key=lambda g: g[0].id)
 
 
@@ -165,7 +166,7 @@ def apart(ops: Iterable[Operation], is_heavy: Callable[[Operation], bool]) -> di
     Returns:
       The operations, by reason.
     """
-    few = f"fewer than {FEWEST} that compute something wait for the same and die together"
+    few = f"fewer than {thresholds.FUSED_REGION_OPS} that compute something wait for the same and die together"
     out: dict[str, list[Operation]] = {}
     for op in ops:
         if op.type not in ("_Cluster", "_ClusterOfStep", "_Arg", "_Retval") and constant(op) is None:

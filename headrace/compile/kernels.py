@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import flags
+from headrace import flags, thresholds
 from headrace.compile import views
 from headrace.compile.list_writing import ListWriter
 from headrace.compile.names import Value
@@ -57,12 +57,6 @@ _OPERATORS: Final[Mapping[np.ufunc, tuple[str, str]]] = {
     np.logical_not: ("~{}", "b"),
 }
 
-# rows of one number (`Writer._spread`): the fewest elements that pay, enough elements, the most elements
-FEW: Final = 64
-LONG: Final = 4096
-MOST: Final = 1 << 16
-
-LONGEST: Final = 60  # characters of an expression that is inlined into another
 
 _NO_POSITIONAL_OUT: Final = frozenset({np.maximum, np.minimum})  # numpy deprecates it
 
@@ -269,7 +263,7 @@ class Writer(ListWriter):
             return out
 
         out = text(found)
-        if self.next is not None and self._is_part(op, found, self.next) and len(out) < LONGEST:
+        if self.next is not None and self._is_part(op, found, self.next) and len(out) < thresholds.INLINE_EXPRESSION:
             self.values[op.outputs[0]] = Value(f"({out})")
         else:
             self.assign(op, out, inputs)
@@ -432,7 +426,7 @@ class Writer(ListWriter):
         else:
             return ""
         row = _row(node.shape if self.whole is None else node.shape[max(0, len(node.shape) - self.whole) :])
-        if math.prod(row) < FEW:
+        if math.prod(row) < thresholds.SCALAR_ROW_FEWEST:
             return ""
         key = (number.tobytes(), node.dtype.char, row)
         if key not in self._rows:
@@ -454,12 +448,12 @@ class Writer(ListWriter):
 
 
 def _row(shape: Sequence[int]) -> tuple[int, ...]:
-    """The fewest last axes of `shape` with at least `LONG` and at most `MOST` elements."""
+    """The fewest last axes of `shape` with at least `SCALAR_ROW_ENOUGH` and at most `SCALAR_ROW_MOST` elements."""
     for k in range(1, len(shape) + 1):
         n = math.prod(shape[-k:])
-        if n > MOST:
+        if n > thresholds.SCALAR_ROW_MOST:
             return tuple(shape[len(shape) - k + 1 :])
-        if n >= LONG:
+        if n >= thresholds.SCALAR_ROW_ENOUGH:
             return tuple(shape[-k:])
     return tuple(shape)
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from headrace import thresholds
 from headrace.compile.deadness import deadness_of
 from headrace.ir import walk
 from headrace.ir.analysis import frames
@@ -37,8 +38,6 @@ from headrace.ir.order import is_constant
 if TYPE_CHECKING:
     from headrace.ir.graph import Tensor
 
-MOST_ROUNDS: Final = 16  # lowerings of a step; after these, no structured operation is outlined
-DEEPEST: Final = 32  # nested additions through which a number of iterations is computed; loops have a few
 
 _KINDS: Final = frozenset({"If", "Case", "While"})
 
@@ -81,7 +80,7 @@ def select_outlined(
       The lowered step; None if no structured operation stays whole.
     """
     stays = OutlinedStructures(is_heavy)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(thresholds.OUTLINING_ROUNDS):
         lowered = lower(stays)
         early = must_not_wait(lowered.ops, is_late).union(
             *(must_not_wait(ops, is_late) for ops in lowered.functions.values())
@@ -320,7 +319,7 @@ class _Sure:
             first = self._number(op.inputs[t.index])
             counts = counted is not None and any(b.counter == t.index for b in counted.bounds)
             return first + n if counts and first is not None and n is not None else None
-        if op.type not in ("Sub", "AddV2", "Add") or t.shape != () or self._depth >= DEEPEST:
+        if op.type not in ("Sub", "AddV2", "Add") or t.shape != () or self._depth >= thresholds.OUTLINED_TRIPS_DEPTH:
             return None
         self._depth += 1
         x, y = map(self._number, op.inputs)

@@ -2,8 +2,8 @@
 
 **Checks for cancellation.** Without checks, a compiled loop would not notice that its session was closed or its
 deadline passed. So it iterates over an iterator that yields iteration numbers in stretches, and checks the step between
-two stretches. The length of a stretch doubles while it takes less than `STRETCH` seconds. Within a stretch, an
-iteration costs the next number of a range.
+two stretches. The length of a stretch doubles while it takes less than `thresholds.LOOK_INTERVAL` seconds. Within a
+stretch, an iteration costs the next number of a range.
 
 A short inner loop may run a thousand times, and setting up stretches would cost more than its iterations. So a loop is
 a mere range if its iterations and those of the short loops before it are too few to need a check.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.dtypes import int64
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.kernel import Kernel, made_for
@@ -35,12 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FIRST: Final = 16  # iterations before the first check
-STRETCH: Final = 0.02  # seconds between two checks that cost little in comparison
-FAR: Final = 1024  # elements by which a write may extend a short list before the kernel validates the index
-SHORT: Final = 512  # iterations of short loops after which there is a check in any case
 
-START: Final = range(FIRST)
+START: Final = range(thresholds.FIRST_LOOK)
 chain: Final = itertools.chain
 
 
@@ -92,7 +88,7 @@ class RunState:
         self.kernels = kernels
         self.held: dict[int, int] = {}
         self._left = 0  # iterations of short loops until the next check
-        self._at_once = FIRST  # their number after a check
+        self._at_once = thresholds.FIRST_LOOK  # their number after a check
         self._looked = 0.0  # time of the last check
 
     def look(self) -> None:
@@ -101,26 +97,32 @@ class RunState:
             self.step.look()
 
     def __iter__(self) -> Iterator[int]:
-        """The numbers from `FIRST` on, without end: the continuation of `START`."""
-        return chain.from_iterable(self._stretches(FIRST, None))
+        """The numbers from `thresholds.FIRST_LOOK` on, without end: the continuation of `START`."""
+        return chain.from_iterable(self._stretches(thresholds.FIRST_LOOK, None))
 
     def span(self, first: Any, stop: Any) -> Iterator[int] | range:
         """The numbers from `first` up to `stop`, as Python ints."""
         first, stop = int(first), int(stop)
         n = stop - first
-        if self._left < n <= SHORT:
+        if self._left < n <= thresholds.SHORT_LOOP_LOOK:
             self.look()
             now = time.monotonic()
-            is_soon = now - self._looked < STRETCH
-            self._at_once = min(2 * self._at_once, SHORT) if is_soon else max(self._at_once // 2, FIRST)
+            is_soon = now - self._looked < thresholds.LOOK_INTERVAL
+            if is_soon:
+                self._at_once = min(2 * self._at_once, thresholds.SHORT_LOOP_LOOK)
+            else:
+                self._at_once = max(self._at_once // 2, thresholds.FIRST_LOOK)
             self._left, self._looked = self._at_once, now
         if n <= self._left:
             self._left -= max(n, 0)
             return range(first, stop)
-        return chain(range(first, first + FIRST), chain.from_iterable(self._stretches(first + FIRST, stop)))
+        return chain(
+            range(first, first + thresholds.FIRST_LOOK),
+            chain.from_iterable(self._stretches(first + thresholds.FIRST_LOOK, stop)),
+        )
 
     def _stretches(self, first: int, stop: int | None) -> Iterator[range]:
-        n = FIRST
+        n = thresholds.FIRST_LOOK
         began = time.monotonic()
         while stop is None or first < stop:
             self.look()
@@ -128,7 +130,7 @@ class RunState:
             yield range(first, end)
             first = end
             now = time.monotonic()
-            if now - began < STRETCH:
+            if now - began < thresholds.LOOK_INTERVAL:
                 n *= 2
             elif n > 1:
                 n //= 2
@@ -241,7 +243,7 @@ def place_growing(items: list[Any], index: Any, value: Any, by_kernel: ByKernel)
     elif 0 <= i < n:
         items[i] = value
     else:
-        if i < 0 or i > 2 * n + FAR:
+        if i < 0 or i > 2 * n + thresholds.UNCHECKED_GROWTH:
             by_kernel(items, np.int32(i), value)  # raises if the index is out of bounds or implausibly large
         items.extend([None] * (i - n))
         items.append(value)
@@ -250,7 +252,7 @@ def place_growing(items: list[Any], index: Any, value: Any, by_kernel: ByKernel)
 def resize(items: list[Any], size: Any, by_kernel: ByKernel) -> None:
     """Shortens a list, or extends it by missing elements."""
     n, old = int(size), len(items)
-    if n < 0 or n > 2 * old + FAR:
+    if n < 0 or n > 2 * old + thresholds.UNCHECKED_GROWTH:
         by_kernel(items, size)  # raises if the size is negative or implausibly large
     if n < old:
         del items[n:]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 # Nested ufuncs of a formula. The writers of formulas recurse, and a formula of scalars is written as one expression:
-# Python's tokenizer refuses 200 nested parentheses, and inputs of up to `kernels.LONGEST` characters add their own.
-# Formulas of records have fewer than ten; only sums of many tensors have more, and their kernel is as fast.
+# Python's tokenizer refuses 200 nested parentheses, and inputs of up to `thresholds.INLINE_EXPRESSION` characters add
+# their own. Formulas of records have fewer than ten; only sums of many tensors have more, and their kernel is as fast.
 DEEPEST: Final = 32
 
 

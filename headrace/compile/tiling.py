@@ -15,19 +15,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.compile.scalar_expressions import Apply
 
 if TYPE_CHECKING:
     from headrace.compile.regions import Item
     from headrace.ir.graph import Operation, Tensor
 
-LARGE: Final = 4 << 20  # bytes of an array from which slices are faster
-SLICE: Final = 256 << 10  # bytes of a slice of it
-SMALL: Final = 4 << 10  # bytes of results of operations that may move out of a group
-STEPS: Final = 3  # ufuncs that a group must have to pay
 
 FormulaOf: TypeAlias = "Callable[[Operation], Apply | None]"
 
@@ -63,7 +59,7 @@ class TiledGroup:
     @property
     def step(self) -> int:
         """Number of elements of the axis in a slice."""
-        return max(1, SLICE // _row(self.shape, self.axis, self.items))
+        return max(1, thresholds.TILE_BYTES // _row(self.shape, self.axis, self.items))
 
     def sliced(self, t: Tensor, bounds: str) -> str:
         """The index for slice `bounds` of `t`; "" if all slices read all of `t`."""
@@ -127,7 +123,7 @@ def units(items: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
 def _group(run: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
     """Makes a group of `run` if that pays; else returns its items."""
     formulas = [formula_of(item.op) for item in run]
-    if sum(map(_steps, formulas)) < STEPS:
+    if sum(map(_steps, formulas)) < thresholds.TILED_UFUNCS:
         return run
     assert formulas[0] is not None  # ensured by `_can_join`
     shape = formulas[0].shape
@@ -171,11 +167,16 @@ def _can_join(item: Item, formula_of: FormulaOf) -> bool:
     if found is None or found.shape != shape or not all(shapes.is_full(t.shape) for t in op.inputs):
         return False
     axis = next(k for k, d in enumerate(found.shape or ()) if d > 1)
-    return 2 * _row(found.shape or (), axis, (item,)) <= SLICE
+    return 2 * _row(found.shape or (), axis, (item,)) <= thresholds.TILE_BYTES
 
 
 def _is_large(item: Item) -> bool:
-    return not item.kind and item.live == (0,) and len(item.op.outputs) == 1 and _bytes(item.op.outputs[0]) >= LARGE
+    return (
+        not item.kind
+        and item.live == (0,)
+        and len(item.op.outputs) == 1
+        and _bytes(item.op.outputs[0]) >= thresholds.TILED_BYTES
+    )
 
 
 def _is_harmless(item: Item) -> bool:
@@ -183,7 +184,7 @@ def _is_harmless(item: Item) -> bool:
     op = item.op
     if item.kind or not op.opdef.is_pure or op.control_inputs or any(t.dtype.is_ref for t in op.inputs):
         return False
-    return all(0 <= _bytes(t) <= SMALL for t in op.outputs)
+    return all(0 <= _bytes(t) <= thresholds.MOVED_BYTES for t in op.outputs)
 
 
 def _bytes(t: Tensor) -> int:

@@ -3,22 +3,22 @@
 Variants are made of steps, for the shapes of the feeds, and of fused regions, for the shapes of their inputs.
 
 A set of shapes gets its code at its first occurrence and never later. So the results for some values do not depend, to
-the last bit, on earlier runs. At most `MOST` sets get code of their own; later ones run the code for any shapes.
+the last bit, on earlier runs. At most `thresholds.SHAPE_VARIANTS` sets get code of their own; later ones run the code
+for any shapes.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headrace import dtypes, forking, shapes
+from headrace import dtypes, forking, shapes, thresholds
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Tensor
     from headrace.shapes import Shape
 
-MOST: Final = 32
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Variants(Generic[T]):
 
     def _add(self, key: tuple[Shape, ...]) -> T | None:
         with self._lock:
-            if len(self.made) < MOST and key not in self.made:
+            if len(self.made) < thresholds.SHAPE_VARIANTS and key not in self.made:
                 made = self._make(dict(zip(self.open, key, strict=True)))
                 if made is None:
                     self.open = ()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from headrace import dtypes, flags, forking
+from headrace import dtypes, flags, forking, thresholds
 from headrace.eager.recorder import active
 from headrace.eager.tensor import EagerTensor
 from headrace.errors import DeadlineExceededError, GraphError, NotFoundError, UnimplementedError
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from headrace.eager.recording import Recording
     from headrace.ir.opdef import ArgSpec
     from headrace.ir.source import Source
-
-_KEPT: Final = 4096  # prepared ops; beyond that many all are dropped
 
 
 class EagerOp:
@@ -273,7 +271,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
             raise
         with contextlib.suppress(TypeError):  # an array among the attributes
             hash(key)
-            if len(self._prepared) >= _KEPT:
+            if len(self._prepared) >= thresholds.EAGER_PREPARED_OPS:
                 self._prepared.clear()
             self._prepared[key] = found
         return found

@@ -25,6 +25,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from headrace import thresholds
 from headrace.denormals import unflushed, user_mode
 from headrace.errors import DeadlineExceededError, ResourceExhaustedError
 from headrace.execute.threads import taken
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOOK: Final = 0.005  # seconds between two checks whether a cancelled step has stopped
 _FOREVER: Final = 1e9  # seconds
 
 
@@ -85,7 +85,7 @@ def watched(step: StepState, work: Callable[[], T]) -> T:
         step.cancel(e)
         while entry is None and step.blocked_in is None:
             try:
-                entry = completions.get(timeout=LOOK)
+                entry = completions.get(timeout=thresholds.CANCELLED_POLL)
             except queue.Empty:
                 continue
         raise

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from headrace import forking, plugins
+from headrace import forking, plugins, thresholds
 from headrace.errors import GraphError, InvalidArgumentError
 from headrace.execute.threads import Pool
 from headrace.ir.device import DeviceSpec
@@ -31,7 +31,6 @@ from headrace.registry import Registry
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-MOST_STEPS: Final = 1024  # steps that one device runs at once; each has a thread while it runs
 HERE: Final = DeviceSpec(job="localhost", replica=0, task=0)
 
 
@@ -144,7 +143,7 @@ class LocalDevice(Device):
         if self._threads is None:
             with self._lock:
                 if self._threads is None:
-                    self._threads = Pool(MOST_STEPS, f"headrace-{self.short_name}", computes=False)
+                    self._threads = Pool(thresholds.DEVICE_STEPS, f"headrace-{self.short_name}", computes=False)
         self._threads.submit(part)
 
     def stream(self, name: str) -> Stream:

@@ -3,13 +3,13 @@
 **Threads.** The thread that calls `Executor.run` owns the propagator; no other thread reads or changes it, so there are
 no locks. Cheap kernels run in this thread. A heavy pure kernel goes to a pool if there is other work in the meantime.
 An asynchronous kernel (a dequeue, a receive) is started and calls back. Both put their results into `step.completions`,
-and the thread waits on this queue when no node is ready. Every `BURST` nodes the thread checks whether the step was
-cancelled or is past its deadline.
+and the thread waits on this queue when no node is ready. Every `thresholds.FIRINGS_PER_LOOK` nodes the thread checks
+whether the step was cancelled or is past its deadline.
 
 **Calls.** A call of a function (one that is not inlined, see `plan.CALL`) waits until no other node is ready. Of
 several waiting calls, the one that became ready last is opened first. So a function that calls itself twice is run
-depth-first: the open frames are the calls on the current path of the recursion, and not all calls of it. Every `BURST`
-nodes one call is opened out of turn, so that no call waits for ever.
+depth-first: the open frames are the calls on the current path of the recursion, and not all calls of it. Every
+`thresholds.FIRINGS_PER_LOOK` nodes one call is opened out of turn, so that no call waits for ever.
 
 **Errors.** The first error ends the step. Started asynchronous kernels are cancelled. Kernels on the pool hold nothing,
 so they run to their end, and their results are dropped.
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from headrace import flags, shapes, trace
+from headrace import flags, shapes, thresholds, trace
 from headrace.denormals import flushed, unflushed, user_mode
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute import blas
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from headrace.execute.records import Iteration, Origin, Ready
     from headrace.execute.step import StepState
 
-BURST: Final = 256  # nodes between two checks of cancellation and the clock
 
 _unset: Final = object()
 
@@ -203,7 +202,7 @@ class Executor:
 
     # *** the loop ***
 
-    def _fire_ready(self, limit: int = BURST) -> None:
+    def _fire_ready(self, limit: int = thresholds.FIRINGS_PER_LOOK) -> None:
         """Fires ready nodes until none is left, with other checks after every `limit` nodes."""
         if self._events is not None:
             self._fire_traced(self._events, limit)
@@ -587,4 +586,4 @@ def _is_heavy(node: PlanNode, x: Any) -> bool:
     # the shape of an output is not known before the firing; the cost functions of such ops need only the product of the
     # input shapes
     flops = node.cost([np.shape(a) for a in args], [t.shape for t in node.op.outputs])
-    return flops is not None and flops >= plans.HEAVY_FLOPS
+    return flops is not None and flops >= thresholds.POOL_FLOPS

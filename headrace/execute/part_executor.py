@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import flags
+from headrace import flags, thresholds
 from headrace.execute.blame import raise_blamed
 from headrace.execute.dispatch_loop import dispatch_loop
-from headrace.execute.executor import BURST, Executor
+from headrace.execute.executor import Executor
 from headrace.execute.plan import RECV, SEND, STATEFUL
 
 if TYPE_CHECKING:
     from headrace.execute.plan import PlanNode
     from headrace.execute.records import Iteration, Origin
     from headrace.execute.rendezvous import Rendezvous, Token
-
-
-NEWEST: Final = 0.25  # weight of the newest of several measurements
 
 
 class PartExecutor(Executor):
@@ -56,7 +53,7 @@ class PartExecutor(Executor):
         # checks it is: then a buffer that two devices share did not get there by a Send.
         self._detaches = flags.VERIFY.value >= 2
 
-    def advance(self, limit: int = BURST, once: bool = False) -> bool:
+    def advance(self, limit: int = thresholds.FIRINGS_PER_LOOK, once: bool = False) -> bool:
         """Processes completions and fires ready nodes, until no node is ready.
 
         Args:
@@ -149,7 +146,7 @@ class PartExecutor(Executor):
         value = super()._computed(node, kernel, x)
         key, seconds = (node.op.name, self.device_type), time.perf_counter() - began
         before = self.measured.get(key, seconds)
-        self.measured[key] = before + (seconds - before) * NEWEST
+        self.measured[key] = before + (seconds - before) * thresholds.MEASUREMENT_WEIGHT
         return value
 
     def _send(self, node: PlanNode, it: Iteration, value: Any, origin: Origin | None) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import flags
+from headrace import flags, thresholds
 from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from headrace.ir import output_check
 from headrace.ir.analysis import frames as ir_frames
@@ -76,7 +76,6 @@ CONTROL_MASK: Final = ((1 << 24) - 1) << 24
 HAS_LIVE: Final = 1 << 48
 FIRED: Final = 1 << 49
 
-HEAVY_FLOPS: Final = 2e6  # flops of a firing that justify a trip to the pool (some hundred microseconds)
 
 Join = tuple[int, int, "PlanNode"]  # (slot, pending index, node)
 
@@ -537,7 +536,7 @@ def may_be_heavy(op: Operation) -> bool:
     if facts.cost is None or len(op.outputs) != 1:
         return False
     flops = _flops(op)
-    return facts.blas if flops is None else flops >= HEAVY_FLOPS
+    return facts.blas if flops is None else flops >= thresholds.POOL_FLOPS
 
 
 def is_heavy(op: Operation) -> bool:

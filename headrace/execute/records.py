@@ -5,7 +5,9 @@ The module has state only. `execute.frames` has the rules that change it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from headrace import thresholds
 
 if TYPE_CHECKING:
     from headrace.execute.plan import FramePlan, PlanNode
@@ -26,8 +28,6 @@ Origin: TypeAlias = "tuple[PlanNode, Iteration, int]"
 
 # Identity of a frame instance within a step, equal on all devices: see `Frame.path`.
 Path: TypeAlias = "tuple[()] | tuple[Path, int, str]"
-
-TAG_DEPTH: Final = 32  # frames of a tag that are written out; calls further out are given as a number
 
 
 class Iteration:
@@ -57,15 +57,15 @@ class Iteration:
         """Tag as text: "" in the root frame, else "outer#3/inner#0".
 
         A call's frame is named by function and call site: "fact@main_call#0/fact@fact/call#0". No other iteration of
-        the step has the same tag. If there are more than `TAG_DEPTH` frames, the tag has the inner ones only, and the
-        number of the call in place of the outer ones: "...4711/fact@fact/call#0/...".
+        the step has the same tag. If there are more than `thresholds.TAG_CALLS` frames, the tag has the inner ones
+        only, and the number of the call in place of the outer ones: "...4711/fact@fact/call#0/...".
         """
         parts: list[str] = []
         it, frame = self, self.frame
         while frame.parent is not None:
             name = frame.plan.name if frame.call is None else f"{frame.plan.name}@{frame.call.op.name}"
             parts.append(f"{name}#{it.index}")
-            if frame.call is not None and len(parts) >= TAG_DEPTH:
+            if frame.call is not None and len(parts) >= thresholds.TAG_CALLS:
                 parts.append(f"...{frame.serial}")
                 break
             it = frame.parent

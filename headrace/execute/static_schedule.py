@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.denormals import flushed
 from headrace.execute import blas
 from headrace.execute.acyclic_propagator import AcyclicPropagator
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from headrace.execute.plan import Plan, PlanNode
     from headrace.execute.step import StepState
 
-LOOK: Final = 256  # nodes between two checks of cancellation and the clock
 BINARY: Final = -1  # a kernel of two inputs and one output; all other kinds are those of nodes
 
 _KINDS: Final = frozenset({ARG, NARY, NULLARY, OTHER, PASS, RETVAL, STATEFUL, TRIGGER, UNARY})
@@ -69,10 +69,9 @@ class StaticSchedule:
 
     Attributes:
       plan: the plan.
-      blocks: the nodes in order, in blocks of `LOOK` nodes; a run checks for cancellation between them.
-      places: initial contents of a run's places: the constants, else None.
-      args: for each feed the place of its value.
-      root: the only iteration, for messages.
+      blocks: the nodes in order, in blocks of `thresholds.FIRINGS_PER_LOOK` nodes; a run checks for cancellation
+      between them. places: initial contents of a run's places: the constants, else None. args: for each feed the place
+      of its value. root: the only iteration, for messages.
     """
 
     __slots__ = ("args", "blocks", "places", "plan", "root")
@@ -83,7 +82,9 @@ class StaticSchedule:
         self.args: list[int] = []
         self.root = Iteration(Frame(plan.root, None), 0, [], [], 0)
         code = _Layout(plan, list(order), self.places, self.args).code
-        self.blocks = [code[i : i + LOOK] for i in range(0, len(code), LOOK)]
+        self.blocks = [
+            code[i : i + thresholds.FIRINGS_PER_LOOK] for i in range(0, len(code), thresholds.FIRINGS_PER_LOOK)
+        ]
 
 
 def static_schedule(plan: Plan) -> StaticSchedule | None:

@@ -8,9 +8,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from headrace import forking
+from headrace import forking, thresholds
 from headrace.errors import DeadlineExceededError
-from headrace.execute.threads import MOST_THREADS, Pool
+from headrace.execute.threads import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,7 @@ class StepState:
     def threads(self) -> Pool:
         """Pool for kernels that may block their thread."""
         if self._threads is None:
-            self._threads = self._own = Pool(MOST_THREADS, f"headrace-step-{self.id}", computes=False)
+            self._threads = self._own = Pool(thresholds.BLOCKING_THREADS, f"headrace-step-{self.id}", computes=False)
         return self._threads
 
     @property

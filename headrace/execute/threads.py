@@ -20,11 +20,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
-from headrace import denormals, forking
+from headrace import denormals, forking, thresholds
 
 PATIENCE: Final = 1.0  # the longest wait for kernels at the end of the process, in seconds
-MOST_THREADS: Final = 4096  # threads of one session, for kernels that block
-GLANCE: Final = 0.5  # the longest single wait, in seconds
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -155,8 +153,8 @@ class Gives(Protocol[T_co]):
 def taken(from_: Gives[T], timeout: float) -> T:
     """Returns the next entry of a queue, waiting at most `timeout` seconds.
 
-    Ctrl-C ends the wait within `GLANCE` seconds. A signal that arrives between Python's last check for signals and the
-    start of the actual wait is handled only after that wait, so each single wait is short.
+    Ctrl-C ends the wait within `thresholds.SIGNAL_POLL` seconds. A signal that arrives between Python's last check for
+    signals and the start of the actual wait is handled only after that wait, so each single wait is short.
 
     Raises:
       queue.Empty: no entry arrived in time.
@@ -165,7 +163,7 @@ def taken(from_: Gives[T], timeout: float) -> T:
     while True:
         left = until - time.monotonic()
         try:
-            return from_.get(timeout=min(max(left, 0.0), GLANCE))
+            return from_.get(timeout=min(max(left, 0.0), thresholds.SIGNAL_POLL))
         except queue.Empty:
-            if left <= GLANCE:
+            if left <= thresholds.SIGNAL_POLL:
                 raise

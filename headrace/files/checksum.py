@@ -11,9 +11,10 @@ from typing import Final
 
 import numpy as np
 
+from headrace import thresholds
+
 _DELTA: Final = 0xA282EAD8
 _ALL: Final = 0xFFFFFFFF
-_PIECE: Final = 2**22  # bytes per call, during which other threads wait
 
 
 def crc32c(data: bytes | bytearray | memoryview | np.ndarray, before: int = 0) -> int:
@@ -31,11 +32,11 @@ def crc32c(data: bytes | bytearray | memoryview | np.ndarray, before: int = 0) -
     """
     import google_crc32c  # takes a while
 
-    if isinstance(data, bytes) and len(data) <= _PIECE:
+    if isinstance(data, bytes) and len(data) <= thresholds.CHECKSUM_BYTES:
         return int(google_crc32c.extend(before, data))
     view = as_bytes(data)
-    for start in range(0, len(view), _PIECE):
-        before = google_crc32c.extend(before, view[start : start + _PIECE])
+    for start in range(0, len(view), thresholds.CHECKSUM_BYTES):
+        before = google_crc32c.extend(before, view[start : start + thresholds.CHECKSUM_BYTES])
     return int(before)
 
 

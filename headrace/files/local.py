@@ -11,13 +11,13 @@ import stat
 from contextlib import AbstractContextManager
 from typing import IO, Any, Final, TypeAlias
 
+from headrace import thresholds
 from headrace.errors import FailedPreconditionError, InvalidArgumentError, ResourceExhaustedError
 from headrace.files.regular import check_path, named
 
 Path: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
 
 MOST_BYTES: Final = 1 << 31  # of one read: no tensor of one string is larger
-PIECE: Final = 1 << 20  # bytes read at a time where a file claims a large size
 
 
 def text_of(path: Path) -> str:
@@ -77,11 +77,11 @@ def whole(path: Path, most: int = MOST_BYTES) -> bytes:
 
 def taken(file: IO[bytes], n: int) -> bytes:
     """Reads at most `n` bytes; memory grows with the data that arrives, not with `n`."""
-    if n <= PIECE:
+    if n <= thresholds.READ_BYTES:
         return file.read(n)
     pieces = []
     while n > 0:
-        piece = file.read(min(n, PIECE))
+        piece = file.read(min(n, thresholds.READ_BYTES))
         if not piece:
             break
         pieces.append(piece)

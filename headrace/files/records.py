@@ -25,6 +25,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, Any, Final
 
+from headrace import thresholds
 from headrace.errors import DataLossError, FailedPreconditionError, InvalidArgumentError
 from headrace.files import local
 from headrace.files.checksum import masked_crc32c
@@ -228,7 +229,7 @@ def unpacked(raw: IO[bytes], compression: str) -> IO[Any]:
     if not compression:
         return raw
     bits = 31 if compression == "GZIP" else 15
-    return io.BufferedReader(_Unpacked(raw, bits), local.PIECE)
+    return io.BufferedReader(_Unpacked(raw, bits), thresholds.READ_BYTES)
 
 
 class _Unpacked(io.RawIOBase):
@@ -259,7 +260,7 @@ class _Unpacked(io.RawIOBase):
         if offset < self._at:
             self._raw.seek(0)
             self._unpacker, self._at = zlib.decompressobj(self._bits), 0
-        while self._at < offset and self.read(min(offset - self._at, local.PIECE)):
+        while self._at < offset and self.read(min(offset - self._at, thresholds.READ_BYTES)):
             pass
         return self._at
 

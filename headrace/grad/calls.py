@@ -21,9 +21,9 @@ two recursive functions, `f_kept` and `f_grad`, and does the same with them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.api import tracing
 from headrace.api.rematerialization import unrepeatable
 from headrace.errors import UnimplementedError
@@ -40,13 +40,6 @@ from headrace.ir.edit.copying import copied
 from headrace.ir.edit.for_as_while import counting
 from headrace.ir.function import owned, recursive_functions
 from headrace.ir.graph import FuncGraph, Graph, Tensor
-
-# Operations that the graphs of a call may come to because it calls functions more than once: the gradients of as many
-# take about a second.
-MOST_REPEATED: Final = 2_000
-# Functions that call each other in a chain, so long. What the innermost keeps is a result of each graph around it: the
-# work is quadratic in the levels (0.4 s for 100), while that of a function for each is linear.
-MOST_LEVELS: Final = 100
 
 if TYPE_CHECKING:
     from headrace.grad.conditionals import Backward
@@ -86,7 +79,11 @@ def is_by_name(op: Operation) -> bool:
     """Whether the derivative of the call `op` of a function of the library is one, too, instead of a graph of its own:
     the function calls itself, or a graph for each call would come to very much, or be nested very deeply."""
     size = graph_size([op], reads=True)
-    return size.repeated > MOST_REPEATED or size.levels > MOST_LEVELS or op.attrs["f"].name in recursive_functions([op])
+    return (
+        size.repeated > thresholds.GRADIENT_REPEATED_OPS
+        or size.levels > thresholds.GRADIENT_CALL_LEVELS
+        or op.attrs["f"].name in recursive_functions([op])
+    )
 
 
 class _GradCall(GradGraph):

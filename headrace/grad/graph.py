@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.api.tracing import is_stateful
 from headrace.ir.builder import Builder
 from headrace.ir.graph import FuncGraph, Graph, Tensor
@@ -43,8 +43,6 @@ from headrace.opkit.tensor_lists import MARKS
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
-
-_LONGEST = 8  # so many cheap operations in a row are done again; beyond that a value is kept
 
 
 class GradGraph(FuncGraph):
@@ -167,7 +165,7 @@ class GradGraph(FuncGraph):
         if not _is_cheap(op):
             return False
         seen: dict[Tensor, bool] = {}
-        lack = {i for i in op.inputs if not self.is_had(i, _LONGEST, seen)}
+        lack = {i for i in op.inputs if not self.is_had(i, thresholds.RECOMPUTED_CHAIN, seen)}
         if not lack:
             return True
         return len(lack) == 1 and _is_no_larger(lack.pop(), t)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.errors import GraphError, OpError, ShapeError
 from headrace.ir import graph as graphs
 from headrace.ir.kernel import constant_kernel
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
     from headrace.ir.static_info import Known
     from headrace.shapes import Shape
-
-FOLD_ELEMENTS = 1024  # values above this many elements are not computed for inference
-_FOLD_DEPTH = 64
 
 
 class Inference:
@@ -54,7 +51,7 @@ class Inference:
     def value(self, i: int) -> np.ndarray | None:
         """The value of input `i`, if it is known without running (and not large)."""
         v = constant_value(self.op.inputs[i])
-        return v if v is not None and v.size <= FOLD_ELEMENTS else None
+        return v if v is not None and v.size <= thresholds.INFERENCE_ELEMENTS else None
 
     def scalar(self, i: int) -> int | None:
         """Input `i` as a Python int, if known; `ValueError` if it is not a scalar."""
@@ -137,7 +134,7 @@ def constant_value(t: Tensor, depth: int = 0) -> np.ndarray | None:
         known: np.ndarray | None = t._constant
         return known
     value = None
-    if depth < _FOLD_DEPTH:
+    if depth < thresholds.INFERENCE_DEPTH:
         value = _fold(t, depth)
         if value is None:
             value = _from_shapes(t, depth)
@@ -161,7 +158,7 @@ def _fold(t: Tensor, depth: int) -> np.ndarray | None:
     if record.kernel is None or record.facts.effect or record.facts.no_fold or t.dtype.base in dtypes.OBJECT:
         return None
     n = shapes.size(t.static_shape)
-    if n is None or n > FOLD_ELEMENTS:
+    if n is None or n > thresholds.INFERENCE_ELEMENTS:
         return None
     args: list[Any] = []
     for x in op.inputs:
@@ -174,7 +171,7 @@ def _fold(t: Tensor, depth: int) -> np.ndarray | None:
                 return None
             continue
         v = constant_value(x, depth + 1)
-        if v is None or v.size > FOLD_ELEMENTS:
+        if v is None or v.size > thresholds.INFERENCE_ELEMENTS:
             return None
         args.append(v)
     kernel = constant_kernel(op)
@@ -209,15 +206,15 @@ def _from_shapes(t: Tensor, depth: int) -> np.ndarray | None:
 def shape_value(t: Tensor, depth: int = 0, memo: dict[Tensor, Shape] | None = None) -> Shape:
     """`t`, an integer vector (or scalar: a shape of rank 1), read as a shape as far as it is known."""
     v = constant_value(t, depth)
-    if v is not None and v.size <= FOLD_ELEMENTS:
+    if v is not None and v.size <= thresholds.INFERENCE_ELEMENTS:
         if v.ndim > 1:
             raise ValueError(f"Shape must be rank 1 but is rank {v.ndim}: {shapes.show(v.shape)}")
         return tuple(None if int(d) < 0 else int(d) for d in np.ravel(v))
     rule = t.op.opdef.shape_value
-    if rule is not None and depth < _FOLD_DEPTH:
+    if rule is not None and depth < thresholds.INFERENCE_DEPTH:
         return rule(Inference(t.op, depth, memo, t.index))
     shape = t.static_shape
-    if shape is not None and len(shape) == 1 and shape[0] is not None and shape[0] <= FOLD_ELEMENTS:
+    if shape is not None and len(shape) == 1 and shape[0] is not None and shape[0] <= thresholds.INFERENCE_ELEMENTS:
         return (None,) * shape[0]
     if shape == ():
         return (None,)

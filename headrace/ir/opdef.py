@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.dtypes import DType
 from headrace.errors import GraphError, SignatureError
 from headrace.ir.attr_values import REQUIRED, AttrSpec, check_attr, describe_attr
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 _absent: Final = object()
-
-CHEAP: Final = 4  # flops an element that one does again rather than keep an array
 
 
 def type_attr(allowed: Iterable[DType] | None = None, default: Any = REQUIRED) -> AttrSpec:
@@ -332,7 +330,7 @@ class OpDef:
         if not self.is_pure or self.facts.no_fold or self.facts.blas:
             return False
         cost = self.facts.cost
-        return cost is None or (isinstance(cost, PerElement) and cost.flops <= CHEAP)
+        return cost is None or (isinstance(cost, PerElement) and cost.flops <= thresholds.CHEAP_FLOPS)
 
     def output_dtypes(self, attrs: Mapping[str, Any]) -> list[DType]:
         """The dtypes of the flat outputs under complete attributes."""

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.ir.attr_values import Func
 from headrace.ir.function import bodies, body, functions_of
 from headrace.ir.infer import constant_value
@@ -41,8 +41,6 @@ Key: TypeAlias = "Hashable"
 ANY: Final = "any resource"
 EVERYTHING: Final = "everything"
 
-_MOST_GRAPHS: Final = 10_000
-_MOST_DEPTH: Final = 100
 
 # What an operation touches: key -> whether it writes.
 Effects: TypeAlias = "dict[Key, bool]"
@@ -113,7 +111,7 @@ class _Question:
         self.known: dict[FuncGraph, Effects] = {}
         self.calls: set[str] = set()
         self.cuts = 0
-        self.left = _MOST_GRAPHS
+        self.left = thresholds.ORDER_GRAPHS
         self.depth = 0
 
 
@@ -149,7 +147,7 @@ def _of_graph(graph: FuncGraph, question: _Question) -> Effects:
     if known is not None:
         return known
     question.left -= 1
-    if graph.is_open or question.left < 0 or question.depth >= _MOST_DEPTH:
+    if graph.is_open or question.left < 0 or question.depth >= thresholds.ORDER_DEPTH:
         return {EVERYTHING: True}
     question.depth += 1
     cuts = question.cuts

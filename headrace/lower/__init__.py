@@ -16,13 +16,14 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from headrace import thresholds
 from headrace.errors import GraphError
 from headrace.ir.analysis.graph_size import deepens_recursion, graph_size
 from headrace.ir.function import recursive_functions
 from headrace.lower.calls import lower_call, lower_remote_call, lower_symbolic_gradient
 from headrace.lower.conditionals import lower_case, lower_if
 from headrace.lower.loops import lower_for, lower_while
-from headrace.lower.lowering import INLINE_LIMIT, Lowering, Rule, Shared
+from headrace.lower.lowering import Lowering, Rule, Shared
 
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Graph, Operation
@@ -80,7 +81,7 @@ def lower(
       GraphError: A called function does not fit, or structures are nested too deeply.
       NotFoundError: A called function does not exist.
     """
-    is_inlined = graph_size(graph.operations, reads=True).repeated <= INLINE_LIMIT
+    is_inlined = graph_size(graph.operations, reads=True).repeated <= thresholds.EXPANDED_OPERATIONS
     shared = Shared(_RULES, recursive_functions(graph.operations), differentiate, stays, is_inlined)
     top = Lowering(shared)
     functions: dict[str, Sequence[Operation]] = {}

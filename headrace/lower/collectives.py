@@ -47,7 +47,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.device import DeviceSpec
@@ -58,9 +58,6 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
     from headrace.shapes import Shape
 
-# Bytes from which a ring is used. To send a tensor costs some 50 µs at any size, and memory copies a few bytes a
-# nanosecond (so do good networks): at this size, the cost of the bytes begins to equal that of the message.
-RING_BYTES: Final = 1 << 16
 
 _REDUCTIONS: Final[Mapping[str, str]] = {"sum": "AddV2", "prod": "Mul", "max": "Maximum", "min": "Minimum"}
 
@@ -182,7 +179,7 @@ def requested_device(t: Tensor) -> str:
 
 def _is_large(t: Tensor) -> bool:
     n = shapes.size(t.shape)
-    return n is not None and t.dtype.base not in dtypes.OBJECT and n * t.dtype.size >= RING_BYTES
+    return n is not None and t.dtype.base not in dtypes.OBJECT and n * t.dtype.size >= thresholds.RING_BYTES
 
 
 def _cut(b: Builder, x: Tensor, n: int, flat: bool) -> list[Tensor]:

@@ -25,11 +25,11 @@ operations of a library function, which may be lowered several times, get the na
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.errors import HeadraceInternalError
 from headrace.ir import walk
 from headrace.ir.analysis import frames
@@ -41,9 +41,6 @@ from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 if TYPE_CHECKING:
     from headrace.shapes import Shape
 
-# With more operations copied out of functions, or more nested calls, calls run in frames of their own.
-INLINE_LIMIT: Final = 100_000
-INLINE_DEPTH: Final = 20
 
 Values: TypeAlias = "dict[Tensor, Tensor]"
 
@@ -165,7 +162,7 @@ class Shared:
         self.called: dict[str, FuncGraph] = {}
         self.differentiated: set[str] = set()
         self.schedules: dict[FuncGraph, list[Operation]] = {}
-        self.copied = 0 if is_inlined else INLINE_LIMIT + 1
+        self.copied = 0 if is_inlined else thresholds.EXPANDED_OPERATIONS + 1
         self.depth = 0
         self._read: dict[Graph, set[Tensor]] = {}
         self._wrappers: dict[tuple[str, int], FuncGraph] = {}
@@ -174,7 +171,11 @@ class Shared:
         """Whether the function `f` is called in a frame of its own, not inlined."""
         if isinstance(f, FuncGraph):
             return False
-        return f.name in self.recursive or self.copied > INLINE_LIMIT or self.depth > INLINE_DEPTH
+        return (
+            f.name in self.recursive
+            or self.copied > thresholds.EXPANDED_OPERATIONS
+            or self.depth > thresholds.EXPANDED_DEPTH
+        )
 
     def graph_of(self, op: Operation, f: Func | FuncGraph) -> FuncGraph:
         """The graph for a branch, condition or body `f`, or a graph that calls it."""

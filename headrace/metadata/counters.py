@@ -13,10 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headrace import trace
+from headrace import thresholds, trace
 from headrace.metadata.run import (
-    INSTANCES,
-    NODE_STATS,
     UNFINISHED,
     Device,
     LoopInstance,
@@ -77,7 +75,7 @@ def _lives(running: _Running) -> None:
     """The loop is entered, and not only by dead tokens: a predicate was computed, or there is a second iteration."""
     if not running.is_live:
         running.is_live = True
-        if len(running.loop.instances) < INSTANCES:
+        if len(running.loop.instances) < thresholds.LISTED_LOOP_FIRINGS:
             running.loop.instances.append(running.shown)
 
 
@@ -221,7 +219,7 @@ class _Counters:
         self._device = device
         self._on: dict[str, _OnDevice] = {}
         self._sent: dict[tuple[str, str], Traffic] = {}
-        self._room = NODE_STATS
+        self._room = thresholds.LISTED_FIRINGS
         self._left_out = 0
         self._step: int | None = None
         self._epoch = time.time_ns() - time.perf_counter_ns()

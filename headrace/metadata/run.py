@@ -19,8 +19,6 @@ from headrace import trace
 if TYPE_CHECKING:
     from headrace.metadata.step_stats import Firing, StepStats
 
-NODE_STATS: Final = 10_000  # firings that are listed one by one
-INSTANCES: Final = 1_000  # the same for each loop
 UNFINISHED: Final = 100
 SHOWN: Final = 20  # operations in the text
 
@@ -122,7 +120,7 @@ class LoopStats:
       trips: trip count, over all instances.
       fewest, most: smallest and largest trip count of an instance.
       most_in_flight: iterations of one instance that were open at the same time, on any device.
-      instances: in the order in which they were entered, the first `INSTANCES`, without dead ones.
+      instances: in the order in which they were entered, the first `thresholds.LISTED_LOOP_FIRINGS`, without dead ones.
       devices: those that it stands on.
     """
 
@@ -225,7 +223,7 @@ class RunMetadata:
 
     @property
     def step_stats(self) -> StepStats:
-        """The firings one by one, as TensorFlow has them: the first `NODE_STATS`, dead ones left out."""
+        """The firings one by one, as TensorFlow has them: the first `thresholds.LISTED_FIRINGS`, dead ones left out."""
         if self._step_stats is None:  # made when asked for: it takes longer than the rest
             from headrace.metadata.step_stats import step_stats
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.opkit.arrays import dims
 from headrace.opkit.windows import Axis, Sliding, sliding
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray
 Axes: TypeAlias = tuple[Axis, ...]
-
-BLOCK = 2**20  # bytes of images that are reduced at a time
 
 
 @functools.lru_cache(1024)
@@ -78,10 +77,10 @@ def expect(what: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> None:
 def reduced(f: Any, x: Array, axes: Axes, start: Any) -> Array:
     """Each window reduced by the ufunc `f`; `start` is what a window of nothing but padding gives."""
     moved = [(i, axis) for i, axis in enumerate(axes) if not axis.is_plain]
-    if len(moved) < 2 or x.nbytes <= 2 * BLOCK or not axes[0].is_plain:
+    if len(moved) < 2 or x.nbytes <= 2 * thresholds.CACHED_BYTES or not axes[0].is_plain:
         return _reduced(f, x, moved, start)
     out = np.empty(counted(axes), x.dtype)
-    step = max(1, len(x) * BLOCK // x.nbytes)
+    step = max(1, len(x) * thresholds.CACHED_BYTES // x.nbytes)
     for image in range(0, len(x), step):  # so that what lies between two axes stays in the cache
         out[image : image + step] = _reduced(f, x[image : image + step], moved, start)
     return out

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.errors import InvalidArgumentError
 from headrace.ir.opdef import string_attr
 from headrace.shapes import Shape
@@ -65,9 +65,6 @@ def check_updates(indices: Any, updates: Any, shape: Sequence[int]) -> None:
         )
 
 
-_MANY: Final = 64  # updates from which on sorting them pays
-
-
 def _all_of(updates: Any, out: Any) -> tuple[int, ...]:
     """The axes of `updates` that number the updates, if each is of the whole of `out`."""
     return tuple(range(updates.ndim - out.ndim))
@@ -78,7 +75,7 @@ def add_at(out: Any, where: tuple[Any, ...], updates: Any) -> None:
     depth = len(where)
     if not depth:
         out += np.add.reduce(updates, _all_of(updates, out), out.dtype)
-    elif updates.ndim > where[0].ndim and where[0].size >= _MANY:
+    elif updates.ndim > where[0].ndim and where[0].size >= thresholds.SORTED_UPDATES:
         # whole slices: sorted by place, neighbours of one place are summed in one go
         flat = np.ravel_multi_index([w.ravel() for w in where], out.shape[:depth])
         order = np.argsort(flat, kind="stable")

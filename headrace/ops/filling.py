@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
@@ -33,14 +33,13 @@ from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
-_FILL_EAGERLY = 4096  # elements up to which a constant array is written out; a larger one is a view of one element
 _INDEX = type_attr(INDEX, dtypes.int32)
 
 
 def _full(xp: Any, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
     """An array of one value throughout; large ones are views of a single element, and take no memory."""
     check_size(shape, dtype)
-    if dtype in dtypes.OBJECT or math.prod(shape) > _FILL_EAGERLY:
+    if dtype in dtypes.OBJECT or math.prod(shape) > thresholds.WRITTEN_FILL_ELEMENTS:
         return xp.broadcast_to(value, shape)
     return xp.full(shape, value, dtype.numpy)
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned, with_owned
 from headrace.ir.graph import FuncGraph
@@ -392,7 +392,7 @@ class _Linear:
 def _linear(t: Tensor, loop: Operation, flow: _Flow, known: dict[Tensor, _Linear | None]) -> _Linear | None:
     """Returns `t` as a linear function of one loop variable; None if it is not known to be one."""
     if t not in known:
-        known[t] = _find_linear(t, loop, flow, known) if len(known) < _MOST_SEEN else None
+        known[t] = _find_linear(t, loop, flow, known) if len(known) < thresholds.INDEX_TENSORS else None
     return known[t]
 
 
@@ -421,7 +421,6 @@ def _find_linear(t: Tensor, loop: Operation, flow: _Flow, known: dict[Tensor, _L
 
 
 _INTEGERS: Final = (dtypes.int32, dtypes.int64)
-_MOST_SEEN: Final = 100  # tensors looked at to understand one index
 
 
 def _is_apart(a: _Places, n: int) -> bool:

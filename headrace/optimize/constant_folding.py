@@ -13,11 +13,11 @@ An operation that fails when it is tried is left to fail when it runs, if it doe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.ir.infer import forget
 from headrace.ir.kernel import constant_kernel
 from headrace.ir.opdef import op_registry
@@ -27,9 +27,6 @@ from headrace.optimize.rewriter import Rewriter
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
-
-_SMALL: Final = 1 << 16  # bytes that may be kept whatever they are made of
-_GROWTH: Final = 4
 
 
 class FoldConstants(Pass):
@@ -89,7 +86,7 @@ class _Folding:
         for t in op.outputs:
             n = shapes.size(t.shape)
             if n is None:
-                return "" if read <= _SMALL else "how large its result is cannot be told"
+                return "" if read <= thresholds.GROWN_BYTES else "how large its result is cannot be told"
             made += n * t.dtype.size
         return self._is_worth(made, read)
 
@@ -97,8 +94,8 @@ class _Folding:
         limit = self.walking.context.options.fold_bytes
         if made > limit:
             return f"its result has {made} bytes, and constants of more than {limit} are not made"
-        if made > _SMALL and made > _GROWTH * read:
-            return f"its result has {made} bytes, {_GROWTH} times more than what it is made of"
+        if made > thresholds.GROWN_BYTES and made > thresholds.GROWTH * read:
+            return f"its result has {made} bytes, {thresholds.GROWTH} times more than what it is made of"
         return ""
 
     def _misfit(self, op: Operation, values: list[np.ndarray]) -> str:
@@ -107,7 +104,7 @@ class _Folding:
                 return (
                     f"its result {v.dtype}{list(v.shape)} is not what the graph says, {t.dtype}{shapes.show(t.shape)}"
                 )
-        return self._is_worth(sum(v.nbytes for v in values), _SMALL)
+        return self._is_worth(sum(v.nbytes for v in values), thresholds.GROWN_BYTES)
 
     def _become(self, op: Operation, values: list[np.ndarray], before: list[Operation]) -> None:
         """Puts constants in the place of `op`."""

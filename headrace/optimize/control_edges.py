@@ -19,18 +19,15 @@ A call that computes again what its gradient needs keeps its edges: they say not
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from headrace import thresholds
 from headrace.ir.graph import FuncGraph
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import in_order, is_silent, primitives
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
-
-_MOST_INSTEAD: Final = 4  # edges that may come in the place of one
-_MOST_READERS: Final = 16
-_SEARCH: Final = 64  # operations looked at to find that an edge is implied
 
 
 class SimplifyControlEdges(Pass):
@@ -92,7 +89,11 @@ class _Cleaning:
             held.update(op.control_inputs)
         found: dict[Operation, None] = {}
         for c, mine in readers.items():
-            if c in held or len(mine) > _MOST_READERS or any(r.type == "_Retval" or r.opdef.structured for r in mine):
+            if (
+                c in held
+                or len(mine) > thresholds.CONSTANT_READERS
+                or any(r.type == "_Retval" or r.opdef.structured for r in mine)
+            ):
                 continue
             for r in mine:
                 r.control_inputs = list(dict.fromkeys([*r.control_inputs, *c.control_inputs]))
@@ -145,7 +146,11 @@ class _Cleaning:
                 return None  # `op` waits for one result of it, not for all
             else:
                 out[p] = None
-        return tuple(out) if len(out) <= max(_MOST_INSTEAD, len(op.control_inputs) if not op.inputs else 0) else None
+        return (
+            tuple(out)
+            if len(out) <= max(thresholds.REPLACING_EDGES, len(op.control_inputs) if not op.inputs else 0)
+            else None
+        )
 
     @staticmethod
     def before(op: Operation) -> list[Operation]:
@@ -160,7 +165,7 @@ class _Cleaning:
         todo = list(dict.fromkeys([*makers, *wanted]))
         seen = set(todo)
         for looked_at, each in enumerate(todo):
-            if looked_at == _SEARCH:
+            if looked_at == thresholds.IMPLIED_EDGE_SEARCH:
                 break
             for p, is_all in {**_makers(each, firmly), **dict.fromkeys(each.control_inputs, True)}.items():
                 if is_all:

@@ -14,11 +14,11 @@ call, so what it makes has nothing to be merged with.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.ir.function import owned
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext
@@ -27,8 +27,6 @@ from headrace.optimize.rewriter import Rewriter
 
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
-
-_COMPARED: Final = 4096  # bytes of constants that are compared by value
 
 
 class MergeCommon(Pass):
@@ -95,7 +93,7 @@ def _what(op: Operation) -> Hashable | None:
 def _contents(value: np.ndarray) -> Hashable:
     if value.dtype == object:
         return tuple(value.ravel().tolist()) if value.size <= 64 else id(value)
-    return value.tobytes() if value.nbytes <= _COMPARED else id(value)
+    return value.tobytes() if value.nbytes <= thresholds.COMPARED_CONSTANT_BYTES else id(value)
 
 
 def _exact(value: Any) -> Any:

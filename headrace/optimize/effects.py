@@ -30,8 +30,9 @@ Source: the rule for what has to happen is that of TensorFlow 1's executor, whic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from headrace import thresholds
 from headrace.ir.edit.editor import arrange
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import ANY, EVERYTHING, Key, effects, is_resource, key_of
@@ -41,8 +42,6 @@ from headrace.optimize.queries import has_effect, in_order, primitives
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
-
-_MOST_EDGES: Final = 4  # that one operation gets by itself; more come by way of a NoOp that others can share
 
 
 class Effects(Pass):
@@ -168,7 +167,7 @@ class _Ordering:
             last = self._numbered[left.bit_length() - 1]
             left &= ~(self._bit(last) | explicit[last])
             edges.append(last)
-        if len(edges) > _MOST_EDGES:
+        if len(edges) > thresholds.EFFECT_EDGES:
             edges = [self._join(missing, edges)]
         op.control_inputs = list(dict.fromkeys([*op.control_inputs, *edges]))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.builder import Builder
 from headrace.ir.edit.editor import Editor
@@ -23,7 +23,6 @@ from headrace.optimize.base import Pass, PassContext
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
-LARGE: Final = 1 << 14  # bytes of a whole whose pieces are done one by one
 
 # what cuts a tensor into pieces along one axis: the position of the tensor among its inputs
 _CUTS: Final = {"Split": 1, "SplitV": 0}
@@ -77,8 +76,12 @@ def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: Pass
     size = shapes.size(whole.shape)
     if size is None:
         return False
-    if size * whole.dtype.base.size > LARGE:
-        context.refused("pieces", same[0], f"the whole has {size * whole.dtype.base.size} bytes, more than {LARGE}")
+    if size * whole.dtype.base.size > thresholds.CALL_BOUND_BYTES:
+        context.refused(
+            "pieces",
+            same[0],
+            f"the whole has {size * whole.dtype.base.size} bytes, more than {thresholds.CALL_BOUND_BYTES}",
+        )
         return False
     wanted = sum(shapes.size(op.outputs[0].shape) or 0 for op in same)
     if 2 * wanted < size:

@@ -8,8 +8,9 @@ limits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from headrace import thresholds
 from headrace.errors import HeadraceError
 from headrace.ir.attr_values import Func
 from headrace.ir.edit import add_values
@@ -22,8 +23,6 @@ from headrace.optimize.splicing import splice
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
-
-_MOST: Final = 100_000  # operations that one graph comes to have by functions
 
 
 class Inline(Pass):
@@ -76,8 +75,8 @@ def _why_not(op: Operation, recursive: frozenset[str], made: int) -> str:
         graphs = [g for _, g in bodies(op)]
     except HeadraceError as e:
         return str(e)
-    if made + sum(map(_size, graphs)) > _MOST:
-        return f"more than {_MOST} operations would come out of functions"
+    if made + sum(map(_size, graphs)) > thresholds.EXPANDED_OPERATIONS:
+        return f"more than {thresholds.EXPANDED_OPERATIONS} operations would come out of functions"
     if op.opdef.structured == "Call":
         (graph,) = graphs
         if (len(graph.params), len(graph.results)) != (len(op.inputs), len(op.outputs)):

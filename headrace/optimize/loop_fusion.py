@@ -10,8 +10,9 @@ would come in another order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from headrace import thresholds
 from headrace.ir import walk
 from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.edit.copying import copy_into
@@ -23,9 +24,6 @@ from headrace.optimize.loop_editor import LoopEditor, loops_of
 if TYPE_CHECKING:
     from headrace.ir.analysis.trip_count import Bound
     from headrace.ir.graph import Graph, Operation, Tensor
-
-_SMALL: Final = 64  # operations in both bodies
-_NEAR: Final = 8  # loops that a loop is compared with
 
 
 class FuseLoops(Pass):
@@ -43,11 +41,11 @@ class FuseLoops(Pass):
 def _merge_two(graph: Graph, context: PassContext) -> bool:
     loops = [(op, bound) for op in loops_of(graph) if (bound := _bound(op)) is not None]
     for n, (second, other) in enumerate(loops):
-        for first, bound in loops[max(0, n - _NEAR) : n]:
+        for first, bound in loops[max(0, n - thresholds.FUSED_LOOP_DISTANCE) : n]:
             if not _alike(first, bound, second, other):
                 continue
             size = len(first.attrs["body"]) + len(second.attrs["body"])
-            if size > _SMALL:
+            if size > thresholds.FUSED_LOOP_OPS:
                 context.refused("loop_merging", second, f"with '{first.name}' it has {size} operations, which is many")
             elif second in context.kept or any(second in op.control_inputs for op in graph.operations):
                 context.refused("loop_merging", second, "something waits for it")

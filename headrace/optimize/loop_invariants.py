@@ -17,9 +17,9 @@ it can fail, it may have no value yet). Loops in loops are done from the inside 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.ir import walk
 from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.edit.copying import copy_into
@@ -31,9 +31,6 @@ from headrace.optimize.loop_editor import LoopEditor, loops_of, names
 
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
-
-_SMALL: Final = 1 << 16  # bytes that may be kept whatever they are made of
-_GROWTH: Final = 4
 
 
 class HoistInvariants(Pass):
@@ -144,7 +141,7 @@ def _is_stretched(op: Operation) -> bool:
         return False
     made, read = _bytes(op.outputs), _bytes(op.inputs)
     if made is not None:
-        return made > _SMALL and (read is None or made > _GROWTH * read)
+        return made > thresholds.GROWN_BYTES and (read is None or made > thresholds.GROWTH * read)
     ranks = [len(t.shape) for t in op.inputs if t.shape is not None]
     out = op.outputs[0].shape
     return out is None or len(out) > max(ranks, default=0)

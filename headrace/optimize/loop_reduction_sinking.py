@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.ir.infer import constant_value
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of, names
@@ -39,8 +39,6 @@ from headrace.optimize.queries import is_zeros
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
-_GROWTH: Final = 4  # operands may be so many times as large as what is added in an iteration
-_SMALL: Final = 1 << 14  # bytes that are kept whatever they save
 _RULE: Final = "loop_accumulations"
 
 
@@ -158,7 +156,7 @@ def _why_not(kept: Residuals, t: Tensor, context: PassContext) -> str:
     total = sum(size for x in pushed if x not in others and (size := element_bytes(x)) is not None)
     made = element_bytes(t)
     assert made is not None
-    if total > max(_SMALL, _GROWTH * made):
+    if total > max(thresholds.CALL_BOUND_BYTES, thresholds.GROWTH * made):
         return f"{total} bytes would be kept in each iteration, to add up {made}"
     return ""
 

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.dtypes import INDEX, OBJECT
 from headrace.ir import walk
 from headrace.ir.function import base_name
 from headrace.ir.infer import constant_value
-from headrace.ir.opdef import CHEAP, PerElement
+from headrace.ir.opdef import PerElement
 from headrace.optimize.batching_rules import batch, can_batch
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-LARGE: Final = 1 << 14  # bytes of an element with which little is lost by doing it alone
 _JOINS: Final = frozenset({"ConcatV2", "Pack"})  # they move elements, and compute nothing
 _FIRST: Final = frozenset({"TensorListGetItem", "TensorListPopBack", "_Arg"})  # what a row comes from
 
@@ -99,12 +98,12 @@ class RowReads:
         """
         if not isinstance(self._found[t], Popped) or t in self._products:
             return True
-        return self._work.get(t, 0) >= (CHEAP if t.shape == () else 1) and self.is_small(t)
+        return self._work.get(t, 0) >= (thresholds.CHEAP_FLOPS if t.shape == () else 1) and self.is_small(t)
 
     def is_small(self, t: Tensor) -> bool:
         """Whether what an operation on an element like `t` costs is above all that there is an operation."""
         size = element_bytes(t)
-        return size is not None and size <= LARGE
+        return size is not None and size <= thresholds.CALL_BOUND_BYTES
 
     def source(self, t: Tensor) -> Tensor:
         """The tensor of the graph around whose rows `t` is; it is made if need be."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.ir import walk
 from headrace.ir.infer import constant_value
 from headrace.optimize.base import Pass, PassContext
@@ -31,7 +31,6 @@ from headrace.optimize.loop_row_reads import Index, as_vector, element_bytes, in
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
-_GROWTH: Final = 4  # what is kept may be so many times as large as what is made of it
 _RULE: Final = "loop_collections"
 
 
@@ -168,7 +167,7 @@ def _why_not(kept: Residuals, found: _List, k: int, context: PassContext) -> str
     sizes = [n_bytes for t in pushed if (n_bytes := element_bytes(t)) is not None]
     made = element_bytes(value)
     assert made is not None
-    if sum(sizes) > _GROWTH * made:
+    if sum(sizes) > thresholds.GROWTH * made:
         return f"{sum(sizes)} bytes would be kept in each iteration, to make {made} of them"
     most = max([made, *sizes])
     if n is not None and n * most > context.options.stack_bytes:

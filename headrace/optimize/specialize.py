@@ -22,9 +22,9 @@ following the list from where it was made (`list_flow`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.ir import walk
 from headrace.ir.attr_values import equal
 from headrace.ir.edit.editor import Editor, arrange
@@ -37,10 +37,6 @@ from headrace.optimize.list_flow import NO_ARGUMENTS, ListFlow
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
     from headrace.shapes import Shape
-
-_ROUNDS: Final = 4  # of supposing something of a loop's variables
-_DEPTH: Final = 4  # of loops in one another, of which something is supposed
-_LIST_ROUNDS: Final = 6  # what is known of one list may tell what is put into another
 
 
 def specialize(graph: Graph, known: Mapping[Tensor, Shape]) -> None:
@@ -65,7 +61,7 @@ def specialize(graph: Graph, known: Mapping[Tensor, Shape]) -> None:
         t.refine(shape)
     _infer(graph, 0)
     flow = ListFlow(graph)
-    for _ in range(_LIST_ROUNDS):
+    for _ in range(thresholds.SPECIALIZE_LIST_ROUNDS):
         more = [op for op in flow.new if _know_elements(op, flow)]
         if not more:
             break
@@ -99,13 +95,13 @@ def _look_into(op: Operation, depth: int) -> None:
                 p.replace_static(*_entering(p, t))
             _infer(g, depth)
         return
-    if len(graphs) < 2 or depth >= _DEPTH:
+    if len(graphs) < 2 or depth >= thresholds.SPECIALIZE_DEPTH:
         return
     before = _Facts(graphs)
     body: FuncGraph = op.attrs["body"]
     stated = [(p.shape, p.handle) for p in body.params]
     supposed = [_entering(p, t) for p, t in zip(body.params, args, strict=True)]
-    for _ in range(_ROUNDS):
+    for _ in range(thresholds.SPECIALIZE_ROUNDS):
         for g in graphs:
             for p, known in zip(g.params, supposed, strict=True):
                 p.replace_static(*known)

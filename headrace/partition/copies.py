@@ -17,11 +17,11 @@ work between two machines. So each copy of a constant has an array of its own (`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.ir import walk
 from headrace.ir.attr_values import first_element, is_splat
 from headrace.ir.device import DeviceSpec
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation
 
 Where: TypeAlias = "Mapping[Operation, Sequence[str]]"  # the devices with a copy of each operation
-
-SMALL: Final = 1 << 16  # largest constant that is copied, in bytes
 
 
 def standing(order: Sequence[Operation], of: Mapping[Operation, str]) -> Where:
@@ -60,7 +58,11 @@ def is_copied(op: Operation) -> bool:
     """Whether each device that reads `op` has a copy of it."""
     if op.type == "Const" and not op.control_inputs:
         value = op.attrs["value"]
-        return isinstance(value, np.ndarray) and value.nbytes <= SMALL and op.outputs[0].dtype is not dtypes.resource
+        return (
+            isinstance(value, np.ndarray)
+            and value.nbytes <= thresholds.COPIED_CONSTANT_BYTES
+            and op.outputs[0].dtype is not dtypes.resource
+        )
     return op.opdef.primitive == "Enter" and bool(op.attrs["is_constant"])
 
 

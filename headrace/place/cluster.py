@@ -8,18 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Final
 
+from headrace import thresholds
 from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
-
-# One core of a current machine with numpy's BLAS. The figures are rough, and measured costs replace them
-# (`costs.Costs`). Their orders of magnitude matter: an op costs microseconds, a crossing tens of them.
-_FLOPS: Final = 4e10
-_BANDWIDTH: Final = 8e9
-_OVERHEAD: Final = 2e-6
-_LATENCY: Final = 5e-5
-_LINK_BANDWIDTH: Final = 2e10
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,9 +26,9 @@ class DeviceModel:
     """
 
     name: str
-    flops: float = _FLOPS
-    bandwidth: float = _BANDWIDTH
-    overhead: float = _OVERHEAD
+    flops: float = thresholds.DEVICE_FLOPS
+    bandwidth: float = thresholds.DEVICE_BANDWIDTH
+    overhead: float = thresholds.OPERATION_OVERHEAD
 
     @property
     def type(self) -> str:
@@ -53,8 +45,8 @@ class Link:
       bandwidth: bytes per second.
     """
 
-    latency: float = _LATENCY
-    bandwidth: float = _LINK_BANDWIDTH
+    latency: float = thresholds.LINK_LATENCY
+    bandwidth: float = thresholds.LINK_BANDWIDTH
 
     def seconds(self, size: float) -> float:
         """Seconds that a token of `size` bytes takes."""

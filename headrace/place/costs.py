@@ -11,9 +11,9 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from headrace import dtypes, trace
+from headrace import dtypes, thresholds, trace
 from headrace.ir import walk
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
     from headrace.place.cluster import DeviceModel
     from headrace.shapes import Shape
-
-TRIPS: Final = 10  # trip count of a loop of which nothing is known
-_DIMENSION: Final = 32  # size that an unknown dimension is taken to have
-_COPIED: Final = 1 << 16  # largest constant, in bytes, with a copy on each device that reads it (`partition.copies`)
-_OBJECT: Final = 64  # bytes of a string or another object
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,7 +119,7 @@ class Costs:
         counts: dict[Frame, float] = {}
         for frame in tree.frames:
             n = 1.0 if frame.parent is None else told.count(frame)
-            counts[frame] = float(TRIPS) if n is None else n
+            counts[frame] = float(thresholds.UNKNOWN_TRIPS) if n is None else n
         return counts
 
 
@@ -135,7 +130,7 @@ def _type(device: str) -> str:
 def is_free(op: Operation) -> bool:
     """Whether `op` is a small constant, or an Enter of one, copied to each reader."""
     found = walk.constant_behind(op)
-    return found is not None and size(found.outputs[0]) <= _COPIED
+    return found is not None and size(found.outputs[0]) <= thresholds.COPIED_CONSTANT_BYTES
 
 
 def size(t: Tensor) -> float:
@@ -145,10 +140,10 @@ def size(t: Tensor) -> float:
     for d in shape or ():
         n *= d or 0
     if t.dtype.base in (dtypes.string, dtypes.variant, dtypes.resource):
-        return n * _OBJECT
+        return n * thresholds.OBJECT_BYTES
     return n * t.dtype.base.size
 
 
 def _guess(shape: Shape) -> Shape:
     """Replaces each unknown dimension of `shape` by a number."""
-    return None if shape is None else tuple(_DIMENSION if d is None else d for d in shape)
+    return None if shape is None else tuple(thresholds.UNKNOWN_DIMENSION if d is None else d for d in shape)

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from headrace import thresholds
 from headrace.place.affinity import large_groups
 from headrace.place.costs import is_free
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from headrace.place.cluster import DeviceModel
     from headrace.place.cost_graph import CostEdge, CostGraph
     from headrace.place.groups import Group, Groups
-
-_TRIES: Final = 50_000  # operations scheduled in all while moving groups
-_WORTH: Final = 0.99  # largest ratio of the makespans after and before a move that is kept
 
 
 @dataclasses.dataclass(slots=True)
@@ -206,7 +204,7 @@ class _Placer:
         """Moves single groups, the heaviest first, while that helps and within a limit."""
         best = dict(of)
         least = self.makespan(best)
-        tries = _TRIES // max(1, len(self._order))
+        tries = thresholds.PLACEMENT_TRIES // max(1, len(self._order))
         helped = True
         while helped:
             helped = False
@@ -216,7 +214,7 @@ class _Placer:
                         continue
                     tries -= 1
                     makespan = self.makespan(best | {g: name})
-                    if makespan < least * _WORTH:
+                    if makespan < least * thresholds.PLACEMENT_GAIN:
                         best[g], least, helped = name, makespan, True
         return best
 

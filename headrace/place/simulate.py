@@ -24,6 +24,7 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from headrace import thresholds
 from headrace.ir.analysis import frames
 from headrace.place.costs import Costs, is_free, size
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
     from headrace.place.cluster import Cluster
 
-SMALL: Final = 1e-4  # seconds; longer operations have a thread of their own
 _COLUMNS: Final = 72  # of a timeline
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -253,7 +253,7 @@ class _Simulator:
         if not seconds:
             self._at(self._now, lambda: self._done(op, at))
             return
-        lane = self._lanes[self._of[op], seconds > SMALL]
+        lane = self._lanes[self._of[op], seconds > thresholds.LONG_OPERATION]
         self._count += 1
         heapq.heappush(lane.queue, (self._now, self._count, op, at))
         if not lane.is_busy:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace import thresholds
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
 
 
-_DEEPEST: Final = 8  # nested additions that are searched for a number; each level may double the work
 _FLIPPED: Final = {"Less": "Greater", "LessEqual": "GreaterEqual", "Greater": "Less", "GreaterEqual": "LessEqual"}
 
 
@@ -85,7 +85,7 @@ class PrimitiveTripCounts:
                 return start, -step if new.type == "Sub" else step
         return None
 
-    def _value(self, t: Tensor, depth: int = _DEEPEST) -> float | None:
+    def _value(self, t: Tensor, depth: int = thresholds.PLACED_TRIPS_DEPTH) -> float | None:
         """Value of `t` if it is known; at most `depth` nested additions are followed."""
         t = _origin(t)
         op = t.op

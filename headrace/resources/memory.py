@@ -33,14 +33,14 @@ import contextlib
 import dataclasses
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from headrace import flags, forking, trace
+from headrace import flags, forking, thresholds, trace
 from headrace.errors import DataLossError, ResourceExhaustedError
 from headrace.metadata import MemoryStatistics
-from headrace.resources.spill import SMALLEST, Layout, Slot, SpillFile
+from headrace.resources.spill import Layout, Slot, SpillFile
 from headrace.resources.values import nbytes_of
 
 if TYPE_CHECKING:
@@ -48,10 +48,6 @@ if TYPE_CHECKING:
 
     from headrace.resources.values import Value
 
-AHEAD: Final = 8  # so many elements of a list are brought back before they are asked for
-TOGETHER: Final = 32  # so many values are copied in one go, at most
-PATIENCE: Final = 0.05  # seconds between two looks whether the step was cancelled, while it waits for a copy
-NOTES: Final = 256  # notes of values that have gone, after which somebody reads them
 
 RESIDENT, LEAVING, AWAY, COMING, GONE = "resident", "leaving", "away", "coming", "gone"
 
@@ -180,10 +176,10 @@ def prefetch(items: Any, at: int, step: int) -> None:
 
     As long as half of them are there, the others need not come yet: several are read in one go.
     """
-    n, half = len(items), at + AHEAD // 2 * step
+    n, half = len(items), at + thresholds.PREFETCHED_ELEMENTS // 2 * step
     if 0 <= half < n and type(items[half]) is SpilledTensor and not items[half].is_away:
         return
-    for i in range(at, at + AHEAD * step, step):
+    for i in range(at, at + thresholds.PREFETCHED_ELEMENTS * step, step):
         if not 0 <= i < n:
             break
         item = items[i]
@@ -304,7 +300,7 @@ class Memory:
     def note(self, record: _Record) -> None:
         """Something happened to a value: it has been read, or nobody knows it any more. Takes no lock that is taken."""
         self._notes.append(record)
-        if len(self._notes) > NOTES and self._changed.acquire(blocking=False):
+        if len(self._notes) > thresholds.RELEASE_NOTES and self._changed.acquire(blocking=False):
             try:
                 self._settle()
             finally:
@@ -385,7 +381,7 @@ class Memory:
             self._wait(use)
 
     def _wait(self, use: MemoryUser | None) -> None:
-        self._changed.wait(PATIENCE)
+        self._changed.wait(thresholds.COPY_POLL)
         if use is not None:
             use.look()
         self._settle()
@@ -485,14 +481,14 @@ class Memory:
         """What is to be copied next, in one go, and whether to read it: that goes first, somebody may wait for it."""
         with self._changed:
             records: list[_Record] = []
-            while self._to_read and len(records) < TOGETHER:
+            while self._to_read and len(records) < thresholds.COPIED_TOGETHER:
                 record = self._to_read.popleft()
                 if record.state == COMING and not record.is_read:  # else who wanted it could not wait, or it has gone
                     record.is_read = True
                     records.append(record)
             if records:
                 return records, True
-            while self._to_write and len(records) < TOGETHER:
+            while self._to_write and len(records) < thresholds.COPIED_TOGETHER:
                 record = self._to_write.popleft()
                 if record.state == LEAVING and not record.is_dropped:  # else it stays, or is not needed any more
                     records.append(record)
@@ -605,7 +601,7 @@ class Memory:
         elif swaps is False or any(h.swaps is False for h in largest):
             cures.insert(0, "let the loop swap (while_loop(..., swap_memory=True))")
         elif swaps is not None:
-            why = f"All that can be swapped is; arrays of less than {SMALLEST:,} bytes never are. "
+            why = f"All that can be swapped is; arrays of less than {thresholds.SPILLED_BYTES:,} bytes never are. "
         advice = ", or ".join(cures)
         return ResourceExhaustedError(
             f"{self.device} would exceed its memory limit of {self.limit:,} bytes: {what} asks for {n:,} bytes, and "

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ml_dtypes
 import numpy as np
 
-from headrace import dtypes, forking
+from headrace import dtypes, forking, thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +39,6 @@ _WEYL0: Final = 0x9E3779B9  # what is added to the key after each round
 _WEYL1: Final = 0xBB67AE85
 _ROUNDS: Final = 10
 _SCRAMBLER: Final = 0x02461E293EC8F720  # the key with which seeds are mixed
-_FEW: Final = 8  # blocks
-_CHUNK: Final = 1 << 13  # blocks computed together: the work arrays stay in the cache
 _LEAST_U: Final = 1e-7  # Box-Muller takes the logarithm of nothing smaller
 _TRUNCATE_AT: Final = 2.0
 
@@ -122,16 +120,17 @@ class Stream:
     def blocks(self, n: int) -> np.ndarray:
         """The first `n` blocks: uint32 [n, 4]."""
         out = np.empty((n, 4), np.uint32)
-        for start in range(0, n, _CHUNK):
-            stop = min(start + _CHUNK, n)
+        for start in range(0, n, thresholds.PHILOX_CHUNK_BLOCKS):
+            stop = min(start + thresholds.PHILOX_CHUNK_BLOCKS, n)
             self._fill(np.arange(start, stop, dtype=np.uint64), out[start:stop])
         return out
 
     def blocks_at(self, offsets: np.ndarray) -> np.ndarray:
         """The blocks that many blocks on: uint64 [n] → uint32 [n, 4]."""
         out = np.empty((len(offsets), 4), np.uint32)
-        for start in range(0, len(offsets), _CHUNK):
-            self._fill(offsets[start : start + _CHUNK], out[start : start + _CHUNK])
+        for start in range(0, len(offsets), thresholds.PHILOX_CHUNK_BLOCKS):
+            part = slice(start, start + thresholds.PHILOX_CHUNK_BLOCKS)
+            self._fill(offsets[part], out[part])
         return out
 
     def words(self, n: int) -> np.ndarray:
@@ -214,7 +213,7 @@ class Stream:
 
     def _fill(self, offsets: np.ndarray, out: np.ndarray) -> None:
         """`out[i]` = the block at `offsets[i]`."""
-        if len(offsets) <= _FEW:
+        if len(offsets) <= thresholds.PHILOX_SCALAR_BLOCKS:
             for i, offset in enumerate(offsets.tolist()):
                 out[i] = _block(self.key, self.counter + offset)
             return

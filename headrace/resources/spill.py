@@ -23,12 +23,9 @@ from typing import Final
 
 import numpy as np
 
-from headrace import forking
+from headrace import forking, thresholds
 
 PAGE: Final = 4096  # slots are multiples of this
-MOST_PIECES: Final = 64  # of one system call
-SMALLEST: Final = PAGE  # bytes of an array that is worth a system call
-MOST_GAPS: Final = 4  # an array may lie in a stretch of memory of so many times its size
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ class Layout:
     @classmethod
     def of(cls, value: object) -> Layout | None:
         """The layout of `value`; None if it is not worth writing, or no plain array."""
-        if not isinstance(value, np.ndarray) or value.nbytes < SMALLEST or value.dtype.hasobject:
+        if not isinstance(value, np.ndarray) or value.nbytes < thresholds.SPILLED_BYTES or value.dtype.hasobject:
             return None
         return _layout(value.shape, value.dtype, value.strides)
 
@@ -73,7 +70,9 @@ def _layout(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -
     steps = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
     first = -sum(s for s in steps if s < 0)
     span = first + sum(s for s in steps if s > 0) + dtype.itemsize
-    return None if span > MOST_GAPS * math.prod(shape) * dtype.itemsize else Layout(shape, dtype, strides, first, span)
+    if span > thresholds.SPILL_SPAN * math.prod(shape) * dtype.itemsize:
+        return None
+    return Layout(shape, dtype, strides, first, span)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -185,7 +184,7 @@ def _runs(pieces: Sequence[tuple[Slot, memoryview]]) -> Iterator[tuple[int, list
     run: list[memoryview] = []
     start = end = -1
     for slot, data in sorted(pieces, key=lambda p: p[0].offset):
-        if slot.offset != end or len(run) == MOST_PIECES:
+        if slot.offset != end or len(run) == thresholds.SPILL_BUFFERS:
             if run:
                 yield start, run
             run, start = [], slot.offset

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.resources import values
 from headrace.resources.element_shapes import check_rows, check_vector, if_full, merge, pieces, show
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 
 _blank: Final = object.__new__
-
-_FEW = 32  # elements that are changed one by one rather than with all others
-_MOST_ELEMENTS = 1 << 27  # growing a list beyond this is taken for a mistake in an index, not tried
 
 
 class TensorList:
@@ -295,7 +292,7 @@ class TensorList:
         """
         n = len(self._items)
         if index >= n and resize:
-            if index == n < _MOST_ELEMENTS:  # what loops do: the next element
+            if index == n < thresholds.LIST_ELEMENTS:  # what loops do: the next element
                 self._check_element(value, "set", "at a list index")
                 return self._with(self._items.push(value), self._initialized + 1)
             return self.resized(index + 1).set(index, value)
@@ -327,7 +324,7 @@ class TensorList:
         rows = values.rows(tensor, self.element_dtype)
         self._check_element(rows[0], "set", "at a list index")
         out = self.resized(max(len(self._items), max(where) + 1))
-        if len(where) * _FEW < len(out._items):
+        if len(where) * thresholds.LIST_CHANGES < len(out._items):
             return out._with_each(zip(where, rows, strict=True))
         items = list(out._items)
         for i, row in zip(where, rows, strict=True):
@@ -352,11 +349,11 @@ class TensorList:
             raise InvalidArgumentError(f"TensorListSlice expects size to be non-negative. Got: {n}")
         if n == old:
             return self
-        if n > max(old, _MOST_ELEMENTS):
+        if n > max(old, thresholds.LIST_ELEMENTS):
             raise ResourceExhaustedError(
-                f"OOM when growing a list of {old} elements to {n}; the limit is {_MOST_ELEMENTS}"
+                f"OOM when growing a list of {old} elements to {n}; the limit is {thresholds.LIST_ELEMENTS}"
             )
-        if abs(n - old) > _FEW:
+        if abs(n - old) > thresholds.LIST_CHANGES:
             items = list(self._items)[:n]
             return self._with_items(items + [UNINITIALIZED] * (n - len(items)))
         few, initialized = self._items, self._initialized

@@ -10,11 +10,9 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-from headrace import denormals, forking
-
-IDLE: Final = 1.0  # seconds without work after which a thread ends
+from headrace import denormals, forking, thresholds
 
 
 class Workers:
@@ -78,7 +76,7 @@ class Workers:
         with self._changed:
             self._free += 1
             try:
-                if not self._work and not self._changed.wait_for(lambda: bool(self._work), IDLE):
+                if not self._work and not self._changed.wait_for(lambda: bool(self._work), thresholds.IDLE_THREAD):
                     self._threads -= 1
                     return None
                 return self._work.popleft()

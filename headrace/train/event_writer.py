@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from headrace import forking
+from headrace import forking, thresholds
 from headrace.api import scopes
 from headrace.errors import DeadlineExceededError, FailedPreconditionError, OpError, UnknownError
 from headrace.files import events, local, summaries
@@ -31,7 +31,6 @@ from headrace.ir.serial.graphdef import read_graph_def
 from headrace.metadata.run import RunMetadata
 
 WAIT_SECONDS: Final = 300.0  # for the thread, before that is an error
-_HELD_BYTES: Final = 1 << 20  # of events: so many are written, though nobody is in a hurry
 
 
 class _Worker:
@@ -130,7 +129,7 @@ class _Worker:
                     held += batch
                     size += sum(map(len, batch))
                     is_wanted = is_last or self._wanted > self._written
-                    if held and (is_wanted or size > _HELD_BYTES or time.monotonic() >= due):
+                    if held and (is_wanted or size > thresholds.PENDING_EVENT_BYTES or time.monotonic() >= due):
                         self.out.write(*held)
                         with self._changed:
                             self._written += len(held)

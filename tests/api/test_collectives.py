@@ -12,12 +12,13 @@ import pytest
 
 import headrace as hr
 import headrace.pipeline
+from headrace import thresholds
 from headrace.errors import GraphError, InvalidArgumentError, ShapeError, SignatureError
 from headrace.execute.plan import make_plan
 from headrace.grad.differentiate import differentiate
 from headrace.ir.graph import Graph, Operation
 from headrace.ir.verify import verify
-from headrace.lower import collectives, lower
+from headrace.lower import lower
 from headrace.lower.collectives import expand_collectives
 from headrace.pipeline import CompiledStep
 from tests.api.running import run
@@ -71,7 +72,7 @@ def expanded(bytes_for_ring: int, seen: list[Graph]) -> Iterator[None]:
         step = CompiledStep(feeds, fetches, targets, devices, "interpret")
         graph = step.pruned.graph
         lowered = lower(graph, [op for t in targets if (op := graph.find(t.name)) is not None], differentiate)
-        with mock.patch.object(collectives, "RING_BYTES", bytes_for_ring):
+        with mock.patch.object(thresholds, "RING_BYTES", bytes_for_ring):
             ops = expand_collectives(lowered.ops)
         verify(lowered.graph)
         seen.append(lowered.graph)
@@ -308,10 +309,10 @@ def test_small_tensors_go_through_trees_and_large_ones_round_rings() -> None:
 
         return [op.type for op in expand(build) if op.type != "Placeholder"]
 
-    tree = types(collectives.RING_BYTES // 4 - 1)
+    tree = types(thresholds.RING_BYTES // 4 - 1)
     assert sorted(tree) == ["AddV2"] * 3 + ["Identity"] * 3
     assert sorted(types(None)) == sorted(tree)
-    ring = types(collectives.RING_BYTES // 4)
+    ring = types(thresholds.RING_BYTES // 4)
     assert {t: ring.count(t) for t in ring} == {"_Cut": 4, "AddV2": 12, "Identity": 12, "_Join": 4}
 
 

@@ -306,7 +306,7 @@ def test_case_checks_when_it_runs(g):
 @pytest.fixture
 def flat(monkeypatch):
     """A case of two pairs or more is one choice, as one of many pairs is."""
-    monkeypatch.setattr("headrace.api.cond.MOST_NESTED", 0)
+    monkeypatch.setattr("headrace.thresholds.NESTED_CASE_PAIRS", 0)
 
 
 @pytest.mark.parametrize("exclusive", [False, True])

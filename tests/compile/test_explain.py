@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 import headrace as hr
-from headrace.compile.fused_regions import FEWEST
+from headrace import thresholds
 from headrace.explain import SHOWN
 from headrace.ir.text import from_text
 
-FEW = f"fewer than {FEWEST} that compute something wait for the same and die together"
+FEW = f"fewer than {thresholds.FUSED_REGION_OPS} that compute something wait for the same and die together"
 EFFECTS, WAITS = "has effects, or sees those of others", "may wait for something else"
 
 

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace import pipeline, trace
-from headrace.compile import fused_regions
+from headrace import pipeline, thresholds, trace
 from headrace.compile.deadness import deadness_of
 from headrace.compile.fused_regions import show
 from headrace.errors import InvalidArgumentError
@@ -311,7 +310,7 @@ def everywhere(fewest: int) -> Iterator[list[int]]:
         return Executor(step.clustered, run, self._get_pool, options.listener, options.ready, self._intra)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fused_regions, "FEWEST", fewest)
+        patch.setattr(thresholds, "FUSED_REGION_OPS", fewest)
         patch.setattr(pipeline, "blockers", lambda ops, is_ordered: ["it is to be interpreted"])
         patch.setattr(Session, "_executor", executor)
         yield made

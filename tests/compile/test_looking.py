@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from headrace.compile import runtime
-from headrace.compile.runtime import FIRST, SHORT, RunState
+from headrace.compile.runtime import RunState
+from headrace.thresholds import FIRST_LOOK, SHORT_LOOP_LOOK
 
 
 class Clock:
@@ -51,19 +52,19 @@ def test_all_numbers_in_order(clock: Clock, first: int, stop: int, before: int) 
     assert go(clock, run.span(first, stop), 1e-6) == list(range(first, stop))
 
 
-@pytest.mark.parametrize("n", [1, FIRST, FIRST + 1, 100, SHORT])
+@pytest.mark.parametrize("n", [1, FIRST_LOOK, FIRST_LOOK + 1, 100, SHORT_LOOP_LOOK])
 def test_short_loops_look_together(clock: Clock, n: int) -> None:
     run = RunState(clock, ())
-    for _ in range(20 * SHORT // n):
+    for _ in range(20 * SHORT_LOOP_LOOK // n):
         go(clock, run.span(0, n), 1e-7)
-    assert 15 <= clock.looks <= 60 + 20 * (n == SHORT)
+    assert 15 <= clock.looks <= 60 + 20 * (n == SHORT_LOOP_LOOK)
 
 
 def test_slow_iterations_are_looked_at_soon(clock: Clock) -> None:
     run = RunState(clock, ())
     for _ in range(100):
         go(clock, run.span(0, 10), 1.0)
-    assert clock.looks >= 1000 // (2 * FIRST)
+    assert clock.looks >= 1000 // (2 * FIRST_LOOK)
 
 
 def test_a_short_loop_ends_when_it_is_cancelled(clock: Clock) -> None:
@@ -81,7 +82,7 @@ def test_a_short_loop_ends_when_it_is_cancelled(clock: Clock) -> None:
 
     with pytest.raises(KeyError):
         endless()
-    assert rounds * 100 <= SHORT
+    assert rounds * 100 <= SHORT_LOOP_LOOK
 
 
 def test_one_long_loop_looks_while_it_runs(clock: Clock) -> None:

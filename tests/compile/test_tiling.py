@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags
-from headrace.compile import kernels, tiling
+from headrace import flags, thresholds
+from headrace.compile import tiling
 from headrace.compile.emit import Emitter
 from headrace.compile.kernels import _row
 from headrace.compile.regions import Regions
@@ -35,11 +35,11 @@ def _unchecked() -> Iterator[None]:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is large."""
-    monkeypatch.setattr(tiling, "LARGE", 200)
-    monkeypatch.setattr(tiling, "SLICE", 160)
-    monkeypatch.setattr(tiling, "SMALL", 100)
-    monkeypatch.setattr(kernels, "FEW", 2)
-    monkeypatch.setattr(kernels, "LONG", 16)
+    monkeypatch.setattr(thresholds, "TILED_BYTES", 200)
+    monkeypatch.setattr(thresholds, "TILE_BYTES", 160)
+    monkeypatch.setattr(thresholds, "MOVED_BYTES", 100)
+    monkeypatch.setattr(thresholds, "SCALAR_ROW_FEWEST", 2)
+    monkeypatch.setattr(thresholds, "SCALAR_ROW_ENOUGH", 16)
 
 
 def number(rng: random.Random, dtype: hr.DType) -> Tensor:
@@ -114,7 +114,7 @@ def test_slices_give_the_same_bits(seed: int, tiny: None, monkeypatch: pytest.Mo
             made.append(last)
         fetches = made if seed % 2 else rng.sample(made, min(2, len(made)))
         sliced, count = run(fetches, feeds), loops(source(fetches, list(feeds)))
-        monkeypatch.setattr(tiling, "LARGE", 1 << 60)
+        monkeypatch.setattr(thresholds, "TILED_BYTES", 1 << 60)
         assert not loops(source(fetches, list(feeds)))
         _counts.append(count)
         same(sliced, run(fetches, feeds))
@@ -245,7 +245,7 @@ def peak(fetches: list[Tensor], feeds: dict[Tensor, Any]) -> int:
 @pytest.mark.parametrize("which", range(4))
 def test_memory(which: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = [512, 128]
-    monkeypatch.setattr(tiling, "SLICE", 4096)
+    monkeypatch.setattr(thresholds, "TILE_BYTES", 4096)
     with hr.Graph().as_default():
         x, w = hr.placeholder(hr.float32, shape), hr.placeholder(hr.float32, [128, 128])
         a = x @ w
@@ -261,11 +261,11 @@ def test_memory(which: int, monkeypatch: pytest.MonkeyPatch) -> None:
             u, v = hr.sin(a) * x, hr.cos(a) + x
             fetches = [hr.exp(u * v - u) / (v * v + 1.0)]
         feeds = {x: np.ones(shape, np.float32), w: np.ones([128, 128], np.float32)}
-        monkeypatch.setattr(tiling, "LARGE", 1 << 60)
+        monkeypatch.setattr(thresholds, "TILED_BYTES", 1 << 60)
         plain = peak(fetches, feeds)
-        monkeypatch.setattr(tiling, "LARGE", 1000)
+        monkeypatch.setattr(thresholds, "TILED_BYTES", 1000)
         assert loops(source(fetches, list(feeds))) == (which != 2)
-        assert peak(fetches, feeds) <= plain + 8 * tiling.SLICE
+        assert peak(fetches, feeds) <= plain + 8 * thresholds.TILE_BYTES
 
 
 def shapes_of_constants(fetches: list[Tensor], feeds: list[Tensor]) -> set[tuple[int, ...]]:
@@ -278,12 +278,12 @@ def test_which_numbers_become_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     with hr.Graph().as_default():
         x, small = hr.placeholder(hr.float32, [300, 96]), hr.placeholder(hr.float32, [300, 7])
         half = hr.constant(0.5)
-        monkeypatch.setattr(kernels, "MOST", 1000)
+        monkeypatch.setattr(thresholds, "SCALAR_ROW_MOST", 1000)
         assert shapes_of_constants([hr.minimum(x, half)], [x]) >= {(96,)}
         assert shapes_of_constants([hr.nn.relu(x)], [x]) >= {(96,)}
         assert shapes_of_constants([hr.minimum(small, half), x * half], [small, x]) == {()}
-        monkeypatch.setattr(tiling, "LARGE", 1000)
-        monkeypatch.setattr(kernels, "MOST", 1 << 16)
+        monkeypatch.setattr(thresholds, "TILED_BYTES", 1000)
+        monkeypatch.setattr(thresholds, "SCALAR_ROW_MOST", 1 << 16)
         assert shapes_of_constants([hr.exp(hr.tanh(hr.minimum(x, half)))], [x]) >= {(96,)}
 
 

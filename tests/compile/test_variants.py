@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags
+from headrace import flags, thresholds
 from headrace.compile import variants
 from headrace.session import Session
 from tests.inside import steps_of
@@ -105,7 +105,7 @@ def test_what_was_fed_before_makes_no_difference(net: Recurrent) -> None:
 
 @pytest.mark.matrix
 def test_of_more_shapes_than_have_code_any_does(net: Recurrent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(variants, "MOST", 2)
+    monkeypatch.setattr(thresholds, "SHAPE_VARIANTS", 2)
     session = hr.Session(graph=net.graph)
     reference = hr.Session(graph=net.graph, engine="interpret")
     for batch in (1, 2, 3, 4, 3, 1):
@@ -233,7 +233,7 @@ def queued(fail_at: int = 99) -> tuple[Any, Any, Any, Any]:
 
 
 def test_clusters_do_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(variants, "MOST", 2)
+    monkeypatch.setattr(thresholds, "SHAPE_VARIANTS", 2)
     seen: list[dict[int, Any]] = []
     add = variants.Variants._add
     monkeypatch.setattr(variants.Variants, "_add", lambda self, key: (seen.append(key), add(self, key))[1])

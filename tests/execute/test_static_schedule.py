@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace import thresholds
 from headrace.execute.plan import Plan
-from headrace.execute.static_schedule import LOOK, StaticSchedule, static_schedule
+from headrace.execute.static_schedule import StaticSchedule, static_schedule
 from headrace.ir.builder import Builder
 from headrace.metadata import RunOptions
 from tests.execute.machine import SeededReady
@@ -141,12 +142,12 @@ def test_errors_say_what_the_token_machine_says() -> None:
 def test_a_long_sequence_sees_its_deadline() -> None:
     with hr.Graph() as g:
         x = y = hr.placeholder(hr.float32, ())
-        for n in range(3 * LOOK):
+        for n in range(3 * thresholds.FIRINGS_PER_LOOK):
             y = y + 1.0
-            if n == LOOK // 2:
+            if n == thresholds.FIRINGS_PER_LOOK // 2:
                 y = hr.numpy_function(lambda v: (time.sleep(0.05), v)[1], [y], hr.float32)
                 y.set_shape(())
     with hr.Session(graph=g, engine="interpret") as session:
-        assert session.run(y, {x: 0.0}) == 3 * LOOK
+        assert session.run(y, {x: 0.0}) == 3 * thresholds.FIRINGS_PER_LOOK
         with pytest.raises(hr.errors.DeadlineExceededError, match="ran past its time limit"):
             session.run(y, {x: 0.0}, timeout_ms=20)

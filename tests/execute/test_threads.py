@@ -7,13 +7,14 @@ import threading
 
 import pytest
 
+from headrace import thresholds
 from headrace.execute import threads
 
 pytestmark = pytest.mark.one_engine
 
 
 def test_what_comes_after_many_glances_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "GLANCE", 0.001)
+    monkeypatch.setattr(thresholds, "SIGNAL_POLL", 0.001)
     q: queue.SimpleQueue[int] = queue.SimpleQueue()
     threading.Timer(0.05, q.put, [3]).start()
     assert threads.taken(q, 30) == 3
@@ -21,7 +22,7 @@ def test_what_comes_after_many_glances_is_taken(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("timeout", [-1.0, 0.0, 0.01])
 def test_a_queue_that_stays_empty(timeout: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "GLANCE", 0.002)
+    monkeypatch.setattr(thresholds, "SIGNAL_POLL", 0.002)
     q: queue.SimpleQueue[int] = queue.SimpleQueue()
     with pytest.raises(queue.Empty):
         threads.taken(q, timeout)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.grad import calls
+from headrace import thresholds
 
 
 def _calls(f: Callable[[], Any]) -> int:
@@ -80,7 +80,7 @@ def _chain_work(n: int) -> int:
 
 
 def test_work_of_functions_that_call_each_other_in_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "MOST_LEVELS", 4)
+    monkeypatch.setattr(thresholds, "GRADIENT_CALL_LEVELS", 4)
     small, large, larger = map(_chain_work, (10, 20, 30))
     assert larger - large < 1.5 * (large - small)
 
@@ -88,7 +88,7 @@ def test_work_of_functions_that_call_each_other_in_a_chain(monkeypatch: pytest.M
 def test_a_deep_chain_of_functions_has_the_gradient_of_a_shallow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     values = []
     for levels in (100, 4):
-        monkeypatch.setattr(calls, "MOST_LEVELS", levels)
+        monkeypatch.setattr(thresholds, "GRADIENT_CALL_LEVELS", levels)
         with hr.Graph() as g:
             y, x = _chain(7)
             (dy,) = hr.gradients([hr.reduce_sum(y)], [x])

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.errors import ShapeError
-from headrace.ir.infer import FOLD_ELEMENTS, constant_value, shape_value
+from headrace.ir.infer import constant_value, shape_value
 from headrace.ir.text import from_text
 
 
@@ -107,7 +107,7 @@ def test_large_values_are_left_alone():
         zero = Const[value=int32[]{{0}}, dtype=int32]
         total = Sum(big, zero)
         over = Sum(big, big)
-        some = Const[value=float32[{FOLD_ELEMENTS + 1}]{{1...}}, dtype=float32]
+        some = Const[value=float32[{thresholds.INFERENCE_ELEMENTS + 1}]{{1...}}, dtype=float32]
         more = Neg(some)
     """)
     assert t["sum"].shape == (n,)

@@ -7,8 +7,7 @@ import functools
 import pytest
 
 import headrace as hr
-from headrace import pb
-from headrace.lower import lowering
+from headrace import pb, thresholds
 
 
 def function(name: str, body: str, result: str, stateful: bool = False) -> pb.FunctionDef:
@@ -121,7 +120,7 @@ def test_a_branch_that_is_itself() -> None:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("n", [10, lowering.INLINE_DEPTH + 5, 2_000])
+@pytest.mark.parametrize("n", [10, thresholds.EXPANDED_DEPTH + 5, 2_000])
 def test_a_chain_of_calls(n: int) -> None:
     functions = [add_one(f"f{i}", f"f{i + 1}" if i + 1 < n else None) for i in range(n)]
     assert run(functions, "f0", 5) == 5 + n

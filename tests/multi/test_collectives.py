@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.lower.collectives import RING_BYTES
+from headrace.thresholds import RING_BYTES
 from tests.api.test_collectives import ALL, apply, device, expected
 from tests.inside import step_of
 

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.errors import InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
-from headrace.ops.nn import batch_norm
 from tests.ops.cases import evaluate, gradients, placeholder
 from tests.ops.test_math_ops import run
 
@@ -78,7 +77,7 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         vectors = [np.ones(x.shape[layout.index("C")], F32)] * 4
         whole = norm(x, *vectors, data_format=layout)
         with monkeypatch.context() as m:
-            m.setattr(batch_norm, "BLOCK", 1)
+            m.setattr(thresholds, "CACHED_BYTES", 1)
             parts = norm(x, *vectors, data_format=layout)
         for a, b in zip(whole, parts, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

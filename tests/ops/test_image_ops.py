@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError, ShapeError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
-from headrace.ops.image import colors, projective
+from headrace.ops.image import colors
 from headrace.ops.image.taps import KERNELS
 from tests.ops.cases import evaluate, gradients, placeholder
 from tests.ops.running import Program
@@ -365,7 +365,7 @@ def test_pixels_beyond_the_edge(mode: str, method: str, monkeypatch: pytest.Monk
     attrs = {"fill_mode": mode, "interpolation": method}
     got = run("ImageProjectiveTransformV3", GREY, array(TURN), array([2, 5]), F32(7), **attrs)
     np.testing.assert_allclose(got.ravel(), SEEN[mode, method], rtol=1e-5)
-    monkeypatch.setattr(projective, "BLOCK", 1)
+    monkeypatch.setattr(thresholds, "PROJECTED_PIXELS", 1)
     rows = run("ImageProjectiveTransformV3", GREY, array(TURN), array([2, 5]), F32(7), **attrs)
     assert rows.tolist() == got.tolist()
 

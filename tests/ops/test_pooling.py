@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from headrace import thresholds
 from headrace.opkit.windows import Axis
 from headrace.ops.nn import greatest
 
@@ -44,7 +45,7 @@ def axis(length: int, size: int, stride: int, before: int = 0) -> Axis:
 def test_the_gradient_goes_to_the_first_of_the_greatest(
     windows: list[Axis], block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(greatest, "_BLOCK", block)
+    monkeypatch.setattr(thresholds, "MAX_POOL_BYTES", block)
     rng = np.random.default_rng(1)
     axes = (axis(5, 1, 1), *windows, axis(2, 1, 1))
     x = rng.integers(0, 3, [a.length for a in axes]).astype(np.float32)  # many are equal

@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 import headrace.v1 as tf
-from headrace.api import py_func
+from headrace import thresholds
 from headrace.errors import InvalidArgumentError, UnknownError
 
 X = np.array([0.5, 2.0], np.float32)
@@ -119,7 +119,7 @@ def test_a_function_runs_once_for_its_value_and_gradient(monkeypatch: pytest.Mon
 
     run(3)
     assert len(calls) == 3
-    monkeypatch.setattr(py_func, "KEPT_CALLS", 2)
+    monkeypatch.setattr(thresholds, "PY_FUNCTION_CALLS", 2)
     with pytest.raises(InvalidArgumentError, match="returned other values"):
         run(3)
 

@@ -135,7 +135,7 @@ def test_sums_are_made_one_number_after_the_other_in_parts_too(monkeypatch: pyte
     for v in values.astype(np.float64).tolist():
         total, squares = total + v, squares + v * v
     for part in (1, 7, 1000, 2000):
-        monkeypatch.setattr("headrace.ops.io.histograms._PART", part)
+        monkeypatch.setattr("headrace.thresholds.HISTOGRAM_ELEMENTS", part)
         got = histogram(values)
         assert (got.total, got.squares, sum(got.counts)) == (total, squares, 1000)
 

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.errors import InvalidArgumentError, OpError, ShapeError, UnimplementedError
 from headrace.ir.analysis.speculatable import is_speculatable
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph
 from headrace.ir.opdef import op_registry
 from headrace.opkit.windows import Axis, taps
-from headrace.ops.nn import convolving
 from tests.ops.cases import assert_close, cases, constant_op, flat, gradients, run_kernel
 from tests.ops.test_math_ops import array, run
 
@@ -84,7 +83,7 @@ def test_blocks_of_any_size_give_the_same(type: str, block: int, monkeypatch: py
         args = flat(case.inputs)
         (whole,) = run_kernel(op, args)
         with monkeypatch.context() as m:
-            m.setattr(convolving, "BLOCK", block)
+            m.setattr(thresholds, "CACHED_BYTES", block)
             (parts,) = run_kernel(op, args)
         assert_close(parts, np.asarray(whole), f"{type} {dict(case.attrs)}")
 
@@ -117,7 +116,9 @@ def test_a_convolution_copies_a_few_megabytes_at_a_time() -> None:
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        assert peak < x.nbytes + 5 * convolving.BLOCK, f"{type}: {peak} bytes; all windows together have {9 * x.nbytes}"
+        assert peak < x.nbytes + 5 * thresholds.CACHED_BYTES, (
+            f"{type}: {peak} bytes; all windows together have {9 * x.nbytes}"
+        )
 
 
 def test_int32_wraps_around() -> None:

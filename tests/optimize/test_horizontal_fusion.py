@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from headrace import thresholds
 from headrace.errors import GraphError
 from headrace.ir.opdef import PerElement, op_registry
 from headrace.ir.text import from_text, to_text
 from headrace.ir.verify import verify
 from headrace.optimize.base import Options, PassContext, run
-from headrace.optimize.horizontal_fusion import LARGE, FuseHorizontally
+from headrace.optimize.horizontal_fusion import FuseHorizontally
 from tests.optimize.loop_steps import agree
 
 SPLIT = """\
@@ -118,11 +119,13 @@ def test_a_target_stays_itself() -> None:
 
 
 def test_large_ones_are_done_one_by_one() -> None:
-    for size, fits in ((LARGE // 4, True), (LARGE // 4 + 4, False)):
+    for size, fits in ((thresholds.CALL_BOUND_BYTES // 4, True), (thresholds.CALL_BOUND_BYTES // 4 + 4, False)):
         text = SPLIT.replace("[2,8]", f"[1,{size}]") + "a = Exp(s)\nb = Exp(s:1)\n" + ends("a", "b")
         notes = joined(text)[1]
         assert notes == (
-            ["s: Exp of 2 of 4 pieces at once"] if fits else [f"a: the whole has {4 * size} bytes, more than {LARGE}"]
+            ["s: Exp of 2 of 4 pieces at once"]
+            if fits
+            else [f"a: the whole has {4 * size} bytes, more than {thresholds.CALL_BOUND_BYTES}"]
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.optimize.loop_row_reads import LARGE
+from headrace import thresholds
 from tests.optimize.loop_steps import PASSES, agree, check, close, loop_of, optimize, transformed, untouched
 
 _RULE = "loop_fission"
@@ -71,7 +71,7 @@ def test_both_together() -> None:
     ("work", "shape"),
     [
         ("v = Reshape(y:1, shape)\ndy = Mul(d, v)", "2,3"),  # only moved about
-        ("v = Square(y:1)\ndy = Mul(d, v)", f"{LARGE // 4 + 1}"),  # large
+        ("v = Square(y:1)\ndy = Mul(d, v)", f"{thresholds.CALL_BOUND_BYTES // 4 + 1}"),  # large
         ("v = Square(y:1)\ndy = Mul(d, v)", ""),  # a number
         ("v = AddV2(y:1, d)\ndy = Mul(d, v)", "2,3"),  # of what is carried
         ("dy = Mul(d, y:1)", "2,3"),
@@ -83,14 +83,14 @@ def test_what_is_not_worth_while(work: str, shape: str) -> None:
 
 @pytest.mark.parametrize(
     ("work", "shape"),
-    [("v = Square(y:1)\ndy = Mul(d, v)", f"{LARGE // 4}"), ("v = Exp(y:1)\ndy = Mul(d, v)", "")],
+    [("v = Square(y:1)\ndy = Mul(d, v)", f"{thresholds.CALL_BOUND_BYTES // 4}"), ("v = Exp(y:1)\ndy = Mul(d, v)", "")],
 )
 def test_what_is(work: str, shape: str) -> None:
     assert _moved(popping(work, shape=shape)) == ["v"]
 
 
 def test_a_product_always_is() -> None:
-    n = LARGE // 4 + 1
+    n = thresholds.CALL_BOUND_BYTES // 4 + 1
     text = popping("v = MatMul(y:1, w)\ndy = Mul(d, v)", "w: float32[1,1]", f"{n},1")
     assert _moved(text) == ["v"]
 

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.errors import HeadraceInternalError, InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.text import from_text
 from headrace.partition import Part, partition
-from headrace.partition.copies import SMALL
 from tests.execute.loops import Loop, counting
 from tests.execute.machine import DEAD
 from tests.partition.machine import Parts, cut, names
@@ -197,14 +196,14 @@ def test_a_small_constant_is_copied_with_an_array_of_its_own() -> None:
 
 def test_a_large_constant_is_sent() -> None:
     b = new()
-    c = b.const(np.zeros(SMALL // 4 + 1, np.int32), name="c")
+    c = b.const(np.zeros(thresholds.COPIED_CONSTANT_BYTES // 4 + 1, np.int32), name="c")
     parts = cut(b.graph.operations, placed(b, (B, [b.Identity(c)])))
     assert kinds(parts[A], "_Send") == ["c/to_CPU_1"]
 
 
 def test_two_constants_of_one_array_do_not_share_it_across_devices() -> None:
     b = new()
-    big = np.zeros((SMALL, 2), np.int32)
+    big = np.zeros((thresholds.COPIED_CONSTANT_BYTES, 2), np.int32)
     big.flags.writeable = False
     made = [b.make("Const", (), {"value": v, "dtype": dtypes.int32}, "c") for v in (big[:-1], big[1:])]
     cut(b.graph.operations, placed(b, (B, made[1:])))  # which checks it

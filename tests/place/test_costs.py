@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import trace
+from headrace import thresholds, trace
 from headrace.ir.analysis import frames
 from headrace.ir.text import from_text
 from headrace.place import Costs, DeviceModel
-from headrace.place.costs import TRIPS, is_free, size
+from headrace.place.costs import is_free, size
 from tests.place.placing import TASK, lowered
 
 DEVICE = DeviceModel(TASK + "CPU:0", flops=1e9, bandwidth=1e9, overhead=1e-6)
@@ -83,10 +83,10 @@ def trips_of(
         (lambda i: hr.greater(7, i), 2, 4),
         (lambda i: i > -7, -1, 7),
         (lambda i: i >= -6, -3, 3),
-        (lambda i: i > -7, 1, TRIPS),  # for ever
+        (lambda i: i > -7, 1, thresholds.UNKNOWN_TRIPS),  # for ever
         (lambda i: i < -1, 1, 0),
         (lambda i: hr.logical_and(i < 7, i < 5), 1, 5),
-        (lambda i: i * i < 7, 1, TRIPS),  # that is more than is looked at
+        (lambda i: i * i < 7, 1, thresholds.UNKNOWN_TRIPS),  # that is more than is looked at
     ],
 )
 def test_trips_are_counted(cond: object, step: int, n: float) -> None:
@@ -128,7 +128,7 @@ def test_a_loop_that_waits_for_its_own_end() -> None:
         n = hr.placeholder("int32", [])
         (y,) = hr.while_loop(lambda i: i < n, lambda i: i + 1, [0])
         (z,) = hr.while_loop(lambda i: i < y, lambda i: i + 1, [0])
-    assert set(trips_of([z], [n]).values()) == {1, TRIPS}
+    assert set(trips_of([z], [n]).values()) == {1, thresholds.UNKNOWN_TRIPS}
 
 
 def traced(engine: str = "interpret") -> list[trace.Event]:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import dtypes, flags
+from headrace import dtypes, flags, thresholds
 from headrace.errors import CancelledError, DataLossError, DeadlineExceededError, ResourceExhaustedError
 from headrace.execute.step import StepState
 from headrace.resources import memory as memories
-from headrace.resources.memory import AHEAD, Memory, SpilledTensor
+from headrace.resources.memory import Memory, SpilledTensor
 from headrace.resources.step_memory import StepMemory
 from headrace.resources.tensor_list import TensorList
 from headrace.resources.variable import CountedVariable
@@ -255,7 +255,7 @@ def test_notes_do_not_grow() -> None:
     use = StepMemory(memory)
     saved = [use.save(np.float32(1), "x", True) for _ in range(2000)]
     saved.clear()
-    assert len(memory._notes) <= memories.NOTES + 1
+    assert len(memory._notes) <= thresholds.RELEASE_NOTES + 1
 
 
 @pytest.mark.system
@@ -335,8 +335,8 @@ def test_elements_come_back_before_they_are_asked_for() -> None:
     del saved[16:]
     assert set(states(saved[:14])) == {"away"}
     use.pop(items)
-    assert states(saved[15 - AHEAD : 15]) == ["coming"] * AHEAD
-    assert states(saved[: 15 - AHEAD]) == ["away"] * (15 - AHEAD)
+    assert states(saved[15 - thresholds.PREFETCHED_ELEMENTS : 15]) == ["coming"] * thresholds.PREFETCHED_ELEMENTS
+    assert states(saved[: 15 - thresholds.PREFETCHED_ELEMENTS]) == ["away"] * (15 - thresholds.PREFETCHED_ELEMENTS)
     nested: list[Any] = [items, [saved[0]]]
     assert use.pop(nested) == [saved[0]]
     assert use.get(5) == 5

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 import headrace as hr
 import headrace.v1 as tf
-from headrace import trace
+from headrace import thresholds, trace
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.metadata import counters
@@ -198,8 +198,8 @@ def test_instances_say_where_they_were() -> None:
 
 
 def test_what_is_listed_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "NODE_STATS", 20)
-    monkeypatch.setattr(counters, "INSTANCES", 5)
+    monkeypatch.setattr(thresholds, "LISTED_FIRINGS", 20)
+    monkeypatch.setattr(thresholds, "LISTED_LOOP_FIRINGS", 5)
     with hr.Graph() as g:
         inner = lambda: hr.while_loop(lambda j: j < 2, lambda j: j + 1, [0])
         out = hr.while_loop(lambda i, s: i < 30, lambda i, s: (i + 1, s + inner()[0]), [0, 0])

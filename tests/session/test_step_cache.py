@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 import headrace as hr
-from headrace import fetches
+from headrace import thresholds
 from tests.inside import step_of, steps_of
 
 
@@ -53,7 +53,7 @@ def test_steps_of_one_graph_stay_while_others_are_added() -> None:
 
 
 def test_the_least_recently_used_step_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetches, "MOST_CALLS", 3)
+    monkeypatch.setattr(thresholds, "SESSION_CALLS", 3)
     with hr.Graph():
         x = hr.placeholder(hr.float32, ())
         ys = [x + float(i) for i in range(5)]
@@ -70,7 +70,7 @@ def test_the_least_recently_used_step_goes_first(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_callable_keeps_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetches, "MOST_CALLS", 1)
+    monkeypatch.setattr(thresholds, "SESSION_CALLS", 1)
     with hr.Graph():
         x = hr.placeholder(hr.float32, ())
         y, z = x + 1.0, x * 3.0

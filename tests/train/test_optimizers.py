@@ -10,8 +10,8 @@ import pytest
 
 import headrace as hr
 import headrace.v1 as tf
+from headrace import thresholds
 from headrace.errors import GraphError, InvalidArgumentError, SignatureError
-from headrace.ops.training import applying
 from headrace.train import optimizers, schedules
 from headrace.train.optimizers import Optimizer
 from headrace.v1 import optimizers as v1
@@ -228,7 +228,7 @@ def test_half_precision_is_trained(name: str) -> None:
 @pytest.mark.parametrize("name", ["Adam", "FtrlV2", "Momentum"])
 def test_large_variables_change_like_small_ones(name: str) -> None:
     """They are gone through in blocks; the last is not a whole one."""
-    n = applying._LARGE + 7
+    n = thresholds.UPDATE_BLOCKED_ELEMENTS + 7
     grads = np.linspace(-1, 1, 2 * n).astype(np.float32)
 
     def after(size: int) -> np.ndarray:

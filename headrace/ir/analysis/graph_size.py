@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
-from headrace import recursion
+from headrace import recursion, thresholds
 from headrace.errors import HeadraceError, ResourceExhaustedError
 from headrace.ir import walk
 from headrace.ir.function import bodies, functions_of
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 G = TypeVar("G", bound="Graph | Iterable[Operation]")
-
-# Operations that a step may come to by calls that are made in any case. Each of them is fired: ten million take the
-# token machine a minute. A function library of a few lines asks for 2⁴⁰ of them.
-EXPANSION_LIMIT: Final = 10_000_000
 
 _CALLS: Final = ("Call", "RemoteCall", "SymbolicGradient")
 
@@ -80,18 +76,18 @@ def check_expansion(ops: Sequence[Operation]) -> None:
     """Checks that the calls of functions in `ops`, of one graph, come to no more operations than can be run.
 
     Raises:
-      ResourceExhaustedError: they come to more than `EXPANSION_LIMIT`.
+      ResourceExhaustedError: they come to more than `thresholds.STEP_OPERATIONS`.
     """
     calls = [op for op in ops if op.opdef.structured in _CALLS]
-    if not calls or graph_size(ops, reads=True).surely <= EXPANSION_LIMIT:
+    if not calls or graph_size(ops, reads=True).surely <= thresholds.STEP_OPERATIONS:
         return
     worst = max(calls, key=lambda op: graph_size([op], reads=True).surely)
     name, n = getattr(worst.attrs["f"], "name", worst.name), graph_size([worst], reads=True).surely
     made = f", made at {worst.source}" if worst.source is not None else ""
     raise ResourceExhaustedError(
         f"the call '{worst.name}' ({worst.type}{made}) of {name!r} comes to {n:,} operations, by functions that call "
-        f"functions; at most {EXPANSION_LIMIT:,} can be run in a step. Call them in a loop (hr.while_loop), or under a "
-        "condition",
+        f"functions; at most {thresholds.STEP_OPERATIONS:,} can be run in a step. Call them in a loop "
+        "(hr.while_loop), or under a condition",
         worst.name,
         worst,
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.errors import ShapeError
 from headrace.ir import graph as graphs
 from headrace.ir import walk
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from headrace.ir.graph import Operation
     from headrace.shapes import Shape
-
-_ROUNDS = 3  # a shape loses a dimension a round at the least; three are enough for all loops but contrived ones
 
 
 def infer_all(ops: Sequence[Operation]) -> None:
@@ -60,7 +58,7 @@ def _settle(ops: Sequence[Operation], merges: Sequence[Operation]) -> None:
             _set(op, _join([t.shape for t in op.inputs if not walk.is_back_edge(t.op, op)]))
         else:
             infer_shapes(op)
-    for _ in range(_ROUNDS):
+    for _ in range(thresholds.LOOP_SHAPE_ROUNDS):
         changed = [m for m in merges if _relax(m)]
         if not changed:
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from headrace import thresholds
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 
 Interval: TypeAlias = "tuple[float, float]"
 
-_DEEP: Final = 16  # how many operations are looked at, one above the other
 
-
-def value_range(t: Tensor, within: Operation | None = None, depth: int = _DEEP) -> Interval | None:
+def value_range(
+    t: Tensor, within: Operation | None = None, depth: int = thresholds.VALUE_RANGE_DEPTH
+) -> Interval | None:
     """The interval in which all elements of `t` are that are not NaN; None if that is not known.
 
     Args:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from headrace import thresholds
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.attr_values import Func
 from headrace.ir.edit import add_values
@@ -18,12 +19,6 @@ from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
-
-# Operations that come out of functions, and functions in one another. What calls more keeps the names that it has in
-# the library, as it does when it is lowered: its calls run in frames of their own then. (Most functions have been
-# inlined before, or belong to who calls them, and do not count.)
-_MOST: Final = 10_000
-_DEEPEST: Final = 20
 
 
 @deepens_recursion
@@ -42,7 +37,11 @@ def name_as_lowered(graph: Graph) -> None:
             called = _names(op)
             if called:
                 size = sum(len(g) for _, g in bodies(op))
-                if depth == _DEEPEST or made + size > _MOST or not recursive.isdisjoint(called):
+                if (
+                    depth == thresholds.EXPANDED_DEPTH
+                    or made + size > thresholds.RENAMED_OPERATIONS
+                    or not recursive.isdisjoint(called)
+                ):
                     continue
                 made += size
                 add_values.own_graphs(op)

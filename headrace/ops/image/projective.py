@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.dtypes import FLOATING, DType, bfloat16, float16, float32, float64, int32, int64, uint8
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
@@ -23,7 +24,6 @@ from headrace.opkit.testing.samples import draw
 from headrace.ops.image.taps import rounded
 from headrace.shapes import Shape, merge_dim, show, with_rank
 
-BLOCK = 2**16  # pixels whose positions are computed at a time
 _BLACK = np.float32(0)
 _FAR = 2.0**40  # outside of any image
 
@@ -125,7 +125,7 @@ def _transform(xp: Any, attrs: Mapping[str, Any]) -> Any:
         out = np.full((len(images), height, width, images.shape[3]), fill, t.numpy)
         for n, image in enumerate(images):
             matrix = transforms[n if len(transforms) > 1 else 0]
-            step = max(1, BLOCK // width)
+            step = max(1, thresholds.PROJECTED_PIXELS // width)
             for top in range(0, height, step):
                 rows = np.arange(top, min(top + step, height), dtype=F32)
                 _fill(out[n, top : top + step], image, matrix, rows, method == "BILINEAR", mode, fill)

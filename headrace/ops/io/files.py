@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.errors import HeadraceInternalError, InvalidArgumentError, OpError
 from headrace.files import local
 from headrace.ir.infer import Inference
@@ -23,11 +23,9 @@ from headrace.shapes import Shape
 if TYPE_CHECKING:
     from headrace.ir.kernel import KernelContext
 
-_THREADS = 8  # that a session has for files: so many can be waited for at once
-
 
 def _workers() -> Workers:
-    return Workers("headrace-files", _THREADS)
+    return Workers("headrace-files", thresholds.FILE_THREADS)
 
 
 def _aside(work: Callable[..., Any]) -> Any:
@@ -48,7 +46,7 @@ def _aside(work: Callable[..., Any]) -> Any:
                 done(result)
 
             workers = ctx.step.session.lookup_or_create(
-                "", Workers, "files", lambda: Workers("headrace-files", _THREADS)
+                "", Workers, "files", lambda: Workers("headrace-files", thresholds.FILE_THREADS)
             )
             workers.submit(do)
 

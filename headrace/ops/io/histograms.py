@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_PART = 1 << 18  # numbers at a time: what is made of them is a few times as large
+from headrace import thresholds
 
 
 class Histogram(NamedTuple):
@@ -52,8 +52,8 @@ def histogram(values: Any) -> Histogram:
     flat, ends = values.reshape(-1), limits()
     counts = np.zeros(len(ends), np.int64)
     least, greatest, total, squares = sys.float_info.max, -sys.float_info.max, 0.0, 0.0
-    for i in range(0, flat.size, _PART):
-        part = flat[i : i + _PART].astype(np.float64)
+    for i in range(0, flat.size, thresholds.HISTOGRAM_ELEMENTS):
+        part = flat[i : i + thresholds.HISTOGRAM_ELEMENTS].astype(np.float64)
         places = np.minimum(np.searchsorted(ends, part, side="right"), len(ends) - 1)
         counts += np.bincount(places, minlength=len(ends))
         least, greatest = min(least, float(part.min())), max(greatest, float(part.max()))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.dtypes import INDEX, INEXACT, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
@@ -24,7 +24,6 @@ from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, broadcast, merge_dim, show
 
 _DOTS = "..."
-_BIG = 4096  # elements from which a search for a product of matrices pays
 
 
 def _labels(text: str) -> list[str]:
@@ -132,7 +131,9 @@ def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     def multiply(*arrays: Any) -> Any:
         operands = [x for pair in zip(arrays, subscripts, strict=True) for x in pair]
-        return xp.einsum(*operands, result, optimize=len(arrays) > 1 and arrays[0].size > _BIG)
+        return xp.einsum(
+            *operands, result, optimize=len(arrays) > 1 and arrays[0].size > thresholds.EINSUM_SEARCH_ELEMENTS
+        )
 
     product = widened(multiply, t)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.dtypes import NUMERIC, DType, bfloat16, float16, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
@@ -32,8 +33,6 @@ from headrace.opkit.elementwise import HALF
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank
 
-BLOCK = 2**20  # bytes of products that are made at a time
-
 Array = np.ndarray
 
 
@@ -46,7 +45,7 @@ def _flat(x: Array, channels: int) -> Array:
 def _total(*factors: Array) -> Array:
     """For each channel the sum of the products of arrays [outer, channels, inner], as [channels, 1]."""
     outer, channels, inner = factors[0].shape
-    step = max(1, BLOCK // max(1, channels * inner * factors[0].itemsize))
+    step = max(1, thresholds.CACHED_BYTES // max(1, channels * inner * factors[0].itemsize))
     total = np.zeros(channels, np.float64)
     for start in range(0, outer, step):
         block, *others = (f[start : start + step] for f in factors)

@@ -1,8 +1,8 @@
 """Convolutions of arrays, and their gradients by input and by filter: geometry and numbers, for the ops of this folder.
 
-The windows of the input are copied into rows of a matrix, a block of `BLOCK` bytes at a time, and multiplied by the
-filter, which lies in memory as a matrix anyway ("im2col": Chellapilla, Puri, Simard, "High Performance Convolutional
-Neural Networks for Document Processing", 2006). Half precision is computed in float32.
+The windows of the input are copied into rows of a matrix, a block of `thresholds.CACHED_BYTES` bytes at a time, and
+multiplied by the filter, which lies in memory as a matrix anyway ("im2col": Chellapilla, Puri, Simard, "High
+Performance Convolutional Neural Networks for Document Processing", 2006). Half precision is computed in float32.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError, OpError
 from headrace.opkit.arrays import check_size
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.windows import Axis, Sliding, taps
 from headrace.shapes import Dim, show
-
-BLOCK = 2**20  # bytes of columns that are copied at a time: as much as stays in the cache beside the filter
 
 Array: TypeAlias = np.ndarray
 Axes: TypeAlias = tuple[Axis, ...]
@@ -32,8 +30,8 @@ Axes: TypeAlias = tuple[Axis, ...]
 
 
 def blocks(images: int, rows: int, row_bytes: int) -> Iterator[tuple[slice, slice]]:
-    """Images and rows of the output of which together at most `BLOCK` bytes are made, or one row."""
-    step = max(1, BLOCK // max(1, row_bytes))
+    """Images and rows of the output of which together at most `thresholds.CACHED_BYTES` bytes are made, or one row."""
+    step = max(1, thresholds.CACHED_BYTES // max(1, row_bytes))
     if step >= rows:
         many = max(1, step // max(1, rows))
         for i in range(0, images, many):

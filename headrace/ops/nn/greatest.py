@@ -6,11 +6,12 @@ NaN is never the greatest element, and among equal ones the first counts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
+from headrace import thresholds
 from headrace.dtypes import INTEGER, DType
 from headrace.opkit.elementwise import HALF, kept
 from headrace.opkit.pooling import reduced
@@ -18,8 +19,6 @@ from headrace.opkit.windows import Axis, taps
 
 Array: TypeAlias = np.ndarray
 Axes: TypeAlias = tuple[Axis, ...]
-
-_BLOCK: Final = 1 << 19  # bytes of a batch at a time
 
 
 def lowest(t: DType) -> Any:
@@ -71,8 +70,8 @@ def to_greatest(x: Array, g: Array, axes: Axes) -> Array:
 
     Large batches are done in blocks, so that what a step reads is still in the cache from the step before.
     """
-    if axes[0].is_plain and x.nbytes > 2 * _BLOCK:
-        rows = max(1, _BLOCK * len(x) // x.nbytes)
+    if axes[0].is_plain and x.nbytes > 2 * thresholds.MAX_POOL_BYTES:
+        rows = max(1, thresholds.MAX_POOL_BYTES * len(x) // x.nbytes)
         dx = np.empty(x.shape, g.dtype)
         for i in range(0, len(x), rows):
             some = x[i : i + rows]

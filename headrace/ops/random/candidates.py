@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, case, int_attr, list_attr, op
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from headrace.ir.kernel import KernelContext
 
 _RESERVED: Final = 2048 // 4  # blocks for each candidate
-_CHUNK: Final = 256  # words
 
 
 class _Words:
@@ -40,8 +39,8 @@ class _Words:
 
     def word(self) -> int:
         if not self._ready:
-            self._ready = self._stream.words(_CHUNK)[::-1].tolist()
-            self._stream = self._stream.skip(_CHUNK // 4)
+            self._ready = self._stream.words(thresholds.CANDIDATE_WORDS)[::-1].tolist()
+            self._stream = self._stream.skip(thresholds.CANDIDATE_WORDS // 4)
         return self._ready.pop()
 
     def below(self, n: int, bits: int) -> int:

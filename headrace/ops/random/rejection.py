@@ -17,13 +17,12 @@ from typing import Final
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, shapes, thresholds
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.opkit import arrays
 from headrace.resources.philox import RESERVED_PER_NUMBER, Stream
 
-_LANES: Final = 1 << 15  # numbers that are drawn together
 _FEW_RESERVED: Final = 42  # blocks, for a binomial number of a small mean
 _MOST_TRIES: Final = 10_000  # a proposal is accepted with a probability of 0.2 at least
 
@@ -92,8 +91,8 @@ def draw(
         return np.zeros(tuple(shape))
     flat = [v.reshape(-1) for v in values]
     out = np.empty(n * parameters)
-    for first in range(0, n * parameters, _LANES):
-        stop = min(first + _LANES, n * parameters)
+    for first in range(0, n * parameters, thresholds.REJECTION_LANES):
+        stop = min(first + thresholds.REJECTION_LANES, n * parameters)
         of = np.arange(first, stop) // n
         out[first:stop] = sampler(Lanes(stream, first, stop - first), *(v[of] for v in flat))
     return out.reshape(parameters, n).T.reshape(tuple(shape))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.dtypes import DType, float32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
@@ -23,7 +24,6 @@ from headrace.shapes import Dim, Shape, show, with_rank
 
 _NO_GRADIENT = missing("TensorFlow has none: these are features that are made once, before anything is trained")
 _FLOOR = 1e-12  # the least output of a filter, for the logarithm
-_PART = 1 << 20  # elements of windows that are transformed at a time
 
 
 # *** AudioSpectrogram ***
@@ -67,7 +67,7 @@ def _spectrogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             return out
         hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
         windows = np.lib.stride_tricks.sliding_window_view(x.T, window, axis=1)[:, ::stride]
-        step = max(1, _PART // (length * x.shape[1]))
+        step = max(1, thresholds.AUDIO_ELEMENTS // (length * x.shape[1]))
         for i in range(0, frames, step):
             found = np.fft.rfft(windows[:, i : i + step] * hann, length)
             power = found.real**2 + found.imag**2

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.dtypes import FLOATING, INDEX, REAL, DType, float64, int32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.indexed_slices import IndexedSlices
@@ -24,8 +24,6 @@ from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
 from headrace.ops.sparse.coordinates import runs
 from headrace.shapes import Shape
-
-_BLOCK = 2**20  # elements of rows that are laid out at a time
 
 Divisor = Callable[[np.ndarray], np.ndarray]
 _DIVISORS: dict[str, Divisor | None] = {"Sum": None, "Mean": lambda n: n, "SqrtN": np.sqrt}
@@ -55,7 +53,7 @@ def _size(n: Any, name: str) -> int:
 
 def _add_rows(out: np.ndarray, to: np.ndarray, rows: Callable[[slice], np.ndarray]) -> None:
     """Adds `rows(part)` to the rows of `out` numbered `to[part]`, which ascend, part by part."""
-    step = max(_BLOCK // max(out[:1].size, 1), 1)
+    step = max(thresholds.SEGMENT_ELEMENTS // max(out[:1].size, 1), 1)
     for first in range(0, len(to), step):
         part = slice(first, first + step)
         starts = runs(to[part])

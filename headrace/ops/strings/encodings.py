@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace import thresholds
 from headrace.dtypes import COMPLEX, FLOATING, SIGNED, DType, bool_, string, uint8, uint16
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
@@ -201,8 +202,6 @@ op(
 
 # *** Compressed strings ***
 
-_CHUNK = 2**20
-
 
 def _inflated(data: bytes, window: int, several: bool, budget: Budget) -> bytes:
     """What the compressed `data` holds, as far as it goes; `several` streams may follow one another."""
@@ -210,7 +209,7 @@ def _inflated(data: bytes, window: int, several: bool, budget: Budget) -> bytes:
     stream = zlib.decompressobj(window)
     while True:
         try:
-            part = stream.decompress(data, _CHUNK)
+            part = stream.decompress(data, thresholds.UNPACKED_BYTES)
         except zlib.error as e:
             raise DataLossError(f"inflate() failed: {e}") from None
         out.append(part)
@@ -218,7 +217,7 @@ def _inflated(data: bytes, window: int, several: bool, budget: Budget) -> bytes:
         data = stream.unconsumed_tail
         if stream.eof and several and stream.unused_data:
             data, stream = stream.unused_data, zlib.decompressobj(window)
-        elif stream.eof or (not data and len(part) < _CHUNK):
+        elif stream.eof or (not data and len(part) < thresholds.UNPACKED_BYTES):
             return b"".join(out)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import shapes
+from headrace import shapes, thresholds
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
@@ -84,9 +84,6 @@ def _by_rows(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any],
 
 # *** blocks ***
 
-_BLOCK: Final = 1 << 15  # elements: what a formula makes of so many, some ten arrays, stays in a core's cache
-_LARGE: Final = 1 << 18  # from so many on, whole arrays would not stay in a processor's
-
 
 def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any], args: list[Any]) -> Sequence[Any]:
     """The new values after `formula`, which works element by element, on large arrays: block by block."""
@@ -94,8 +91,8 @@ def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any
     whole = [np.ascontiguousarray(x).reshape(-1) for x in (*values, args[gradient])]
     out = [np.empty(v.shape, v.dtype) for v in values]
     flat = [x.reshape(-1) for x in out]
-    for start in range(0, n, _BLOCK):
-        at = slice(start, start + _BLOCK)
+    for start in range(0, n, thresholds.UPDATE_BLOCK_ELEMENTS):
+        at = slice(start, start + thresholds.UPDATE_BLOCK_ELEMENTS)
         *block, args[gradient] = (x[at] for x in whole)
         for array, new in zip(flat, formula(np, attrs, *block, *args), strict=True):
             array[at] = new
@@ -144,7 +141,7 @@ def _kernel(
             return _by_rows(formula, gradient, attrs, values, list(given))
         if given[gradient].shape != var:
             raise _differ(slots[0], var, args[gradient], given[gradient])
-        if values[0].size >= _LARGE:
+        if values[0].size >= thresholds.UPDATE_BLOCKED_ELEMENTS:
             return _by_blocks(formula, gradient, attrs, values, list(given))
         return formula(np, attrs, *values, *given)
 

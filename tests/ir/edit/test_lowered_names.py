@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace import flags
+from headrace import flags, thresholds
 from headrace.errors import InvalidArgumentError
 from headrace.ir.edit import lowered_names
 from headrace.ir.edit.lowered_names import name_as_lowered
@@ -122,7 +122,7 @@ def test_what_is_recursive_or_would_grow_without_end_keeps_its_own_names(monkeyp
     before = names(g)
     name_as_lowered(g)
     assert names(g) == before
-    monkeypatch.setattr(lowered_names, "_MOST", 6)
+    monkeypatch.setattr(thresholds, "RENAMED_OPERATIONS", 6)
     g = fed(f"c = {CALL}", f"d = {CALL}")
     name_as_lowered(g)
     assert {"c/y", "d"} <= names(g)

@@ -1,0 +1,425 @@
+"""Thresholds that trade speed against memory or compile time, in the order of the pipeline.
+
+The comment above each threshold states its decision, then its unit and the source of its value:
+
+* `Measured`: the file in parentheses has the figures, under the quoted heading or row.
+* `Estimate`: no figures of this number are recorded. The benchmark row or test in parentheses shows its effect.
+* `TensorFlow`: the value that TensorFlow has.
+* `Bound`: protection against huge or hostile input; programs of ordinary size stay far below it.
+
+Modules read a threshold at use, as `thresholds.NAME`, so that a test can replace it. Limits of file formats, of Python
+and of error texts stay in their modules. `tests/test_thresholds.py` checks the comments and that each entry is used.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# *** Building graphs: api, eager, ir ***
+
+# Size below which `hr.zeros` and `hr.ones` of a static shape are constants instead of a Fill.
+# Unit: elements. TensorFlow (`_constant_if_small` of its array_ops).
+CONSTANT_FILL_ELEMENTS: Final = 1000
+
+# Size of a value up to which shape inference computes it.
+# Unit: elements. Estimate (tests/ir/test_infer.py).
+INFERENCE_ELEMENTS: Final = 1024
+
+# Operations in a chain through which shape inference computes a value.
+# Unit: operations. Bound.
+INFERENCE_DEPTH: Final = 64
+
+# Operations in a chain through which the range of an integer is derived.
+# Unit: operations. Bound.
+VALUE_RANGE_DEPTH: Final = 16
+
+# Repetitions of shape inference over a loop body. Each repetition that changes a shape removes a dimension from it.
+# Unit: repetitions. Estimate (tests/api/test_while_loop.py).
+LOOP_SHAPE_ROUNDS: Final = 3
+
+# Floating-point operations an element up to which recomputing a value is preferred to keeping an array.
+# Unit: flops an element. Estimate (benchmarks/gradient_memory.py).
+CHEAP_FLOPS: Final = 4
+
+# Pairs of `hr.case` that become nested conditionals; more become one SwitchCase. The nested form grows with the square.
+# Unit: pairs. Bound (tests/api/test_cond.py).
+NESTED_CASE_PAIRS: Final = 100
+
+# Calls of a `py_function` that are kept, with the tensors they recorded, for the gradient.
+# Unit: calls. Bound (tests/ops/test_py_function.py).
+PY_FUNCTION_CALLS: Final = 64
+
+# Operations that eager execution keeps prepared. At this number all are dropped.
+# Unit: prepared operations. Bound (tests/eager/test_builder.py).
+EAGER_PREPARED_OPS: Final = 4096
+
+# Iterations of the first stretch of a rematerialized loop whose stretches grow.
+# Unit: iterations. Estimate (benchmarks/gradient_memory.py).
+FIRST_STRETCH_ITERATIONS: Final = 8
+
+# Trip count that `save="auto"` assumes for a loop without `maximum_iterations`.
+# Unit: iterations. Estimate.
+AUTO_SAVE_TRIPS: Final = 1000
+
+# Graphs, and levels of nesting, in which the order of stateful operations looks for effects. Beyond them it assumes
+# an effect on every resource.
+# Unit: graphs; levels. Bound.
+ORDER_GRAPHS: Final = 10_000
+ORDER_DEPTH: Final = 100
+
+# Operations that a step may fire by calls that are made in any case. Ten million take the executor about a minute; a
+# function library of a few lines can ask for 2**40.
+# Unit: operations. Bound.
+STEP_OPERATIONS: Final = 10_000_000
+
+# *** Gradients: grad ***
+
+# Operations that repeated calls may add to a gradient before the gradient of a call is a function of its own. The
+# gradients of 2,000 operations take about a second.
+# Unit: operations. Estimate (tests/grad/test_growth.py).
+GRADIENT_REPEATED_OPS: Final = 2_000
+
+# Levels of functions that call each other before the gradient of a call is a function of its own. The work on graphs
+# inside graphs is quadratic in the levels (0.4 s for 100), that on functions is linear.
+# Unit: levels. Measured (docs/reference/benchmarks.md "What must stay linear").
+GRADIENT_CALL_LEVELS: Final = 100
+
+# Cheap operations in a chain that a backward graph recomputes. The value at the start of a longer chain is kept.
+# Unit: operations. Estimate (benchmarks/gradient_memory.py).
+RECOMPUTED_CHAIN: Final = 8
+
+# *** Copying functions and loops into a graph: optimize, lower, compile ***
+
+# Operations that calls may add to one graph by inlining. Beyond that, calls run in frames of their own. 100,000
+# operations take about ten seconds to optimize and compile.
+# Unit: operations. Bound (tests/compile/test_limits.py).
+EXPANDED_OPERATIONS: Final = 100_000
+
+# Nesting of calls up to which their functions are copied.
+# Unit: levels. Bound (tests/lower/test_deep.py).
+EXPANDED_DEPTH: Final = 20
+
+# Operations of functions that are renamed to the names that lowering gives them.
+# Unit: operations. Bound (tests/ir/edit/test_lowered_names.py).
+RENAMED_OPERATIONS: Final = 10_000
+
+# *** Optimizing: optimize ***
+
+# Size up to which a folded constant or a hoisted value may be larger than its operands.
+# Unit: bytes. Estimate (tests/optimize/test_constant_folding.py).
+GROWN_BYTES: Final = 1 << 16
+
+# Ratio of result to operands up to which a larger value is folded, hoisted or kept for a loop that is split.
+# Unit: ratio. Estimate (tests/optimize/test_loop_reduction_sinking.py).
+GROWTH: Final = 4
+
+# Size of an array up to which the call of a kernel costs more than the work on its elements. Passes that replace many
+# calls by one at the price of more work apply up to it.
+# Unit: bytes. Measured (docs/internals/fusion.md "Pieces").
+CALL_BOUND_BYTES: Final = 1 << 14
+
+# Size of constants that common subexpression elimination compares by value.
+# Unit: bytes. Estimate (tests/optimize/test_cse.py).
+COMPARED_CONSTANT_BYTES: Final = 4096
+
+# Tensors that are examined to write one index of an array as a linear function of the counter.
+# Unit: tensors. Bound.
+INDEX_TENSORS: Final = 100
+
+# Edges that may replace one control edge.
+# Unit: edges. Estimate (tests/optimize/test_control_edges.py).
+REPLACING_EDGES: Final = 4
+
+# Readers of a constant up to which its control inputs move to them.
+# Unit: operations. Estimate (tests/optimize/test_control_edges.py).
+CONSTANT_READERS: Final = 16
+
+# Operations that are examined to prove that a control edge is implied.
+# Unit: operations. Bound (tests/optimize/test_control_edges.py).
+IMPLIED_EDGE_SEARCH: Final = 64
+
+# Control edges that the pass for effects adds to one operation. More go through a NoOp that other operations share.
+# Unit: edges. Estimate (tests/optimize/test_effects.py).
+EFFECT_EDGES: Final = 4
+
+# Operations of both bodies together up to which two loops are merged.
+# Unit: operations. Estimate (tests/optimize/test_loop_fusion.py).
+FUSED_LOOP_OPS: Final = 64
+
+# Preceding loops that a loop is compared with for merging.
+# Unit: loops. Bound.
+FUSED_LOOP_DISTANCE: Final = 8
+
+# Repetitions of inference over a loop body, nesting of loops and repetitions over lists, for the shapes of one feed.
+# Unit: repetitions; levels; repetitions. Bound (tests/optimize/test_specialize.py).
+SPECIALIZE_ROUNDS: Final = 4
+SPECIALIZE_DEPTH: Final = 4
+SPECIALIZE_LIST_ROUNDS: Final = 6
+
+# *** Placing: place ***
+
+# One core of a present machine with numpy's BLAS. Measured costs of operations replace these figures; only their order
+# matters: an operation costs microseconds, a transfer tens of them.
+# Unit: flops a second; bytes a second; seconds; seconds; bytes a second. Estimate (benchmarks/placement.py).
+DEVICE_FLOPS: Final = 4e10
+DEVICE_BANDWIDTH: Final = 8e9
+OPERATION_OVERHEAD: Final = 2e-6
+LINK_LATENCY: Final = 5e-5
+LINK_BANDWIDTH: Final = 2e10
+
+# Assumptions of the cost model: trip count of a loop, length of a dimension and size of a string or another object that
+# are unknown.
+# Unit: iterations; elements; bytes. Estimate (tests/place/test_costs.py).
+UNKNOWN_TRIPS: Final = 10
+UNKNOWN_DIMENSION: Final = 32
+OBJECT_BYTES: Final = 64
+
+# Operations scheduled altogether while the placer tries to move groups.
+# Unit: operations. Bound (benchmarks/placement.py).
+PLACEMENT_TRIES: Final = 50_000
+
+# Ratio of makespans below which the placer moves a group.
+# Unit: ratio. Estimate (benchmarks/placement.py).
+PLACEMENT_GAIN: Final = 0.99
+
+# Additions in a chain through which the placer finds a trip count. Each may double the work.
+# Unit: operations. Bound.
+PLACED_TRIPS_DEPTH: Final = 8
+
+# Duration from which an operation counts as long: a Recv may be delayed for it, and it has a thread of its own.
+# Unit: seconds. Estimate (benchmarks/devices.py).
+LONG_OPERATION: Final = 1e-4
+
+# *** Partitioning: partition ***
+
+# Size up to which each device that reads a constant has a copy of it. The cost model assumes the same.
+# Unit: bytes. Estimate (tests/partition/test_partition.py).
+COPIED_CONSTANT_BYTES: Final = 1 << 16
+
+# *** Lowering: lower ***
+
+# Size from which a collective is a ring instead of a tree. Handing over a tensor costs about 50 µs, and memory copies
+# a few bytes a nanosecond, so at this size the bytes begin to cost as much as the handing over.
+# Unit: bytes. Estimate (docs/how-to/collectives.md "RING_BYTES").
+RING_BYTES: Final = 1 << 16
+
+# *** Compiling: compile ***
+
+# Operations that compute something which a fused region needs. A smaller one costs as much as its nodes.
+# Unit: operations. Estimate (tests/compile/test_fused_regions.py).
+FUSED_REGION_OPS: Final = 3
+
+# Passes over the graph that divide the loop variables into classes of deadness. Then each one left has its own class.
+# Unit: passes. Bound.
+DEADNESS_PASSES: Final = 12
+
+# Repetitions of lowering for outlining. Then no structure of the step stays structured.
+# Unit: repetitions. Bound.
+OUTLINING_ROUNDS: Final = 16
+
+# Additions in a chain through which outlining finds a trip count.
+# Unit: operations. Bound (tests/compile/test_outlining.py).
+OUTLINED_TRIPS_DEPTH: Final = 32
+
+# Sets of fed shapes that have code of their own. Later sets run the code for any shape.
+# Unit: sets of shapes. Bound (tests/compile/test_variants.py).
+SHAPE_VARIANTS: Final = 32
+
+# Rows of one number in place of a scalar operand of `minimum` and `maximum`: the fewest elements that pay, a sufficient
+# number and the largest.
+# Unit: elements. Measured (docs/internals/fusion.md "What an operation costs").
+SCALAR_ROW_FEWEST: Final = 64
+SCALAR_ROW_ENOUGH: Final = 4096
+SCALAR_ROW_MOST: Final = 1 << 16
+
+# Size of arrays from which elementwise groups are tiled, and the size of a slice.
+# Unit: bytes. Measured (docs/internals/fusion.md "Slices").
+TILED_BYTES: Final = 4 << 20
+TILE_BYTES: Final = 256 << 10
+
+# Size of results that may move out of a tiled group.
+# Unit: bytes. Estimate (tests/compile/test_tiling.py).
+MOVED_BYTES: Final = 4 << 10
+
+# Ufuncs that a tiled group needs.
+# Unit: ufunc calls. Estimate (tests/compile/test_tiling.py).
+TILED_UFUNCS: Final = 3
+
+# Length of an expression that is written inside another one.
+# Unit: characters of source. Estimate (tests/compile/test_scalar_expressions.py).
+INLINE_EXPRESSION: Final = 60
+
+# Branches in one chain of `elif`. A longer chain is slower than halves, and Python's compiler recurses at each.
+# Unit: branches. Estimate (tests/compile/test_limits.py).
+ELIF_CHAIN: Final = 8
+
+# Iterations of a compiled loop before its first look at cancellation and the clock.
+# Unit: iterations. Estimate (tests/compile/test_looking.py).
+FIRST_LOOK: Final = 16
+
+# Iterations of short loops between two looks.
+# Unit: iterations. Estimate (tests/compile/test_looking.py).
+SHORT_LOOP_LOOK: Final = 512
+
+# Time between two looks below which the interval doubles.
+# Unit: seconds. Estimate (tests/compile/test_looking.py).
+LOOK_INTERVAL: Final = 0.02
+
+# Elements by which a write may enlarge a list, in addition to twice its length, without the check of the kernel.
+# Unit: elements. Bound (tests/compile/test_growing_lists.py).
+UNCHECKED_GROWTH: Final = 1024
+
+# *** Running: execute ***
+
+# Nodes that an executor fires between two looks at cancellation and the clock.
+# Unit: nodes. Estimate (benchmarks/interpreter.py).
+FIRINGS_PER_LOOK: Final = 256
+
+# Work of one firing from which it runs on the pool. Handing it over takes some hundred microseconds.
+# Unit: flops. Estimate (benchmarks/threads.py).
+POOL_FLOPS: Final = 2e6
+
+# Interval at which a kernel that blocks is polled after its step was cancelled.
+# Unit: seconds. Estimate (tests/execute/test_blocking.py).
+CANCELLED_POLL: Final = 0.005
+
+# Interval at which a wait of the main thread returns to Python, which then handles signals.
+# Unit: seconds. Estimate (tests/execute/test_threads.py).
+SIGNAL_POLL: Final = 0.5
+
+# Threads of one session for kernels that block.
+# Unit: threads. Bound.
+BLOCKING_THREADS: Final = 4096
+
+# Steps that one device runs at the same time. Each has a thread.
+# Unit: steps. Bound.
+DEVICE_STEPS: Final = 1024
+
+# Weight of the latest measurement in the average duration of an operation.
+# Unit: ratio. Estimate.
+MEASUREMENT_WEIGHT: Final = 0.25
+
+# Calls written out in the tag of a frame. Outer ones are replaced by their number.
+# Unit: calls. Bound (tests/execute/test_calls.py).
+TAG_CALLS: Final = 32
+
+# *** State and memory: resources ***
+
+# Elements of a list that are fetched back before they are needed.
+# Unit: elements. Estimate (benchmarks/swap.py).
+PREFETCHED_ELEMENTS: Final = 8
+
+# Values that one copy between memory and the spill file has at most.
+# Unit: values. Estimate (benchmarks/swap.py).
+COPIED_TOGETHER: Final = 32
+
+# Interval at which a step that waits for such a copy looks at cancellation.
+# Unit: seconds. Estimate (tests/resources/test_memory.py).
+COPY_POLL: Final = 0.05
+
+# Notes of released values after which their memory is returned to the account.
+# Unit: notes. Estimate (tests/resources/test_memory.py).
+RELEASE_NOTES: Final = 256
+
+# Size of the smallest array that is spilled: a page.
+# Unit: bytes. Estimate (benchmarks/swap.py).
+SPILLED_BYTES: Final = 4096
+
+# Buffers of one system call.
+# Unit: buffers. Estimate (benchmarks/swap.py).
+SPILL_BUFFERS: Final = 64
+
+# Ratio of the memory that an array with gaps spans to its size, up to which it is spilled as it lies.
+# Unit: ratio. Estimate (tests/resources/test_spill.py).
+SPILL_SPAN: Final = 4
+
+# Elements of a persistent list that are changed one by one; more are changed by a rebuild.
+# Unit: elements; also the ratio of the length to the number of changes. Estimate (benchmarks/growth.py).
+LIST_CHANGES: Final = 32
+
+# Length to which a tensor list may grow. A larger index counts as a mistake.
+# Unit: elements. Bound (tests/resources/test_tensor_list.py).
+LIST_ELEMENTS: Final = 1 << 27
+
+# Blocks of random numbers up to which they are computed by Python's integers, and blocks computed by one numpy call.
+# Unit: Philox blocks. Estimate (tests/resources/test_philox.py).
+PHILOX_SCALAR_BLOCKS: Final = 8
+PHILOX_CHUNK_BLOCKS: Final = 1 << 13
+
+# Time without work after which a worker thread ends.
+# Unit: seconds. Estimate.
+IDLE_THREAD: Final = 1.0
+
+# *** Kernels: opkit, ops ***
+
+# Size of intermediate arrays of convolutions, pooling and normalization. They stay in the cache with their operands.
+# Unit: bytes. Estimate (benchmarks/workloads.py "kernels").
+CACHED_BYTES: Final = 1 << 20
+
+# Size of the part of a batch for which the gradient of max pooling is computed at a time.
+# Unit: bytes. Estimate (benchmarks/workloads.py "kernels").
+MAX_POOL_BYTES: Final = 1 << 19
+
+# Updates from which a scatter sorts them by index.
+# Unit: updates. Estimate (benchmarks/workloads.py "kernels").
+SORTED_UPDATES: Final = 64
+
+# Size up to which a filled array is written out. A larger one is a view of one element.
+# Unit: elements. Estimate.
+WRITTEN_FILL_ELEMENTS: Final = 4096
+
+# Size of the first operand from which `einsum` searches for a matrix product.
+# Unit: elements. Estimate.
+EINSUM_SEARCH_ELEMENTS: Final = 4096
+
+# Size from which an optimizer's update runs over blocks, and the size of a block. The formulas make about ten arrays.
+# Unit: elements. Estimate (tests/train/test_optimizers.py).
+UPDATE_BLOCKED_ELEMENTS: Final = 1 << 18
+UPDATE_BLOCK_ELEMENTS: Final = 1 << 15
+
+# Rows of segments, windows of audio, values of a histogram and pixels of a projection that are processed at a time.
+# Unit: elements; elements; elements; pixels. Estimate.
+SEGMENT_ELEMENTS: Final = 1 << 20
+AUDIO_ELEMENTS: Final = 1 << 20
+HISTOGRAM_ELEMENTS: Final = 1 << 18
+PROJECTED_PIXELS: Final = 1 << 16
+
+# Random numbers that rejection sampling draws together, and words of a stream for candidate sampling.
+# Unit: numbers; words. Estimate.
+REJECTION_LANES: Final = 1 << 15
+CANDIDATE_WORDS: Final = 256
+
+# Threads of a session that read and write files.
+# Unit: threads. Estimate.
+FILE_THREADS: Final = 8
+
+# Size of the parts in which compressed strings are unpacked.
+# Unit: bytes. Estimate.
+UNPACKED_BYTES: Final = 1 << 20
+
+# *** Sessions, statistics, files, training ***
+
+# Prepared calls of `Session.run` that a session keeps; the least recently used one is dropped first.
+# Unit: calls. Bound (tests/session/test_step_cache.py).
+SESSION_CALLS: Final = 1000
+
+# Firings that run metadata lists one by one: of a step, and of one loop.
+# Unit: firings. Bound (tests/session/test_metadata.py).
+LISTED_FIRINGS: Final = 10_000
+LISTED_LOOP_FIRINGS: Final = 1_000
+
+# Events after which the trace of `headrace run` is cut. They take memory, and no viewer shows more.
+# Unit: events. Bound (tests/test_cli.py).
+TRACE_EVENTS: Final = 2_000_000
+
+# Size of the parts in which a checksum is computed. Other threads wait during one part.
+# Unit: bytes. Estimate.
+CHECKSUM_BYTES: Final = 1 << 22
+
+# Size of the parts in which data of a claimed length is read.
+# Unit: bytes. Bound (tests/files/test_hostile_checkpoints.py).
+READ_BYTES: Final = 1 << 20
+
+# Size of pending events from which they are written before the flush interval has passed.
+# Unit: bytes. Estimate.
+PENDING_EVENT_BYTES: Final = 1 << 20

@@ -1,0 +1,136 @@
+"""Thresholds are in one file, each with its unit and the source of its value."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "headrace"
+FILE = PACKAGE / "thresholds.py"
+
+KINDS = ("Measured", "Estimate", "TensorFlow", "Bound")
+_LAST: Final = re.compile(rf"# Unit: [^.]+\. (?:{'|'.join(KINDS)})(?: \((?P<source>.+)\))?\.")
+_SOURCE: Final = re.compile(r'(?P<path>(?:tests|benchmarks|docs)/\S+\.(?:py|md))(?: "(?P<row>[^"]+)")?')
+
+_CONSTANT: Final = re.compile(r"^(_?[A-Z][A-Z0-9_]*)(?:: [^=\n]+)? = (.+?)(?: +#.*)?$", re.M)
+_NUMBER: Final = re.compile(r"[-+*/<()\s]*[0-9](?:[-+*/<>()\s0-9_.xA-F]|e[-+]?[0-9])*")
+
+#: Numbers at the top of a module of the engine that are no thresholds.
+ENGINE: Final = ("compile", "eager", "execute", "grad", "lower", "optimize", "partition", "place", "recover")
+ELSEWHERE: Final[dict[str, set[str]]] = {
+    "lines and names in error texts": {
+        "compile/blame.py SHOWN",
+        "execute/blame.py BRIEFLY",
+        "execute/blame.py EVENTS",
+        "execute/blame.py SHOWN",
+        "execute/events.py RECENT",
+        "execute/rendezvous.py SHOWN",
+        "place/constraints.py _LISTED",
+        "place/simulate.py _COLUMNS",
+    },
+    "limits of Python's grammar": {
+        "compile/emit.py MOST_BLOCKS",
+        "compile/emit.py MOST_LOOPS",
+        "compile/scalar_expressions.py DEEPEST",
+    },
+    "deadlines": {"execute/blocking.py _FOREVER", "execute/threads.py PATIENCE"},
+    "markers": {"execute/static_schedule.py BINARY"},
+    "tolerances": {"grad/checks.py _ROUNDING"},
+}
+#: Numbers of the kinds of nodes and of packed counts.
+FORMATS: Final = {"execute/plan.py"}
+
+
+def entries() -> dict[str, list[str]]:
+    """Returns the comment above each threshold, by name; names that stand together share it."""
+    out: dict[str, list[str]] = {}
+    comment: list[str] = []
+    is_new = True
+    for line in FILE.read_text(encoding="utf-8").splitlines():
+        found = re.match(r"([A-Z_]+): Final = ", line)
+        if found:
+            out[found[1]] = comment
+            is_new = True
+        elif line.startswith("# "):
+            comment = [*([] if is_new else comment), line]
+            is_new = False
+        elif not line:
+            is_new, comment = True, []
+    return out
+
+
+def problem_of(comment: list[str]) -> str:
+    """Returns the first fault of a threshold's comment; "" if there is none."""
+    if len(comment) < 2:
+        return "needs a decision, and a line '# Unit: ...'"
+    last = _LAST.fullmatch(comment[-1])
+    if last is None:
+        return f"the last line must be '# Unit: UNIT. KIND (SOURCE).' with a KIND of {KINDS}: {comment[-1]!r}"
+    if last["source"] is None:
+        return "Measured needs a source" if "Measured" in comment[-1] else ""
+    source = _SOURCE.fullmatch(last["source"])
+    if source is None:
+        return "" if "TensorFlow (" in comment[-1] else f"the source is not a file: {last['source']!r}"
+    path = ROOT / source["path"]
+    if not path.is_file():
+        return f"{source['path']} does not exist"
+    if source["row"] and source["row"] not in path.read_text(encoding="utf-8"):
+        return f"{source['path']} has no {source['row']!r}"
+    return ""
+
+
+def numbers(source: str) -> set[str]:
+    """Returns the constants of a module that consist of numbers."""
+    return {name for name, value in _CONSTANT.findall(source) if _NUMBER.fullmatch(value)}
+
+
+def test_thresholds_have_a_unit_and_a_source() -> None:
+    problems = {name: problem for name, comment in entries().items() if (problem := problem_of(comment))}
+    assert len(entries()) > 60
+    assert not problems, problems
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        ["# Unit: bytes. Estimate."],
+        ["# Size of a slice.", "# Unit: bytes."],
+        ["# Size of a slice.", "# Unit: bytes. Measured."],
+        ["# Size of a slice.", "# Unit: bytes. Measured (docs/absent.md)."],
+        ["# Size of a slice.", '# Unit: bytes. Measured (docs/internals/fusion.md "No Such Heading").'],
+        ["# Size of a slice.", "# Unit: bytes. Estimate (it seemed right)."],
+    ],
+)
+def test_a_faulty_comment_is_found(comment: list[str]) -> None:
+    assert problem_of(comment)
+
+
+@pytest.mark.matrix
+def test_every_threshold_is_read_by_a_module() -> None:
+    text = "\n".join(p.read_text(encoding="utf-8") for p in PACKAGE.rglob("*.py") if p != FILE and "/pb/" not in str(p))
+    unused = entries().keys() - set(re.findall(r"\bthresholds\.([A-Z_]+)", text))
+    assert not unused, f"thresholds that no module reads: {sorted(unused)}"
+
+
+def test_modules_of_the_engine_have_no_thresholds_of_their_own() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE).as_posix()} {name}"
+        for part in ENGINE
+        for path in (PACKAGE / part).glob("*.py")
+        if path.relative_to(PACKAGE).as_posix() not in FORMATS
+        for name in numbers(path.read_text(encoding="utf-8"))
+    }
+    listed = set().union(*ELSEWHERE.values())
+    assert not found - listed, f"thresholds that belong in headrace/thresholds.py: {sorted(found - listed)}"
+    assert not listed - found, f"names to remove from ELSEWHERE: {sorted(listed - found)}"
+
+
+def test_numbers_at_the_top_of_a_module_are_found() -> None:
+    source = (
+        "A = 1 << 4\nB: int = -2.5\nC = 'x'\nD = A + 1\nE = (1, 2)\nF = True\n  G = 3\nH: Final = 1e-4  # seconds\n"
+    )
+    assert numbers(source) == {"A", "B", "H"}
