@@ -9,7 +9,6 @@ import pytest
 import headrace as hr
 from headrace import flags, thresholds
 from headrace.errors import InvalidArgumentError
-from headrace.ir.edit import lowered_names
 from headrace.ir.edit.lowered_names import name_as_lowered
 from headrace.ir.function import owned
 from headrace.ir.graph import FuncGraph, Graph
@@ -162,7 +161,7 @@ def test_engines_blame_the_same_operation(line: str, name: str, optimize: str) -
 
 
 def test_functions_in_functions_to_some_depth() -> None:
-    n = lowered_names._DEEPEST + 5
+    n = thresholds.EXPANDED_DEPTH + 5
     functions = "".join(
         f'function "f{i}" (x: int32[]) -> (y) {{\n'
         f'  y = PartitionedCall[f=&"f{i + 1}", Tin=(int32), Tout=(int32)](x)\n}}\n'
@@ -174,6 +173,6 @@ def test_functions_in_functions_to_some_depth() -> None:
         'c = PartitionedCall[f=&"f0", Tin=(int32), Tout=(int32)](x)'
     )
     name_as_lowered(g)
-    assert max(name.count("/") for name in names(g)) == lowered_names._DEEPEST
+    assert max(name.count("/") for name in names(g)) == thresholds.EXPANDED_DEPTH
     with hr.Session(graph=g, engine="compiled") as s:
         assert s.run("c:0", {"x:0": 3}) == -3
