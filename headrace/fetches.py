@@ -451,8 +451,8 @@ class CallCache:
     """Cache of a session's prepared calls, by their fetches and feed keys.
 
     All entries are of one version of the graph: when the graph grows, the entries of the version before are dropped,
-    since no call can use them any more. Of more than `thresholds.SESSION_CALLS` entries the least recently used is dropped. Any
-    thread may read; the caller must hold a lock for `add`.
+    since no call can use them any more. Of more than `thresholds.SESSION_CALLS` entries the least recently
+    used is dropped. Any thread may read; the caller must hold a lock for `add`.
 
     Attributes:
       version: the version of the graph of all entries.

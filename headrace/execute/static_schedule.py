@@ -69,8 +69,8 @@ class StaticSchedule:
 
     Attributes:
       plan: the plan.
-      blocks: the nodes in order, in blocks of `thresholds.FIRINGS_PER_LOOK` nodes; a run checks for cancellation between
-        them.
+      blocks: the nodes in order, in blocks of `thresholds.FIRINGS_PER_LOOK` nodes; a run checks for cancellation
+        between them.
       places: initial contents of a run's places: the constants, else None.
       args: for each feed the place of its value.
       root: the only iteration, for messages.
