@@ -100,7 +100,7 @@ def test_thresholds_have_a_unit_and_a_source() -> None:
         ["# Unit: bytes. Estimate."],
         ["# Size of a slice.", "# Unit: bytes."],
         ["# Size of a slice.", "# Unit: bytes. Measured."],
-        ["# Size of a slice.", "# Unit: bytes. Measured (docs/absent.md)."],
+        ["# Size of a slice.", "# Unit: bytes. Measured (benchmarks/absent.py)."],
         ["# Size of a slice.", '# Unit: bytes. Measured (docs/internals/fusion.md "No Such Heading").'],
         ["# Size of a slice.", "# Unit: bytes. Estimate (it seemed right)."],
     ],
