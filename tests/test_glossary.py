@@ -102,8 +102,9 @@ def test_questions() -> None:
                 )
         else:
             part = re.search(rf"\*\*{re.escape(q.through)}\*\*.*?(?=\n\*\*|\n## )", layout, flags=re.S)
-            _, folder, *name = q.module.removesuffix(".py").removesuffix("/__init__").split("/")
-            if not part or any(f"`{n}`" not in part[0] for n in ((f"{folder}/", *name) if name else (f"{folder}.py",))):
+            _, first, *rest = q.module.removesuffix("/__init__.py").split("/")
+            names = (first,) if first.endswith(".py") else (f"{first}/", *(n.removesuffix(".py") for n in rest))
+            if not part or any(f"`{n}`" not in part[0] for n in names):
                 wrong.append(f"{q.text} The part {q.through!r} of the layout page does not name {q.module}")
         if not (ROOT / q.module).is_file() or q.word.lower() not in words(q.module):
             wrong.append(f"{q.text} {q.module} does not have {q.word!r}")
