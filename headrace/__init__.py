@@ -8,10 +8,10 @@ with hr.Graph() as g:
 with hr.Session(graph=g) as sess:
     print(sess.run(total, {n: 10}))
 
-Outside a graph ops run at once: `hr.square(3.0)` is a concrete tensor.
+Outside a graph, ops run at once: `hr.square(3.0)` is a concrete tensor.
 """
 
-# ruff: noqa: F401, I001, RUF022 - importing operators and ops is what matters; the names are laid out in lines
+# ruff: noqa: F401, I001, RUF022 - the import of operators and ops registers them; the names are laid out in lines
 # fmt: off
 
 import importlib as _importlib
@@ -118,9 +118,9 @@ scopes.outside.graph_def = interchange.graph_def
 
 
 def _check_passes(value: str) -> None:
-    """Raises ValueError unless all passes are known that the flag OPTIMIZE names."""
+    """Raises ValueError unless all passes that the flag OPTIMIZE names exist."""
     if value not in ("on", "off"):
-        from headrace.optimize.pipeline import options_from  # comes with the first session, if nobody needs it before
+        from headrace.optimize.pipeline import options_from  # a slow import, which the first session needs too
 
         options_from(value)
 
@@ -129,14 +129,14 @@ flags.OPTIMIZE.also_check(_check_passes)
 
 
 def _html(graph: Graph) -> str:
-    from headrace.inspect.page import graph_html  # only notebooks need it
+    from headrace.inspect.page import graph_html  # needed by notebooks only
 
     return graph_html(graph)
 
 
 scopes.outside.html = _html
 
-# What few programs have, or only those that train, is imported when it is first used.
+# Modules that few programs use, or only those that train, are imported on first use.
 _LATER = {
     "image": "headrace.api.image",
     "initializers": "headrace.api.initializers",

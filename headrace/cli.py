@@ -6,9 +6,9 @@
     headrace diff old.pb new.pb
     headrace text graph.pb > graph.txt                  # which `run` and `inspect` read, too
 
-Exit status: 0 all went well; 1 the graph was read and the run failed; 2 what was given cannot be used (an option,
-a file, the name of a tensor, a value that does not fit); 130 interrupted. Of `diff`: 0 the graphs are the same; 1 they
-differ; 2 anything else.
+Exit status: 0 success; 1 the graph was read and the run failed; 2 an argument cannot be used (an option, a file, the
+name of a tensor, a value that does not fit); 130 interrupted. Exit status of `diff`: 0 the graphs are equal; 1 they
+differ; 2 any failure.
 """
 
 from __future__ import annotations
@@ -60,22 +60,26 @@ values of --feed NAME=VALUE (NAME means NAME:0):
 
 
 class UsageError(Exception):
-    """What the user gave cannot be used; the text is all there is to say."""
+    """An argument cannot be used. The text is the complete message."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command with the arguments `argv` (None: those of the process) and returns its exit status."""
+    """Runs the command and returns its exit status.
+
+    Args:
+      argv: the arguments; None: those of the process.
+    """
     args = None
     try:
         args = _parser().parse_args(argv)
         status: int = args.command(args)
         sys.stdout.flush()
         return status
-    except SystemExit as e:  # argparse has said what is wrong, or printed its help
+    except SystemExit as e:  # argparse has printed the error or its help
         return e.code if isinstance(e.code, int) else BAD_USAGE
     except UsageError as e:
         return _fail(args, BAD_USAGE, str(e))
-    except BrokenPipeError:  # the reader has seen enough (`headrace inspect g.pb | head`)
+    except BrokenPipeError:  # the reader has closed the pipe (`headrace inspect g.pb | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _failed(args)
     except KeyboardInterrupt:
@@ -85,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _failed(args: argparse.Namespace | None) -> int:
-    """The status of a command that was given what it can use, and failed."""
+    """Exit status of a command that failed with valid arguments."""
     return FAILED if args is None else int(args.failed)
 
 
@@ -173,7 +177,7 @@ def _fail(args: argparse.Namespace | None, status: int, text: str) -> int:
 
 
 def _text_of(e: BaseException) -> str:
-    """An error as the user is to see it: its class, text and notes."""
+    """Text of an error for the user: its class, text and notes."""
     text = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
     notes = getattr(e, "__notes__", [])
     if isinstance(e, HeadraceInternalError) or not isinstance(e, (HeadraceError, MemoryError, OSError)):
@@ -225,7 +229,13 @@ def _run(args: argparse.Namespace) -> int:
 
 
 class _Recorder:
-    """Keeps a run's events for a trace. The file is opened at once: a bad path is known before a long run."""
+    """Collects the events of a run for a trace.
+
+    It opens the file at once, so that a wrong path is an error before a long run.
+
+    Args:
+      path: the path of the trace.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -270,7 +280,7 @@ def _shown(fetch: Tensor | Operation, value: Any, full: bool) -> str:
 
 # *** inspect, diff and text ***
 
-_DOT_LIMIT: Final = 2000  # operations: Graphviz takes minutes for more
+_DOT_LIMIT: Final = 2000  # operations; Graphviz takes minutes for more
 
 
 def _inspect(args: argparse.Namespace) -> int:
@@ -308,14 +318,14 @@ def _text(args: argparse.Namespace) -> int:
     return OK
 
 
-# *** what the user gives ***
+# *** arguments ***
 
 
 def read_graph(path: str) -> ir_graph.Graph:
-    """The graph in a file; see `files.read_graph`.
+    """Reads the graph in a file; see `files.read_graph`.
 
     Raises:
-      UsageError: the file cannot be read, or is no graph that headrace knows.
+      UsageError: the file cannot be read, or is not a graph that headrace can import.
     """
     try:
         graph = files.read_graph(path)
@@ -331,7 +341,10 @@ def read_graph(path: str) -> ir_graph.Graph:
 
 
 def _element(graph: ir_graph.Graph, name: str) -> Tensor | Operation:
-    """What `--fetch` means: `x:1`; `x`, output 0, or the operation if it has none; `^x`, the operation."""
+    """Returns the tensor or operation that an argument names.
+
+    `x:1` is output 1 of `x`; `x` is output 0, or the operation if it has no outputs; `^x` is the operation.
+    """
     try:
         if ":" in name and not name.startswith("^"):
             return graph.get_tensor_by_name(name)
@@ -355,7 +368,7 @@ def _tensor(graph: ir_graph.Graph, name: str, option: str) -> Tensor:
 
 
 def _feed(graph: ir_graph.Graph, text: str) -> tuple[Tensor, Any]:
-    """`NAME=VALUE` as a tensor and what may be fed to it."""
+    """Parses `NAME=VALUE` to a tensor and a value to feed."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"--feed {text}: write NAME=VALUE, for example --feed x=3 or --feed x=@x.npy")
@@ -379,15 +392,21 @@ def _load(path: str, dtype: DType) -> np.ndarray:
     if not isinstance(array, np.ndarray):
         raise UsageError(f"{path!r} holds several arrays; save one with numpy.save")
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize:
-        return array.view(dtype.numpy)  # numpy files do not know bfloat16, and keep its bytes
+        return array.view(dtype.numpy)  # numpy files do not know bfloat16 and keep its bytes
     return array
 
 
 def parse_value(text: str, dtype: DType) -> Any:
-    """The value that `text` means for a tensor of `dtype`: JSON, else one or several numbers as Python writes them.
+    """Parses `text` as a value of `dtype`.
+
+    The text is JSON, or one or several numbers as Python writes them.
+
+    Args:
+      text: the text of the value.
+      dtype: the dtype of the tensor.
 
     Raises:
-      ValueError: it means nothing, or a list is ragged.
+      ValueError: the text is not a value, or a list is ragged.
     """
     try:
         value = json.loads(text)
@@ -397,7 +416,7 @@ def parse_value(text: str, dtype: DType) -> Any:
         return value if _is_text(value) else text
     if not _is_data(value):
         raise ValueError(f"{_short(text)} is no {dtype.name}; write a number, true, false or a list of them")
-    array = np.array(value)  # a ragged list is a ValueError
+    array = np.array(value)  # a ragged list raises ValueError
     return array if array.size else array.astype(dtype.numpy)
 
 
@@ -431,7 +450,7 @@ def _short(text: str) -> str:
 
 
 def _save(graph: ir_graph.Graph, text: str) -> tuple[Tensor, str]:
-    """`NAME=@FILE` as a tensor and a path that can be written."""
+    """Parses `NAME=@FILE` to a tensor and a path that can be written."""
     name, _, path = text.partition("=")
     path = path.removeprefix("@")
     if not name or not path:
@@ -446,7 +465,7 @@ def _save(graph: ir_graph.Graph, text: str) -> tuple[Tensor, str]:
 
 
 def _write_array(t: Tensor, path: str, value: Any) -> None:
-    array = np.asarray(value)  # texts become numpy's padded kind, the only one that files hold without pickles
+    array = np.asarray(value)  # texts become numpy's padded kind, the only one that files can hold without pickles
     if t.dtype.base is dtypes.string:
         array = np.array(array.tolist(), dtype=np.bytes_).reshape(array.shape)
         if array.tolist() != (value.tolist() if isinstance(value, np.ndarray) else value):

@@ -1,4 +1,4 @@
-"""What compiling a step gave."""
+"""Result of compiling a step."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CompileResult:
-    """See the module's text.
+    """Result of compiling a step.
 
     Attributes:
       compiled: the step as one Python function; None: the token machine runs it.
-      reasons: why it is not compiled, a line for each operation that stands against it.
-      report: what the passes did before it was compiled.
+      reasons: reasons against compiling it, a line for each operation that prevents it.
+      report: notes of the passes that ran before it was compiled; None if it is not compiled.
     """
 
     compiled: Compiled | None = None
@@ -28,5 +28,5 @@ class CompileResult:
 
 
 def not_compiled(reasons: Sequence[str]) -> str:
-    """Text of the error of a step that the compiled engine must run and cannot."""
+    """Text of the error of a step that the compiled engine must run but cannot."""
     return f'this step cannot be compiled: {"; ".join(reasons)}. engine="auto" runs it by the token machine'

@@ -1,21 +1,23 @@
-"""Denormal numbers as zeros, while a step runs.
+"""Flushing of denormal numbers to zero while a step runs.
 
-The smallest numbers of a floating-point type, closer to 0 than its exponents reach (of float32 those below 1.2e-38),
-are *denormal*: they have fewer digits the smaller they are, and many processors take a hundred times as long for them.
-Who decays something in a loop meets them sooner or later: gradients that vanish over many time steps, states that are
-forgotten. So a processor can be told to take them for 0 and to give 0 in their place, and TensorFlow's threads do. Here
-a step does that has a loop, or a kernel that may call the BLAS library; in all others so few numbers come about that
-looking after it would cost more. No result that is promised depends on it: what flushing can change is smaller than
-1.2e-38 (float64: 2.3e-308).
+**The problem.** The numbers of a floating-point type that are nearest to 0 (for float32 those below 1.2e-38) are
+*denormal*: they have fewer digits the smaller they are, and many processors need a hundred times as long for them. A
+loop that decays a value produces them sooner or later: gradients that vanish over many time steps, or states that are
+forgotten.
+
+**The mode.** A processor can treat denormal numbers as 0 and produce 0 in their place, and TensorFlow's threads do so.
+Here a step does so if it has a loop, or a kernel that may call the BLAS library. In other steps there are so few
+denormal numbers that the change of mode would cost more. No promised result depends on the mode: it changes values by
+less than 1.2e-38 (float64: 2.3e-308).
 
     with flushed():
         ...
         with unflushed():
-            ...  # code of the user's: the mode is the user's
+            ...  # code of the user: the mode is the user's
 
 
-What says so is a register that each thread has for itself, and which the C library keeps in its *floating-point
-environment*. Where that is not known (elsewhere than on Linux with x86-64 or 64-bit Arm) nothing happens.
+The mode is in a register that each thread has, and which the C library keeps in its *floating-point environment*. On
+systems for which this is not known (other than Linux with x86-64 or 64-bit Arm) nothing happens.
 
 Source: TensorFlow's `ScopedFlushDenormal`; ISO C, `fenv.h`.
 """
@@ -30,7 +32,7 @@ from typing import Any, Final
 
 
 class _X86(ctypes.Structure):
-    """`fenv_t` on x86-64: the old unit's 28 bytes, then the register that decides."""
+    """`fenv_t` on x86-64: the 28 bytes of the x87 unit, then the SSE control register."""
 
     _fields_ = (("rest", ctypes.c_uint32 * 7), ("control", ctypes.c_uint32))
 
@@ -41,17 +43,19 @@ class _Arm(ctypes.Structure):
     _fields_ = (("control", ctypes.c_uint32), ("status", ctypes.c_uint32))
 
 
-# the environment, and what is set in its `control`: on x86 "flush to zero" and "denormals are zero", on Arm both in one
+# the environment, and the bits set in its `control`: on x86 "flush to zero" and "denormals are zero", on Arm one bit
+# for both
 _KINDS: Final[dict[str, tuple[type[Any], int]]] = {"x86_64": (_X86, 0x8040), "aarch64": (_Arm, 1 << 24)}
 
 
 class _Thread(threading.local):
-    """What a thread has for it.
+    """State of a thread.
 
     Attributes:
-      depth: of the blocks that it is in.
-      registers, at: where the C library writes them to.
-      before: the register as it was before the outermost block.
+      depth: number of open `flushed` blocks.
+      registers: the memory to which the C library writes the registers.
+      at: a pointer to `registers`.
+      before: the register before the outermost block.
       inside: the register within the blocks.
     """
 
@@ -64,12 +68,13 @@ class _Thread(threading.local):
 
 
 class flushed:
-    """Flushes denormal numbers for the length of a `with` block, in this thread; then what was before is back.
+    """Flushes denormal numbers to 0 in this thread for the duration of a `with` block.
 
-    A class, which costs half of what a generator's context costs, that is used like a function.
+    The previous mode is restored at the end. This is a class that is used like a function, because it costs half as
+    much as a generator's context manager.
 
     Args:
-      wanted: whether to do so at all.
+      wanted: whether to flush; False: the block has no effect.
 
     Example:
       >>> import numpy as np
@@ -107,14 +112,14 @@ class flushed:
 
 
 class unflushed:
-    """The user's floating-point mode for the length of a `with` block, in this thread.
+    """Restores the user's floating-point mode in this thread for the duration of a `with` block.
 
-    What a Python function of the user's computes within a step, and the threads that it starts, must not see the mode
-    of the step. Steps that run within the block flush as others do.
+    A Python function of the user within a step, and the threads that it starts, must not run in the mode of the step.
+    Steps that run within the block flush as usual.
 
     Args:
-      mode: the user's mode, as `user_mode` gave it in another thread; None: what this thread had before its outermost
-        `flushed` block.
+      mode: the user's mode, as `user_mode` returned it in another thread; None: the mode of this thread before its
+        outermost `flushed` block.
 
     Example:
       >>> import numpy as np
@@ -128,7 +133,7 @@ class unflushed:
 
     def __init__(self, mode: int | None = None) -> None:
         self._mode = mode
-        self._outer: tuple[int, int, int, int] | None = None  # what is put back: depth, before, inside, register
+        self._outer: tuple[int, int, int, int] | None = None  # the state to restore: depth, before, inside, register
 
     def __enter__(self) -> None:
         t = _mine
@@ -153,7 +158,7 @@ class unflushed:
 
 
 def user_mode() -> int | None:
-    """The floating-point mode of this thread outside of all `flushed` blocks, for `unflushed` in another thread."""
+    """Floating-point mode of this thread outside of `flushed` blocks; see `unflushed`."""
     if not _is_known:
         return None
     t = _mine
@@ -165,7 +170,10 @@ def user_mode() -> int | None:
 
 
 def begin_thread() -> None:
-    """To be called first in a new thread, which has the register of the one that made it."""
+    """Resets the mode of a new thread, which inherits the register of its creator.
+
+    A new thread calls this function first.
+    """
     t = _mine
     if _is_known:
         _get(t.at)
@@ -174,7 +182,7 @@ def begin_thread() -> None:
 
 
 _Environment, _BITS = _KINDS.get(platform.machine(), (_X86, 0))
-_process = ctypes.PyDLL(None)  # it keeps the interpreter's lock: to let go of it takes longer than the call
+_process = ctypes.PyDLL(None)  # it keeps the interpreter's lock: to release the lock takes longer than the call
 _get: Any = getattr(_process, "fegetenv", None)
 _put: Any = getattr(_process, "fesetenv", None)
 _is_known: Final = sys.platform == "linux" and bool(_BITS and _get and _put)

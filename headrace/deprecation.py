@@ -1,7 +1,7 @@
-"""How a name, a function or an argument leaves headrace: it warns, at the user's line, until the release that drops it.
+"""Deprecation of names, functions and arguments: warnings at the user's line until their removal.
 
-What is marked here is listed in `all_deprecated()`. A test fails as soon as this version of headrace is one that was to
-drop something and has not, so nothing that is deprecated is forgotten.
+`all_deprecated()` lists everything that is marked here. A test fails as soon as the version of headrace reaches the
+release in which something should have been removed.
 
     @deprecated("0.4", use="hr.new", removed_in="0.6")
     def old(): ...
@@ -26,12 +26,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Deprecated(NamedTuple):
-    """One thing that is deprecated.
+    """A deprecated name, function or argument.
 
     Attributes:
-      what: how messages call it: "headrace.v1.f", "the argument 'x' of headrace.f".
-      since, removed_in: the first release that warns of it, the first without it.
-      use: what to use in its place.
+      what: its description in messages: "headrace.v1.f", "the argument 'x' of headrace.f".
+      since: the first release that warns of it.
+      use: the replacement.
+      removed_in: the first release without it.
     """
 
     what: str
@@ -46,7 +47,7 @@ class Deprecated(NamedTuple):
         )
 
     def is_due(self, version: str) -> bool:
-        """Whether headrace `version` must not have it any more."""
+        """Whether headrace `version` must no longer have it."""
         return _numbers(version) >= _numbers(self.removed_in)
 
 
@@ -54,7 +55,7 @@ _all: Final[list[Deprecated]] = []
 
 
 def all_deprecated() -> list[Deprecated]:
-    """Everything that is deprecated in the modules imported so far."""
+    """Lists all that is deprecated in the modules imported so far."""
     return list(_all)
 
 
@@ -67,10 +68,10 @@ def _new(what: str, since: str, use: str, removed_in: str) -> Deprecated:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """`"0.10.1"` → `(0, 10, 1)`; what follows the numbers ("rc1") does not count.
+    """Converts a version to numbers: `"0.10.1"` → `(0, 10, 1)`. A suffix ("rc1") is ignored.
 
     Raises:
-      ValueError: it does not begin with a number.
+      ValueError: a text that does not begin with a number.
     """
     found = re.match(r"\d+(\.\d+)*", version)
     if found is None:
@@ -89,11 +90,11 @@ def _noted(f: Any, one: Deprecated) -> None:
 
 
 def deprecated(since: str, *, use: str, removed_in: str) -> Callable[[F], F]:
-    """A function, method or class that is on its way out: a call warns.
+    """Marks a function, method or class as deprecated: each call warns.
 
     Args:
       since: the first release that warns.
-      use: what to use in its place.
+      use: the replacement.
       removed_in: the first release without it.
 
     Example:
@@ -136,14 +137,16 @@ def deprecated(since: str, *, use: str, removed_in: str) -> Callable[[F], F]:
 
 
 def deprecated_argument(name: str, *, since: str, use: str, removed_in: str) -> Callable[[F], F]:
-    """A function with an argument that is on its way out: a call that gives it warns.
+    """Marks an argument of a function as deprecated: each call with it warns.
 
     Args:
-      name: of the argument. It must have a default.
-      since, use, removed_in: as for `deprecated`.
+      name: the name of the argument. It must have a default.
+      since: the first release that warns.
+      use: the replacement.
+      removed_in: the first release without it.
 
     Raises:
-      TypeError: the function has no such argument, or it has no default.
+      TypeError: the function has no such argument, or the argument has no default.
     """
 
     def mark(f: F) -> F:
@@ -152,7 +155,7 @@ def deprecated_argument(name: str, *, since: str, use: str, removed_in: str) -> 
         if position is None or parameters[position].default is inspect.Parameter.empty:
             raise TypeError(f"{f.__qualname__} has no argument {name!r} with a default")
         if parameters[position].kind is inspect.Parameter.KEYWORD_ONLY:
-            position = len(parameters)  # it is not given by position
+            position = len(parameters)  # it cannot be passed by position
         one = _new(f"the argument {name!r} of {f.__module__}.{f.__qualname__}", since, use, removed_in)
 
         @functools.wraps(f)
@@ -168,11 +171,13 @@ def deprecated_argument(name: str, *, since: str, use: str, removed_in: str) -> 
 
 
 class Gone(NamedTuple):
-    """A name of a module that is on its way out.
+    """A deprecated name of a module.
 
     Attributes:
-      get: gives what it stands for.
-      since, use, removed_in: as for `deprecated`.
+      get: returns the object of that name.
+      since: the first release that warns.
+      use: the replacement.
+      removed_in: the first release without it.
     """
 
     get: Callable[[], Any]
@@ -182,11 +187,11 @@ class Gone(NamedTuple):
 
 
 def deprecated_names(module: str, **names: Gone) -> Callable[[str], Any]:
-    """What a module calls `__getattr__`: looking one of `names` up warns.
+    """Returns a module's `__getattr__`, which warns at the use of a deprecated name.
 
     Args:
-      module: its `__name__`.
-      names: the names that are deprecated, which the module must not have otherwise.
+      module: the `__name__` of the module.
+      names: the deprecated names. The module must not define them in another way.
     """
     known = {n: (_new(f"{module}.{n}", g.since, g.use, g.removed_in), g.get) for n, g in names.items()}
 

@@ -1,11 +1,11 @@
-"""The element types of tensors: TensorFlow's names and numbers, numpy's (and ml_dtypes') storage.
+"""Element types of tensors: TensorFlow's names and numbers, numpy's (and ml_dtypes') storage.
 
 A `DType` is identified by TensorFlow's `DataType` enum number. A *reference* dtype (number + 100, name `..._ref`) marks
-a tensor that carries a variable instead of a value; ops that want the value read it when they fire.
+a tensor that carries a variable instead of a value; ops that need the value read it when they fire.
 
 `string`, `resource` and `variant` have no numpy element type: their arrays are `object` arrays (of `bytes`, of resource
-handles, of opaque values). The quantised dtypes (`qint8`, `quint8`, ...) have the arrays of whole numbers, which say
-nothing of how they are meant: what has such a dtype must be told so, for numpy's is that of the plain integers.
+handles, of opaque values). The quantized dtypes (`qint8`, `quint8`, ...) have arrays of integers, whose numpy dtype is
+that of plain integers. So a quantized dtype cannot be derived from an array and must be given explicitly.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ _REF = 100
 
 
 class DType:
-    """One element type. Compare with `is` or `==`; get one from its module-level name or `as_dtype`.
+    """An element type. Compare with `is` or `==`.
+
+    Each dtype has a name in this module, and `as_dtype` returns the dtype of other descriptions.
 
     Attributes:
       name: TensorFlow's name (`"float32"`, `"string"`, `"float32_ref"`).
       number: TensorFlow's `DataType` enum number.
       numpy: the numpy dtype of its arrays (`object` for string, resource and variant).
-      base: the dtype without the reference mark (itself, if there is none).
-      is_ref: whether it carries a variable.
+      base: the dtype without the reference mark; a dtype without the mark is its own base.
+      is_ref: whether its tensors carry a variable.
     """
 
     __slots__ = ("_ref", "base", "is_ref", "name", "number", "numpy")
@@ -51,7 +53,7 @@ class DType:
 
     @property
     def ref(self) -> DType:
-        """The reference form of this dtype."""
+        """Reference form of this dtype."""
         if self.is_ref:
             return self
         if self._ref is None:
@@ -80,7 +82,7 @@ class DType:
 
     @property
     def is_integer(self) -> bool:
-        """Whether its elements are whole numbers."""
+        """Whether its elements are integers."""
         return self.base in INTEGER
 
     @property
@@ -90,7 +92,7 @@ class DType:
 
     @property
     def is_bool(self) -> bool:
-        """Whether it is the dtype of truth values."""
+        """Whether it is the dtype of booleans."""
         return self.base is bool_
 
     @property
@@ -100,7 +102,7 @@ class DType:
 
     @property
     def size(self) -> int:
-        """Bytes an element takes (of a pointer, for object storage)."""
+        """Bytes of an element (of a pointer, for object storage)."""
         return self.numpy.itemsize
 
     def __repr__(self) -> str:
@@ -179,15 +181,15 @@ NUMERIC: Final = REAL | COMPLEX
 INDEX: Final = frozenset({int32, int64})
 OBJECT: Final = frozenset({string, resource, variant})
 ALL: Final = NUMERIC | OBJECT | {bool_}
-QUANTIZED: Final = frozenset({qint8, quint8, qint16, quint16, qint32})  # not among ALL: few ops know them
-VALUE: Final = ALL - {resource, variant}  # what has elements to look at, not handles
+QUANTIZED: Final = frozenset({qint8, quint8, qint16, quint16, qint32})  # not in ALL: few ops accept them
+VALUE: Final = ALL - {resource, variant}  # dtypes with elements that can be read; the others are handles
 
 
 def from_number(number: int) -> DType:
-    """The dtype of a `DataType` enum number (reference dtypes are number + 100).
+    """Returns the dtype of a `DataType` enum number (reference dtypes are number + 100).
 
     Raises:
-      TypeError: the number is of no dtype that headrace has.
+      TypeError: a number that headrace has no dtype for.
     """
     d = _BY_NUMBER.get(number)
     if d is None and number > _REF:
@@ -199,10 +201,12 @@ def from_number(number: int) -> DType:
 
 
 def from_numpy(d: np.dtype) -> DType:
-    """The dtype that numpy arrays of `d` have. Text (`U`, `S`) and object arrays are strings.
+    """Returns the dtype of numpy arrays of `d`.
+
+    Text (`U`, `S`) and object arrays are strings.
 
     Raises:
-      TypeError: no dtype has this numpy element type.
+      TypeError: a numpy dtype without a counterpart.
     """
     found = _BY_NUMPY.get(d)
     if found is None and d.kind in "OSU":
@@ -215,7 +219,9 @@ def from_numpy(d: np.dtype) -> DType:
 
 
 def as_dtype(value: object) -> DType:
-    """A `DType` from a DType, a name, an enum number, a numpy dtype or a Python scalar type.
+    """Returns the `DType` that `value` describes.
+
+    A description is a name, an enum number, a numpy dtype or a Python scalar type. A `DType` is returned unchanged.
 
     >>> as_dtype("float"), as_dtype(3), as_dtype(np.int64)
     (headrace.float32, headrace.int32, headrace.int64)

@@ -1,11 +1,12 @@
-"""Every exception headrace raises, under TensorFlow's names.
+"""Exceptions of headrace, with TensorFlow's names.
 
-Three families:
+There are three families:
 
-* `OpError` and its subclasses: something went wrong while a graph ran. The class says what kind of thing
-  (`InvalidArgumentError`, `OutOfRangeError`, ...), `.op` and `.node` say where.
-* `GraphError` (a `ValueError`) and `ShapeError`: the graph itself is wrong; raised while it is built or imported.
-* `HeadraceInternalError`: a bug of ours. It should never be seen; please report it with the text it carries.
+* `OpError` and its subclasses: an operation failed while a graph ran. The class gives the kind of the failure
+  (`InvalidArgumentError`, `OutOfRangeError`, ...), and `.op` and `.node` the operation.
+* `GraphError` (a `ValueError`) and `ShapeError`: the graph itself is wrong. They are raised while it is built or
+  imported.
+* `HeadraceInternalError`: a defect of headrace. Please report it with its text.
 
 The names and numeric codes are those of TensorFlow's `tf.errors`, so `except hr.errors.OutOfRangeError` reads the
 same in both systems.
@@ -38,20 +39,22 @@ UNAUTHENTICATED = 16
 
 
 class HeadraceError(Exception):
-    """Base of all errors that are headrace's own."""
+    """Base class of headrace's own errors."""
 
 
 class OpError(HeadraceError):
-    """An operation failed while a graph ran.
+    """A failure of an operation while a graph ran.
 
     Args:
-      message: what was given, what was expected, what to do.
-      node: the name of the operation that failed, if one is known.
-      op: the operation object, if one is known (`ir.Operation`).
+      message: the value found, the value expected, and the remedy.
+      node: the name of the operation that failed, if it is known.
+      op: the operation that failed, if it is known (`ir.Operation`).
 
     Attributes:
       error_code: TensorFlow's numeric code of this class.
       message: the text without the notes that the runtime added.
+      node: the name of the operation that failed, if it is known.
+      op: the operation that failed, if it is known (`ir.Operation`).
     """
 
     error_code: ClassVar[int] = UNKNOWN
@@ -63,7 +66,7 @@ class OpError(HeadraceError):
         self.op = op
 
     def __reduce__(self) -> tuple[object, ...]:
-        """In another process, or a copy, there is no operation (that belongs to its graph), nor what the run noted."""
+        """Reduces the error without its operation, which belongs to its graph, and without private state."""
         state = {k: v for k, v in self.__dict__.items() if k == "__notes__" or not k.startswith("_")}
         return type(self), self.args, {**state, "op": None}
 
@@ -74,79 +77,79 @@ class OpError(HeadraceError):
 
 
 class CancelledError(OpError):
-    """The step, the session or the queue this operation waited on was cancelled or closed."""
+    """The step, session or queue for which the operation waited was cancelled or closed."""
 
     error_code = CANCELLED
 
 
 class UnknownError(OpError):
-    """A failure whose kind is not known."""
+    """A failure of unknown kind."""
 
     error_code = UNKNOWN
 
 
 class InvalidArgumentError(OpError):
-    """An operation received a value it cannot work on (shape, range, dead fetch, ...)."""
+    """An operation received a value that it does not accept (shape, range, dead fetch, ...)."""
 
     error_code = INVALID_ARGUMENT
 
 
 class DeadlineExceededError(OpError):
-    """A step or a wait ran past its time limit."""
+    """A step or a wait exceeded its time limit."""
 
     error_code = DEADLINE_EXCEEDED
 
 
 class NotFoundError(OpError):
-    """A named thing (op type, resource, node) does not exist."""
+    """A named object (op type, resource, node) does not exist."""
 
     error_code = NOT_FOUND
 
 
 class AlreadyExistsError(OpError):
-    """A named thing exists already."""
+    """A named object exists already."""
 
     error_code = ALREADY_EXISTS
 
 
 class PermissionDeniedError(OpError):
-    """The caller may not do this."""
+    """The caller lacks the permission."""
 
     error_code = PERMISSION_DENIED
 
 
 class UnauthenticatedError(OpError):
-    """The caller did not say who it is."""
+    """The caller is not authenticated."""
 
     error_code = UNAUTHENTICATED
 
 
 class ResourceExhaustedError(OpError):
-    """Out of memory, or past a limit that protects it."""
+    """The memory is exhausted, or a limit that protects it is exceeded."""
 
     error_code = RESOURCE_EXHAUSTED
 
 
 class FailedPreconditionError(OpError):
-    """The system is not in a state in which this can run (an uninitialized variable, for one)."""
+    """The state of the system does not allow the operation, such as an uninitialized variable."""
 
     error_code = FAILED_PRECONDITION
 
 
 class AbortedError(OpError):
-    """The operation was given up, usually because another one failed."""
+    """The operation was aborted, usually because another one failed."""
 
     error_code = ABORTED
 
 
 class OutOfRangeError(OpError):
-    """Past the end: a closed and empty queue, an exhausted reader."""
+    """The end of the data is passed: a closed and empty queue, an exhausted reader."""
 
     error_code = OUT_OF_RANGE
 
 
 class UnimplementedError(OpError):
-    """headrace knows the operation but not this form of it."""
+    """The operation is known, but not in this form."""
 
     error_code = UNIMPLEMENTED
 
@@ -158,19 +161,19 @@ class InternalError(OpError):
 
 
 class UnavailableError(OpError):
-    """A needed service or device is not there now; trying again may help."""
+    """A needed service or device is not available now; a retry may succeed."""
 
     error_code = UNAVAILABLE
 
 
 class DataLossError(OpError):
-    """Stored data is damaged beyond repair."""
+    """Stored data is damaged and cannot be restored."""
 
     error_code = DATA_LOSS
 
 
 class GraphError(HeadraceError, ValueError):
-    """The graph is wrong: an unknown input, a cycle without a loop, a bad attribute, mixed frames, ..."""
+    """An invalid graph: unknown inputs, bad attributes, mixed frames, cycles that are not loops, ..."""
 
 
 class ShapeError(GraphError):
@@ -178,51 +181,53 @@ class ShapeError(GraphError):
 
 
 class SignatureError(GraphError, TypeError):
-    """What an operation is given, or a user's function takes or gives back, does not fit the operation, conditional,
-    loop or call.
+    """The arguments or results do not fit the operation, function, conditional, loop or call.
 
-    TensorFlow raises `ValueError` for some of these and `TypeError` for others; this is both.
+    TensorFlow raises `ValueError` for some of these and `TypeError` for others; this class is both.
     """
 
 
 class TextError(GraphError):
-    """A graph in text form cannot be parsed; the message has the line and a caret."""
+    """A text is not a valid graph; the message shows the line with a caret."""
 
 
 class ConversionError(HeadraceError, ValueError, TypeError):
-    """A tensor is not of the dtype that is wanted, or None stands where a tensor is.
+    """A value cannot be converted to a tensor: its dtype differs, or it is None.
 
-    TensorFlow raises `ValueError` for these and `TypeError` for other values that cannot be a tensor; this is both.
+    TensorFlow raises `ValueError` for these and `TypeError` for other values that cannot be a tensor; this class is
+    both.
     """
 
 
 class FeedError(HeadraceError, ValueError, TypeError):
-    """A fed value does not fit its tensor: wrong shape, wrong dtype, or not an array at all.
+    """A fed value does not fit its tensor: its shape, its dtype or its kind.
 
-    TensorFlow raises `ValueError` for some of these and `TypeError` for others; this is both.
+    TensorFlow raises `ValueError` for some of these and `TypeError` for others; this class is both.
     """
 
 
 class HeadraceWarning(UserWarning):
-    """Of all warnings that headrace gives but those of what is deprecated: something works, but hardly as it is meant.
+    """Base class of headrace's warnings, except those of deprecation.
 
-    They name a line of the user's, and are shown once for each; `warnings.filterwarnings` makes errors of them, or
-    silences them.
+    The program works, but probably not as intended. A warning names a line of the user's code, and is shown once for
+    each line. `warnings.filterwarnings` turns warnings into errors, or silences them.
     """
 
 
 class CompileWarning(HeadraceWarning):
-    """A step, or a part of it, could not be compiled though it should: a bug in headrace. The token machine runs it, so
-    the results are the same. The text names the stage and the exception; `hr.explain` has all of it.
+    """A defect of headrace prevented the compilation of a step or a part of it.
+
+    The token machine runs it instead, so the results are the same. The text names the stage and the exception;
+    `hr.explain` shows all details.
     """
 
 
 class HeadraceInternalError(HeadraceError, AssertionError):
-    """A bug in headrace: an invariant of its own does not hold. Please report it with this text."""
+    """A defect of headrace: an invariant does not hold. Please report this text."""
 
 
 def exception_type_from_error_code(code: int) -> type[OpError]:
-    """The error class of a numeric code.
+    """Returns the error class of a numeric code.
 
     >>> exception_type_from_error_code(11).__name__
     'OutOfRangeError'

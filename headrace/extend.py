@@ -1,4 +1,4 @@
-"""Op types, kernels and types of devices from outside: what others write, on the same footing as what is built in.
+"""Op types, kernels and types of devices that other packages define.
 
     import headrace as hr
     from headrace.dtypes import FLOATING
@@ -12,11 +12,11 @@
     )
     cube(2.0)
 
-This module also has what such definitions are written with. `docs/how-to/extending.md` has worked examples, and says
-what a device must promise; `docs/how-to/adding_ops.md` explains records field by field.
+This module also has the building blocks of such definitions. `docs/how-to/extending.md` has worked examples and the
+requirements on a device; `docs/how-to/adding_ops.md` explains the fields of a record.
 
-**There is no way to unregister.** Graphs hold the records of their ops, sessions and compiled steps the kernels; what
-is registered is part of the program, like a class. Register at import, once.
+**A registration is permanent.** Graphs hold the records of their ops; sessions and compiled steps hold the kernels. A
+registered op type is part of the program, like a class. Register it once, at import.
 """
 
 from __future__ import annotations
@@ -131,34 +131,38 @@ def register_op(
 ) -> Callable[..., Any]:
     """Adds an op type.
 
-    From then on it is like any other: graphs have it and are written and read with it, passes go by its facts,
-    gradients by its rule; `hr.raw_ops` and every `Builder` have it by its name.
+    From then on it is used like any other: graphs contain it and are written and read with it, passes use its facts,
+    gradients its rule, and `hr.raw_ops` and every `Builder` have it by its name.
 
     Args:
-      type: its name, CamelCase. Other systems know the ops of a graph by these names: pick one that nobody else has.
-      ins, outs: its arguments as TensorFlow's registry writes them: "x: T, y: T", "values: N * T", "handle: resource".
-      attrs: name → `type_attr(...)`, `int_attr(...)`, ..., or in short a set of dtypes or a default value.
+      type: the name in CamelCase. Other systems identify ops by these names, so choose a unique one.
+      ins: the inputs in the notation of TensorFlow's registry: "x: T, y: T", "values: N * T", "handle: resource".
+      outs: the outputs in the same notation.
+      attrs: name → `type_attr(...)`, `int_attr(...)`, ..., or, as a short form, a set of dtypes or a default value.
       shape: `rule(c) -> [shape of each output]`, where `c` is an `ir.infer.Inference`: `c.shapes`, `c.attrs`, ...
-      kernel: of a pure op: `(xp, attrs) -> f(*arrays)`. `f` returns the array if the op has one output, else a tuple.
-      stateful: of one that has effects: `(ctx, attrs) -> f(*arrays)`, made once a step; `ctx` is a `KernelContext`.
-      async_: of one that may wait: `(ctx, attrs) -> f(*arrays, done)`. Exactly one of the three is given.
+      kernel: the kernel of a pure op: `(xp, attrs) -> f(*arrays)`. `f` returns the array if the op has one output, else
+        a tuple.
+      stateful: the kernel of an op with effects: `(ctx, attrs) -> f(*arrays)`, made once a step; `ctx` is a
+        `KernelContext`.
+      async_: the kernel of an op that may wait: `(ctx, attrs) -> f(*arrays, done)`. Exactly one of the three kernels is
+        given.
       grad: `rule(b, n, *dys) -> [gradient or None for each input]`, `NOT_DIFFERENTIABLE`, or `missing("why")`.
-      jvp: a rule for tangents; None: it follows from `grad`.
-      facts: what passes may rely on.
+      jvp: a rule for tangents; None: it is derived from `grad`.
+      facts: the properties on which passes rely.
       shape_value: `rule(c)`: output 0, an integer vector, read as a shape.
-      oracle, sample, doc: an independent implementation on arrays, cases to test with, and a sentence; for tests and
-        readers.
+      oracle: an independent implementation on arrays, for tests.
+      sample: cases to test with.
+      doc: a sentence for readers.
 
     Returns:
-      A function that makes the op in a graph, and outside one runs it at once. It takes the op's inputs in order or by
-      name, attributes by name, and `name`. It returns the tensor, a tuple if there are several outputs, and if there
-      are none the operation (in a graph) or None.
+      A function that adds the op to the current graph, and outside a graph runs it at once. It takes the op's inputs in
+      order or by name, attributes by name, and `name`. It returns the tensor, or a tuple if there are several outputs.
+      If there are none it returns the operation in a graph, and None outside.
 
     Raises:
-      InvalidArgumentError: `type` is no name of an op type, or `ins` or `outs` does not describe arguments.
-      TypeError: `shape` or `grad` is left out, something that must be a function is none, or not exactly one kernel is
-        given.
-      DuplicateError (a KeyError): there is such an op type; the text says which line registered it.
+      InvalidArgumentError: `type` is not a valid name of an op type, or `ins` or `outs` does not describe arguments.
+      TypeError: `shape` or `grad` is missing, a function argument is not callable, or the number of kernels is not one.
+      DuplicateError: an op type of this name exists (also a KeyError); the text names the line that registered it.
 
     Example:
       >>> import headrace as hr
@@ -242,7 +246,7 @@ def _check_arguments(type: str, parts: Iterable[str], attrs: Mapping[str, Any]) 
 
 
 def _function(record: OpDef) -> Callable[..., Any]:
-    """A function that makes ops of the type of `record`."""
+    """Returns a function that makes ops of the type of `record`."""
     names = [a.name for a in record.ins]
 
     def function(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
@@ -274,34 +278,22 @@ def _function(record: OpDef) -> Callable[..., Any]:
 def register_kernel(
     op: str, device: str = CPU, constraints: Mapping[str, Any] | None = None, form: str = "pure"
 ) -> Callable[[KernelFactory], KernelFactory]:
-    """Decorates a factory of kernels for an op type that there is.
+    """Decorates a factory of kernels for an existing op type.
 
-    For devices of another type it is what makes them able to run the op: operations are placed only where there is a
-    kernel for them. For the CPU it replaces the kernel that the op has, for all attributes or for some: eagerly, in the
-    token machine, in compiled steps and where constants are folded. What the op's record says of it (its facts, shapes,
-    gradient) stays true of it.
+    On a device of another type than CPU, the kernel makes the op available: operations are placed only on devices with
+    a kernel for them. On the CPU it replaces the kernel of the op, for all attributes or for some, in all places:
+    eagerly, in the token machine, in compiled steps and in constant folding. The op's record (its facts, shapes,
+    gradient) must stay true for the new kernel.
 
-    A step has the kernels that there were when it was first run. The device type need not be registered yet: a kernel
-    waits for its devices.
+    A step has the kernels that existed at its first run. The device type may be registered later.
 
     Args:
       op: an op type.
-      device: a type of devices, "CPU" or "DLP".
-      constraints: attribute → the value, or values, that the kernel is for: {"T": (hr.float32, "float16")}.
+      device: a type of devices, such as "CPU" or "DLP".
+      constraints: attribute → the value or values to which the kernel applies: {"T": (hr.float32, "float16")}.
       form: "pure": `factory(xp, attrs) -> f(*values)`; "stateful": `factory(ctx, attrs) -> f(*values)`, made once a
-        step; "async": `factory(ctx, attrs) -> f(*values, done)`. On devices of other types `xp` is numpy all the same,
-        and the values are what the device's `put` makes of arrays.
-
-    Returns:
-      The decorator. It returns what it is given.
-
-    Raises:
-      NotFoundError: there is no such op type.
-      InvalidArgumentError: an attribute that the op does not have, or a value that it cannot have; `device` cannot
-        stand in a device name; no such form; the op is control flow, or works on tensor lists.
-      TypeError (from the decorator): the factory cannot be called.
-      DuplicateError (a KeyError, from the decorator): there is a kernel for some of these attributes; the text says
-        which line registered it.
+        step; "async": `factory(ctx, attrs) -> f(*values, done)`. On devices of other types `xp` is numpy too, and the
+        values are the results of the device's `put`.
 
     Example:
       >>> import headrace as hr
@@ -339,7 +331,7 @@ def register_kernel(
 
 
 def _allowed(record: OpDef, name: str, values: Any) -> frozenset[Any]:
-    """The values of attribute `name` that a constraint gives, checked."""
+    """Returns the values of attribute `name` that a constraint allows, checked."""
     spec: AttrSpec | None = record.attrs.get(name)
     if spec is None:
         raise InvalidArgumentError(
@@ -361,7 +353,7 @@ def _allowed(record: OpDef, name: str, values: Any) -> frozenset[Any]:
 
 
 def _is_value(spec: AttrSpec, given: Any) -> bool:
-    """Whether `given` is one value of an attribute, and not several."""
+    """Whether `given` is a single value of an attribute."""
     if isinstance(given, (str, bytes, dtypes.DType, np.dtype, type)) or not isinstance(given, Iterable):
         return True
     is_sequence = spec.is_list or spec.kind == "shape"

@@ -1,8 +1,8 @@
-"""Every flag of headrace: its environment variable, what it may be, default and one line of what it does.
+"""Flags of headrace: environment variables, allowed values, defaults and meanings.
 
     with flags.override(VERIFY=2): ...
 
-No other module reads the environment; `docs/reference/flags.md` is made from here (`page`).
+No other module reads the environment. `page` generates `docs/reference/flags.md` from this module.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Flag(Generic[V]):
 
     Attributes:
       name: the name after `HEADRACE_` in the environment.
-      parse: text → value; raises ValueError for what can be none.
-      allowed: what values there may be, in words.
-      is_allowed: whether a value is one of those.
-      default: the value when the environment says nothing.
-      doc: one line.
-      value: the value now.
-      overrides: the values of the `override` blocks that are open, each in a list of its own; before them, what was.
+      parse: converts text to a value; raises ValueError for other text.
+      allowed: the allowed values in words.
+      is_allowed: whether a value is allowed.
+      default: the value without an environment variable.
+      doc: one line about its meaning.
+      value: the current value.
+      overrides: values of the open `override` blocks, each in a list of its own, after the value before them.
     """
 
     name: str
@@ -45,14 +45,17 @@ class Flag(Generic[V]):
     _more: Callable[[V], object] | None = None
 
     def check(self, value: V) -> None:
-        """Raises ValueError, with a text that says what is allowed, unless `value` is."""
+        """Raises ValueError, with a text about the allowed values, unless `value` is allowed."""
         if not self.is_allowed(value):
             raise ValueError(f"{self.name}={value!r} is not valid: expected {self.allowed}")
         if self._more is not None:
             self._more(value)
 
     def also_check(self, check: Callable[[V], object]) -> None:
-        """For who knows more of what is allowed: `check(value)` raises ValueError. Also looks at the value now."""
+        """Adds a check of values, which is applied to the current value too.
+
+        `check(value)` raises ValueError.
+        """
         self._more = check
         try:
             check(self.value)
@@ -127,7 +130,7 @@ OPTIMIZE: Final = _flag(
     str,
     "on",
     "on, off, or names of passes with a '-' before each, separated by commas",
-    lambda v: isinstance(v, str),  # `optimize.pipeline` knows the names
+    lambda v: isinstance(v, str),  # `optimize.pipeline` has the names
     "Which passes run before a step is compiled: on (all), off (none), or all but some: -fold,-cse.",
 )
 DUMP: Final = _flag(
@@ -166,11 +169,11 @@ _OF_TESTS: Final = {"CONFORMANCE", "RECORD"}  # read by headrace's own tests
 
 
 def _warn_of_unknown() -> None:
-    """Variables that nothing reads may be misspelt."""
+    """Warns of variables that no flag reads, which may be misspelt."""
     for variable in os.environ:
         name = variable.removeprefix("HEADRACE_")
         if name != variable and name not in _FLAGS and name not in _OF_TESTS:
-            import difflib  # slow to import, and only needed here
+            import difflib  # a slow import, needed only here
 
             from headrace import notices
 
@@ -183,7 +186,7 @@ _warn_of_unknown()
 
 
 def accumulator_limit() -> int:
-    """The flag ACCUMULATOR_LIMIT in bytes, where it is 0 what that means on this machine."""
+    """The flag ACCUMULATOR_LIMIT in bytes; for 0 three quarters of the machine's memory."""
     if ACCUMULATOR_LIMIT.value:
         return ACCUMULATOR_LIMIT.value
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 * 3
@@ -191,14 +194,18 @@ def accumulator_limit() -> int:
 
 @contextlib.contextmanager
 def override(**values: Any) -> Iterator[None]:
-    """Sets flags for the length of a `with` block.
+    """Sets flags for the duration of a `with` block.
 
-    A flag has one value in the whole process: other threads and tasks see it too. Blocks in several of them may
-    overlap: the one begun last counts, and when all are over, what was before is there again.
+    A flag has one value in the whole process, so other threads and tasks read the new value too. Blocks of several
+    threads may overlap: the block that began last determines the value, and after all of them the initial value is
+    restored.
+
+    Args:
+      values: name of the flag → value.
 
     Raises:
-      KeyError: there is no such flag.
-      ValueError: the flag cannot have this value.
+      KeyError: an unknown flag.
+      ValueError: a value that is not allowed.
 
     Example:
       >>> import headrace as hr
@@ -229,7 +236,7 @@ def override(**values: Any) -> Iterator[None]:
 
 
 def page() -> str:
-    """The text of `docs/reference/flags.md`."""
+    """Text of `docs/reference/flags.md`."""
     return f"""# Flags
 
 Environment variables that change how headrace behaves. They are read once, when headrace is imported; an empty one
@@ -256,12 +263,12 @@ This page is made by `python -m tests.manners.pages`; a test keeps it so.
 
 
 def changed() -> dict[str, Any]:
-    """The values of the flags that are not what they are by default, by name."""
+    """Flags with other values than their defaults, by name."""
     return {name: f.value for name, f in _FLAGS.items() if f.value != f.default}
 
 
 def describe() -> str:
-    """A markdown table of all flags."""
+    """Markdown table of all flags."""
     defaults = {f.name: "not set" if f.default == "" else f"`{f.default}`" for f in _FLAGS.values()}
     rows = [f"| `HEADRACE_{f.name}` | {f.allowed} | {defaults[f.name]} | {f.doc} |" for f in _FLAGS.values()]
     return "\n".join(["| variable | what it may be | default | what it does |", "|---|---|---|---|", *rows])

@@ -1,10 +1,10 @@
-"""What a forked process needs (`os.fork`, multiprocessing's "fork"): locks that nobody holds.
+"""Support of forked processes (`os.fork`, multiprocessing's "fork"): unlocked locks, new threads.
 
-A child has a copy of all that its parent's memory had, but only one thread: the one that forked. A lock that another
-thread held is held for ever there, and a pool of threads has none. So what lives long and has a lock or threads
-*follows* (`register_at_fork`): in each child its method `_forked` is called, before anything else happens there, and it
-makes itself new ones. What belongs to one step need not: the step's thread is not there any more, or it is the one that
-forked.
+A child process has a copy of its parent's memory, but only one thread: the one that forked. A lock that another thread
+held stays locked in the child for ever, and a pool of threads has no threads. So a long-lived object with a lock or
+threads is registered (`register_at_fork`). In each child its method `_forked` is called before anything else, and makes
+new ones. An object of a single step need not be registered: either the thread of the step is not in the child, or it is
+the thread that forked.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import Final, Protocol
 
 
 class ForkAware(Protocol):
-    """What has to be told."""
+    """An object that is notified of a fork."""
 
     def _forked(self) -> None:
-        """This process has just been forked off, and has one thread: this one. Must not wait for any lock."""
+        """Replaces locks and threads in a forked process, which has a single thread.
+
+        It must not wait for any lock.
+        """
 
 
 _functions: Final[list[Callable[[], None]]] = []
@@ -27,12 +30,12 @@ _followed: Final[weakref.WeakSet[ForkAware]] = weakref.WeakSet()
 
 
 def register_at_fork(owner: ForkAware) -> None:
-    """Calls `owner._forked()` in every process that is forked off this one, as long as `owner` is there."""
+    """Calls `owner._forked()` in every process forked from this one, while `owner` exists."""
     _followed.add(owner)
 
 
 def run_after_fork(f: Callable[[], None]) -> None:
-    """Calls `f()` in every process that is forked off this one; for the locks of modules."""
+    """Calls `f()` in every process forked from this one; for the locks of modules."""
     _functions.append(f)
 
 
@@ -43,5 +46,5 @@ def _forked() -> None:
         owner._forked()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+if hasattr(os, "register_at_fork"):  # Windows does not fork
     os.register_at_fork(after_in_child=_forked)

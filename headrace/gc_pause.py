@@ -1,14 +1,14 @@
-"""Python's cycle collector, paused while large object graphs are made.
+"""Pauses of Python's cycle collector while large object graphs are created.
 
-The collector looks through all objects each time that their number has grown by a quarter. A graph of 30,000 operations
-is half a million objects, and each stage of a step makes as many again, none of which is garbage before the stage is
-over: the collections find nothing, and took half of the time to the first result.
+The collector traverses all objects each time their number has grown by a quarter. A graph of 30,000 operations has half
+a million objects, and each stage of a step creates as many again. None of them is garbage before the end of the stage.
+So the collections find nothing, and they took half of the time to the first result.
 
     with paused():
         ...
 
-The switch is the process's, so other threads make no collections meanwhile either. Blocks may be nested and may
-overlap in several threads; the collector is on again after the last one if it was on before the first.
+The switch is global to the process, so there are no collections in other threads either. Blocks may be nested, and may
+overlap in several threads. After the last block the collector is on again if it was on before the first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace import forking
 
 
 class paused(contextlib.ContextDecorator):
-    """Pauses the cycle collector for the length of a `with` block, or of a function that it decorates.
+    """Pauses the cycle collector for the duration of a `with` block or a decorated function.
 
     Example:
       >>> import gc
@@ -42,7 +42,7 @@ class paused(contextlib.ContextDecorator):
 
 
 class _Pauses:
-    """The blocks that are open, in all threads."""
+    """The open blocks of all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,12 +58,12 @@ class _Pauses:
 
     def end(self) -> None:
         with self._lock:
-            self._open = max(self._open - 1, 0)  # 0 already: the process was forked inside the block
+            self._open = max(self._open - 1, 0)  # the count is 0 if the process was forked inside the block
             if not self._open and self._was_on:
                 gc.enable()
 
     def forked(self) -> None:
-        """See `forking`: the threads that were in the blocks are not there."""
+        """Ends the pause in a forked process, without the blocks of its parent's threads."""
         self._lock = threading.Lock()
         if self._open and self._was_on:
             gc.enable()

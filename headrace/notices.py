@@ -1,12 +1,11 @@
-"""What headrace tells beside results and errors: warnings, at the user's line, and records for Python's `logging`.
+"""Messages other than results and errors: warnings at the user's line, and records for `logging`.
 
-Nothing is written to standard output. Warnings go through the `warnings` module, as `HeadraceWarning` or
-`DeprecationWarning`, so that the user's filters decide; records go to the loggers `headrace.session`,
-`headrace.placement` and `headrace.compile`, at the levels INFO and DEBUG, so nothing is shown unless somebody asked
-for it.
+headrace writes nothing to standard output. Warnings go through the `warnings` module, as `HeadraceWarning` or
+`DeprecationWarning`, so that the user's filters apply. Records go to the loggers `headrace.session`,
+`headrace.placement` and `headrace.compile`, at the levels INFO and DEBUG, which a logger shows only on request.
 
-`logging` takes a while to import, so it is left to whoever wants to see something: as long as nobody has imported it,
-nobody can have asked for records, and none are made.
+`logging` is slow to import, so headrace never imports it for records. A program that has not imported it cannot have
+requested records, and none are made.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _PACKAGE: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
-# what may stand between a line of the user's (a `with`, an `import`) and a function of ours
+# files of frames that may lie between a line of the user (a `with`, an `import`) and a function of headrace
 _BETWEEN: Final = (contextlib.__file__, importlib.__file__, "<frozen importlib")
 
-DEBUG: Final = 10  # `logging`'s numbers
+DEBUG: Final = 10  # the numbers of `logging`
 INFO: Final = 20
 
 
 def users_frame() -> FrameType | None:
-    """The innermost frame outside headrace; None if there is none."""
+    """Innermost frame outside headrace; None if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -46,7 +45,13 @@ def users_frame() -> FrameType | None:
 
 
 def warn(message: str, category: type[Warning] = HeadraceWarning) -> None:
-    """Warns, at the line of the user's code that is responsible. By default that is shown once for each line.
+    """Warns at the responsible line of the user's code.
+
+    By default Python shows a warning once for each line.
+
+    Args:
+      message: the text.
+      category: the class of the warning.
 
     Example:
       >>> with warnings.catch_warnings(record=True) as caught:
@@ -56,7 +61,7 @@ def warn(message: str, category: type[Warning] = HeadraceWarning) -> None:
       ('HeadraceWarning', 'so and so')
     """
     frame = users_frame()
-    if frame is None:  # a thread of ours
+    if frame is None:  # a thread of headrace
         warnings.warn(message, category, stacklevel=2)
         return
     names = frame.f_globals
@@ -66,7 +71,7 @@ def warn(message: str, category: type[Warning] = HeadraceWarning) -> None:
 
 
 def listener(stage: str, level: int) -> Logger | None:
-    """The logger "headrace.`stage`" if it takes records of `level`; None if nobody would see them."""
+    """Logger "headrace.`stage`" if it takes records of `level`; else None."""
     logging: Any = sys.modules.get("logging")
     if logging is None:
         return None
@@ -78,8 +83,10 @@ def inform(stage: str, lines: Iterable[str], asked: bool = False) -> None:
     """Makes a record of level INFO of each line.
 
     Args:
-      asked: whether the user has asked for them by other means than logging: then they are written to standard error
-        if no logger takes them.
+      stage: the last part of the logger's name.
+      lines: the texts.
+      asked: whether the user has requested them other than by logging. If so, lines that no logger takes are written to
+        standard error.
     """
     log = listener(stage, INFO)
     if log is not None:
@@ -91,7 +98,7 @@ def inform(stage: str, lines: Iterable[str], asked: bool = False) -> None:
 
 @contextlib.contextmanager
 def timed(what: str) -> Iterator[None]:
-    """Makes a record of level DEBUG of how long the block, or the function, took: a stage of compiling a step."""
+    """Makes a DEBUG record of the duration of a stage of compilation."""
     log = listener("compile", DEBUG)
     if log is None:
         yield

@@ -1,19 +1,19 @@
-"""Packages that bring op types, kernels and devices of their own, found by their entry points.
+"""Plugins: packages with op types, kernels and devices, found by their entry points.
 
-A package says in its metadata that it belongs to headrace, by an entry point in the group `headrace.plugins` whose
-value is a module:
+A package declares itself a plugin in its metadata, by an entry point in the group `headrace.plugins` whose value is a
+module:
 
     [project.entry-points."headrace.plugins"]
     dlp = "headrace_dlp"
 
-The module registers what it brings when it is imported (`headrace.extend`), so it makes no difference whether the user
-imports it or headrace does. `import headrace` looks for no plugins and imports none. They are imported, all of them and
-once, when something is asked for that is not there (an op type, a type of devices), when a session is to have devices
-other than CPUs, or by `hr.load_plugins()`.
+The module registers its op types, kernels and devices when it is imported (`headrace.extend`), so it does not matter
+whether the user or headrace imports it. `import headrace` looks for no plugins and imports none. All plugins are
+imported, once, on one of these occasions: an op type or a type of devices is missing; a session is created with devices
+other than CPUs; or the program calls `hr.load_plugins()`.
 
-One that cannot be imported keeps nobody from using the others: the logger "headrace" warns of it once. It is an error
-where something is missed that it may have brought: the text then names it and the package that it comes from, and the
-error has the original exception as its cause.
+A plugin that cannot be imported does not prevent the use of the others: the logger "headrace" warns of it once. It
+becomes an error if something is missing that the plugin may have. The text then names the plugin and its package, and
+the error has the original exception as its cause.
 """
 
 from __future__ import annotations
@@ -28,18 +28,26 @@ if TYPE_CHECKING:
 
 GROUP: Final = "headrace.plugins"
 
-_lock = threading.RLock()  # a plugin that is being imported may miss what another one brings: the same thread
-_pending: list[EntryPoint] | None = None  # None: not looked for yet
+_lock = threading.RLock()  # reentrant: while a plugin is imported, it may need an op type of another plugin
+_pending: list[EntryPoint] | None = None  # None: not searched yet
 _loaded: list[str] = []
 _failed: list[Failure] = []
 
 
 class PluginError(ImportError):
-    """A plugin cannot be loaded; the text names it and its package, the cause is what it failed with."""
+    """A plugin cannot be loaded.
+
+    The text names the plugin and its package; the cause is the original error.
+    """
 
 
 class Failure(NamedTuple):
-    """A plugin that could not be loaded: which, as text, and why."""
+    """A plugin that could not be loaded.
+
+    Attributes:
+      plugin: a description of the plugin, its package and its entry point.
+      error: the error of its import.
+    """
 
     plugin: str
     error: Exception
@@ -49,11 +57,11 @@ class Failure(NamedTuple):
 
 
 def load() -> list[Failure]:
-    """Imports the plugins that have not been imported yet; returns those that could not be."""
+    """Imports the plugins that are not imported yet; returns the failures so far."""
     global _pending
     with _lock:
         if _pending is None:
-            from importlib.metadata import entry_points  # slow to import
+            from importlib.metadata import entry_points  # a slow import
 
             _pending = sorted(entry_points(group=GROUP), key=lambda e: (e.name, e.value))
         while _pending:
@@ -62,17 +70,17 @@ def load() -> list[Failure]:
 
 
 def load_plugins() -> list[str]:
-    """Loads the plugins that are installed, unless they have been.
+    """Loads the installed plugins that are not loaded yet.
 
-    A plugin is a package with an entry point in the group "headrace.plugins"; `docs/how-to/extending.md` shows one.
-    There is seldom a reason to call this: plugins are loaded when an op type or a type of devices is missed. It is
-    needed if one replaces kernels of ops that exist, for nobody misses those.
+    A plugin is a package with an entry point in the group "headrace.plugins"; `docs/how-to/extending.md` shows one. A
+    call is seldom necessary, since plugins are loaded when an op type or a type of devices is missing. It is necessary
+    for a plugin that replaces kernels of existing ops, because such kernels are never missing.
 
     Returns:
-      The names of the plugins that are loaded.
+      The names of the loaded plugins.
 
     Raises:
-      PluginError (an ImportError): one of them cannot be loaded. The others are.
+      PluginError: some plugin cannot be loaded (an ImportError). The others are loaded.
 
     Example:
       >>> import headrace as hr
@@ -86,7 +94,7 @@ def load_plugins() -> list[str]:
 
 
 def sentence(failures: list[Failure]) -> str:
-    """What to say of plugins that could not be loaded."""
+    """Text about plugins that could not be loaded."""
     return "; ".join(map(str, failures))
 
 
@@ -99,7 +107,7 @@ run_after_fork(_forked)
 
 
 def _load(entry: EntryPoint) -> None:
-    """Imports one plugin, and remembers how that went."""
+    """Imports one plugin, and records its success or failure."""
     package = "an unknown package" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
     try:
         if entry.attr:
@@ -108,7 +116,8 @@ def _load(entry: EntryPoint) -> None:
                 f"got {entry.value!r}"
             )
         entry.load()
-    except Exception as e:  # whatever a module of somebody else's raises: it is told where something is missed
+    # a module of another package may raise anything; the error is reported where something is missing
+    except Exception as e:
         import logging
 
         _failed.append(Failure(f"the plugin {entry.name!r} of {package} (entry point '{entry.value}')", e))

@@ -1,9 +1,9 @@
-"""One line on standard error about a run that takes long: how far it is, in which loop and iteration.
+"""Progress line on standard error for a long run: the current loop and iteration.
 
-It costs a short run nothing. The executor keeps ready nodes in a queue, and lets its owner supply that queue
-(`RunOptions.ready`); a `Progress` supplies the plain deque that the executor would have made itself, and a thread
-that first wakes after two seconds looks at what stands in it: a ready node with its iteration. The executor does no
-work for it and takes no lock.
+It adds no cost to a short run. The executor keeps ready nodes in a queue, and accepts a queue from its caller
+(`RunOptions.ready`). A `Progress` supplies a plain deque, as the executor would create itself. A thread, which first
+wakes after two seconds, reads an entry of this deque: a ready node with its iteration. The executor does no work for it
+and takes no lock.
 
     with Progress() as p:
         session.run(y, options=RunOptions(ready=p.ready))
@@ -22,21 +22,23 @@ from headrace.execute.blame import where
 if TYPE_CHECKING:
     from headrace.execute.records import Iteration
 
-FIRST: Final = 2.0  # seconds before anything is shown
+FIRST: Final = 2.0  # seconds before the first update
 EVERY: Final = 0.5  # seconds between two updates of a terminal's line
-EVERY_LINE: Final = 5.0  # the same where each update is a line of its own (a file, a pipe)
-_LOOKS: Final = 20  # the queue is empty while its only node runs, so one look is not enough
+EVERY_LINE: Final = 5.0  # the same if each update is a line of its own (a file, a pipe)
+_LOOKS: Final = 20  # the queue is empty while its only node runs, so the thread reads it several times
 
 
 class Progress:
-    """Shows what a run is doing; see the module's text.
+    """Shows the progress of a run. The module describes it.
 
     Args:
-      out: where to; a terminal gets one line that changes, anything else a line every few seconds.
-      first, every: seconds before the first update, and between updates (None: as fits `out`).
+      out: the stream to write to; None: standard error. A terminal gets one line that changes, any other stream a line
+        every few seconds.
+      first: seconds before the first update.
+      every: seconds between updates; None: a default for the kind of `out`.
 
     Attributes:
-      ready: the queue of ready nodes to run with.
+      ready: the queue of ready nodes for the run.
     """
 
     def __init__(self, out: TextIO | None = None, first: float = FIRST, every: float | None = None) -> None:
@@ -77,7 +79,7 @@ class Progress:
             self._write(f"{time.monotonic() - self._start:.0f} s: {text}")
 
     def _look(self) -> Iteration | None:
-        """The iteration of a node that is ready now."""
+        """Returns the iteration of a ready node, if one appears within some 20 ms."""
         for _ in range(_LOOKS):
             try:
                 return self.ready[0][1]
@@ -96,14 +98,15 @@ class Progress:
                 self._out.write(text + "\n")
             self._out.flush()
         except (OSError, ValueError):
-            self._over.set()  # nobody reads it any more
+            self._over.set()  # the stream has no reader any more
 
 
 def describe(it: Iteration) -> str:
-    """Where a run is that works in `it`, and how many nodes have fired at the least.
+    """Describes the position `it` of a run, with a lower bound of its firings.
 
-    In every iteration each node of a frame fires exactly once, so the number of the oldest open iteration says how
-    many fired in those before it. What nested loops did in them is not known: hence "at least".
+    In every iteration each node of a frame fires exactly once, so the index of the oldest open iteration gives the
+    number of firings in those before it. The firings of nested loops in those iterations are not known, hence "at
+    least".
     """
     fired = 0
     at: Iteration | None = it

@@ -1,9 +1,8 @@
-"""Room on Python's stack for what is nested: structures in structures, and functions that call themselves.
+"""Recursion limit of Python for nested structures and for functions that call themselves.
 
-What walks over nested conditionals, loops and functions recurses with them, and Python allows a thousand calls. A call
-of a Python function from another takes no room on the machine's stack, so that limit can be higher. It holds for the
-whole process; so it is raised only while something runs that needs it, and what was there before is put back when the
-last of them ends.
+A walk over nested conditionals, loops and functions is recursive, and Python allows a thousand nested calls. A call of
+a Python function from another uses no space on the machine's stack, so the limit can be higher. The limit is global to
+the process. So it is raised only while some code needs it, and restored when the last such code ends.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from headrace import forking
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Nested structures. A walk over them passes through C (`map`, generators) a few times at each level, for
-# which a thread's stack (8 MiB) has to suffice: 1,000 levels take less than 3 MiB of it.
+# Nested structures. At each level a walk passes through C (`map`, generators) a few times, which uses the thread's
+# stack (8 MiB): 1,000 levels need less than 3 MiB of it.
 MOST: Final = 1_000
-FRAMES: Final = 40  # calls of Python functions at each level, at most: lowering has 25, gradients 30
+FRAMES: Final = 40  # largest number of nested calls of Python functions for each level: lowering has 25, gradients 30
 
 _lock = threading.Lock()
-_room = 0  # that is given
-_before = _set = 0  # the limit where none is given, and the one that was set last
+_room = 0  # the sum of the calls that are granted
+_before = _set = 0  # the limit without grants, and the limit that was set last
 
 
 def _forked() -> None:
@@ -38,7 +37,7 @@ forking.run_after_fork(_forked)
 
 @contextlib.contextmanager
 def recursion_room(calls: int) -> Iterator[None]:
-    """Lets Python functions call one another `calls` deeper than outside, for the length of a `with` block."""
+    """Raises the recursion limit by `calls` for the duration of a `with` block."""
     if calls:
         _give(calls)
     try:
@@ -50,7 +49,9 @@ def recursion_room(calls: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def recursion_room_for_levels(levels: int) -> Iterator[None]:
-    """Room for a walk over structures that are nested `levels` deep, or for tracing one level more.
+    """Raises the recursion limit for a walk over `levels` nested structures.
+
+    Tracing one level more is within it too.
 
     Example:
       >>> import sys
@@ -66,7 +67,7 @@ def recursion_room_for_levels(levels: int) -> Iterator[None]:
 def _give(calls: int) -> None:
     global _room, _before, _set
     with _lock:
-        if not _room or sys.getrecursionlimit() != _set:  # it is the user's own
+        if not _room or sys.getrecursionlimit() != _set:  # the user has set the limit
             _before = sys.getrecursionlimit()
         _room += calls
         _set = _before + _room

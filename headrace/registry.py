@@ -1,7 +1,7 @@
-"""A table of named things that remembers who registered each, and suggests names on a miss.
+"""Table of named objects that records the line of each registration.
 
-One class serves op types, kernel overrides and devices (after TensorFlow's `framework/registry.py`: a duplicate's
-error says where the first registration was).
+A failed look-up suggests near names. The table serves op types, kernel overrides and devices. As in TensorFlow's
+`framework/registry.py`, the error of a duplicate names the line of the first registration.
 """
 
 from __future__ import annotations
@@ -18,23 +18,27 @@ V = TypeVar("V")
 
 
 class DuplicateError(KeyError):
-    """The name is taken; the message says by which line."""
+    """The name is registered already; the message names the line."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 def line_of_caller(depth: int = 1) -> str:
-    """`file:line` of the frame that is `depth` above who asks."""
+    """Returns `file:line` of the frame `depth` levels above the caller."""
     frame = sys._getframe(depth + 1)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class Registry(Generic[V]):
-    """A dict from name to value with good errors.
+    """A dict from name to value with helpful errors.
 
-    What is not there may come with a part of headrace that has not been imported yet (`later`): it is, before a name is
-    said to be unknown and before names are listed. `get` and `sought` load plugins as well (`plugins`).
+    A missing name may be registered by a part of headrace that has not been imported yet (`later`). That part is
+    imported before a name is reported as unknown and before names are listed. `get` and `sought` load plugins as well
+    (`plugins`).
+
+    Args:
+      kind: the kind of the objects, for messages.
 
     >>> r = Registry("colour")
     >>> r.register("red", 1)
@@ -51,11 +55,17 @@ class Registry(Generic[V]):
         self._later: tuple[Callable[[], object], ...] = ()
 
     def later(self, load: Callable[[], object]) -> None:
-        """Has `load` called, which registers more, when a name is missing. Calling it twice must do nothing more."""
+        """Adds a function that registers more names. It is called when a name is missing.
+
+        A second call of `load` must have no effect.
+        """
         self._later += (load,)
 
     def _seek(self, name: str | None) -> None:
-        """Registers what comes later, until `name` is there. Threads that do so at once wait for the same imports."""
+        """Calls the functions of `later` until `name` is registered.
+
+        Threads that do so at the same time wait for the same imports.
+        """
         for load in self._later:
             load()
             if name in self._items:
@@ -63,10 +73,10 @@ class Registry(Generic[V]):
         self._later = ()
 
     def register(self, name: str, value: V, depth: int = 1) -> None:
-        """Adds `value`; `depth` frames up is the line remembered as its home.
+        """Adds `value`, and records the line `depth` frames up.
 
         Raises:
-          DuplicateError: the name is taken.
+          DuplicateError: the name is registered already.
         """
         here = line_of_caller(depth)
         if name in self._items:
@@ -75,13 +85,13 @@ class Registry(Generic[V]):
         self._where[name] = here
 
     def get(self, name: str) -> V:
-        """The value, or a `LookupError` that lists near names, and what plugins could not be loaded."""
+        """Returns the value; raises `LookupError` with near names and failures of plugins."""
         if name in self:
             return self._items[name]
         failures = plugins.load()
         if name in self._items:
             return self._items[name]
-        import difflib  # slow to import, and only needed here
+        import difflib  # a slow import, needed only here
 
         near = difflib.get_close_matches(name, self._items, n=3)
         hint = "; near: " + ", ".join(map(repr, near)) if near else ""
@@ -91,17 +101,17 @@ class Registry(Generic[V]):
         raise error from (failures[0].error if failures else None)
 
     def sought(self, name: str) -> V | None:
-        """The value, or None if it is not there once plugins are loaded."""
+        """Returns the value, or None if it is missing after plugins are loaded."""
         if name not in self:
             plugins.load()
         return self._items.get(name)
 
     def find(self, name: str) -> V | None:
-        """The value, or None if it is not there without plugins."""
+        """Returns the value, or None if it is missing without plugins."""
         return self._items[name] if name in self else None
 
     def where(self, name: str) -> str:
-        """The `file:line` that registered `name`."""
+        """Returns the `file:line` that registered `name`."""
         return self._where[name]
 
     def __contains__(self, name: str) -> bool:

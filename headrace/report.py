@@ -1,11 +1,11 @@
-"""What somebody who is to help has to know: versions, machine, flags that were changed, and where the last error arose.
+"""Report for requests for help: versions, machine, changed flags and the failing stage.
 
     >>> import headrace as hr
     >>> hr.report().splitlines()[0].split()[0]
     'headrace'
 
-At most 20 lines, to be pasted into an issue. Folders are left out, and of the environment only headrace's own flags are
-told, so nothing private is in it but what the error's own first line says.
+It has at most 20 lines, for an issue. It omits folders, and shows only headrace's own flags of the environment. So it
+contains nothing private, except for the first line of the error itself.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 LINES: Final = 20
-WIDTH: Final = 300  # characters of one line
+WIDTH: Final = 300  # characters of a line
 
 _PACKAGES: Final = ("numpy", "ml_dtypes", "protobuf", "scipy", "threadpoolctl")
-_GUESTS: Final = ("tensorflow", "jax", "jaxlib")  # told if they are in this process
+_GUESTS: Final = ("tensorflow", "jax", "jaxlib")  # shown if they are in this process
 
-# Which stage of a program's way a part of headrace belongs to. The outermost one of a traceback tells where an error
-# arose: a pass may make operations, and running may call what the user wrote.
+# Stages of a step by part of headrace. The outermost part in a traceback determines the stage of an error, because a
+# pass may create operations, and a running step may call functions of the user.
 _BUILDING: Final = frozenset({"api", "grad", "autograph", "v1"})
 _STAGES: Final = {
     **dict.fromkeys(("interchange", "inspect"), "import and export"),
@@ -44,7 +44,7 @@ _STAGES: Final = {
     "compile": "compile",
     **dict.fromkeys(("execute", "eager"), "run"),
 }
-# The same of the functions of `pipeline`, for what they find themselves or `ir` finds for them.
+# Stages of functions of `pipeline`, for errors that they or `ir` find.
 _IN_PIPELINE: Final = {
     "_prune": "prune",
     "_make_structured": "recover",
@@ -58,7 +58,7 @@ _PATH: Final = re.compile(r"(?:[A-Za-z]:)?[^\s'\"(),<>:]*[/\\]([^\s/\\'\"():]+\.
 
 
 class Report(str):
-    """The text; it shows itself as it is, where other text is shown in quotes."""
+    """Text whose representation is the text itself, without quotes."""
 
     __slots__ = ()
 
@@ -67,13 +67,13 @@ class Report(str):
 
 
 def report(error: BaseException | None = None) -> Report:
-    """Versions, machine, changed flags and the failing stage, in at most 20 lines.
+    """Reports versions, machine, changed flags and the failing stage, in at most 20 lines.
 
     Args:
-      error: the error to tell of; None: the one that is being handled, or the last one that nobody handled.
+      error: the error to report; None: the error that is being handled, or the last unhandled one.
 
     Returns:
-      Text (a `str`), which a notebook or prompt shows as it is.
+      Text (a `str`), which a notebook or prompt shows without quotes.
 
     Example:
       >>> import headrace as hr
@@ -121,14 +121,14 @@ def _machine() -> Iterator[str]:
 
 
 def _usable() -> int:
-    """The cores that this process may use."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _blas() -> str:
-    """The libraries of linear algebra that are loaded, and their threads."""
+    """Loaded libraries of linear algebra, with their threads."""
     try:
         import threadpoolctl
     except ImportError:
@@ -139,7 +139,7 @@ def _blas() -> str:
 
 
 def _shown(value: object) -> str:
-    """The value of a flag; of a folder only that there is one."""
+    """Value of a flag; a path is replaced by "<a folder>"."""
     text = str(value)
     return "<a folder>" if os.sep in text else text
 
@@ -159,12 +159,12 @@ def _failure(error: BaseException) -> Iterator[str]:
 
 
 def without_folders(text: str) -> str:
-    """`text` with the names of files instead of paths to them."""
+    """Returns `text` with file names in place of paths."""
     return _PATH.sub(r"\1", text)
 
 
 def _user_line(error: BaseException) -> str:
-    """The user's line: where the operation was made that failed, or where the program was."""
+    """User's line: the line that created the failed operation, or else the program's."""
     made = getattr(getattr(error, "op", None), "source", None)
     if made is not None:
         return without_folders(str(made))
@@ -180,9 +180,9 @@ def _user_line(error: BaseException) -> str:
 
 
 def stage(error: BaseException) -> str:
-    """In which stage an error arose: "build", "prune", "optimize", "lower", "place", "partition", "compile", "run", ...
+    """Stage in which an error arose: "build", "prune", "optimize", "lower", "place", "run", ...
 
-    It is told by the modules that its traceback goes through.
+    The modules in its traceback determine it.
     """
     root = os.path.dirname(os.path.abspath(__file__)) + os.sep
     found = ""
@@ -195,7 +195,7 @@ def stage(error: BaseException) -> str:
         if part == "execute" and file.endswith("plan.py"):
             return "plan"
         if part in _BUILDING:
-            found = "build"  # unless what was to be made was run at once
+            found = "build"  # an operation that runs at once makes it another stage
         elif part in _STAGES:
             return _STAGES[part]
         elif part == "pipeline":

@@ -1,8 +1,8 @@
-"""Static shapes: what is known of a tensor's shape before it runs.
+"""Static shapes: the shapes of tensors that are known before a graph runs.
 
-A shape is a tuple of dimensions, each an `int` or `None` (unknown), or `None` for an unknown rank. Plain values, so
-that shape functions read as arithmetic. The functions raise `ValueError`; the op layer adds the node's name and turns
-it into `ShapeError`.
+A shape is a tuple of dimensions, each an `int` or `None` (unknown), or `None` for an unknown rank. Shapes are plain
+values, so that shape functions are plain arithmetic. The functions raise `ValueError`; the op layer adds the node's
+name and raises `ShapeError`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Shape: TypeAlias = tuple[Dim, ...] | None
 
 
 def show(shape: Shape) -> str:
-    """Text of a shape as TensorFlow prints it.
+    """Formats a shape as TensorFlow does.
 
     >>> show((2, None)), show(None), show(())
     ('[2,?]', '<unknown>', '[]')
@@ -31,16 +31,18 @@ def show(shape: Shape) -> str:
 
 
 def as_shape(value: object) -> Shape:
-    """A shape from None, an int, a sequence of ints and Nones, or a `TensorShape`.
+    """Converts `value` to a shape.
+
+    It is None, an int, a sequence of ints and Nones, or a `TensorShape`.
 
     Raises:
-      SignatureError: it is none of these, or a size is negative.
+      SignatureError: a value of another kind, or a negative size.
     """
     if value is None:
         return None
     if is_number(value):
         value = (value,)
-    dims = getattr(value, "dims", value)  # a TensorShape-like object
+    dims = getattr(value, "dims", value)  # a `TensorShape`, or an object like it
     if dims is None:
         return None
     out: list[Dim] = []
@@ -58,7 +60,7 @@ def as_shape(value: object) -> Shape:
 
 
 def is_number(value: object) -> bool:
-    """Whether `value` is a whole number, or an object that stands for one: no array, and no tensor."""
+    """Whether `value` represents an integer, and is no array or tensor."""
     return hasattr(type(value), "__index__") and not hasattr(type(value), "__iter__")
 
 
@@ -68,7 +70,7 @@ def is_full(shape: Shape) -> bool:
 
 
 def size(shape: Shape) -> Dim:
-    """The number of elements, or None if a dimension is unknown (0 wins over unknown)."""
+    """Number of elements; None if unknown, but 0 if any dimension is 0."""
     if shape is None:
         return None
     n = 1
@@ -84,19 +86,19 @@ def size(shape: Shape) -> Dim:
 
 
 def compatible(a: Shape, b: Shape) -> bool:
-    """Whether some concrete shape fits both."""
+    """Whether some concrete shape fits both shapes."""
     if a is None or b is None or a == b:
         return True
     return len(a) == len(b) and all(x is None or y is None or x == y for x, y in zip(a, b, strict=True))
 
 
 def fits(actual: Sequence[int], wanted: Shape) -> bool:
-    """Whether the concrete shape `actual` is one of those `wanted` describes."""
+    """Whether the concrete shape `actual` fits the static shape `wanted`."""
     return compatible(tuple(actual), wanted)
 
 
 def merge_dim(a: Dim, b: Dim) -> Dim:
-    """The dimension known from both; `ValueError` if they differ."""
+    """Merges two descriptions of one dimension; raises `ValueError` if they differ."""
     if a is None:
         return b
     if b is None or a == b:
@@ -105,7 +107,7 @@ def merge_dim(a: Dim, b: Dim) -> Dim:
 
 
 def merge(a: Shape, b: Shape) -> Shape:
-    """What is known when both describe the same tensor; `ValueError` if they contradict."""
+    """Merges two descriptions of one shape; raises `ValueError` if they contradict."""
     if a is None:
         return b
     if b is None or a == b:
@@ -119,7 +121,7 @@ def merge(a: Shape, b: Shape) -> Shape:
 
 
 def join(a: Shape, b: Shape) -> Shape:
-    """What is known when the tensor has either shape (the most specific shape that covers both)."""
+    """Most specific shape that covers both shapes."""
     if a is None or b is None or len(a) != len(b):
         return None
     if a == b:
@@ -133,7 +135,7 @@ def covers(wide: Shape, narrow: Shape) -> bool:
 
 
 def with_rank(shape: Shape, rank: int) -> tuple[Dim, ...]:
-    """`shape`, which must have `rank` dimensions; unknown dimensions if the rank is not known."""
+    """Returns `shape` with `rank` dimensions; raises `ValueError` for another rank."""
     if shape is None:
         return (None,) * rank
     if len(shape) != rank:
@@ -142,26 +144,26 @@ def with_rank(shape: Shape, rank: int) -> tuple[Dim, ...]:
 
 
 def with_rank_at_least(shape: Shape, rank: int) -> Shape:
-    """`shape`, whose rank must not be known to be below `rank`."""
+    """Returns `shape`; raises `ValueError` if its rank is known to be below `rank`."""
     if shape is not None and len(shape) < rank:
         raise ValueError(f"Shape must be at least rank {rank} but is rank {len(shape)}: {show(shape)}")
     return shape
 
 
 def with_rank_at_most(shape: Shape, rank: int) -> Shape:
-    """`shape`, whose rank must not be known to be above `rank`."""
+    """Returns `shape`; raises `ValueError` if its rank is known to be above `rank`."""
     if shape is not None and len(shape) > rank:
         raise ValueError(f"Shape must be at most rank {rank} but is rank {len(shape)}: {show(shape)}")
     return shape
 
 
 def concatenate(a: Shape, b: Shape) -> Shape:
-    """The dimensions of `a` followed by those of `b`."""
+    """Concatenates the dimensions of `a` and `b`."""
     return None if a is None or b is None else a + b
 
 
 def broadcast(a: Shape, b: Shape) -> Shape:
-    """The shape of an elementwise operation on both, by numpy's rule."""
+    """Shape of an elementwise operation on both, by numpy's broadcasting rule."""
     if a is None or b is None:
         return None
     if a == b:
@@ -177,7 +179,7 @@ def broadcast(a: Shape, b: Shape) -> Shape:
         elif y == 1 or x == y:
             out.append(x)
         elif x is None:
-            out.append(y)  # y is not 1 here: x must be 1 or y
+            out.append(y)  # y is not 1 here, so x must be 1 or y
         elif y is None:
             out.append(x)
         else:
@@ -186,7 +188,7 @@ def broadcast(a: Shape, b: Shape) -> Shape:
 
 
 def reduced(shape: Shape, axes: Iterable[int] | None, keep_dims: bool) -> Shape:
-    """The shape left after reducing `axes` (None: not known which)."""
+    """Shape after a reduction over `axes`; None: the axes are not known."""
     if axes is None:
         return None if shape is None or not keep_dims else (None,) * len(shape)
     axes = list(axes)

@@ -1,4 +1,4 @@
-"""How long a step would take on devices that need not be here: `hr.simulate`."""
+"""Predicted duration of a step on devices that need not exist: `hr.simulate`."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def simulate(
     costs: Costs | None = None,
     placement: Mapping[str, str] | None = None,
 ) -> Simulation:
-    """Predicts the step `session.run(fetches, ...)` on the devices of `cluster`. Nothing is run.
+    """Predicts the step `session.run(fetches, ...)` on the devices of `cluster`, without running it.
 
     Args:
-      fetches: as for `Session.run`; at least one is a tensor or an operation, whose graph it is.
-      cluster: the devices: how fast they are and what joins them.
-      feeds: what would be fed: tensors or their names.
+      fetches: as for `Session.run`. At least one is a tensor or an operation, which determines the graph.
+      cluster: the devices and links, with their speeds.
+      feeds: the keys of the feed dict: tensors or their names.
       costs: measured costs (`Costs.from_events`); None: estimates from shapes alone.
-      placement: name of an operation (of the primitive graph, as in traces) → the full name of its device; the rest is
-        placed around it.
+      placement: name of an operation (of the primitive graph, as in traces) → the full name of its device. Other
+        operations are placed around these.
 
     Returns:
-      A `Simulation`: the makespan in seconds and what works when; print it to see a picture.
+      A `Simulation`: the makespan in seconds and the timeline. Printed, it is a picture.
 
     Raises:
-      InvalidArgumentError: what is to be placed cannot be, or there is no such operation.
+      InvalidArgumentError: the placement is impossible or names an unknown operation, or no fetch determines the graph.
       ValueError: a fetch is not in the graph.
 
     Example:
@@ -47,7 +47,7 @@ def simulate(
       >>> two < 0.6 * one
       True
     """
-    # the stages of a step take a while to import, and most programs never ask
+    # a slow import: the stages of a step, which building a graph does not need
     from headrace.lower.collectives import expand_collectives
     from headrace.pipeline import lowered_form
     from headrace.prune import prune
@@ -69,8 +69,8 @@ def simulate(
 
 
 def _graph(fetches: Any) -> Graph:
-    """The graph of the first tensor or operation in a fetch structure."""
-    key: Any = key_of(fetches)  # raises what `Session.run` would
+    """Graph of the first tensor or operation in a fetch structure."""
+    key: Any = key_of(fetches)  # raises the errors of `Session.run`
     todo = [key]
     while todo:
         x = todo.pop()

@@ -1,8 +1,8 @@
-"""Ops that run at once: what happens outside every graph.
+"""Eager execution: ops that run at once, outside of graphs.
 
-`EagerBuilder` has the calls of `ir.builder.Builder`, but runs an op instead of adding it to a graph, and gives
-`EagerTensor`s, which have values. `headrace/__init__.py` makes one what `api.scopes.builder()` gives outside graphs,
-so that the functions of `build` serve both.
+`EagerBuilder` has the methods of `ir.builder.Builder`, but runs an op instead of adding it to a graph. It returns
+`EagerTensor`s, which have values. `headrace/__init__.py` installs an `EagerBuilder` as the builder that
+`api.scopes.builder()` returns outside of graphs. So the functions of `api` work in both cases.
 """
 
 from headrace.eager.builder import EagerBuilder

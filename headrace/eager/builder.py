@@ -1,7 +1,7 @@
-"""The eager builder: runs ops where a `Builder` adds them to a graph.
+"""The eager builder: runs ops in place of adding them to a graph.
 
 The complete attributes and the kernel of an op are found once for each combination of type, dtypes and attributes, and
-kept in a memo. A call with eager tensors that finds them there needs no binding.
+kept in a memo. A call with eager tensors whose key is in the memo needs no binding.
 """
 
 from __future__ import annotations
@@ -34,10 +34,18 @@ if TYPE_CHECKING:
 
 
 class EagerOp:
-    """What kernels and errors are told of an op that runs at once.
+    """An op that runs at once, as its kernel and errors see it.
+
+    Args:
+      name: the name of the op.
+      record: the record of its type.
+      attrs: its complete attributes.
 
     Attributes:
-      name, type, opdef, attrs: as those of an `ir.graph.Operation`.
+      name: as in `ir.graph.Operation`, as are `type`, `opdef` and `attrs`.
+      type: the op type.
+      opdef: the record.
+      attrs: the complete attributes.
       source: the user's line, once it is known.
     """
 
@@ -55,13 +63,16 @@ class EagerOp:
 
 
 class EagerStepState:
-    """The step that the kernels of stateful ops run in (`ir.kernel.StepContext`): one for each op.
+    """The step of a single stateful op that runs at once (`ir.kernel.StepContext`).
+
+    Args:
+      session: the resources that ops find by name.
 
     Attributes:
-      id: 0, which no step of a session has.
+      id: 0, which is not the number of any step of a session.
       session: the resources that ops find by name.
-      tag: "".
-      memory: None: nothing is counted.
+      tag: "", the tag of the root.
+      memory: None, since eager ops have no memory limit.
     """
 
     __slots__ = ("session",)
@@ -75,7 +86,7 @@ class EagerStepState:
 
     @property
     def resources(self) -> ResourceManager:
-        """A new manager each time: what is put into it lives as long as its handles."""
+        """A new manager for each access: its resources live as long as their handles."""
         return ResourceManager()
 
 
@@ -83,11 +94,11 @@ class _Prepared(NamedTuple):
     """An op that is ready to run.
 
     Attributes:
-      record: its record.
+      record: the record of its type.
       attrs: its complete attributes.
-      dtypes: of its outputs.
+      dtypes: the dtypes of its outputs.
       form: "pure", "stateful" or "async".
-      run: the kernel of a pure op, else its factory.
+      run: the kernel of a pure op, or the factory of the kernel of another.
     """
 
     record: OpDef
@@ -98,16 +109,16 @@ class _Prepared(NamedTuple):
 
 
 class EagerBuilder(OpCalls[EagerTensor]):
-    """Runs ops; has the calls of `ir.builder.Builder`. Thread safe.
+    """Runs ops; has the methods of `ir.builder.Builder`. Thread-safe.
 
-    Resources that ops make without a `shared_name` belong to whoever has their handles. Those with one are found again
-    by later ops of the same name, as in a session. A random op goes on with its stream at every call with the same
+    A resource that an op makes without a `shared_name` lives as long as its handles. One with a `shared_name` is found
+    again by later ops with the same name, as in a session. A random op continues its stream at every call with the same
     attributes.
 
     Attributes:
       graph: None.
       control_inputs: ().
-      session: the resources that have names.
+      session: the resources with names.
 
     Example:
       >>> import headrace as hr
@@ -128,46 +139,46 @@ class EagerBuilder(OpCalls[EagerTensor]):
         self._prepared: dict[Any, _Prepared] = {}
 
     def forget_kernels(self) -> None:
-        """Kernels have been registered: looks for all anew."""
+        """Clears the memo of kernels, because kernels were registered."""
         self._prepared.clear()
 
     def recording(self) -> Recording:
-        """A block that notes the ops that run in it, for their gradient."""
-        from headrace.eager.recording import Recording  # here: it imports gradients
+        """Returns a context manager that records the ops in it, for their gradient."""
+        from headrace.eager.recording import Recording  # a slow import: it loads the gradients
 
         return Recording()
 
-    # *** what makes no difference here: everything before has been done ***
+    # *** methods without effect: each op is done before the next begins ***
 
     def within(self, name: str) -> EagerBuilder:
-        """This builder: eager ops have no names."""
+        """Returns this builder, since eager ops have no names."""
         return self
 
     def on(self, device: str) -> EagerBuilder:
-        """This builder: there is one device."""
+        """Returns this builder, since there is one device."""
         return self
 
     def after(self, *ops: Any) -> EagerBuilder:
-        """This builder: what there is has been done."""
+        """Returns this builder, since all earlier ops are done."""
         return self
 
     def at(self, where: Source | None) -> EagerBuilder:
-        """This builder."""
+        """Returns this builder."""
         return self
 
     # *** tensors ***
 
     def const(self, value: Any, dtype: DType | None = None, name: str = "Const") -> EagerTensor:
-        """A tensor with this value. Python floats become float32, ints int32, unless `dtype` says otherwise."""
+        """Returns a tensor with this value. Python floats become float32, ints int32, without a `dtype`."""
         array = as_array(value, dtype)
         dtype = dtypes.from_numpy(array.dtype) if dtype is None else dtype.base
         return EagerTensor(array[()] if not array.ndim and dtype is not dtypes.string else array, dtype)
 
     def own(self, x: Any) -> Any:
-        """`x` as an eager tensor, if it stands for one (a variable); else `x`.
+        """Converts `x` to an eager tensor if it represents one (a variable); else returns `x`.
 
         Raises:
-          GraphError: it is symbolic.
+          GraphError: `x` is symbolic.
         """
         if isinstance(x, EagerTensor):
             return x
@@ -186,15 +197,21 @@ class EagerBuilder(OpCalls[EagerTensor]):
     # *** ops ***
 
     def make(self, type: str, args: Sequence[Any], attrs: dict[str, Any], name: str | None = None) -> Any:
-        """Runs one op. `args` has one entry for each argument of its record (a list for a list argument).
+        """Runs one op.
+
+        Args:
+          type: the op type.
+          args: for each argument of the record a tensor, or a list of tensors for a list argument.
+          attrs: the attributes.
+          name: the name of the op in errors; None: its type.
 
         Returns:
           The tensor if the op has one output, a tuple if it has several, None if it has none.
 
         Raises:
-          NotFoundError: no such op type.
-          GraphError: arguments that do not fit, or an op that means something in graphs only.
-          OpError: what it fails with.
+          NotFoundError: an unknown op type.
+          GraphError: arguments that do not fit, or an op that has a meaning in graphs only.
+          OpError: the error of the kernel.
         """
         key, values = _key_of(type, args, attrs)
         prepared = self._find(key)
@@ -227,16 +244,16 @@ class EagerBuilder(OpCalls[EagerTensor]):
         return tuple(map(EagerTensor, out, made)) if made else None
 
     def rewind(self) -> None:
-        """Lets every random op begin its stream anew, as TensorFlow does when a seed is set."""
+        """Restarts the stream of every random op, as TensorFlow does when a seed is set."""
         from headrace.ops.random.drawing import rewind
 
         rewind(self.session)
 
     def _run(self, op: EagerOp, prepared: _Prepared, key: Any, values: list[Any]) -> Any:
-        """Runs a kernel that touches something besides its inputs, or may have to wait."""
+        """Runs a kernel with effects, or one that may wait."""
         session = self.session
         if prepared.attrs.get("shared_name") == "":
-            session = ResourceManager()  # nobody else is to find what it makes
+            session = ResourceManager()  # no other op may find its resource
         elif op.opdef.facts.effect == "random":
             op.name = repr(key)
         ctx = KernelContext(EagerStepState(session), op)  # type: ignore[arg-type]  # it has what kernels ask for
@@ -246,11 +263,11 @@ class EagerBuilder(OpCalls[EagerTensor]):
     def _find(self, key: tuple[Any, ...] | None) -> _Prepared | None:
         try:
             return None if key is None else self._prepared.get(key)
-        except TypeError:  # an array among the attributes
+        except TypeError:  # an attribute is an array
             return None
 
     def _bound(self, type: str, args: Sequence[Any], attrs: dict[str, Any]) -> list[Any]:
-        """The arguments as eager tensors, and lists of them."""
+        """Converts the arguments to eager tensors and lists of them."""
         record = _record(type)
         try:
             groups, decided = self._match(record, args, attrs)
@@ -262,14 +279,14 @@ class EagerBuilder(OpCalls[EagerTensor]):
         return [g if a.is_list else g[0] for a, g in zip(record.ins, groups, strict=True)]
 
     def _prepare(self, type: str, args: Sequence[Any], attrs: dict[str, Any], key: Any) -> _Prepared:
-        """Prepares an op for bound arguments, and keeps it under `key`."""
+        """Prepares an op for bound arguments, and adds it to the memo under `key`."""
         record = _record(type)
         try:
             found = _prepared(record, _groups(record.ins, args), attrs)
         except GraphError as e:
             _locate(e, type)
             raise
-        with contextlib.suppress(TypeError):  # an array among the attributes
+        with contextlib.suppress(TypeError):  # an attribute is an array
             hash(key)
             if len(self._prepared) >= thresholds.EAGER_PREPARED_OPS:
                 self._prepared.clear()
@@ -285,14 +302,14 @@ def _record(type: str) -> OpDef:
 
 
 def _locate(error: GraphError, type: str) -> None:
-    """Adds a note of the user's line."""
+    """Adds the user's line to the notes of `error`."""
     where = source.here()
     if where is not None:
         error.add_note(f"while running {type} at {where}")
 
 
 def _groups(specs: Sequence[ArgSpec], args: Sequence[Any]) -> list[list[EagerTensor]]:
-    """The tensors of each argument."""
+    """Tensors of each argument."""
     return [list(arg) if spec.is_list else [arg] for spec, arg in zip(specs, args, strict=True)]
 
 
@@ -339,7 +356,7 @@ def _prepared(record: OpDef, groups: Sequence[Sequence[EagerTensor]], attrs: dic
 
 
 def _waited_for(op: EagerOp, kernel: Callable[..., Any], values: list[Any]) -> Any:
-    """The result of an asynchronous kernel."""
+    """Runs an asynchronous kernel and waits for its result."""
     results: queue.SimpleQueue[Any] = queue.SimpleQueue()
     cancel = kernel(*values, results.put)
     limit = flags.WAIT_LIMIT.value
@@ -347,7 +364,7 @@ def _waited_for(op: EagerOp, kernel: Callable[..., Any], values: list[Any]) -> A
         result = results.get(timeout=limit)
     except queue.Empty:
         if cancel is not None and not cancel():
-            result = results.get()  # it came after all
+            result = results.get()  # the result arrived at the last moment
         else:
             raise DeadlineExceededError(
                 f"{op.type} has waited {limit:g} s. Nothing else can happen in this thread meanwhile: let another one "
@@ -364,7 +381,7 @@ def _waited_for(op: EagerOp, kernel: Callable[..., Any], values: list[Any]) -> A
 
 
 def _blamed(error: Exception, op: EagerOp, values: list[Any]) -> Exception:
-    """`error` as the user gets it, with the line and the inputs in notes."""
+    """Converts `error` for the user, with the line and the inputs in notes."""
     op.source = source.here()
     line = f", run at {op.source}" if op.source is not None else ""
     out = translated(error, f"{op.type}{line}", op.name, op, values)

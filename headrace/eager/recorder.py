@@ -1,6 +1,6 @@
 """The recorder of eager ops that is active in a context.
 
-The eager builder reports each op to it. `eager.recording.Recording` computes gradients from them.
+The eager builder passes each op to it. `eager.recording.Recording` computes gradients from them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Recorder(Protocol):
         attrs: Mapping[str, Any],
         outputs: tuple[EagerTensor, ...],
     ) -> None:
-        """Note that an op has run.
+        """Records that an op has run.
 
         Args:
           type: the op's type.
           groups: the tensors of each argument.
           is_list: for each argument whether it takes a list.
           attrs: the attributes that the call gave.
-          outputs: the op's outputs.
+          outputs: the outputs of the op.
         """
 
 

@@ -1,9 +1,9 @@
 """A record of the ops that run eagerly, and the gradient through them.
 
-While a `Recording` is active in a context, each eager op is noted with its inputs and outputs. For a gradient, the ops
-that lead from the sources to the targets are made once more, in a graph, where everything else is a constant; the
-reverse walk of graphs differentiates them. So all gradient rules serve, and Python's own control flow is what it was
-when the ops ran.
+While a `Recording` is active in a context, it records each eager op with its inputs and outputs. For a gradient, the
+ops between the sources and the targets are created again in a graph, in which all other values are constants. The
+reverse mode of graphs differentiates this graph. So all gradient rules apply, and Python's own control flow is that of
+the recorded run.
 
 Source: the tape of TensorFlow's eager mode.
 """
@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
 
 class _Entry(NamedTuple):
-    """One op that ran: its type, the tensors of each argument, what attributes were given, and its outputs."""
+    """An op that ran.
+
+    Attributes:
+      type: the op type.
+      groups: the tensors of each argument.
+      is_list: for each argument whether it takes a list.
+      attrs: the attributes that the call gave.
+      outputs: the outputs of the op.
+    """
 
     type: str
     groups: list[list[EagerTensor]]
@@ -38,7 +46,7 @@ class _Entry(NamedTuple):
 
 
 class Recording:
-    """Notes the eager ops of a `with` block, in this context.
+    """Records the eager ops of a `with` block in this context.
 
     Example:
       >>> import numpy as np
@@ -70,15 +78,23 @@ class Recording:
         attrs: Mapping[str, Any],
         outputs: tuple[EagerTensor, ...],
     ) -> None:
-        """An op has run."""
+        """Records that an op has run; see `Recorder`."""
         self._entries.append(_Entry(type, groups, is_list, attrs, outputs))
 
     def gradient(self, ys: Sequence[EagerTensor], xs: Sequence[EagerTensor], dys: Sequence[Any]) -> list[Any]:
-        """The gradient of `ys`, whose own are the arrays `dys`, by `xs`; arrays, None where nothing leads there.
+        """Computes the gradient of `ys` with respect to `xs`.
+
+        Args:
+          ys: the targets.
+          xs: the sources.
+          dys: the gradients of the targets, as arrays.
+
+        Returns:
+          An array for each source; None for a source without a path to a target.
 
         Raises:
-          LookupError: an op on the way has no gradient.
-          UnimplementedError: an op on the way works on a resource.
+          LookupError: an op on the path has no gradient.
+          UnimplementedError: an op on the path works on a resource.
         """
         with scopes.Graph() as graph:
             known: dict[int, Tensor] = {}
@@ -112,7 +128,7 @@ class Recording:
         return [None if g is None else next(found) for g in grads]
 
     def _replay(self, entry: _Entry, known: dict[int, Tensor]) -> None:
-        """Makes the op in the current graph, if what is differentiated may depend on it."""
+        """Creates the op in the current graph if it may depend on a source."""
         inputs = [t for group in entry.groups for t in group]
         makes_objects = any(t.dtype.base is dtypes.variant for t in entry.outputs)
         if not entry.outputs or not (makes_objects or any(id(t) in known and carries(t.dtype) for t in inputs)):

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class EagerTensor:
-    """A tensor that has a value. What `hr.constant` and every op give outside of graphs.
+    """A tensor with a value: the result of an op outside of graphs.
 
-    It cannot be changed. Comparisons are elementwise, so it is not hashable. In a graph it becomes a constant.
+    It is immutable. Comparisons are elementwise, so it is not hashable. In a graph it becomes a constant.
 
     Attributes:
-      dtype: its element type.
+      dtype: the element type.
       shape: a tuple of ints.
 
     Source: TensorFlow's `tf.Tensor`, executing eagerly.
@@ -40,11 +40,16 @@ class EagerTensor:
 
     __slots__ = ("__weakref__", "_value", "dtype")
 
-    __array_priority__ = 100.0  # numpy's operators leave it to ours
+    __array_priority__ = 100.0  # numpy's operators leave the operation to this class
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, value: Value, dtype: DType) -> None:
-        """For internal use: `value` is as it flows between kernels (`resources.values`), and never changes."""
+        """For internal use: `value` has the form of values between kernels, and never changes.
+
+        Args:
+          value: the value, see `resources.values`.
+          dtype: the element type.
+        """
         self._value = value
         self.dtype = dtype
 
@@ -54,18 +59,19 @@ class EagerTensor:
 
     @property
     def ndim(self) -> int:
-        """How many dimensions there are."""
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
     def device(self) -> str:
-        """The device that has it."""
+        """Full name of the device that has the value."""
         return "/job:localhost/replica:0/task:0/device:CPU:0"
 
     def numpy(self) -> Any:
-        """The value: an array that the caller may write into; of rank 0, a numpy scalar (`bytes` for a string).
+        """Returns the value as an array that the caller may write into.
 
-        A resource or variant is given as the object that it is.
+        A tensor of rank 0 becomes a numpy scalar (`bytes` for a string). A resource or variant is returned as the
+        object itself.
         """
         value = self._value
         if not isinstance(value, np.ndarray):
@@ -73,7 +79,7 @@ class EagerTensor:
         return value.copy() if value.ndim else value[()]
 
     def as_tensor(self, b: Any) -> Any:
-        """What stands for it where `b` makes ops: itself, or in a graph a constant."""
+        """Returns this tensor for an eager builder `b`, a constant for another."""
         if b.graph is None:
             return self
         if self.dtype.base in (dtypes.resource, dtypes.variant):

@@ -22,8 +22,7 @@ class Ready(Protocol):
 
 
 # Why a token is dead: the Switch that sent its value elsewhere, the iteration, and the predicate (of a _SwitchN: the
-#   output_index). Or an Exit that never fired in its loop. A plain tuple, because one is made for each Switch that
-#   fires.
+# output_index). Or an Exit that never fired in its loop. A plain tuple, because one is made for each Switch that fires.
 Origin: TypeAlias = "tuple[PlanNode, Iteration, int]"
 
 # Identity of a frame instance within a step, equal on all devices: see `Frame.path`.

@@ -3,9 +3,10 @@
     graph.as_graph_def()                    conditionals, loops and calls as If, While and Call with functions
     graph.as_graph_def(form="primitive")    as Switch, Merge, Enter, Exit and NextIteration, as TensorFlow 1 wrote them
 
-The wire format itself is `ir`'s (`ir.serial.graphdef`). What is here needs more than the graph: to lower it
-(`exporting`), to say our own operations in TensorFlow's (`portable`). `files` writes and reads files. `meta_graph` has
-graphs with what belongs to them: `variables`, `collection` and `op_defs` have a part of that each.
+The wire format itself is part of `ir` (`ir.serial.graphdef`). The modules here need more than the graph: `exporting`
+lowers it, and `portable` rewrites headrace's own operations as TensorFlow's. `files` writes and reads files.
+`meta_graph` adds variables, collections and signatures; `variables`, `collection` and `op_defs` each encode a part of
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def graph_def(*args: Any, **kwargs: Any) -> GraphDef:
-    """`exporting.graph_def`, imported when it is first called: protobuf takes long to import."""
+    """Calls `exporting.graph_def`, imported on first use because protobuf is a slow import."""
     from headrace.interchange import exporting
 
     return exporting.graph_def(*args, **kwargs)

@@ -1,7 +1,8 @@
-"""Collections as `CollectionDef` messages: lists of numbers, texts, names of tensors and operations, or messages.
+"""Collections as `CollectionDef` messages: lists of numbers, texts, names or messages.
 
-A list is of one kind: what its first item is. Things that are more than a tensor or a number (variables, queue runners)
-are written as messages in a list of bytes; an `Encode` or a `Decode` says how, by the name of the collection.
+All items of a list have the kind of the first one. Objects other than tensors and numbers (variables, queue runners)
+are written as messages in a list of bytes. The encoder (`Encode`) and decoder (`Decode`) of such objects are found by
+the name of the collection.
 
 Source: TensorFlow's `add_collection_def` and `import_scoped_meta_graph`, whose kinds are kept.
 """
@@ -19,10 +20,10 @@ from headrace.interchange.variables import KINDS, decode_variable, encode_variab
 from headrace.ir.graph import Operation, Tensor
 
 Find: TypeAlias = "Callable[[str], Tensor | Operation]"
-Encode: TypeAlias = Callable[[Any], Any]  # the message of an item
-Decode: TypeAlias = Callable[[bytes, Find], Any]  # the item of a message's bytes
+Encode: TypeAlias = Callable[[Any], Any]  # returns the message of an item
+Decode: TypeAlias = Callable[[bytes, Find], Any]  # returns the item of a message's bytes
 
-# The collections that have variables in them.
+# Names of the collections of variables.
 VARIABLES = (
     "variables", "trainable_variables", "local_variables", "model_variables", "moving_average_variables",
     "metric_variables", "global_step",
@@ -31,10 +32,12 @@ VARIABLE_ENCODERS: Final[Mapping[str, Encode]] = dict.fromkeys(VARIABLES, encode
 
 
 def variable_decoders(kinds: Sequence[Any] = KINDS) -> dict[str, Decode]:
-    """The decoders of the collections of variables, for one import: a variable that is in several of them is one.
+    """Returns decoders of the collections of variables, for one import.
+
+    A variable in several collections becomes one object.
 
     Args:
-      kinds: the classes that are made of resources and references.
+      kinds: the classes of resource variables and of references.
     """
     made: dict[bytes, Any] = {}
 
@@ -49,16 +52,16 @@ def variable_decoders(kinds: Sequence[Any] = KINDS) -> dict[str, Decode]:
 def encode_collection(
     name: str, items: Sequence[Any], encoders: Mapping[str, Encode], show: Callable[[Any], str]
 ) -> Any:
-    """The `CollectionDef` of the collection `name`.
+    """Returns the `CollectionDef` of the collection `name`.
 
     Args:
-      name: its name, which may have an encoder.
-      items: what is in it; at least one.
-      encoders: for names of collections how their items are written.
-      show: the name of a tensor or operation.
+      name: the name of the collection, which may have an encoder.
+      items: the items; at least one.
+      encoders: name of a collection → the encoder of its items.
+      show: returns the name of a tensor or operation.
 
     Raises:
-      GraphError: an item cannot be written, or is of another kind than the first.
+      GraphError: an item cannot be written, or has another kind than the first.
     """
     out = pb.CollectionDef()
     first = items[0]
@@ -85,10 +88,16 @@ def encode_collection(
 
 
 def decode_collection(name: str, given: Any, decoders: Mapping[str, Decode], find: Find) -> list[Any]:
-    """The items of a `CollectionDef`.
+    """Returns the items of a `CollectionDef`.
+
+    Args:
+      name: the name of the collection, which may have a decoder.
+      given: the message.
+      decoders: name of a collection → the decoder of its items.
+      find: returns the tensor or operation of a name.
 
     Raises:
-      GraphError: it is malformed, or names what is not there; the text names the collection.
+      GraphError: a malformed message, or an unknown name; the text names the collection.
     """
     kind = given.WhichOneof("kind")
     if kind is None:

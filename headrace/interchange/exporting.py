@@ -1,4 +1,4 @@
-"""A graph as a `GraphDef` for others: `Graph.as_graph_def`."""
+"""Export of graphs as `GraphDef` messages: `Graph.as_graph_def`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMS: Final = ("structured", "primitive")
 
 
 def graph_def(graph: Graph, form: str = "structured", *, add_shapes: bool = False, portable: bool = True) -> GraphDef:
-    """The `GraphDef` of a graph; see `Graph.as_graph_def`, whose arguments these are."""
+    """Returns the `GraphDef` of a graph; the arguments are those of `Graph.as_graph_def`."""
     if form not in FORMS:
         said: Any = form
         raise ValueError(f"as_graph_def(form={said!r}): the forms are 'structured' and 'primitive'")

@@ -1,4 +1,4 @@
-"""Graphs in files."""
+"""Files of graphs and MetaGraphs: reading, writing and detection of their formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Graph as PlainGraph
     from headrace.pb import MetaGraphDef
 
-_BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # among them the field tags of every binary GraphDef
+_BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # including the field tags of every binary GraphDef
 _PBTXT: Final = re.compile(r"(\s|#.*\n)*(node|library|versions?|debug_info)\s*[:{<]")
 _META_TEXT: Final = re.compile(
     r"(\s|#.*\n)*(meta_info_def|graph_def|saver_def|(collection|signature|asset_file|object_graph)_def)\s*[:{<]"
@@ -26,9 +26,9 @@ _META_TEXT: Final = re.compile(
 
 
 def write_graph(graph_or_graph_def: Any, logdir: str | os.PathLike[str], name: str, as_text: bool = True) -> str:
-    """Writes a graph to the file `name` in the folder `logdir`, which is made if it is not there.
+    """Writes a graph to the file `name` in the folder `logdir`.
 
-    The file appears when all of it is written; a file of that name is replaced.
+    The folder is created if necessary. The file appears when it is complete. An existing file of that name is replaced.
 
     Args:
       graph_or_graph_def: an `hr.Graph`, or a `GraphDef`: headrace's or TensorFlow's message, or its bytes or text.
@@ -37,11 +37,12 @@ def write_graph(graph_or_graph_def: Any, logdir: str | os.PathLike[str], name: s
       as_text: whether to write protobuf's text form, which people can read; else the binary form, which is smaller.
 
     Returns:
-      The file's path.
+      The path of the file.
 
     Raises:
-      OSError: it cannot be written.
-      GraphError: the graph has no wire form, or what was given is no `GraphDef`. TypeError: it cannot be one.
+      OSError: the file cannot be written.
+      GraphError: the graph has no wire form, or the argument is no `GraphDef`.
+      TypeError: an argument of another type.
 
     Source: TensorFlow's `tf.io.write_graph`.
 
@@ -70,7 +71,7 @@ def write_graph(graph_or_graph_def: Any, logdir: str | os.PathLike[str], name: s
 
 
 def write_message(message: Message, path: str | os.PathLike[str], as_text: bool) -> None:
-    """Writes a message to a file, which appears when all of it is written."""
+    """Writes a message to a file, which appears when it is complete."""
     from google.protobuf import text_format
 
     data = text_format.MessageToString(message).encode() if as_text else message.SerializeToString(deterministic=True)
@@ -87,17 +88,21 @@ def write_message(message: Message, path: str | os.PathLike[str], as_text: bool)
 
 
 def read_graph(path: str | os.PathLike[str]) -> PlainGraph:
-    """The graph in a file: a `GraphDef` or `MetaGraphDef`, binary or in protobuf's text form, or headrace's own text
-    (`headrace text`).
+    """Reads a graph from a file.
 
-    Of a `MetaGraphDef` this is the graph alone; `import_meta_graph` reads the rest, too.
+    The file has a `GraphDef` or `MetaGraphDef`, binary or in protobuf's text form, or headrace's own text (`headrace
+    text`). From a `MetaGraphDef` only the graph is read; `import_meta_graph` reads the rest, too.
+
+    Args:
+      path: the path of the file.
 
     Returns:
-      A new graph. (`import_graph_def` adds to one that is there.) Its operations' source is the file.
+      A new graph. (`import_graph_def` adds to an existing one.) The source of its operations is the file.
 
     Raises:
       OSError: the file cannot be read.
-      GraphError (a ValueError): it holds no graph that headrace knows. NotFoundError: an op type is not registered.
+      GraphError: the file has no graph that headrace can read (also a ValueError).
+      NotFoundError: an op type that is not registered.
 
     Example: see `write_graph`.
     """
@@ -114,7 +119,7 @@ def read_graph(path: str | os.PathLike[str]) -> PlainGraph:
     from headrace.ir.serial.graphdef import import_graph_def
 
     graph = Graph()
-    # the "line" that made these operations is the file they come from
+    # the "line" of these operations is the file
     source = Source(path, 0)
     try:
         if not is_meta:
@@ -122,7 +127,7 @@ def read_graph(path: str | os.PathLike[str]) -> PlainGraph:
             if graph.operations or isinstance(given, str) or not is_meta_graph(given):
                 return graph
     except GraphError:
-        # What is one of the two messages can hardly be read as the other.
+        # Bytes of one of the two messages can hardly be parsed as the other.
         if isinstance(given, str) or not is_meta_graph(given):
             raise
     meta = read_meta_graph_def(given)
@@ -131,12 +136,12 @@ def read_graph(path: str | os.PathLike[str]) -> PlainGraph:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether these are the bytes of a message, and not its text form."""
+    """Whether `data` is the binary form of a message."""
     return _BINARY.search(data) is not None
 
 
 def is_meta_graph(data: bytes) -> bool:
-    """Whether these are the bytes of a `MetaGraphDef` with a graph."""
+    """Whether `data` is the binary form of a `MetaGraphDef` with a graph."""
     try:
         return bool(read_meta_graph_def(data).graph_def.node)
     except GraphError:
@@ -144,10 +149,11 @@ def is_meta_graph(data: bytes) -> bool:
 
 
 def read_meta_graph_def(meta_graph_def: Any) -> MetaGraphDef:
-    """The `MetaGraphDef` that bytes, text or a message, headrace's or TensorFlow's, hold.
+    """Returns the `MetaGraphDef` of bytes, text or a message, headrace's or TensorFlow's.
 
     Raises:
-      GraphError: they hold none. TypeError: it is none of these.
+      GraphError: the argument does not contain one.
+      TypeError: an argument of another type.
     """
     from google.protobuf import text_format
 
@@ -162,15 +168,20 @@ def read_meta_graph_def(meta_graph_def: Any) -> MetaGraphDef:
         return text_format.Parse(meta_graph_def, pb.MetaGraphDef())
     except text_format.ParseError as e:
         raise GraphError(f"not a MetaGraphDef: {e}") from e
-    except RecursionError as e:  # the text parser's; the binary one has a limit of its own
+    except RecursionError as e:  # of the text parser; the binary one has a limit of its own
         raise GraphError("not a MetaGraphDef: its messages are nested too deeply") from e
 
 
 def read_message(kind: Any, given: Any) -> Any:
-    """The message of class `kind` that bytes, or a message of the same wire format, hold.
+    """Returns a message of class `kind` from bytes or another message.
+
+    Args:
+      kind: the class of the message.
+      given: the bytes or the message.
 
     Raises:
-      GraphError: they hold none. TypeError: it is neither.
+      GraphError: the argument does not contain one.
+      TypeError: an argument of another type.
     """
     from google.protobuf import message as protobuf
 

@@ -1,11 +1,11 @@
 """MetaGraphs: a graph with its variables, other collections and signatures, in one file.
 
-What has to be found again in a graph is written as a name. An import looks all names up among the nodes of the file,
-and so finds them whatever they are called in the graph.
+References to parts of a graph are written as names. An import looks up all names among the nodes of the file, so it
+finds them even if the nodes have other names in the graph.
 
-What is not read: `object_graph_def` (the Python objects of a SavedModel) and `asset_file_def`. The structure of
-TensorFlow 1's conditionals and loops (the collections "cond_context" and "while_context") is kept as it is, for
-TensorFlow: headrace finds it in the graph itself.
+Two fields are not read: `object_graph_def` (the Python objects of a SavedModel) and `asset_file_def`. The structure of
+TensorFlow 1's conditionals and loops (the collections "cond_context" and "while_context") is kept unchanged, for
+TensorFlow: headrace recovers it from the graph itself.
 
 Source: TensorFlow's `export_meta_graph` and `import_meta_graph`.
 """
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from headrace.interchange.collection import Decode, Encode
     from headrace.pb import MetaGraphDef
 
-TENSORFLOW_VERSION: Final = "2.21.0"  # in whose language it is written
+TENSORFLOW_VERSION: Final = "2.21.0"  # the version whose format is written
 CONTEXTS: Final = ("cond_context", "while_context")
-TRAINABLE_SINCE: Final = (1, 9)  # before this version of TensorFlow variables did not say whether they are trainable
+TRAINABLE_SINCE: Final = (1, 9)  # files of earlier versions of TensorFlow do not say whether a variable is trainable
 
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
 
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """One way of calling a graph.
+    """A call of a graph: its inputs and outputs by name.
 
     Attributes:
-      inputs: which tensors to feed, by the names of arguments.
-      outputs: which tensors to fetch, or operations to run, by the names of results.
-      method_name: what kind of call it is ("tensorflow/serving/predict"); "" if nothing is said.
+      inputs: the tensors to feed, by the names of arguments.
+      outputs: the tensors to fetch, or operations to run, by the names of results.
+      method_name: the kind of the call ("tensorflow/serving/predict"); "" if it is not given.
 
     Source: TensorFlow's `SignatureDef`.
     """
@@ -55,15 +55,15 @@ class Signature:
 
 @dataclasses.dataclass(frozen=True)
 class MetaGraph:
-    """What `import_meta_graph` has read.
+    """Result of `import_meta_graph`.
 
     Attributes:
-      graph: where the operations are.
-      variables: those of the file, also in `graph.variables`.
-      collections: by name, as they were in the file, those of variables among them: lists of tensors and operations,
-        variables, numbers or bytes. What headrace does not know is a list of bytes or of messages.
-      signatures: by name.
-      tags: what the graph is for ("serve", "train").
+      graph: the graph with the operations.
+      variables: the variables of the file, also in `graph.variables`.
+      collections: name → items, as in the file: lists of tensors and operations, variables, numbers or bytes. The
+        collections of variables are among them. Items of kinds that headrace does not know are bytes or messages.
+      signatures: the signatures by name.
+      tags: the purposes of the graph ("serve", "train").
     """
 
     graph: Graph
@@ -88,24 +88,25 @@ def export_meta_graph(
     strip_default_attrs: bool = False,
     as_text: bool = False,
 ) -> MetaGraphDef:
-    """A graph with its variables as a `MetaGraphDef`, which TensorFlow reads too; also written to a file.
+    """Converts a graph with its variables to a `MetaGraphDef`, or writes it.
 
     Args:
-      graph: its variables go into the collections "variables" and, if trainable, "trainable_variables".
-      filename: where to; None: to no file.
-      signatures: ways of calling it, by name.
+      graph: the graph. Its variables go into the collections "variables" and, if trainable, "trainable_variables".
+      filename: the path of the file; None: no file is written.
+      signatures: calls of the graph, by name.
       collections: lists by name, of tensors and operations, of texts, of ints or of floats.
-      tags: what the graph is for.
+      tags: the purposes of the graph.
       form: see `Graph.as_graph_def`.
-      clear_devices: whether to leave out the devices that operations ask for.
-      strip_default_attrs: whether to leave out attributes that have their default value, for older readers.
+      clear_devices: whether to leave out the device requests of operations.
+      strip_default_attrs: whether to leave out attributes with default values, for older readers.
       as_text: whether the file is in protobuf's text form.
 
     Returns:
-      The message. Initial values are in it; the values that variables have in a session are not.
+      The message. It contains initial values, but not the values that variables have in a session.
 
     Raises:
-      GraphError (a ValueError): something cannot be written, or belongs to another graph. OSError: the file cannot be.
+      GraphError: an object cannot be written, or belongs to another graph (also a ValueError).
+      OSError: the file cannot be written.
 
     Source: TensorFlow's `tf.train.export_meta_graph`.
 
@@ -145,7 +146,7 @@ def export_meta_graph(
 
 
 def namer(graph: Graph, form: str = "structured") -> Callable[[Any], str]:
-    """What gives the name of a tensor or operation (or of what stands for one) in the `GraphDef` of a graph."""
+    """Returns a function that maps tensors and operations to their names in the graph's `GraphDef`."""
 
     def show(x: Any) -> str:
         op = x if isinstance(x, Operation) else getattr(x, "op", None)
@@ -169,7 +170,7 @@ def encode(
     clear_devices: bool = False,
     strip_default_attrs: bool = False,
 ) -> MetaGraphDef:
-    """The `MetaGraphDef` of a graph and collections, which must not be empty ones."""
+    """Returns the `MetaGraphDef` of a graph and its non-empty collections."""
     from headrace import pb
     from headrace.interchange import op_defs
     from headrace.interchange.collection import encode_collection
@@ -217,23 +218,24 @@ def import_meta_graph(
     input_map: Mapping[str, Any] | None = None,
     clear_devices: bool = False,
 ) -> MetaGraph:
-    """Adds what is in a `MetaGraphDef` to a graph: operations, variables, and what its collections and signatures name.
+    """Adds the operations, variables, collections and signatures of a `MetaGraphDef` to a graph.
 
     Args:
-      meta_graph_or_file: a file's path (binary or text), a message, headrace's or TensorFlow's, or its bytes.
-      graph: the graph to add to; None: the one entered, or a new one.
-      scope: prefix for the operations' names.
+      meta_graph_or_file: a path of a file (binary or text), a message, headrace's or TensorFlow's, or its bytes.
+      graph: the graph to add to; None: the graph of the enclosing `with` block, or a new one.
+      scope: prefix for the names of the operations.
       input_map: see `import_graph_def`.
-      clear_devices: whether to forget the devices that operations ask for.
+      clear_devices: whether to drop the device requests of operations.
 
     Returns:
-      What was read. The graph keeps what is said of a saver (`graph.saver_def`), and an export writes it again.
+      The contents of the file. The graph keeps the description of a saver (`graph.saver_def`), and an export writes it
+      again.
 
     Raises:
       OSError: the file cannot be read.
-      GraphError (a ValueError): it is no `MetaGraphDef`, or a malformed one; the text names the collection or
-        signature. Nothing is added then.
-      NotFoundError: an op type is not registered.
+      GraphError: the argument is no `MetaGraphDef`, or a malformed one (also a ValueError); the text names the
+        collection or signature. Then nothing is added.
+      NotFoundError: an op type that is not registered.
       UnimplementedError: a signature has a tensor that is not dense.
 
     Source: TensorFlow's `tf.train.import_meta_graph`.
@@ -258,7 +260,7 @@ def import_meta_graph(
 
 
 def read(meta_graph_or_file: Any) -> MetaGraphDef:
-    """The message that a path, message or bytes hold."""
+    """Returns the message of a path, a message or bytes."""
     if not isinstance(meta_graph_or_file, (str, os.PathLike)):
         return files.read_meta_graph_def(meta_graph_or_file)
     path = os.fspath(meta_graph_or_file)
@@ -272,13 +274,13 @@ def read(meta_graph_or_file: Any) -> MetaGraphDef:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a `MetaGraphDef` says of the operations that were made of its graph.
+    """Objects in a graph that an imported `MetaGraphDef` names.
 
     Attributes:
-      find: the tensor or operation of a name in the file.
-      collections: their items, by name.
-      variables: those that are in collections of variables.
-      saver_def: a `SaverDef`, with the names that things have in the graph; None if there is none.
+      find: returns the tensor or operation of a name in the file.
+      collections: name → items.
+      variables: the variables in the collections of variables.
+      saver_def: a `SaverDef` with the names in the graph; None if the file has none.
     """
 
     find: Callable[[str], Tensor | Operation]
@@ -287,7 +289,7 @@ class Found:
     saver_def: Any
 
     def keep(self, graph: Graph) -> None:
-        """Puts into `graph` what it keeps itself."""
+        """Adds the variables and the saver to `graph`."""
         graph.variables.extend(self.variables)
         if self.saver_def is not None:
             graph.saver_def = self.saver_def
@@ -302,7 +304,7 @@ def decode(
     clear_devices: bool,
     wanted: Callable[[str], bool] = lambda name: True,
 ) -> Found:
-    """Adds the operations of a `MetaGraphDef` to `graph`, and finds what the `wanted` ones of its collections name."""
+    """Adds the operations of a `MetaGraphDef` to `graph`; returns the objects that its collections name."""
     from headrace import pb
     from headrace.api.importing import import_graph_def
     from headrace.interchange.collection import VARIABLES, decode_collection
@@ -320,14 +322,14 @@ def decode(
     find = _finder(dict(zip(names, made or (), strict=True)))
     collections = {}
     for name, given in sorted(message.collection_def.items()):
-        if not wanted(name) or (name in CONTEXTS and scope):  # these have names of the file in them
+        if not wanted(name) or (name in CONTEXTS and scope):  # these contain names of the file
             continue
         collections[name] = decode_collection(name, given, decoders, find)
     if scope:
         for items in collections.values():
             items[:] = [_scoped(x, scope.rstrip("/")) if isinstance(x, bytes) else x for x in items]
     variables = [v for name in VARIABLES for v in collections.get(name, ()) if isinstance(v, Variable)]
-    # a variable among tensors is written as its handle
+    # the file has the handle in place of a variable among tensors
     held: dict[Any, Any] = {v.handle: v for v in variables}
     for items in collections.values():
         items[:] = [held.get(x, x) if isinstance(x, Tensor) else x for x in items]
@@ -340,7 +342,7 @@ def decode(
 
 
 def _scoped(text: bytes, scope: str) -> str | bytes:
-    """A text of a collection below a scope: many are names. Bytes that are no text stay."""
+    """Adds a scope to a text, which is often a name; keeps other bytes."""
     try:
         return f"{scope}/{text.decode()}"
     except UnicodeDecodeError:
@@ -365,7 +367,7 @@ def _finder(made: Mapping[str, Any]) -> Callable[[str], Tensor | Operation]:
 
 
 def _decode_saver(message: MetaGraphDef, find: Callable[[str], Tensor | Operation]) -> Any:
-    """The `saver_def`, with the names that things have in the graph now; None if there is none."""
+    """Returns the `saver_def` with the names in the graph, or None."""
     from headrace import pb
 
     if not message.HasField("saver_def"):

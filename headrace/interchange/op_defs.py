@@ -1,7 +1,7 @@
-"""The records of op types as TensorFlow's `OpDef`s, for readers of another version.
+"""Records of op types as TensorFlow's `OpDef`s, for readers of another version.
 
-A file says which definitions its operations had, so that a reader that lacks a new attribute can tell whether it may be
-left out (`ir.serial.producer`).
+A file contains the definitions of its ops. A reader that lacks a new attribute uses them to decide whether the
+attribute can be dropped (`ir.serial.producer`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def op_def(record: OpDef) -> pb.OpDef:
-    """The definition of an op type, without its documentation."""
+    """Returns the definition of an op type, without its documentation."""
     out = pb.OpDef(name=record.type, is_commutative=record.facts.commutative, is_stateful=bool(record.facts.effect))
     _arguments(out.input_arg, record.ins)
     _arguments(out.output_arg, record.outs)
@@ -58,13 +58,13 @@ def _attribute(out: pb.OpDef.AttrDef, spec: AttrSpec) -> None:
 
 
 def stripped_op_list(graph_def: pb.GraphDef) -> pb.OpList:
-    """The definitions of all ops of a graph and its functions."""
+    """Returns the definitions of all ops of a graph and its functions."""
     types = {node.op for node in _nodes(graph_def)}
     return pb.OpList(op=[op_def(op_registry.get(t)) for t in sorted(types) if t in op_registry])
 
 
 def strip_default_attrs(graph_def: pb.GraphDef) -> None:
-    """Takes attributes that have their default value out of all nodes, for readers that do not know them."""
+    """Removes attributes with default values, for readers that do not know them."""
     definitions = {d.name: {a.name: a for a in d.attr} for d in stripped_op_list(graph_def).op}
     for node in _nodes(graph_def):
         attrs = definitions.get(node.op, {})

@@ -1,26 +1,29 @@
-"""Operations that only headrace has, as TensorFlow's.
+"""Rewrites operations that only headrace has as TensorFlow's operations.
 
-What is written for others must consist of TensorFlow's operations. Nearly all of ours are: each record is compared with
-TensorFlow's own (`tests/conformance/test_op_records.py`). A few are not; they have names that begin with an underscore:
+A file for other systems must consist of TensorFlow's operations. Nearly all operations of headrace are: each record is
+compared with TensorFlow's own (`tests/conformance/test_op_records.py`). A few are not. Their names begin with an
+underscore:
 
-* Collectives become what their kernels do: sums in pairs, a concatenation, and an IdentityN under the old name with as
-  many outputs. (On one device nothing is lost by that. Which device each participant is on is not written.)
-* `_SaveNative`, which writes a checkpoint in our format, becomes SaveV2. The states of random ops, which a saver may
-  write beside variables, are none in TensorFlow's: `_RandomStates` becomes empty lists, `_SetRandomStates` nothing.
-* The checks of arrays of `headrace.v1` go: `_TensorArrayTrack` and `_TensorArrayRefill` hand on their list, and what
-  waits for a `_TensorArrayMarkRead` waits for nothing.
-* `_TensorListUnset` takes an element out of the gradient of a list, when that element has been read. Zeros of the same
-  shape are put in its place, as TensorFlow does.
+* Collectives become the operations that their kernels perform: sums in pairs, a concatenation, and an IdentityN with
+  the old name and the same number of outputs. (On one device this loses nothing. The devices of the participants are
+  not written.)
+* `_SaveNative`, which writes a checkpoint in headrace's format, becomes SaveV2. A saver may also write the states of
+  random ops, which TensorFlow's random ops do not have: `_RandomStates` becomes empty lists, and `_SetRandomStates` a
+  NoOp.
+* The access checks of arrays of `headrace.v1` are removed: `_TensorArrayTrack` and `_TensorArrayRefill` become
+  Identities, and the marks NoOps.
+* `_TensorListUnset` takes an element out of the gradient of a list when the element has been read. It becomes an
+  assignment of zeros of the same shape, as in TensorFlow.
 
-A function of ours says which of its effects must happen (`control_ret`; in graphs of `headrace.v1` none, unless a
-result needs it). TensorFlow runs whatever is stateful in a function besides. So what a function does not need is left
-out of it, unless it came from a file.
+**Functions.** A function of headrace lists the effects that must happen (`control_ret`; a function from a graph of
+`headrace.v1` has none, unless a result needs it). TensorFlow also runs all other stateful operations of a function. So
+operations that a function does not need are removed from it, unless it came from a file.
 
-What TensorFlow has nothing for is refused, with the user's line. So are calls of recursive functions: TensorFlow has
-them in its files, but puts the function in the place of each call without end when it is to run one, and crashes.
+**Errors.** An operation without a counterpart in TensorFlow is an error that names the user's line. So is a call of a
+recursive function: TensorFlow's files can contain such a call, but TensorFlow inlines it without end when it runs the
+function, and crashes.
 
-All this is done on the message, in the graph and in its functions alike; so it covers functions that came with an
-imported file, too.
+The rewrite works on the message, in the graph and in its functions. So it covers functions of an imported file, too.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
 INT32: Final = pb.AttrValue(type=pb.DT_INT32)
 
-# Operations with an underscore that TensorFlow has.
+# Operations of TensorFlow whose names begin with an underscore.
 THEIRS: Final = frozenset({"_Arg", "_EagerConst", "_Retval", "_SwitchN", "_Send", "_Recv"})
 
 _REDUCTIONS: Final[Mapping[bytes, str]] = {b"sum": "AddV2", b"prod": "Mul", b"max": "Maximum", b"min": "Minimum"}
@@ -48,11 +51,15 @@ _Rewrite: TypeAlias = "Callable[[_Nodes, pb.NodeDef], None]"
 
 
 def make_portable(graph_def: pb.GraphDef, graph: Graph) -> None:
-    """Puts TensorFlow's operations in the place of headrace's own in `graph_def`, which was written of `graph`.
+    """Replaces headrace's own operations in `graph_def` by TensorFlow's.
+
+    Args:
+      graph_def: the message, which is changed.
+      graph: the graph from which it was written.
 
     Raises:
-      GraphError: there is one that TensorFlow has nothing for, or a function that is called calls itself; the text
-        names it and the user's line.
+      GraphError: an operation without a counterpart in TensorFlow, or a call of a recursive function; the text names it
+        and the user's line.
     """
     _refuse_recursion(graph_def, graph)
     _rewrite(graph_def.node, None, graph)
@@ -68,7 +75,7 @@ def is_own(type: str) -> bool:
 
 
 def _refuse_recursion(graph_def: pb.GraphDef, graph: Graph) -> None:
-    """Raises a `GraphError` if something in the graph comes to call a function that calls itself."""
+    """Raises `GraphError` if the graph calls, directly or not, a recursive function."""
     functions = {f.signature.name: f for f in graph_def.library.function}
     if not functions:
         return
@@ -85,7 +92,7 @@ def _refuse_recursion(graph_def: pb.GraphDef, graph: Graph) -> None:
         for first in callees(node):
             if first in done:
                 continue
-            # depth first, without recursion of our own: a file may say anything
+            # depth-first search without Python recursion, because the calls of a file may be nested deeply
             open_: dict[str, Iterator[str]] = {first: calls(first)}
             while open_:
                 name = next(reversed(open_))
@@ -103,7 +110,7 @@ def _refuse_recursion(graph_def: pb.GraphDef, graph: Graph) -> None:
 
 
 def _leave_out_unneeded(function: pb.FunctionDef) -> None:
-    """Takes out of a function what neither its results nor its control results need."""
+    """Removes operations that neither the results nor the control results of a function need."""
     nodes = {n.name: n for n in function.node_def}
     todo = [*function.ret.values(), *function.control_ret.values()]
     kept: set[str] = set()
@@ -140,7 +147,7 @@ _FOR_US: Final = "To write a file for headrace alone, call as_graph_def(portable
 
 
 class _Refused(Exception):
-    """Something of ours cannot be written for TensorFlow; the text goes on after the operation's name."""
+    """An operation cannot be written for TensorFlow. The text continues after the operation's name."""
 
 
 def _described(node: pb.NodeDef, function: pb.FunctionDef | None, graph: Graph) -> str:
@@ -151,10 +158,17 @@ def _described(node: pb.NodeDef, function: pb.FunctionDef | None, graph: Graph) 
 
 
 class _Nodes:
-    """The nodes of a graph or function while they are rewritten.
+    """Nodes of a graph or function while they are rewritten.
+
+    Args:
+      nodes: the nodes of the message.
+      function: the function; None for a graph.
 
     Attributes:
-      given: the nodes as they were, by name.
+      nodes: the nodes of the message.
+      function: the function; None for a graph.
+      given: the original nodes, by name.
+      out: the new nodes.
     """
 
     def __init__(self, nodes: Any, function: pb.FunctionDef | None) -> None:
@@ -163,13 +177,13 @@ class _Nodes:
         self.given = {n.name: n for n in nodes}
         self.out: list[Any] = []
         self._taken = set(self.given)
-        self._renamed: set[str] = set()  # of a function: whose outputs are called "output" now
+        self._renamed: set[str] = set()  # of a function: nodes whose outputs have another name now
 
     def keep(self, node: pb.NodeDef) -> None:
         self.out.append(node)
 
     def add(self, like: pb.NodeDef, op: str, inputs: Iterable[str], attrs: Attrs, what: str) -> str:
-        """Adds a node that stands before the new form of `like`; returns what its output is called as an input."""
+        """Adds a node before the new form of `like`; returns its output's name."""
         name, n = f"{like.name}/{what}", 0
         while name in self._taken:
             n += 1
@@ -180,7 +194,7 @@ class _Nodes:
         return f"{name}:{argument}:0" if self.function is not None else name
 
     def replace(self, old: pb.NodeDef, op: str, inputs: Sequence[str], attrs: Attrs) -> None:
-        """Adds the node that takes the place of `old`, under its name and with as many outputs."""
+        """Adds the replacement of `old`, with its name and its number of outputs."""
         new = self._new(old.name, op, [*inputs, *_controls(old)], attrs, old.device)
         for name, value in old.attr.items():
             if name.startswith("_"):
@@ -193,19 +207,19 @@ class _Nodes:
         return node
 
     def beside(self, reference: str) -> list[str]:
-        """A control input that puts a constant into the frame of the tensor `reference`."""
+        """Control inputs that put a constant into the frame of the tensor `reference`."""
         name = reference.partition(":")[0]
-        return [f"^{name}"] if name in self.given else []  # no argument of the function
+        return [f"^{name}"] if name in self.given else []  # none for an argument of the function
 
     def constant(self, like: pb.NodeDef, value: int, beside: str, what: str) -> str:
-        """A new int32 constant in the frame of the tensor `beside`."""
+        """Adds an int32 constant in the frame of the tensor `beside`; returns its output."""
         tensor = pb.TensorProto(dtype=INT32.type, tensor_shape=pb.TensorShapeProto(), int_val=[value])
         attrs = {"value": pb.AttrValue(tensor=tensor), "dtype": INT32}
         return self.add(like, "Const", self.beside(beside), attrs, what)
 
     def write(self) -> None:
-        """Puts the new nodes in the place of the old ones."""
-        out = [_copy(n) for n in self.out]  # the old ones go with their list
+        """Replaces the old nodes of the message by the new ones."""
+        out = [_copy(n) for n in self.out]  # the old ones are freed with their list
         if self.function is not None:
             for n in out:
                 n.input[:] = [self._reference(r) for r in n.input]
@@ -240,7 +254,7 @@ def _controls(node: pb.NodeDef) -> list[str]:
 
 
 def _total(nodes: _Nodes, node: pb.NodeDef, type: str) -> str:
-    """All inputs put together, in the order of the kernel's (`opkit.tree_reduction`)."""
+    """Adds a reduction of all inputs in the order of the kernel (`opkit.tree_reduction`)."""
     attrs = {"T": node.attr["T"]}
     return tree_reduce(lambda i, x, y: nodes.add(node, type, [x, y], attrs, "pair"), _data(node))
 
@@ -287,7 +301,7 @@ def _unset(nodes: _Nodes, node: pb.NodeDef) -> None:
         dtype = node.attr["_element_dtype"]
         dims = node.attr["_element_shape"].list.i
         shape = pb.TensorShapeProto(dim=[pb.TensorShapeProto.Dim(size=n) for n in dims])
-        value = pb.AttrValue(tensor=pb.TensorProto(dtype=dtype.type, tensor_shape=shape))  # without values: zeros
+        value = pb.AttrValue(tensor=pb.TensorProto(dtype=dtype.type, tensor_shape=shape))  # no values: zeros
         zeros = nodes.add(node, "Const", nodes.beside(where[0]), {"value": value, "dtype": dtype}, "zeros")
     else:
         raise _Refused("takes elements out of a list whose shapes are not known, for which TensorFlow has no operation")

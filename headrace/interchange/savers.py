@@ -1,4 +1,4 @@
-"""What says how a graph is saved, as messages: `SaverDef`, and a MetaGraph that goes with a checkpoint."""
+"""Messages for saving: `SaverDef`, and the MetaGraph of a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def saver_def(**fields: Any) -> SaverDef:
-    """A `SaverDef` with these fields."""
+    """Returns a `SaverDef` with these fields."""
     from headrace import pb
 
     return pb.SaverDef(**fields)
 
 
 def read_saver_def(given: Any) -> SaverDef:
-    """A copy of a `SaverDef`, headrace's or TensorFlow's message or its bytes.
+    """Returns a copy of a `SaverDef`, headrace's or TensorFlow's message or its bytes.
 
     Raises:
-      GraphError: it is none.
+      GraphError: the argument is no complete `SaverDef`.
     """
     from headrace import pb
 
@@ -38,7 +38,16 @@ def read_saver_def(given: Any) -> SaverDef:
 
 
 def scoped(given: SaverDef, add: str = "", remove: str = "") -> SaverDef | None:
-    """A copy of a `SaverDef` with another scope before its names; None if they are not in the scope to remove."""
+    """Returns a copy of a `SaverDef` with another scope before its names.
+
+    Args:
+      given: the message.
+      add: the scope to add.
+      remove: the scope to remove before.
+
+    Returns:
+      The copy; None if a name is not in the scope `remove`.
+    """
     from headrace import pb
 
     out = pb.SaverDef()
@@ -55,7 +64,7 @@ def scoped(given: SaverDef, add: str = "", remove: str = "") -> SaverDef | None:
 def with_saver(
     graph: Graph, saver: SaverDef, portable: bool = True, clear_devices: bool = False, strip_default_attrs: bool = False
 ) -> MetaGraphDef:
-    """A graph with its variables and what says how it is saved."""
+    """Returns the MetaGraph of a graph with its variables and its saver."""
     from headrace.interchange.collection import VARIABLE_ENCODERS
 
     lists = {"variables": graph.variables, "trainable_variables": [v for v in graph.variables if v.trainable]}

@@ -1,4 +1,4 @@
-"""Variables as `VariableDef` messages: the names of the operations and tensors that a variable is.
+"""Variables as `VariableDef` messages: the names of a variable's operations and tensors.
 
 Source: TensorFlow's `tf.Variable.to_proto` and `from_proto`.
 """
@@ -23,7 +23,7 @@ KINDS: Sequence[type[Variable]] = (Variable, ReferenceVariable)  # resource vari
 
 
 def encode_variable(v: Variable) -> pb.VariableDef:
-    """The names of what `v` is."""
+    """Returns the message of `v`: the names of its operations and tensors."""
     out = pb.VariableDef(
         variable_name=_name(v.handle),
         initializer_name=v.initializer.name,
@@ -43,15 +43,15 @@ def encode_variable(v: Variable) -> pb.VariableDef:
 def decode_variable(
     given: Any, find: Callable[[str], Tensor | Operation], kinds: Sequence[type[Variable]] = KINDS
 ) -> Variable:
-    """The variable that a `VariableDef`, headrace's or TensorFlow's, or its bytes, describes.
+    """Returns the variable that a `VariableDef` describes.
 
     Args:
-      given: it.
-      find: the tensor ("x:0") or operation ("x") of a name.
-      kinds: the class of resource variables, and of references.
+      given: the message, headrace's or TensorFlow's, or its bytes.
+      find: returns the tensor ("x:0") or operation ("x") of a name.
+      kinds: the classes of resource variables and of references.
 
     Raises:
-      GraphError: it is no `VariableDef`, or names what makes no variable; or what `find` raises.
+      GraphError: the message is no `VariableDef`, or its names do not form a variable; or an error of `find`.
     """
     proto = read_message(pb.VariableDef, given)
     handle = _tensor(proto.variable_name, find)
@@ -66,7 +66,7 @@ def decode_variable(
     vars(v).update(_synchronization=proto.synchronization, _aggregation=proto.aggregation)
     if proto.HasField("save_slice_info_def"):
         info = proto.save_slice_info_def
-        if info.full_name:  # the whole is in the scope that its part was put into
+        if info.full_name:  # the whole variable is in the scope of the import, as its part is
             info.full_name = handle.op.name.removesuffix(proto.variable_name.rpartition(":")[0]) + info.full_name
         vars(v)[SLICE] = info
     return v

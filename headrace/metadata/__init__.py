@@ -1,5 +1,8 @@
-"""What is told of a run when it is over: `RunMetadata` and how to ask for it (`run`), who counts (`counters`),
-TensorFlow's records of the same (`step_stats`), and the state of a session (`session`)."""
+"""Metadata of runs and sessions.
+
+`run` has `RunMetadata` and the options that request it, `counters` fills it, `step_stats` has TensorFlow's records of
+the same run, and `session` the state of a session.
+"""
 
 from headrace.metadata.run import RunMetadata, RunOptions
 from headrace.metadata.session import MemoryStatistics, SessionStatistics

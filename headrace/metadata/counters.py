@@ -1,8 +1,8 @@
-"""What happens in a run, counted while it happens: fills a `RunMetadata` from the events of `trace`.
+"""Counters of a running step, which fill a `RunMetadata` from the events of `trace`.
 
-No event is kept: what the counters take grows with the graph, not with how often a loop goes round. Only two lists
-have an entry for each firing or each time a loop was entered, `RunMetadata.step_stats` and `Loop.instances`, and both
-end at a limit.
+No event is kept. So the memory of the counters depends on the size of the graph, and not on the trip counts of its
+loops. Only two lists have an entry for each firing or for each entry of a loop, `RunMetadata.step_stats` and
+`LoopStats.instances`, and both have a limit.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def measuring(m: RunMetadata, options: RunOptions, device: str) -> Iterator[RunOptions]:
-    """Fills `m` with what happens in the `with` block, which is a run; gives the options to run with.
+    """Fills `m` from the run in the `with` block; yields the options of this run.
 
     Args:
-      m: what is to be filled.
-      options: those that the user gave.
-      device: the device that events without one mean.
+      m: the metadata to fill.
+      options: the options that the user gave.
+      device: the device of events that name none.
+
+    Raises:
+      ValueError: an unknown trace level.
     """
     counters = None
     if options.trace_level not in range(4):
@@ -60,7 +63,7 @@ def measuring(m: RunMetadata, options: RunOptions, device: str) -> Iterator[RunO
 
 
 class _Running:
-    """A loop entered on one device, not over yet."""
+    """A loop on one device that was entered and is not over."""
 
     __slots__ = ("is_live", "loop", "open", "shown")
 
@@ -72,7 +75,10 @@ class _Running:
 
 
 def _lives(running: _Running) -> None:
-    """The loop is entered, and not only by dead tokens: a predicate was computed, or there is a second iteration."""
+    """Marks a loop as live: a predicate was computed, or there is a second iteration.
+
+    A loop that only dead tokens enter stays dead.
+    """
     if not running.is_live:
         running.is_live = True
         if len(running.loop.instances) < thresholds.LISTED_LOOP_FIRINGS:
@@ -80,13 +86,22 @@ def _lives(running: _Running) -> None:
 
 
 class _OnDevice:
-    """The counters of one device.
+    """Counters of one device.
+
+    Args:
+      name: the full name of the device.
 
     Attributes:
-      current: the start of what fires now, or fired last; late: of what was started and waited for, by name and tag.
-      running: loops entered and not over, by tag. ending: the one whose last open iteration was freed: it is over,
-        unless the very next thing that happens to iterations is that its next one opens, which was held back.
+      total: the sums of the device.
+      current: the start of the node that fires now or fired last.
+      late: starts of nodes that wait, by name and tag.
+      ops: statistics of operations, by name.
+      loops: statistics of loops, by name.
+      running: loops that were entered and are not over, by tag.
+      ending: the loop whose last open iteration was freed. It is over, unless the next event of iterations opens its
+        next one, which was held.
       spans: seconds in the stream "compute", by operation.
+      listed: the firings for `step_stats`.
     """
 
     def __init__(self, name: str) -> None:
@@ -181,7 +196,7 @@ class _OnDevice:
                 self.ending = running
 
     def _over(self, running: _Running) -> None:
-        """A loop is over."""
+        """Adds a loop that is over to the statistics."""
         one, loop = running.shown, running.loop
         del self.running[one.tag]
         if not running.is_live:
@@ -194,7 +209,7 @@ class _OnDevice:
         loop.trips += one.trips
 
     def close(self) -> list[str]:
-        """The step is over; returns what had begun and not ended."""
+        """Ends the loops of a step; returns the nodes that did not end."""
         for running in list(self.running.values()):
             self._over(running)
         for name, seconds in self.spans.items():
@@ -207,10 +222,13 @@ class _OnDevice:
 
 
 class _Counters:
-    """A listener that counts. It hears one event after the other, see `trace.OneAtATime`.
+    """A listener that counts. It receives one event at a time, see `trace.OneAtATime`.
 
     Args:
-      device: the device that events without one mean.
+      device: the device of events that name none.
+
+    Attributes:
+      wants_sizes: True, so that events have the bytes of values.
     """
 
     wants_sizes = True
@@ -226,7 +244,7 @@ class _Counters:
         self._is_over = False
 
     def __call__(self, e: trace.Event) -> None:
-        if self._is_over:  # a kernel on another thread that nobody waits for any more
+        if self._is_over:  # a kernel on another thread, for which the step no longer waits
             return
         if isinstance(e, trace.StepStart):
             self._step = e.step
@@ -264,7 +282,7 @@ class _Counters:
             traffic.bytes += e.size
 
     def _list(self, on: _OnDevice, start: trace.NodeStart, e: trace.NodeEnd) -> None:
-        """Adds a firing to those that are listed one by one."""
+        """Adds a firing to the list for `step_stats`."""
         if not self._room:
             self._left_out += 1
             return
@@ -273,7 +291,7 @@ class _Counters:
         on.listed.append(firing)
 
     def fill(self, m: RunMetadata) -> None:
-        """The run is over: hands over what was counted."""
+        """Ends the counting of a run that is over, and writes the results to `m`."""
         self._is_over = True
         m.step_id, m.left_out = self._step, self._left_out
         found = [self._on[name] for name in sorted(self._on)]
@@ -288,7 +306,7 @@ class _Counters:
 
 
 def _merged(loops: list[LoopStats]) -> list[LoopStats]:
-    """One record for each loop, of those that each device has."""
+    """Merges the records that each device has of a loop."""
     of: dict[str, list[LoopStats]] = {}
     for loop in loops:
         of.setdefault(loop.name, []).append(loop)

@@ -1,10 +1,10 @@
-"""Options and metadata of a run: time of each operation, iterations of loops, transfers between devices.
+"""Options and metadata of a run: times of operations, loops, transfers.
 
 m = hr.RunMetadata()
 session.run(y, options=hr.RunOptions(trace_level=hr.RunOptions.FULL_TRACE), run_metadata=m)
 print(m)
 
-`counters.py` fills it.
+`counters` fills the metadata.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class RunOptions:
     """Options of one run: its deadline, its listener and its trace level.
 
     Attributes:
-      timeout_in_ms: the run fails with `DeadlineExceededError` after so many milliseconds; 0: no limit.
+      timeout_in_ms: time limit in milliseconds, after which the run fails with `DeadlineExceededError`; 0: no limit.
       listener: receives the run's `trace` events; with an attribute `wants_values = True` also the values of all
         outputs.
-      ready: a queue of ready nodes that decides the order of firing; for tests (see `execute.records.Ready`). It may
-        also be a function that makes the queue of a device, given its name ("" if the step runs on one).
-      trace_level: with any level but NO_TRACE the `RunMetadata` given to the run is filled from its events. Without a
-        `RunMetadata` it has no effect. The other levels are TensorFlow's names; all have the same effect.
+      ready: a queue of ready nodes that determines the order of firing; for tests (see `execute.records.Ready`). Or a
+        function that makes the queue of a device, given its name ("" if the step runs on one device).
+      trace_level: any level but NO_TRACE fills the `RunMetadata` of the run from its events. Without a `RunMetadata` it
+        has no effect. The other levels are TensorFlow's names; all have the same effect.
 
     Source: TensorFlow's `tf.compat.v1.RunOptions`.
 
@@ -58,22 +58,24 @@ class RunOptions:
     FULL_TRACE: ClassVar[int] = 3
 
 
-# *** headrace's own ***
+# *** headrace's own records ***
 
 
 @dataclasses.dataclass(slots=True)
 class Op:
-    """What one operation did on one device, all firings together.
+    """Statistics of one operation on one device, over all firings.
 
     Attributes:
-      name, type, device: which.
-      calls, dead: how often it fired alive and dead. (A dead token that stops at an Exit or a NextIteration is no
-        firing.)
-      seconds: that it computed, when alive. Of a call: nothing, its function's operations did.
-      waited: seconds that it was under way meanwhile or besides: until something came from a queue or another device,
-        a thread was free, or a call's function had ended.
-      longest: seconds of the longest firing that kept others from firing.
-      bytes: of all its outputs. An operation that hands on what it got (Identity, Enter) counts it again.
+      name: the name of the operation.
+      type: the op type.
+      device: the full name of the device.
+      calls: number of live firings.
+      dead: number of dead firings. (A dead token that stops at an Exit or a NextIteration is not a firing.)
+      seconds: time of computing in live firings. 0 for a call, whose time is that of its function's operations.
+      waited: further seconds between the starts and the ends of its firings, in which it waited for a queue, another
+        device or a thread, or, as a call, for the end of its function.
+      longest: seconds of the longest firing during which no other node could fire.
+      bytes: bytes of all its outputs. An operation that passes its input on (Identity, Enter) counts it again.
     """
 
     name: str
@@ -88,18 +90,18 @@ class Op:
 
     @property
     def mean(self) -> float:
-        """Seconds of one firing alive."""
+        """Average seconds of a live firing."""
         return self.seconds / self.calls if self.calls else 0.0
 
 
 @dataclasses.dataclass(slots=True)
 class LoopInstance:
-    """A loop as it was entered once.
+    """One entry of a loop.
 
     Attributes:
-      tag: where: "outer#3/inner" is the loop `inner` in iteration 3 of `outer`.
-      trips: how often its body ran. (If the run failed: iterations after the first that were begun.)
-      most_in_flight: how many iterations were open at the same time, at most.
+      tag: the tag of the entry: "outer#3/inner" is the loop `inner` in iteration 3 of `outer`.
+      trips: the trip count. (If the run failed: number of iterations that began after the first.)
+      most_in_flight: the largest number of iterations that were open at the same time.
     """
 
     tag: str
@@ -111,17 +113,19 @@ class LoopInstance:
 class LoopStats:
     """Statistics of one loop over all of its instances.
 
-    Every device of a loop over several devices counts it; the counts are those of the device that counted most.
+    Every device of a loop over several devices counts its iterations. The counts are those of the device with the most.
 
     Attributes:
-      name: name of the loop's frame.
-      parallel_iterations: number of iterations that may be in flight.
-      entered, dead: number of times that the loop was entered, and that it was not, in a branch that was not taken.
-      trips: trip count, over all instances.
-      fewest, most: smallest and largest trip count of an instance.
-      most_in_flight: iterations of one instance that were open at the same time, on any device.
-      instances: in the order in which they were entered, the first `thresholds.LISTED_LOOP_FIRINGS`, without dead ones.
-      devices: those that it stands on.
+      name: the name of the loop's frame.
+      parallel_iterations: the largest number of iterations that may be in flight.
+      entered: number of live entries of the loop.
+      dead: number of dead entries, in a branch that was not taken.
+      trips: sum of the trip counts of all entries.
+      fewest: the smallest trip count of an entry.
+      most: the largest trip count of an entry.
+      most_in_flight: the largest number of iterations of one entry that were open at the same time, on any device.
+      instances: the first `thresholds.LISTED_LOOP_FIRINGS` live entries, in order.
+      devices: the devices of the loop.
     """
 
     name: str
@@ -138,15 +142,16 @@ class LoopStats:
 
 @dataclasses.dataclass(slots=True)
 class Device:
-    """What one device did.
+    """Statistics of one device.
 
     Attributes:
-      name: in full.
-      calls, dead: firings, alive and dead.
-      busy: seconds that its executor was at operations, alive or dead.
-      dead_seconds: those of them for dead ones.
-      streams: seconds of work beside it: "compute" (heavy kernels on other threads), "copy" (swapping).
-      bytes: of all outputs.
+      name: the full name of the device.
+      calls: number of live firings.
+      dead: number of dead firings.
+      busy: seconds that its executor spent on operations, alive or dead.
+      dead_seconds: the part of `busy` for dead firings.
+      streams: seconds of work on streams: "compute" (heavy kernels on other threads), "copy" (swapping).
+      bytes: bytes of all outputs.
     """
 
     name: str
@@ -160,7 +165,15 @@ class Device:
 
 @dataclasses.dataclass(slots=True)
 class Traffic:
-    """What one device sent to another: tokens with a value and their bytes, and dead ones."""
+    """Tokens that one device sent to another.
+
+    Attributes:
+      source: the full name of the sender.
+      to: the full name of the receiver.
+      tokens: number of live tokens.
+      dead: number of dead tokens.
+      bytes: bytes of the live tokens.
+    """
 
     source: str
     to: str
@@ -171,26 +184,29 @@ class Traffic:
 
 @dataclasses.dataclass(slots=True)
 class RunMetadata:
-    """What is known of a run when it is over; `session.run(..., run_metadata=m)` fills it, and each run anew.
+    """Metadata of a run. `session.run(..., run_metadata=m)` fills it, and clears it before.
 
-    Without a trace (`RunOptions(trace_level=...)` is NO_TRACE) the run is as fast as ever, and `engine`, `seconds` and
-    `error` are known. With one (any other level) the step is interpreted operation by operation, as it is with a
-    listener, and the rest is filled too. `str()` of it is a table.
+    Without a trace (`RunOptions(trace_level=...)` is NO_TRACE) the speed of the run does not change, and only `engine`,
+    `seconds` and `error` are filled. With a trace (any other level) the step is interpreted operation by operation, as
+    with a listener, and all fields are filled. `str()` of it is a table.
 
     Source: TensorFlow's `tf.RunMetadata`.
 
     Attributes:
-      engine: what ran the step: "compiled", "interpret"; "" before a run.
-      seconds: that the run took; what had to be made for its first run is not counted.
-      step_id: the step's number, as in events; None without a trace.
-      error: the text of what the run failed with; "".
-      ops: statistics by operation and device, those that took longest first.
-      loops: in the order in which they were first entered.
-      devices: by name.
-      sent: from which device to which.
-      unfinished: operations that had begun and not ended when the run failed, with their tags; the first `UNFINISHED`.
+      engine: the engine of the run: "compiled" or "interpret"; "" before a run.
+      seconds: duration of the run, without the preparation for the first run of the step.
+      step_id: the number of the step, as in events; None without a trace.
+      error: the text of the run's error, or "".
+      ops: statistics by operation and device, in the order of decreasing time.
+      loops: statistics of loops, in the order of their first entries.
+      devices: statistics of devices, by name.
+      sent: tokens between each pair of devices.
+      unfinished: operations that had started and not ended when the run failed, with their tags; the first
+        `UNFINISHED`.
       left_out: number of firings that `step_stats` leaves out.
-      cost_graph, partition_graphs, function_graphs: always empty; fields of TensorFlow's message.
+      cost_graph: always None; a field of TensorFlow's message.
+      partition_graphs: always empty; a field of TensorFlow's message.
+      function_graphs: always empty; a field of TensorFlow's message.
 
     Example:
       >>> import headrace as hr
@@ -223,8 +239,8 @@ class RunMetadata:
 
     @property
     def step_stats(self) -> StepStats:
-        """The firings one by one, as TensorFlow has them: the first `thresholds.LISTED_FIRINGS`, dead ones left out."""
-        if self._step_stats is None:  # made when asked for: it takes longer than the rest
+        """The first `thresholds.LISTED_FIRINGS` live firings, in TensorFlow's records."""
+        if self._step_stats is None:  # built on demand, because this takes longer than the rest
             from headrace.metadata.step_stats import step_stats
 
             self._step_stats = step_stats(self._listed)
@@ -232,28 +248,28 @@ class RunMetadata:
 
     @property
     def calls(self) -> int:
-        """How many operations fired alive."""
+        """Number of live firings."""
         return sum(d.calls for d in self.devices)
 
     @property
     def dead(self) -> int:
-        """How many fired dead."""
+        """Number of dead firings."""
         return sum(d.dead for d in self.devices)
 
     @property
     def bytes(self) -> int:
-        """Of the outputs of all operations."""
+        """Bytes of the outputs of all operations."""
         return sum(d.bytes for d in self.devices)
 
     def clear(self) -> None:
-        """Makes it what it was before any run."""
+        """Resets all fields to their initial values."""
         RunMetadata.__init__(self)
 
     def to_dict(self, step_stats: bool = False) -> dict[str, Any]:
-        """All of it as dicts, lists, strings and numbers.
+        """Converts all fields to dicts, lists, strings and numbers.
 
         Args:
-          step_stats: whether with the list of firings, which is long.
+          step_stats: whether to include the list of firings, which is long.
         """
         left = ("cost_graph", "partition_graphs", "function_graphs")
         out = {k: v for k, v in dataclasses.asdict(self).items() if k not in left and not k.startswith("_")}
@@ -261,8 +277,8 @@ class RunMetadata:
         return out | ({"step_stats": dataclasses.asdict(self.step_stats)} if step_stats else {})
 
     def to_json(self, step_stats: bool = False) -> str:
-        """`to_dict` as JSON."""
-        import json  # slow to import, and only needed here
+        """Converts all fields to JSON, see `to_dict`."""
+        import json  # a slow import, needed only here
 
         return json.dumps(self.to_dict(step_stats), indent=1)
 
@@ -274,7 +290,7 @@ class RunMetadata:
 
 
 def show_seconds(seconds: float) -> str:
-    """A time as people write it: "1.5 s", "12 ms"."""
+    """Formats a time with a suitable unit: "1.5 s", "12 ms"."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
@@ -282,7 +298,7 @@ def show_seconds(seconds: float) -> str:
 
 
 def show_bytes(n: int) -> str:
-    """A number of bytes as people write it: "640 B", "1.5 MiB"."""
+    """Formats a number of bytes with a suitable unit: "640 B", "1.5 MiB"."""
     size = float(n)
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
@@ -345,7 +361,7 @@ def _range(loop: LoopStats) -> str:
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """Columns of text, numbers to the right; the last column to the left."""
+    """Formats columns, aligned to the right except for the last."""
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads) - 1)]
     for row in [heads, *rows]:
         yield "  " + "  ".join(text.rjust(w) for text, w in zip(row, widths, strict=False)) + "  " + row[-1]

@@ -1,4 +1,4 @@
-"""`SessionStatistics`: what a session holds and does at one moment."""
+"""`SessionStatistics`: the state of a session at one moment."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MemoryStatistics:
-    """Bytes of one device of a session that has a memory limit.
+    """Bytes of one device with a memory limit.
 
     Attributes:
-      held: in memory now.
-      peak: the most that was held at any time.
-      spilled: in the spill file now.
-      bytes_out, bytes_in: written to the spill file and read from it since the session began.
+      held: bytes in memory now.
+      peak: the largest number of bytes in memory so far.
+      spilled: bytes in the spill file now.
+      bytes_out: bytes written to the spill file since the session began.
+      bytes_in: bytes read from the spill file since the session began.
     """
 
     held: int
@@ -33,8 +34,8 @@ class SessionStatistics:
         interruptible and not counted.
       partial_runs: partial runs that are open.
       steps: compiled (fetches, feeds) signatures in the cache.
-      made: signatures compiled since the session began, those that have left the cache included.
-      engines: of the cached signatures that have run, how many each engine runs: "compiled", "interpret".
+      made: number of signatures compiled since the session began, including those that are no longer in the cache.
+      engines: number of cached signatures that each engine ("compiled", "interpret") has run.
       resources: (container, kind, name) of each variable, queue and other resource, sorted.
       memory: bytes by device name, of devices with a memory limit.
 

@@ -1,4 +1,4 @@
-"""TensorFlow's records of a step, firing by firing, with what is known here: `RunMetadata.step_stats`."""
+"""TensorFlow's records of a step, firing by firing: `RunMetadata.step_stats`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ _SWITCHES: Final = ("Switch", "RefSwitch", "_SwitchN")
 
 @dataclasses.dataclass(slots=True)
 class AllocationDescription:
-    """Memory of an output. Source: TensorFlow's message of this name."""
+    """Memory of an output. Source: TensorFlow's message of this name.
+
+    Attributes:
+      requested_bytes: bytes of the value.
+      allocated_bytes: the same.
+      allocator_name: always "cpu".
+      allocation_id: always 0.
+      has_single_reference: always False.
+      ptr: always 0.
+    """
 
     requested_bytes: int = 0
     allocated_bytes: int = 0
@@ -27,14 +36,23 @@ class AllocationDescription:
 
 @dataclasses.dataclass(slots=True)
 class TensorDescription:
-    """An output; its dtype and shape are not told. Source: TensorFlow's message of this name."""
+    """An output, without its dtype and shape. Source: TensorFlow's message of this name.
+
+    Attributes:
+      allocation_description: the memory of the output.
+    """
 
     allocation_description: AllocationDescription = field(default_factory=AllocationDescription)
 
 
 @dataclasses.dataclass(slots=True)
 class NodeOutput:
-    """Output number `slot` of an operation. Source: TensorFlow's message of this name."""
+    """Output number `slot` of an operation. Source: TensorFlow's message of this name.
+
+    Attributes:
+      slot: the number of the output.
+      tensor_description: the description of the output.
+    """
 
     slot: int = 0
     tensor_description: TensorDescription = field(default_factory=TensorDescription)
@@ -42,7 +60,14 @@ class NodeOutput:
 
 @dataclasses.dataclass(slots=True)
 class AllocatorMemoryUsed:
-    """Memory that a firing took for its outputs. Source: TensorFlow's message of this name."""
+    """Memory of a firing's outputs. Source: TensorFlow's message of this name.
+
+    Attributes:
+      allocator_name: always "cpu".
+      total_bytes: bytes of all outputs.
+      peak_bytes: the same.
+      live_bytes: always 0.
+    """
 
     allocator_name: str = "cpu"
     total_bytes: int = 0
@@ -52,10 +77,24 @@ class AllocatorMemoryUsed:
 
 @dataclasses.dataclass(slots=True)
 class NodeExecStats:
-    """One firing of an operation, alive. Times are microseconds since 1970, or since `all_start_micros` ("rel").
+    """A live firing of an operation. Source: TensorFlow's message of this name.
 
-    `timeline_label` is "name = Type()": which inputs it has is not told. `memory` and `output` are empty for what has
-    no outputs. Source: TensorFlow's message of this name.
+    Attributes:
+      node_name: the name of the operation.
+      all_start_micros: the start, in microseconds since 1970.
+      op_start_rel_micros: the start relative to `all_start_micros`: 0.
+      op_end_rel_micros: the end, in microseconds since `all_start_micros`.
+      all_end_rel_micros: the same.
+      memory: the memory of the outputs; empty without outputs.
+      output: the outputs; empty without outputs.
+      timeline_label: "name = Type()", without the inputs of the operation.
+      scheduled_micros: the same as `all_start_micros`.
+      thread_id: always 0.
+      all_start_nanos: the start, in nanoseconds since 1970.
+      op_start_rel_nanos: always 0.
+      op_end_rel_nanos: the end, in nanoseconds since `all_start_nanos`.
+      all_end_rel_nanos: the same.
+      scheduled_nanos: the same as `all_start_nanos`.
     """
 
     node_name: str = ""
@@ -77,7 +116,13 @@ class NodeExecStats:
 
 @dataclasses.dataclass(slots=True)
 class DeviceStepStats:
-    """The firings on one device, in the order in which they ended. Source: TensorFlow's message of this name."""
+    """Firings on one device, by their ends. Source: TensorFlow's message of this name.
+
+    Attributes:
+      device: the full name of the device.
+      node_stats: the firings.
+      thread_names: always empty.
+    """
 
     device: str = ""
     node_stats: list[NodeExecStats] = field(default_factory=list)
@@ -86,13 +131,17 @@ class DeviceStepStats:
 
 @dataclasses.dataclass(slots=True)
 class StepStats:
-    """The firings of a step, by device. Source: TensorFlow's message of this name."""
+    """Firings of a step by device. Source: TensorFlow's message of this name.
+
+    Attributes:
+      dev_stats: the firings on each device.
+    """
 
     dev_stats: list[DeviceStepStats] = field(default_factory=list)
 
 
 def step_stats(listed: Mapping[str, Sequence[Firing]]) -> StepStats:
-    """The records of the firings on each device."""
+    """Returns the records of the firings on each device."""
     return StepStats([DeviceStepStats(name, [_stats(*f) for f in firings]) for name, firings in listed.items()])
 
 
