@@ -1,13 +1,15 @@
-"""What is in a graph, as data, text, Graphviz and HTML (`headrace inspect`), and what differs between two
-(`headrace diff`).
+"""Descriptions of graphs, and of the difference between two graphs.
 
     print(render(describe(graph)))
 
-`describe` collects plain data (names, dtypes, shapes, boxes in boxes), so that other tools can use it without parsing
-text; `describe_step` does the same for what is left of a graph when only some fetches matter, with its ends shown: what
-feeds it, what it returns, what is ready at the start (Source) and what nobody waits for (Sink). `structure` finds the
-loops, conditionals and calls, those of `primitives` too, and puts the operations into boxes (`parts`); `text`, `dot`
-and `page` only lay them out. Nothing here changes a graph.
+These are the commands `headrace inspect` and `headrace diff`. A description is available as data, text, Graphviz and
+HTML.
+
+`describe` collects plain data (names, dtypes, shapes, nested boxes), so that other tools can use it without parsing
+text. `describe_step` does the same for the part of a graph that some fetches need. It also shows the ends of this part:
+its feeds, its fetches, the operations that are ready at the start (Source), and those for which no other operation
+waits (Sink). `structure` finds the loops, conditionals and calls, those of `primitives` too, and puts the operations
+into boxes (`parts`). `text`, `dot` and `page` only lay them out. No function here changes a graph.
 """
 
 from headrace.inspect.describing import Description, Resource, StepDescription, describe, describe_step

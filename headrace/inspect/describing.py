@@ -1,4 +1,4 @@
-"""What is in a graph, and in what is left of it for a step, as data."""
+"""Descriptions of graphs and of steps, as data."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _HANDLES: Final = frozenset({dtypes.resource, dtypes.variant})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Resource:
-    """An operation that owns or names something that lives on: a variable, a queue, a tensor array.
+    """An operation that makes a handle of a variable, queue, tensor array, ...
 
     Attributes:
-      type, name: of the operation.
-      detail: what it holds, as far as its attributes tell.
-      bytes: what a variable takes, if its shape is known; else None.
+      type: the op type.
+      name: the name of the operation.
+      detail: the contents of the object, as far as the attributes show them.
+      bytes: the size of a variable of known shape; else None.
     """
 
     type: str
@@ -41,19 +42,20 @@ class Resource:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Description:
-    """What `describe` found.
+    """Description of a graph.
 
     Attributes:
-      ops: how many operations there are of each type, most frequent first.
+      ops: number of operations of each type, the most frequent first.
       inputs: placeholders.
-      outputs: outputs of operations that no other one reads; operations without outputs by name alone.
-      resources: variables, queues and the like.
-      effects: how many other stateful operations there are of each type.
-      dtypes: how many tensors there are of each dtype.
-      constants: those of the graph and of the graphs that its operations own, the largest first; functions' not.
+      outputs: outputs of operations without consumers; for operations without outputs, their names.
+      resources: variables, queues and similar objects.
+      effects: number of other stateful operations of each type.
+      dtypes: number of tensors of each dtype.
+      constants: constants of the graph and of the graphs that its operations own, the largest first; without those of
+        functions.
       box: the operations, in their loops, branches and bodies.
       functions: names of the graph's functions.
-      devices: how many operations ask for each device, where they ask for one.
+      devices: number of operations that request each device.
     """
 
     ops: Mapping[str, int]
@@ -70,16 +72,16 @@ class Description:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepDescription:
-    """What a step holds.
+    """Description of a step.
 
     Attributes:
-      of: how many operations the whole graph has.
-      graph: what is left of it, the ends not counted.
-      args: (what is fed, who reads it) for each feed.
-      retvals: (what is fetched, by which operation it is made) for each fetch.
-      source: operations that wait for nothing; constants only counted.
-      constants: how many of those are constants.
-      sink: operations that nobody waits for, the fetches' ends aside.
+      of: number of operations of the whole graph.
+      graph: the part of the graph that the step needs, without its ends.
+      args: (fed tensor, names of its consumers) for each feed.
+      retvals: the fetched tensors.
+      source: operations without inputs, except for constants.
+      constants: number of constants without inputs.
+      sink: operations without consumers, except for the ends of the fetches.
     """
 
     of: int
@@ -92,15 +94,16 @@ class StepDescription:
 
 
 def describe(graph: Graph, lowered: bool = False) -> Description:
-    """What is in `graph`.
+    """Describes `graph`.
 
     Args:
       graph: any graph.
-      lowered: tell of its primitive form, that of `as_graph_def(form="primitive")`: conditionals, loops and calls are
-        Switch, Merge, Enter, Exit and NextIteration there. Of a step: what the token machine runs.
+      lowered: whether to describe the primitive form, that of `as_graph_def(form="primitive")`, in which conditionals,
+        loops and calls are Switch, Merge, Enter, Exit and NextIteration. This is the form that the token machine runs.
 
     Raises:
-      GraphError, NotFoundError: it cannot be lowered; a function is not there or does not fit.
+      GraphError: the graph cannot be lowered, or a function does not fit its call.
+      NotFoundError: a function is missing.
 
     Example:
       >>> from headrace.ir.text import from_text
@@ -119,7 +122,15 @@ def describe_step(
     targets: Sequence[Operation],
     lowered: bool = False,
 ) -> StepDescription:
-    """What is left of `graph` in a step that is fed `feeds`, fetches `fetches` and runs `targets`; see `describe`."""
+    """Describes the part of `graph` that a step needs; see `describe`.
+
+    Args:
+      graph: any graph.
+      feeds: the fed tensors.
+      fetches: the fetched tensors.
+      targets: the operations that the step runs.
+      lowered: whether to describe the primitive form.
+    """
     pruned = prune(feeds, fetches, targets)
     ends = set(pruned.args) | set(pruned.retvals)
     ops = [op for op in pruned.graph.operations if op not in ends]
@@ -141,7 +152,7 @@ def describe_step(
 
 
 def _describe_lowered(pruned: Graph) -> Description:
-    """What is in the primitive form of a graph that was pruned for a step."""
+    """Describes the primitive form of a graph that was pruned for a step."""
     ends = ("_Arg", "_Retval")
     lowered = lower(pruned, [op for op in pruned.operations if op.type not in ends], differentiate)
     ops = [op for op in lowered.ops if op.type not in ends]
@@ -184,7 +195,7 @@ def _has_effect(op: Operation) -> bool:
 
 
 def _is_resource(op: Operation) -> bool:
-    """Whether `op` is where a variable, queue, ... comes from: it hands out a handle and takes none."""
+    """Whether `op` makes a handle (of a variable, a queue, ...) and takes none."""
     return (
         _has_effect(op)
         and any(t.dtype.is_ref or t.dtype in _HANDLES for t in op.outputs)
@@ -193,7 +204,7 @@ def _is_resource(op: Operation) -> bool:
 
 
 def _resource(op: Operation) -> Resource:
-    """What a resource holds, from the attributes that TensorFlow's resource ops have in common."""
+    """Describes a resource by the attributes that TensorFlow's resource ops share."""
     a, parts = op.attrs, []
     types: tuple[dtypes.DType, ...] = a.get("component_types") or ((a["dtype"],) if "dtype" in a else ())
     if types:

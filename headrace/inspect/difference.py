@@ -1,7 +1,7 @@
-"""What differs between two graphs: operations added, removed, changed, in their bodies and functions too.
+"""Difference of two graphs: operations added, removed and changed, in bodies and functions too.
 
-Operations are told by their names, so the order in which a file has them is of no matter. One that only got another
-name is recognised where that is plain: nothing else about it changed, and no other one could be meant.
+Operations are identified by their names, so their order in a file has no effect. A renamed operation is recognized if
+nothing else about it changed and no other operation fits.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from headrace.ir.text import show_value
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
 
-_DEPTH: Final = 100  # of graphs inside graphs that are compared
-_ANNOTATIONS: Final = frozenset({"_output_shapes"})  # what a file says of an operation, not what the operation is
+_DEPTH: Final = 100  # nested graphs that are compared
+# attributes that describe an operation in a file and do not define it
+_ANNOTATIONS: Final = frozenset({"_output_shapes"})
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "renamed": "="}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Change:
-    """One operation, function or end of a graph that is not the same.
+    """An operation, function or end of a graph that differs.
 
     Attributes:
       where: the structures and bodies around it, outermost first ("while", "body"); a function begins with its name.
-      name: of the operation, as the second graph has it if it has it; "" for the ends of the graph `where`.
+      name: the name of the operation, in the second graph if it is there; "" for the ends of the graph `where`.
       kind: "added", "removed", "changed" or "renamed".
-      type: of the operation; "function"; "" for the ends of a graph.
-      details: what is not the same, a line each.
+      type: the op type, or "function"; "" for the ends of a graph.
+      details: a line for each difference.
     """
 
     where: tuple[str, ...]
@@ -52,11 +53,13 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
-    """What `diff` found. False if there is none; `str()` of it is a text to read.
+    """Result of `diff`; False if there is no difference.
+
+    `str()` of it is a text to read.
 
     Attributes:
-      changes: sorted by place and name.
-      compared: how many operations the second graph has, without those of its bodies and functions.
+      changes: the changes, sorted by place and name.
+      compared: number of operations of the second graph, without those of its bodies and functions.
     """
 
     changes: tuple[Change, ...]
@@ -69,7 +72,11 @@ class Difference:
         return self.text(None)
 
     def text(self, limit: int | None) -> str:
-        """What differs; at most `limit` changes (None: all), and of each at most so many lines."""
+        """Formats the difference.
+
+        Args:
+          limit: the largest number of changes, and of lines of each change; None: no limit.
+        """
         if not self.changes:
             return f"the same: {plural(self.compared, 'operation')}"
         counts = [(sum(c.kind == kind for c in self.changes), kind) for kind in _SIGNS]
@@ -89,11 +96,18 @@ class Difference:
 
 @deepens_recursion
 def diff(a: Graph, b: Graph) -> Difference:
-    """What has to be done to `a` to make it `b`.
+    """Compares two graphs.
 
-    Types, attributes, inputs, control inputs (in any order) and devices of operations are compared, and what graphs
-    return; so are the graphs that operations own or call, and the functions of the library. Not compared are shapes
-    that were inferred, the names of functions, lines of source and the versions of the files.
+    It compares types, attributes, inputs, control inputs (in any order) and devices of operations, the results of
+    graphs, the graphs that operations own or call, and the functions of the library. It does not compare inferred
+    shapes, the names of functions, source lines and the versions of the files.
+
+    Args:
+      a: the first graph.
+      b: the second graph.
+
+    Returns:
+      The changes that turn `a` into `b`.
 
     Example:
       >>> from headrace.ir.text import from_text
@@ -113,11 +127,11 @@ def diff(a: Graph, b: Graph) -> Difference:
 
 
 class _Comparison:
-    """Compares graphs, and keeps what it finds."""
+    """Compares graphs and collects the changes."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
-        self._functions: list[tuple[FuncGraph, FuncGraph]] = []  # those called, to be compared
+        self._functions: list[tuple[FuncGraph, FuncGraph]] = []  # pairs of called functions to compare
         self._paired: dict[tuple[str, str], None] = {}
         self._seen: set[tuple[int, int]] = set()
 
@@ -127,12 +141,12 @@ class _Comparison:
     # *** functions ***
 
     def libraries(self, a: Graph, b: Graph) -> None:
-        """Compares the functions: those that calls in both graphs name, then those that have one name."""
+        """Compares the functions: those that calls in both graphs name, then those of equal name."""
         names = [dict.fromkeys([*g.library, *g.functions]) for g in (a, b)]
         for name in sorted(set(names[0]) & set(names[1])):
             if all(name not in pair for pair in self._paired):
                 self._call(a, b, name, name)
-        for fa, fb in self._functions:  # grows meanwhile
+        for fa, fb in self._functions:  # the list grows during the loop
             self.graphs(fa, fb, (f"function {fb.name}",))
         met = [{pair[side] for pair in self._paired} for side in (0, 1)]
         for name in sorted(set(names[0]) - met[0]):
@@ -141,7 +155,7 @@ class _Comparison:
             self._add((), name, "added", "function")
 
     def _call(self, a: Graph, b: Graph, name_a: str, name_b: str) -> None:
-        """Has two functions compared, if that has not been done."""
+        """Adds two functions to those to compare, once."""
         if (name_a, name_b) in self._paired:
             return
         self._paired[name_a, name_b] = None
@@ -163,7 +177,7 @@ class _Comparison:
     # *** graphs ***
 
     def graphs(self, a: Graph, b: Graph, where: tuple[str, ...]) -> None:
-        """Compares two graphs that stand for one another."""
+        """Compares two corresponding graphs."""
         if (id(a), id(b)) in self._seen:
             return
         self._seen.add((id(a), id(b)))
@@ -193,7 +207,7 @@ class _Comparison:
                 self._add(where, "", "changed", "", ends)
 
     def _operations(self, a: Operation, b: Operation, called: Mapping[str, str], where: tuple[str, ...]) -> None:
-        """Compares two operations that stand for one another; `called` has the old names of those with new ones."""
+        """Compares two corresponding operations; `called` maps new names to old ones."""
         details = [f"type: {a.type} -> {b.type}"] if a.type != b.type else []
         details += _sequence("input", _names(a.inputs), _names(b.inputs, called))
         details += _set("waits for", _controls(a.control_inputs), _controls(b.control_inputs, called))
@@ -212,7 +226,7 @@ class _Comparison:
             self._add(where, b.name, "changed", b.type, details)
 
     def _bodies(self, a: Operation, b: Operation, attr: str, where: tuple[str, ...]) -> list[str]:
-        """Compares the graphs that an attribute of two operations has; returns what is wrong with their number."""
+        """Compares the graphs in an attribute; returns a line if their numbers differ."""
         pairs = [x if isinstance(x, tuple) else (x,) for x in (a.attrs[attr], b.attrs[attr])]
         for i, (f, g) in enumerate(zip(*pairs, strict=False)):
             label = f"{attr}.{i}" if isinstance(b.attrs[attr], tuple) else attr
@@ -229,7 +243,7 @@ def _holds_graphs(value: Any) -> bool:
 
 
 def _comparable(op: Operation) -> dict[str, Any]:
-    """The attributes that say what `op` is."""
+    """Attributes that define `op`."""
     return {name: x for name, x in op.attrs.items() if name not in _ANNOTATIONS}
 
 
@@ -237,7 +251,7 @@ def _comparable(op: Operation) -> dict[str, Any]:
 
 
 def _names(tensors: Sequence[Any], called: Mapping[str, str] = {}) -> list[str]:
-    """The tensors by name, by their operations' old names where these have new ones."""
+    """Names of tensors, with the old names of renamed operations."""
     out = []
     for t in tensors:
         old = called.get(t.op.name)
@@ -250,13 +264,14 @@ def _controls(ops: Sequence[Operation], called: Mapping[str, str] = {}) -> set[s
 
 
 def _renamed(old: Mapping[str, Operation], new: Mapping[str, Operation]) -> dict[str, str]:
-    """New name → old name of operations that are the same but for that. Each is looked at after those it takes."""
+    """Finds renamed operations, each after its inputs; returns new name → old name."""
     by_signature: dict[Any, list[str]] = {}
     for name in sorted(old):
         by_signature.setdefault(_signature(old[name], {}), []).append(name)
     called: dict[str, str] = {}
     for op in _ordered(new):
-        several = by_signature.pop(_signature(op, called), ())  # a second one like it finds nothing
+        # a second operation of equal signature finds no candidate
+        several = by_signature.pop(_signature(op, called), ())
         if len(several) == 1:
             called[op.name] = several[0]
     return called
@@ -271,14 +286,14 @@ def _ordered(ops: Mapping[str, Operation]) -> list[Operation]:
 
 
 def _signature(op: Operation, called: Mapping[str, str]) -> Any:
-    """What an operation is, but for its name and the graphs that it owns."""
+    """Key of an operation without its name and without the graphs that it owns."""
     attrs = tuple((name, _key(x)) for name, x in sorted(_comparable(op).items()))
     controls = tuple(sorted(_controls(op.control_inputs, called)))
     return op.type, op.device, attrs, tuple(_names(op.inputs, called)), controls
 
 
 def _key(value: Any) -> Any:
-    """An attribute as something that can be looked up; those that are equal have equal ones."""
+    """Hashable key of an attribute. Equal attributes have equal keys."""
     if isinstance(value, np.ndarray):
         flat = attr_values.first_element(value) if attr_values.is_splat(value) else value
         content = tuple(flat.reshape(-1).tolist()) if value.dtype == object else flat.tobytes()
@@ -297,7 +312,7 @@ def _key(value: Any) -> Any:
 
 
 def _lines(op: Operation) -> Iterator[str]:
-    """What an operation that is only in one graph is."""
+    """Lines about an operation that is in one graph only."""
     if op.inputs:
         yield "takes " + ", ".join(visible(x) for x in _names(op.inputs))
     if op.control_inputs:
@@ -307,7 +322,7 @@ def _lines(op: Operation) -> Iterator[str]:
 
 
 def _sequence(what: str, a: Sequence[str], b: Sequence[str]) -> Iterator[str]:
-    """Which places of two lists of names differ."""
+    """Lines about the differing positions of two lists of names."""
     for i in range(max(len(a), len(b))):
         x, y = (names[i] if i < len(names) else None for names in (a, b))
         if x != y:
@@ -326,7 +341,7 @@ def _brief(op: Operation, name: str) -> str:
 
 
 def _changed(a: Operation, b: Operation, name: str) -> str:
-    """How an attribute changed; of arrays that look alike, where."""
+    """Describes the change of an attribute; for arrays with equal text, the positions that differ."""
     old, new = a.attrs[name], b.attrs[name]
     x, y = _brief(a, name), _brief(b, name)
     if x != y:

@@ -1,4 +1,4 @@
-"""A box as Graphviz text: clusters in clusters. `dot -Tsvg` makes a picture of it."""
+"""Boxes as Graphviz text with nested clusters, for `dot -Tsvg`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ _NAMED: Final = 40  # characters of a name: boxes are as wide as their text
 
 @recursion_room_for_levels(MOST)
 def render_dot(box: Box, title: str = "graph", limit: int | None = None) -> str:
-    """The text, in ASCII, of a directed graph. Data goes along solid edges, control along dashed ones; those from one
-    iteration to the next are thick. What a branch or body returns has a double border.
+    """Formats a box as a directed graph, in ASCII.
+
+    Data edges are solid and control edges dashed. Edges from one iteration to the next are thick. The results of a
+    branch or body have a double border.
 
     Args:
-      box: what to draw.
-      title: what it is called.
-      limit: how many operations to draw; a note tells how many are left out. None: all.
+      box: the box to draw.
+      title: the title of the graph.
+      limit: the largest number of operations to draw; a note gives the number of the others. None: all.
 
     Example:
       >>> from headrace.inspect.structure import draw
@@ -52,7 +54,7 @@ def render_dot(box: Box, title: str = "graph", limit: int | None = None) -> str:
 
 
 class _Clusters:
-    """Numbers the clusters."""
+    """Writer of nested clusters, which have consecutive numbers."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -116,7 +118,7 @@ def _edges(box: Box) -> Iterator[str]:
 
 
 def _quote(text: str) -> str:
-    """A quoted string of the DOT language: an ampersand begins an entity there, a backslash an escape."""
+    """Quotes a string of the DOT language, which has entities (&) and escapes."""
     text = "\n".join(visible(line) for line in text.split("\n"))
     for old, new in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("&", "&amp;")):
         text = text.replace(old, new)

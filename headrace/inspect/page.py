@@ -1,11 +1,11 @@
-"""A box as HTML: frames in frames, which fold. One file that needs no other, and no network.
+"""Boxes as HTML: nested frames that fold, in one file without references to other files.
 
-Everything that comes from a graph goes through `_text`, so no name of an operation can become a tag. `render_page` is a
-whole page, with a script of its own (which its content security policy names, so that no other one runs); without it
-the page works as well, but for the filter. `render_snippet` is for a place in somebody else's page, a notebook: no
-script, no links (their names could be taken), and every rule of its style is about what is inside it.
+All text from a graph passes through `_text`, so no name of an operation can become a tag. `render_page` makes a whole
+page with its own script, which its content security policy names, so that no other script runs. Without the script
+everything but the filter works. `render_snippet` makes a part of another page, such as a notebook. It has no script and
+no links (their names could be in use), and each rule of its style applies to its own elements only.
 
-Colors are those of the page around, tinted; so there is nothing to be said about light and dark.
+Colors are tints of those of the surrounding page, so they suit light and dark pages.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from headrace.recursion import MOST, recursion_room_for_levels
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph
 
-PAGE_LIMIT: Final = 20_000  # operations that a page shows if nothing else is said
+PAGE_LIMIT: Final = 20_000  # operations that a page shows by default
 SNIPPET_LIMIT: Final = 300
-_OPEN: Final = 300  # operations that a box has at most if it is unfolded from the beginning
-_LISTED: Final = 40  # inputs, outputs or values passed that are written out
+_OPEN: Final = 300  # largest box, in operations, that is unfolded at first
+_LISTED: Final = 40  # inputs, outputs or passed values that are written out
 
-# Every rule begins with the class, so that none concerns what is around.
+# Every rule begins with the class, so that no rule applies to the surrounding page.
 _STYLE: Final = """\
 .headrace-graph{font:13px/1.45 system-ui,sans-serif;color:inherit;overflow-x:auto}
 .headrace-graph details{border:1px solid rgba(128,128,128,.55);border-radius:6px;margin:6px 0;padding:2px 8px}
@@ -130,12 +130,13 @@ _LEGEND: Final = (
 
 @recursion_room_for_levels(MOST)
 def render_page(d: Description, title: str, limit: int | None = PAGE_LIMIT) -> str:
-    """A whole page, in ASCII.
+    """Makes a whole page, in ASCII.
 
     Args:
-      d: what to show.
-      title: what it is called.
-      limit: how many operations to draw at most; the page tells how many are left out, and where. None: all.
+      d: the description to show.
+      title: the title of the page.
+      limit: the largest number of operations to draw; the page gives the number of the others, at their places. None:
+        all.
 
     Example:
       >>> from headrace.inspect.describing import describe
@@ -168,13 +169,13 @@ def render_page(d: Description, title: str, limit: int | None = PAGE_LIMIT) -> s
 
 @recursion_room_for_levels(MOST)
 def render_snippet(box: Box, title: str, limit: int | None = SNIPPET_LIMIT, more: str = "") -> str:
-    """The drawing alone, in ASCII, for somebody else's page.
+    """Makes the drawing alone, in ASCII, for use in another page.
 
     Args:
-      box: what to draw.
-      title: a line above it.
-      limit: how many operations to draw at most. None: all.
-      more: how to see those that are left out.
+      box: the box to draw.
+      title: a line above the drawing.
+      limit: the largest number of operations to draw. None: all.
+      more: a hint how to see the other operations.
     """
     box = cut(box, limit)
     return _ascii(
@@ -189,7 +190,7 @@ def render_snippet(box: Box, title: str, limit: int | None = SNIPPET_LIMIT, more
 
 
 def graph_html(graph: Graph) -> str:
-    """How a graph shows itself in a notebook: a drawing of it, or, of a very large one, what is in it."""
+    """HTML of a graph in a notebook: a drawing, or, if large, a summary."""
     ops = list(with_owned(graph.operations))
     title = f"graph of {plural(len(ops), 'operation')}"
     if len(ops) <= PAGE_LIMIT:
@@ -204,17 +205,17 @@ def graph_html(graph: Graph) -> str:
 
 
 def _ascii(lines: Sequence[str]) -> str:
-    """The lines with all that is not ASCII as references: good in every encoding."""
+    """Joins lines; other than ASCII characters become references, which are valid in every encoding."""
     return "\n".join(lines).encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _text(text: str) -> str:
-    """Text of a graph as HTML that is nothing but text."""
+    """Escapes text of a graph, so that it contains no tags."""
     return html.escape(visible(text))
 
 
 def _facts(d: Description) -> Iterator[str]:
-    """What there is to say about the whole graph."""
+    """Table of facts about the whole graph."""
     known = sum(c.bytes or 0 for c in d.constants)
     state = sum(r.bytes or 0 for r in d.resources)
     lines = {
@@ -244,10 +245,10 @@ def _left_out(box: Box, more: str) -> Iterator[str]:
 
 
 class _Drawing:
-    """Writes one drawing.
+    """Writer of a drawing.
 
     Args:
-      whole: all of it.
+      whole: the box of the whole drawing.
       links: whether operations have anchors, and their inputs link to them.
     """
 
@@ -256,7 +257,7 @@ class _Drawing:
         self._links = links
 
     def inside(self, box: Box) -> Iterator[str]:
-        """The rows of a box, and what else is to be said about it."""
+        """Rows of a box, its notes and its results."""
         if box.note and not box.label:
             yield f'<p class="note">{html.escape(visible(box.note, None))}</p>'
         returned = {id for _, id in box.results}
@@ -303,7 +304,7 @@ class _Drawing:
         return out + (f'<div class="q">{ends}</div>' if ends else "")
 
     def _ends(self, n: Node) -> str:
-        """What it takes and waits for, where it is to run and who wrote it."""
+        """Inputs, control inputs, device and source line of a node."""
         words = [f"takes {self._references(n.inputs)}"] if n.inputs else []
         if n.controls:
             words.append(f"waits for {self._references(n.controls)}")
@@ -327,7 +328,7 @@ def _heading(s: Structure) -> str:
 
 
 def _values(values: Sequence[Value]) -> str:
-    """Dtypes, shapes and sizes."""
+    """Dtypes, shapes and sizes of tensors."""
     texts = [v.kind + (f", {size_text(v.bytes)}" if v.bytes is not None else "") for v in values[:_LISTED]]
     return html.escape("; ".join(texts)) + _more(len(values))
 
@@ -337,7 +338,7 @@ def _more(n: int) -> str:
 
 
 def _passed(some: Sequence[Passed]) -> Iterator[str]:
-    """The table of what goes into a structure."""
+    """Table of the values passed to a structure."""
     if not some:
         return
     columns = ["role", "name", "dtype and shape", "from"]

@@ -1,8 +1,8 @@
-"""What a graph is drawn from: boxes in boxes, with operations in them. Plain data: numbers, text and tuples of them.
+"""Nested boxes with the operations of a graph, as plain data: numbers, text and tuples.
 
-A `Box` holds operations (`Node`) and, where one of them owns graphs or where primitives make up a loop or conditional,
-a `Structure`, which has boxes of its own. `structure.draw` makes the tree, and the text, the Graphviz and the HTML form
-only say how it looks.
+A `Box` holds operations (`Node`). If an operation owns graphs, or if primitives form a loop or conditional, the box
+holds a `Structure`, which has boxes of its own. `structure.draw` builds the tree; the text, Graphviz and HTML modules
+only format it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ _SHOWN: Final = 200  # characters of a name or text from a graph
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor as it is shown: name, dtype, shape, and the bytes it takes where the shape is known (else None)."""
+    """A tensor for display.
+
+    Attributes:
+      name: the name of the tensor.
+      dtype: the name of its dtype.
+      shape: its static shape.
+      bytes: its size if the shape is known; else None.
+    """
 
     name: str
     dtype: str
@@ -33,11 +40,11 @@ class Value:
 
     @property
     def kind(self) -> str:
-        """Its dtype and shape: `float32 [2,?]`."""
+        """Dtype and shape: `float32 [2,?]`."""
         return f"{self.dtype} {shapes.show(self.shape)}"
 
 
-Reference: TypeAlias = "tuple[str, int]"  # the name of a tensor or operation, and the id of its node, 0 if not drawn
+Reference: TypeAlias = "tuple[str, int]"  # name of a tensor or operation, and the id of its node, 0 if it is not drawn
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,13 +53,15 @@ class Node:
 
     Attributes:
       id: a number that no other node of the drawing has.
-      name, type: of the operation.
-      inputs, controls: what it takes and what it waits for.
-      outputs: what it gives.
+      name: the name of the operation.
+      type: the op type.
+      inputs: references to its inputs.
+      controls: references to its control inputs.
+      outputs: its outputs.
       attrs: its attributes as text, without dtypes, defaults and large arrays.
-      device: what it asks for; "" for any.
-      source: the user's line; "" if not known.
-      goes_back: its inputs come from the iteration before, but for the first one.
+      device: the requested device; "" for any.
+      source: the user's line; "" if it is not known.
+      goes_back: whether its inputs except the first come from the previous iteration.
     """
 
     id: int
@@ -69,15 +78,14 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Passed:
-    """A value that goes into a loop, conditional or call.
+    """A value that is passed to a loop, conditional or call.
 
     Attributes:
-      role: "variable" (it goes round), "constant" (the same in every iteration), "capture" (a branch uses it),
-        "argument" (a function takes it).
-      value: as it is called inside.
-      start: what it comes from; "" if that is not known.
-      next: what the next iteration has for it; "" if there is no such thing.
-      out: what takes it out of a loop of primitives; "" for nothing.
+      role: "variable" (of a loop), "constant" (of a loop), "capture" (of a branch) or "argument" (of a function).
+      value: the value with its name inside.
+      start: the name of its source outside; "" if it is not known.
+      next: the name of its value for the next iteration; "" if there is none.
+      out: the names of the Exits of a loop of primitives; "" for none.
     """
 
     role: str
@@ -93,12 +101,12 @@ class Structure:
 
     Attributes:
       kind: "while", "for", "if", "case", "call", "gradient", "loop" (of primitives without a condition) or "function".
-      name: of the operation, the frame, or the predicate.
-      about: what else there is to say.
-      node: the operation, None if it is made of several primitives.
-      passed: what goes in, in order.
-      outputs: what comes out.
-      boxes: the branches, the condition and body, the function.
+      name: the name of the operation, the frame or the predicate.
+      about: further information.
+      node: the operation; None for a structure of primitives.
+      passed: the values passed to it, in order.
+      outputs: its outputs.
+      boxes: the branches, the condition and body, or the function.
     """
 
     kind: str
@@ -111,7 +119,7 @@ class Structure:
 
     @property
     def total(self) -> int:
-        """How many operations are in it, itself and those further inside included."""
+        """Number of nodes in it, including itself and all nested ones."""
         return (self.node is not None) + sum(b.total for b in self.boxes)
 
 
@@ -120,17 +128,17 @@ Part: TypeAlias = "Node | Structure"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Box:
-    """Operations that belong together: a graph, a branch, a body.
+    """A group of operations: a graph, a branch or a body.
 
     Attributes:
-      label: what it is for its structure ("body", "true", "branches.0"); "" for the whole drawing.
-      name: of the function or graph; "" for none.
-      parts: what is in it, in the order of making.
-      results: what it gives back.
-      ops: how many operations stand in it, parameters and those further inside not counted.
-      total: how many nodes are drawn in it and further inside.
-      note: why there is no more to be seen; "" if there is nothing to say.
-      left_out: how many operations are not drawn, those further inside included (`cut`).
+      label: its role in its structure ("body", "true", "branches.0"); "" for the whole drawing.
+      name: the name of the function or graph; "" for none.
+      parts: its operations and structures, in the order of their creation.
+      results: references to its results.
+      ops: number of its operations, without parameters and nested operations.
+      total: number of nodes drawn in it, including nested ones.
+      note: the reason why it shows no more; "" for none.
+      left_out: number of operations that are not drawn, including nested ones (`cut`).
     """
 
     label: str = ""
@@ -144,12 +152,12 @@ class Box:
 
     @property
     def structures(self) -> tuple[Structure, ...]:
-        """The conditionals, loops and calls among its parts."""
+        """Conditionals, loops and calls among its parts."""
         return tuple(p for p in self.parts if isinstance(p, Structure))
 
 
 def nodes(box: Box) -> Iterator[Node]:
-    """All nodes drawn in `box` and further inside."""
+    """Iterates over all nodes drawn in `box`, including nested ones."""
     for part in box.parts:
         if isinstance(part, Node):
             yield part
@@ -161,8 +169,10 @@ def nodes(box: Box) -> Iterator[Node]:
 
 
 def cut(box: Box, limit: int | None) -> Box:
-    """`box` with at most about `limit` nodes: loops, conditionals and calls stay before single operations do, and each
-    gets its share. What is left out is counted (`Box.left_out`). None: all of it.
+    """Reduces `box` to at most about `limit` nodes; None: no limit.
+
+    Loops, conditionals and calls are kept before single operations, and each of them gets its share of the nodes.
+    `Box.left_out` counts the others.
 
     Example:
       >>> cut(Box(parts=tuple(Node(i, f"x{i}", "NoOp") for i in range(5)), ops=5, total=5), 2).left_out
@@ -207,8 +217,10 @@ def _cut_structure(s: Structure, limit: int) -> Structure:
 
 
 def visible(text: str, limit: int | None = _SHOWN) -> str:
-    r"""`text` from a graph as it may be shown: what does not print (escape sequences for terminals, marks that turn the
-    direction of writing, lone surrogates) is spelled out, and what is too long is cut.
+    r"""Makes `text` from a graph printable, and cuts it to `limit` characters.
+
+    Characters that do not print are escaped: escape sequences for terminals, marks for the direction of writing, lone
+    surrogates.
 
     >>> visible("a\x1b[31m")
     'a\\x1b[31m'
@@ -221,7 +233,7 @@ def visible(text: str, limit: int | None = _SHOWN) -> str:
 
 
 def size_text(n: int) -> str:
-    """A number of bytes to read.
+    """Formats a number of bytes.
 
     >>> size_text(12), size_text(1536)
     ('12 B', '1.5 KiB')
@@ -235,5 +247,5 @@ def size_text(n: int) -> str:
 
 
 def plural(n: int, noun: str) -> str:
-    """`1 operation`, `2 operations`."""
+    """Formats a number with a noun: `1 operation`, `2 operations`."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

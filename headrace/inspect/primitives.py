@@ -1,7 +1,7 @@
-"""Loops and conditionals of primitives: where each operation stands that has to do with some.
+"""Loops and conditionals of primitives: the position of each operation in them.
 
-`ir.analysis.frames` says which loop an operation is in, and `recover.reading` on which side of which conditional. A
-graph that is not well-structured may run all the same, so what is wrong with it is told, and as much shown as can be.
+`ir.analysis.frames` gives the loop of an operation, and `recover.reading` its side of each conditional. A graph that is
+not well-structured may still run. So the problem is reported, and the rest of the graph is shown.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 CONDITION: Final = 0
 BODY: Final = 1
 
-# From outside to inside: a loop and its condition or body, or a predicate and one of its sides.
+# From outside to inside: a loop with its condition or body, or a predicate with one of its sides.
 Step: TypeAlias = "tuple[Frame | Tensor, int]"
 Place: TypeAlias = "tuple[Step, ...]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conditional:
-    """What primitives with one predicate do in one place.
+    """A conditional: all primitives with one predicate in one place.
 
     Attributes:
-      switches: they send values one way or the other.
-      merges: they join what comes back.
-      sides: how many ways there are.
+      switches: the Switches, which send values to one of the sides.
+      merges: the Merges, which join the sides.
+      sides: number of sides.
     """
 
     switches: list[Operation]
@@ -44,13 +44,13 @@ class Conditional:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Places:
-    """Where operations stand.
+    """Positions of operations in loops and conditionals.
 
     Attributes:
-      of: the place of each that is in a loop or branch.
-      conditionals: (place, predicate) → it.
-      uses: who reads what comes out of the primitives.
-      problem: why not all loops and conditionals could be told: the error's text, or "".
+      of: the place of each operation in a loop or branch.
+      conditionals: (place, predicate) → the conditional.
+      uses: the consumers of the primitives' outputs.
+      problem: the error that prevented a complete analysis, as text; "" if there was none.
     """
 
     of: Mapping[Operation, Place]
@@ -63,7 +63,7 @@ _NONE: Final = Places({}, {}, {}, "")
 
 
 def find(graph: Graph, ops: Sequence[Operation], deepest: int) -> Places:
-    """Where `ops` stand; what is nested more deeply than `deepest` is in the last place shown."""
+    """Finds the places of `ops`; nesting deeper than `deepest` is cut off."""
     if not any(op.opdef.primitive for op in ops):
         return _NONE
     uses = walk.uses(ops)
@@ -82,11 +82,12 @@ def find(graph: Graph, ops: Sequence[Operation], deepest: int) -> Places:
 
 
 class _Lenient(StructureAnalysis):
-    """Reads graphs that are not well-structured, too: an operation that depends on several branches stands where all of
-    them do.
+    """Analysis that accepts graphs that are not well-structured.
+
+    An operation that depends on several branches gets the common part of their paths.
 
     Attributes:
-      problem: what was wrong first; "" for nothing.
+      problem: the first error; "" if there was none.
     """
 
     def __init__(self, ops: Sequence[Operation], replaced: Mapping[Tensor, Tensor]) -> None:
@@ -107,7 +108,7 @@ class _Lenient(StructureAnalysis):
 
 
 def _around(tree: frames.FrameTree, op: Operation) -> list[Frame]:
-    """The loops around `op`, outermost first; an Enter is shown in the loop that it leads into."""
+    """Loops around `op`, outermost first; an Enter counts as inside the loop that it enters."""
     frame = tree.entered_by(op) if op.opdef.primitive == "Enter" else tree.of(op)
     out: list[Frame] = []
     while frame.parent is not None:
@@ -120,7 +121,7 @@ def _read(
     reading: _Lenient, ops: Sequence[Operation], uses: Mapping[Tensor, Sequence[tuple[Operation, int]]], deepest: int
 ) -> Places:
     tree = reading.tree
-    before: dict[Frame, Place] = {tree.root: ()}  # the place that a loop stands in
+    before: dict[Frame, Place] = {tree.root: ()}  # the place of each loop
     for f in tree.frames[1:]:
         assert f.parent is not None, "the root comes first"
         before[f] = _steps(before[f.parent], f.parent, reading.path[reading.loops[f]])
@@ -144,7 +145,7 @@ def _read(
 
 
 def _steps(outside: Place, frame: Frame, path: Sequence[tuple[Tensor, int]]) -> Place:
-    """The place of what has `path` in `frame`, which stands in the place `outside`."""
+    """Place of an operation with `path` in `frame`; `outside` is the frame's place."""
     if frame.parent is None:
         return () if path is NEVER else tuple(path)
     sides = () if path is NEVER else path
@@ -155,7 +156,14 @@ def _steps(outside: Place, frame: Frame, path: Sequence[tuple[Tensor, int]]) -> 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LoopVariable:
-    """A value that goes round a loop of primitives: the names of the Enters, NextIterations and Exits of `merge`."""
+    """A loop variable of primitives, with the names of the operations around its Merge.
+
+    Attributes:
+      merge: the Merge.
+      enter: the names of its Enters.
+      next: the names of its NextIterations.
+      exits: the names of its Exits.
+    """
 
     merge: Operation
     enter: str
@@ -164,7 +172,7 @@ class LoopVariable:
 
 
 def variables(frame: Frame, uses: Mapping[Tensor, Sequence[tuple[Operation, int]]]) -> Iterator[LoopVariable]:
-    """What goes round in `frame`."""
+    """Loop variables of `frame`."""
     for merge in sorted(frame.merges, key=lambda op: op.id):
         by_primitive: dict[str, list[str]] = {}
         for t in merge.inputs:

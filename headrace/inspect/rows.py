@@ -1,4 +1,4 @@
-"""In which row of its box each part is drawn: below what it waits for, and with what it need not wait for."""
+"""Rows of a box: each part is drawn below the parts for which it waits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ _ENDS: Final = frozenset({"_Arg", "Placeholder", "PlaceholderV2", "PlaceholderWi
 
 
 def rows(parts: Sequence[Part]) -> list[list[Part]]:
-    """`parts` in rows, from top to bottom: what stands in one waits for nothing else in it. What waits for nothing at
-    all (a constant) stands just above the first that uses it; placeholders and parameters at the top. Edges from one
-    iteration to the next do not count, and where there is a cycle all the same, it is cut at its first part.
+    """Arranges `parts` in rows, from top to bottom.
+
+    No part of a row waits for another part of the same row. A part without inputs (a constant) is in the row above its
+    first consumer. Placeholders and parameters are in the top row. Edges from one iteration to the next are ignored.
+    Any other cycle is cut at its first part.
 
     Example:
       >>> a, b, c = Node(1, "a", "Const"), Node(2, "b", "Neg", (("a", 1),)), Node(3, "c", "Const")
@@ -41,7 +43,7 @@ def rows(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def _levels(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> list[int]:
-    """For each part one more than the greatest of those before it."""
+    """Level of each part: one more than the largest level of its predecessors."""
     waiting = [len(b) for b in before]
     level = [0] * len(before)
     done = [False] * len(before)
@@ -64,10 +66,10 @@ def _levels(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> 
 
 
 def _makes(part: Part) -> Iterator[int]:
-    """The nodes that others may refer to as `part`."""
+    """Nodes by which other parts refer to `part`."""
     if isinstance(part, Node):
         yield part.id
-    elif part.node is not None:  # nothing outside refers to what is in the graphs that it owns
+    elif part.node is not None:  # the nodes of the graphs that it owns have no outside references
         yield part.node.id
     else:
         for box in part.boxes:
@@ -75,7 +77,7 @@ def _makes(part: Part) -> Iterator[int]:
 
 
 def _takes(part: Part) -> Iterator[int]:
-    """The nodes that `part` waits for."""
+    """Nodes for which `part` waits."""
     if isinstance(part, Node):
         yield from (id for _, id in part.inputs[: 1 if part.goes_back else None])
         yield from (id for _, id in part.controls)

@@ -1,4 +1,4 @@
-"""From a graph to boxes in boxes (`parts`): what is drawn, whatever it is drawn with."""
+"""Conversion of a graph to nested boxes (`parts`), which all output formats draw."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headrace.ir.text import show_value
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
-_DEPTH: Final = 20  # of boxes inside boxes that are drawn
+_DEPTH: Final = 20  # nested boxes that are drawn
 _ATTR: Final = 60  # characters of an attribute
 _INLINE: Final = 8  # elements of an array that is written out
 
@@ -38,21 +38,22 @@ _KINDS: Final = {
     "RemoteCall": "call",
     "SymbolicGradient": "gradient",
 }
-_OWN: Final = {"If": 1, "Case": 1, "RemoteCall": 1, "For": 3}  # inputs that are not those of the graphs, at the front
+# number of inputs at the front that the graphs do not receive
+_OWN: Final = {"If": 1, "Case": 1, "RemoteCall": 1, "For": 3}
 
 
 @deepens_recursion
 def draw(graph: Graph, ops: Sequence[Operation] | None = None, called: Mapping[str, Sequence[Operation]] = {}) -> Box:
-    """What is in `graph`.
+    """Converts `graph` to nested boxes.
 
     Args:
       graph: any graph, structured, of primitives, or both.
-      ops: those of its operations that matter; None: all.
-      called: functions that are called in frames of their own, as lowering leaves them: name → operations.
+      ops: the operations to draw; None: all.
+      called: functions that are called in frames of their own, in the form that lowering gives: name → operations.
 
     Returns:
-      The box of all of it. What cannot be told (a loop that is not well-structured, a function that is not there) is in
-      the notes of boxes; nothing is raised.
+      The outermost box. A part that cannot be analyzed (a loop that is not well-structured, a missing function) is
+      described in the notes of boxes and is not an error.
 
     Example:
       >>> from headrace.ir.text import from_text
@@ -71,14 +72,14 @@ def draw(graph: Graph, ops: Sequence[Operation] | None = None, called: Mapping[s
 
 
 def value(t: Tensor) -> Value:
-    """A tensor as it is shown."""
+    """Description of a tensor for display."""
     n = shapes.size(t.shape)
     known = n is not None and not t.dtype.is_ref and t.dtype not in dtypes.OBJECT
     return Value(t.name, t.dtype.name, t.shape, n * t.dtype.size if n is not None and known else None)
 
 
 class _Group:
-    """A loop or conditional of primitives while its operations are being found: those of each of its sides."""
+    """A loop or conditional of primitives under construction: its sides and their operations."""
 
     __slots__ = ("key", "place", "sides")
 
@@ -92,7 +93,7 @@ _Item: TypeAlias = "Operation | _Group"
 
 
 class _Drawing:
-    """What is drawn so far: the numbers of operations, and the functions that need not be drawn again.
+    """State of a drawing: numbers of operations, and functions that are drawn already.
 
     Args:
       called: the names of functions that are drawn at the end.
@@ -108,7 +109,7 @@ class _Drawing:
         return self._ids.setdefault(op, len(self._ids) + 1)
 
     def box(self, graph: Graph, ops: Sequence[Operation], label: str, name: str, depth: int) -> Box:
-        """The box of `ops`, which are of `graph`."""
+        """Returns the box of `ops`, which belong to `graph`."""
         self._recovered.update(t.op for t in graph.replaced.values())
         places = primitives.find(graph, ops, max(_DEPTH - depth, 0))
         top: list[_Item] = []
@@ -166,7 +167,7 @@ class _Drawing:
             op.opdef.primitive == "Merge" and any(t.op.opdef.primitive == "NextIteration" for t in op.inputs),
         )
 
-    # *** what owns graphs ***
+    # *** operations that own graphs ***
 
     def _structure(self, op: Operation, depth: int) -> Structure:
         form = op.opdef.structured
@@ -210,13 +211,13 @@ class _Drawing:
                     self._shown.add(graph)
                     yield self.box(graph, graph.operations, label, graph.name, depth + 1)
 
-    # *** what is made of primitives ***
+    # *** structures of primitives ***
 
     def _group(self, group: _Group, places: primitives.Places, depth: int) -> Structure:
         if isinstance(group.key, Frame):
             return self._loop(group, group.key, places, depth)
         found = places.conditionals.get((group.place, group.key))
-        sides = sorted(group.sides, reverse=found is None or found.sides == 2)  # the true one of two comes first
+        sides = sorted(group.sides, reverse=found is None or found.sides == 2)  # of two sides, the true one comes first
         switches = found.switches if found is not None else []
         passed = dict.fromkeys(s.inputs[0] for s in switches if s.inputs[0] is not s.inputs[1])
         name = show_tensor(group.key)
@@ -261,11 +262,11 @@ class _Drawing:
 
 
 def _passed(op: Operation) -> Iterator[Passed]:
-    """What a structured operation hands to its graphs, as the last of these calls it."""
+    """Values passed to an operation's graphs, named as in the last one."""
     form = op.opdef.structured
     given = op.inputs[_OWN.get(form, 0) :]
     graph = _readable(op)
-    shift = 1 if form == "For" else 0  # the body's first parameter counts
+    shift = 1 if form == "For" else 0  # the first parameter of the body is the counter
     for i, t in enumerate(given):
         inner = graph.params[i + shift] if graph is not None and i + shift < len(graph.params) else None
         called = Value("", t.dtype.name, t.shape)
@@ -280,7 +281,7 @@ def _passed(op: Operation) -> Iterator[Passed]:
 
 
 def _readable(op: Operation) -> FuncGraph | None:
-    """The last graph of an operation, if it can be read."""
+    """Last graph of an operation; None if it cannot be read."""
     found = [f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,))]
     graphs = [f for f in found if isinstance(f, (Func, FuncGraph))]
     if op.opdef.structured == "While":
@@ -292,7 +293,7 @@ def _readable(op: Operation) -> FuncGraph | None:
 
 
 def _attrs(op: Operation) -> str:
-    """What the attributes of `op` say that its line would not: no dtypes, graphs, defaults or shapes of outputs."""
+    """Text of the attributes of `op`, without dtypes, graphs, defaults and shapes of outputs."""
     declared, out = op.opdef.attrs, []
     if op.type == "_Arg":
         return ""
@@ -309,7 +310,12 @@ def _attrs(op: Operation) -> str:
 
 
 def brief(given: Any, is_shape: bool) -> str:
-    """The text of an attribute, of bounded length. `is_shape`: it is a shape, or a list of them."""
+    """Formats an attribute in a text of bounded length.
+
+    Args:
+      given: the value.
+      is_shape: whether the value is a shape or a list of shapes.
+    """
     if isinstance(given, np.ndarray):
         return _array_text(given)
     if isinstance(given, (attr_values.BadTensor, attr_values.Raw)):
@@ -328,7 +334,7 @@ def brief(given: Any, is_shape: bool) -> str:
 
 
 def _array_text(array: np.ndarray) -> str:
-    """The elements of a small array; of a large one the first."""
+    """Formats the elements of a small array, or the first ones of a large array."""
     several = array.size > 1 and attr_values.is_splat(array)
     flat = attr_values.first_element(array) if several else array.reshape(-1)[:_INLINE]
     if array.dtype == object:

@@ -1,4 +1,4 @@
-"""A description as text for a terminal."""
+"""Descriptions as text for a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from headrace.recursion import MOST, recursion_room_for_levels
 
 @recursion_room_for_levels(MOST)
 def render(d: Description, limit: int | None = 20) -> str:
-    """The text of a description; of each list at most `limit` entries (None: all).
+    """Formats a description.
+
+    Args:
+      d: the description.
+      limit: the largest number of entries of each list; None: all entries.
 
     Example:
       >>> from headrace.inspect.describing import describe
@@ -29,7 +33,7 @@ def render(d: Description, limit: int | None = 20) -> str:
 
 @recursion_room_for_levels(MOST)
 def render_step(s: StepDescription, limit: int | None = 20) -> str:
-    """The text of a step: its ends, then what is between them."""
+    """Formats the description of a step: its ends, then the operations between them."""
     out = [f"the step holds {sum(s.graph.ops.values())} of the graph's {plural(s.of, 'operation')}"]
     fed = [f"{v}  -> {_names(readers, limit) or 'nobody'}" for v, readers in s.args]
     constants = [plural(s.constants, "constant")] if s.constants else []
@@ -44,7 +48,9 @@ def render_step(s: StepDescription, limit: int | None = 20) -> str:
 
 @recursion_room_for_levels(MOST)
 def render_box(box: Box, limit: int | None = 20) -> str:
-    """The loops, conditionals and calls in a box as a tree, with what goes into each; "" if there is none.
+    """Formats the loops, conditionals and calls of a box as a tree, or "".
+
+    The tree shows the values that are passed to each.
 
     Example:
       >>> from headrace.inspect.structure import draw
@@ -63,7 +69,7 @@ def _head(d: Description) -> str:
 
 
 def _add_inside(out: list[str], d: Description, limit: int | None) -> None:
-    """All of a description but its ends."""
+    """Adds all of a description except its ends."""
     _section(out, "operations", [_columns(d.ops)] if d.ops else [], None)
     _section(out, "dtypes of tensors", [f"{n} {t}" for t, n in d.dtypes.items()], limit)
     _section(out, "constants", _constants(d.constants), limit)
@@ -81,7 +87,7 @@ def _add_inside(out: list[str], d: Description, limit: int | None) -> None:
 
 
 def _constants(constants: Sequence[Value]) -> list[str]:
-    """How many there are and what they take, then the large ones."""
+    """Number and size of the constants, then the large ones."""
     if not constants:
         return []
     known = sum(c.bytes or 0 for c in constants)
@@ -93,14 +99,14 @@ def _constants(constants: Sequence[Value]) -> list[str]:
 
 
 def _whole(box: Box, limit: int | None) -> Iterator[str]:
-    """The tree of a whole drawing."""
+    """Tree of a whole drawing."""
     if box.note:
         yield visible(box.note, None)
     yield from _tree(box, limit)
 
 
 def _tree(box: Box, limit: int | None) -> Iterator[str]:
-    """The structures of a box, without its own line."""
+    """Structures of a box, without the box's own line."""
     found = box.structures
     shown = found if limit is None else found[:limit]
     for s in shown:
@@ -123,7 +129,7 @@ def _structure(s: Structure, limit: int | None) -> Iterator[str]:
 
 
 def heading(s: Structure) -> str:
-    """The line of a structure: `while 'loop'  on i < n, parallel_iterations 10  -> int32 []  at model.py:3`."""
+    """Line of a structure: `while 'loop'  on i < n, parallel_iterations 10  -> int32 []  at model.py:3`."""
     node = s.node
     gives = ", ".join(v.kind for v in s.outputs[:8]) + (", ..." if len(s.outputs) > 8 else "")
     words = [f"{s.kind} '{visible(s.name)}'", visible(s.about), f"-> {gives}" if gives else ""]
@@ -136,14 +142,14 @@ def heading(s: Structure) -> str:
 
 
 def passed(p: Passed) -> str:
-    """The line of a value that goes into a structure: `variable  i  int32 []  (from zero, next add)`."""
+    """Line of a value passed to a structure: `variable  i  int32 []  (from zero, next add)`."""
     way = [f"{word} {visible(x)}" for word, x in (("from", p.start), ("next", p.next), ("out by", p.out)) if x]
     called = f"{visible(p.value.name)}  {p.value.kind}" if p.value.name else p.value.kind
     return f"{p.role}  {called}" + (f"  ({', '.join(way)})" if way else "")
 
 
 def box_heading(b: Box) -> str:
-    """The line of a box: `body 'while_body': 8 operations`."""
+    """Line of a box: `body 'while_body': 8 operations`."""
     name = f" '{visible(b.name)}'" if b.name else ""
     size = [plural(b.ops, "operation")] if b.ops or not b.note else []
     return f"{visible(b.label)}{name}: " + ", ".join([*size, *([visible(b.note, None)] if b.note else [])])
@@ -170,7 +176,7 @@ def _names(names: Sequence[str], limit: int | None) -> str:
 
 
 def _columns(counts: Mapping[str, int], width: int = 100) -> str:
-    """`3 Add   2 Const   ...` in columns, to be read across."""
+    """Formats counts in columns, row by row: `3 Add   2 Const   ...`."""
     entries = [f"{n:>4} {visible(t)}" for t, n in counts.items()]
     wide = max(map(len, entries)) + 2
     per_row = max(1, width // wide)
