@@ -31,7 +31,7 @@ class Explanation:
       passes: names of the passes that changed the step, in order, each once.
       notes: changes that passes made, and changes that they did not make, with the reason.
       source: source of the Python function that the step was compiled to; "" if there is none.
-      clusters: for an interpreted step, the operations of each fused region, which is one node of the executor.
+      fused_regions: for an interpreted step, the operations of each fused region, which is one node of the executor.
       apart: for an interpreted step, pairs (reason, names) of the operations outside of fused regions, without
         constants.
       devices: for a step over several devices, pairs (device, names of its operations), in the primitive form.
@@ -46,7 +46,7 @@ class Explanation:
     passes: tuple[str, ...]
     notes: tuple[Note, ...]
     source: str
-    clusters: tuple[tuple[str, ...], ...] = ()
+    fused_regions: tuple[tuple[str, ...], ...] = ()
     apart: tuple[tuple[str, tuple[str, ...]], ...] = ()
     devices: tuple[tuple[str, tuple[str, ...]], ...] = ()
     moved: tuple[tuple[str, str], ...] = ()
@@ -62,9 +62,9 @@ class Explanation:
         out += [f"  for {fed}" for fed in self.shapes]
         out += [f"{device}: {_brief(names)}" for device, names in self.devices]
         out += [f"  {name}: {why}" for name, why in self.moved]
-        if self.clusters or self.apart:
-            out.append(f"clusters: {len(self.clusters) or 'none'}")
-            out += [f"  {_brief(names)}" for names in self.clusters]
+        if self.fused_regions or self.apart:
+            out.append(f"fused regions: {len(self.fused_regions) or 'none'}")
+            out += [f"  {_brief(names)}" for names in self.fused_regions]
             out += [f"  alone: {why}: {_brief(names)}" for why, names in self.apart]
         out.append(f"passes that changed something: {', '.join(self.passes) or 'none'}")
         for verb, fired in (("did", True), ("left alone", False)):
@@ -86,14 +86,14 @@ def explanation(step: CompiledStep) -> Explanation:
     report, compiled = outcome.report, outcome.compiled
     failures = tuple(f"{f}\n{f.details}" for f in step.failures)
     if compiled is None:
-        reports = [c.report for c in step.clusters if c.report is not None]
+        reports = [c.report for c in step.fused_regions if c.report is not None]
         return Explanation(
             "interpret",
             outcome.reasons,
             tuple(dict.fromkeys(name for r in reports for name, _, changed in r.ran if changed)),
             tuple(note for r in reports for note in r.notes),
             "",
-            tuple(tuple(op.name for op in c.members) for c in step.clusters),
+            tuple(tuple(op.name for op in c.members) for c in step.fused_regions),
             tuple((why, tuple(op.name for op in ops)) for why, ops in step.apart.items()),
             *_placed(step),
             failures=failures,

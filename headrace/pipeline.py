@@ -20,8 +20,7 @@ from headrace.compile import Compiled, compile_graph
 from headrace.compile.blockers import blockers, too_large
 from headrace.compile.fallback import Failure
 from headrace.compile.fused_kernels import Prepare
-from headrace.compile.fused_regions import FusedRegion as Clustered
-from headrace.compile.fused_regions import apart, fuse_regions, show, waits
+from headrace.compile.fused_regions import FusedRegion, apart, fuse_regions, show, waits
 from headrace.compile.outlining import select_outlined
 from headrace.compile.variants import Variants
 from headrace.compile_result import CompileResult, not_compiled
@@ -87,11 +86,11 @@ class PartitionedStep:
 
     Attributes:
       plans: for each device, by name, the plan of its part for the executor.
-      clusters: fused regions of these plans.
+      fused_regions: fused regions of these plans.
     """
 
     plans: Mapping[str, Plan]
-    clusters: tuple[Clustered, ...] = ()
+    fused_regions: tuple[FusedRegion, ...] = ()
 
 
 class CompiledStep:
@@ -123,8 +122,8 @@ class CompiledStep:
         self._spare: list[Pruned] = []  # a pruned graph that no stage has changed, at most one
         self._has_structure: bool | None = None  # whether there are loops or conditionals
         self._plan: Plan | None = None
-        self._clustered: Plan | None = None
-        self._clusters: tuple[Clustered, ...] = ()
+        self._fused_plan: Plan | None = None
+        self._fused_regions: tuple[FusedRegion, ...] = ()
         self._is_apart = may_be_heavy
         self._outcome: CompileResult | None = None
         self._variants: Variants[CompileResult] | None = None
@@ -157,29 +156,29 @@ class CompiledStep:
         return self._plan
 
     @property
-    def clustered(self) -> Plan:
+    def fused_plan(self) -> Plan:
         """Plan of the step, with fused regions as single nodes if the engine is "auto"."""
         if self._engine != "auto":
             return self.plan
-        if self._clustered is None:
-            self._clustered, self._clusters = self._contracted()
-            self._dumps.text("clusters.py", "\n".join(f"# {show([c])}\n{c.source}" for c in self._clusters))
-        return self._clustered
+        if self._fused_plan is None:
+            self._fused_plan, self._fused_regions = self._contracted()
+            self._dumps.text("fused_regions.py", "\n".join(f"# {show([c])}\n{c.source}" for c in self._fused_regions))
+        return self._fused_plan
 
     @property
-    def clusters(self) -> tuple[Clustered, ...]:
+    def fused_regions(self) -> tuple[FusedRegion, ...]:
         """Fused regions of the plans that run the step."""
         if self.is_divided:
-            return self.divided().clusters
-        self.clustered  # noqa: B018 - the access creates them
-        return self._clusters
+            return self.divided().fused_regions
+        self.fused_plan  # noqa: B018 - the access creates them
+        return self._fused_regions
 
     @property
     def apart(self) -> Mapping[str, Sequence[Operation]]:
         """Operations outside of fused regions, by reason; none if the engine fuses no regions."""
         if self._engine != "auto":
             return {}
-        plans = self.divided().plans.values() if self.is_divided else [self.clustered]
+        plans = self.divided().plans.values() if self.is_divided else [self.fused_plan]
         return apart(dict.fromkeys(n.op for plan in plans for n in plan.nodes), self._is_apart)
 
     @property
@@ -208,17 +207,17 @@ class CompiledStep:
         Args:
           is_seen: whether each operation is a node, so that a listener can observe it.
         """
-        clustered = self._engine == "auto" and not is_seen
+        is_fused = self._engine == "auto" and not is_seen
         with self._lock:
-            if clustered not in self._divided:
+            if is_fused not in self._divided:
                 try:
-                    self._divided[clustered] = self._divide(clustered)
+                    self._divided[is_fused] = self._divide(is_fused)
                 except Exception as e:
-                    if not clustered:
+                    if not is_fused:
                         raise
-                    self._divided[clustered] = self._divide(False)
-                    self._failed("clusters", e)
-        return self._divided[clustered]
+                    self._divided[is_fused] = self._divide(False)
+                    self._failed("fused_regions", e)
+        return self._divided[is_fused]
 
     @property
     def outcome(self) -> CompileResult:
@@ -315,15 +314,15 @@ class CompiledStep:
         return lowered.ops, lowered.functions
 
     @paused()
-    def _contracted(self) -> tuple[Plan, tuple[Clustered, ...]]:
+    def _contracted(self) -> tuple[Plan, tuple[FusedRegion, ...]]:
         """Returns the plan with fused regions as nodes; without any if fusing fails."""
         try:
-            return self._with_clusters()
+            return self._fused()
         except Exception as e:
-            self._failed("clusters", e)
+            self._failed("fused_regions", e)
             return self.plan, ()
 
-    def _with_clusters(self) -> tuple[Plan, tuple[Clustered, ...]]:
+    def _fused(self) -> tuple[Plan, tuple[FusedRegion, ...]]:
         """Returns the plan with fused regions as single nodes."""
         mine = self._take_pruned()
         ops = mine.graph.operations
@@ -333,11 +332,11 @@ class CompiledStep:
                 # a product of unknown size between a loop and its gradient would separate them
                 has_loops = any(op.opdef.structured == "While" for op in lowered.left)
                 is_apart = is_heavy if has_loops else may_be_heavy
-                made = _clustered(lowered.ops, lowered.functions, is_apart, self._prepared)
+                made = _with_fused_regions(lowered.ops, lowered.functions, is_apart, self._prepared)
                 self._is_apart = is_apart
                 return made
             mine = self._prune()
-        return _clustered(*self._primitive(mine))
+        return _with_fused_regions(*self._primitive(mine))
 
     @notices.timed("lower")
     def _nested(self, mine: Pruned) -> Lowered | None:
@@ -429,7 +428,7 @@ class CompiledStep:
 
     @paused()
     @notices.timed("partition and plan")
-    def _divide(self, clustered: bool) -> PartitionedStep:
+    def _divide(self, is_fused: bool) -> PartitionedStep:
         self._placed = self._placed or self._place()
         placement, ops, functions = self._placed
         of = placement.of
@@ -438,14 +437,14 @@ class CompiledStep:
             ops, functions = self._spread()
             of = {op: by_name[op.name] for op in ops}
         parts = partition(ops, of, bfloat16=self._devices.bfloat16, costs=self._seconds(ops, of))
-        found: list[Clustered] = []
+        found: list[FusedRegion] = []
         plans = {}
         for name, part in parts.items():
             _checkpoint(part.graph)
             self._dumps.graph(f"part-{name.rpartition(':device:')[2].replace(':', '-')}", part.graph)
             mine: Sequence[Operation] = part.ops
             called = called_by(mine, functions)
-            if clustered and _is_cpu(name):  # compiled code is for CPUs only
+            if is_fused and _is_cpu(name):  # compiled code is for CPUs only
                 mine = _contract(mine, found)
                 called = {f: _contract(body, found) for f, body in called.items()}
             plans[name] = make_plan(mine, called, name)
@@ -592,14 +591,14 @@ def _optimized(
     return context
 
 
-def _clustered(
+def _with_fused_regions(
     ops: Sequence[Operation],
     functions: Mapping[str, Sequence[Operation]],
     is_apart: Callable[[Operation], bool] = may_be_heavy,
     prepare: Prepare | None = None,
-) -> tuple[Plan, tuple[Clustered, ...]]:
+) -> tuple[Plan, tuple[FusedRegion, ...]]:
     """Returns the plan of a private graph with fused regions as single nodes."""
-    found: list[Clustered] = []
+    found: list[FusedRegion] = []
     ops = _contract(ops, found, is_apart, prepare)
     called = {name: _contract(body, found, is_apart, prepare) for name, body in functions.items()}
     return make_plan(ops, called), tuple(found)
@@ -607,14 +606,14 @@ def _clustered(
 
 def _contract(
     ops: Sequence[Operation],
-    found: list[Clustered],
+    found: list[FusedRegion],
     is_apart: Callable[[Operation], bool] = may_be_heavy,
     prepare: Prepare | None = None,
 ) -> Sequence[Operation]:
     """Replaces regions of a private graph by fused operations; adds them to `found`."""
-    ops, clusters = fuse_regions(ops, is_apart, prepare)
-    found += clusters
-    for c in clusters[:1]:
+    ops, fused_regions = fuse_regions(ops, is_apart, prepare)
+    found += fused_regions
+    for c in fused_regions[:1]:
         _checkpoint(c.op.graph)
     return ops
 

@@ -385,7 +385,7 @@ class Session:
         is_seen = bool(options.trace_level) or options.listener is not None or options.ready is not None
         m.engine = "interpret" if is_seen or not (step.variants or step.compiled) else "compiled"
         if m.engine == "interpret":  # work for the first run (plans, compilation) is done before the measurement
-            step.divided(is_seen) if step.is_divided else step.plan if is_seen else step.clustered
+            step.divided(is_seen) if step.is_divided else step.plan if is_seen else step.fused_plan
         with measuring(m, options, device) as options:
             return self._run(call, values, options, timeout_ms)
 
@@ -439,7 +439,7 @@ class Session:
             for name, part in parts.executors.items():
                 self._account(part.step, name, options)
             return parts
-        plan = compiled.plan if is_seen else compiled.clustered
+        plan = compiled.plan if is_seen else compiled.fused_plan
         sequence = None if is_seen else static_schedule(plan)
         if sequence is not None:
             return ScheduledStep(sequence, step, self._intra)

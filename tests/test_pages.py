@@ -20,7 +20,7 @@ FOLDERS = (*FOR_USERS, "internals")
 CODE = ("headrace", "tests", "docs", "benchmarks", "examples", ".ci")
 
 #: Files of others that pages name: one that HEADRACE_DUMP writes, one of TensorFlow's.
-ELSEWHERE = {"clusters.py", "control_flow_ops.py"}
+ELSEWHERE = {"fused_regions.py", "control_flow_ops.py"}
 
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", flags=re.M | re.S)

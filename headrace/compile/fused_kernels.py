@@ -200,7 +200,7 @@ def _variant(made: _Members, prepare: Prepare, known: Mapping[int, Shape]) -> _C
     try:
         return _compiled(made.copy(), prepare, known)
     except Exception as e:
-        Failure("cluster for shapes", e).warn()
+        Failure("fused region for shapes", e).warn()
         return None
 
 

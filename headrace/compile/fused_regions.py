@@ -169,7 +169,7 @@ def apart(ops: Iterable[Operation], is_heavy: Callable[[Operation], bool]) -> di
     few = f"fewer than {thresholds.FUSED_REGION_OPS} that compute something wait for the same and die together"
     out: dict[str, list[Operation]] = {}
     for op in ops:
-        if op.type not in ("_Cluster", "_ClusterOfStep", "_Arg", "_Retval") and constant(op) is None:
+        if op.type not in ("_FusedRegion", "_FusedRegionOfStep", "_Arg", "_Retval") and constant(op) is None:
             why = _why_not(op) or ("may be worth a thread of its own" if is_heavy(op) else few)
             out.setdefault(why, []).append(op)
     return out
@@ -230,9 +230,9 @@ def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | Non
         "_compute": compute,
         "_of": tuple(t.name for t in outputs),
     }
-    name = graph.unique_name(f"{members[-1].name}/cluster")
+    name = graph.unique_name(f"{members[-1].name}/fused_region")
     controls = [c for c in dict.fromkeys(c for op in members for c in op.control_inputs) if c in before]
-    type = "_ClusterOfStep" if compute.is_of_step else "_Cluster"
+    type = "_FusedRegionOfStep" if compute.is_of_step else "_FusedRegion"
     op = graph.add_op(type, name, inputs, attrs, controls, members[-1].device, members[-1].source)
     edit.note([op])
     for old, new in zip(outputs, op.outputs, strict=True):
@@ -247,6 +247,6 @@ def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | Non
     return FusedRegion(tuple(members), op, compute.source, report)
 
 
-def show(clusters: Iterable[FusedRegion]) -> str:
+def show(fused: Iterable[FusedRegion]) -> str:
     """Text with the members of each region on one line."""
-    return "\n".join(" ".join(op.name for op in c.members) for c in clusters)
+    return "\n".join(" ".join(op.name for op in c.members) for c in fused)

@@ -60,7 +60,7 @@ def blame(error: BaseException, node: PlanNode, it: Iteration, x: Any) -> BaseEx
     found = None if node.culprit is None else node.culprit(error)
     if found is None:
         out, op, briefly = with_inputs_named(error, node.op, where(it), _inputs(node, x)), node.op, where(it, BRIEFLY)
-    else:  # an operation of a cluster
+    else:  # an operation of a fused region
         out, op = with_inputs_named(found.error, found.op, _joined(found.where, where(it)), found.inputs), found.op
         briefly = _joined(found.where, where(it, BRIEFLY))
         if found.round:

@@ -153,7 +153,7 @@ class PlanNode:
       cost: the cost function of a heavy kernel whose cost the static shapes do not decide; else None.
       dead: its dead twin, of kind `DEAD`.
       live: of a dead twin, the node; else the node itself.
-      culprit: of a cluster, finds the operation inside it that raised an error; else None.
+      culprit: of a fused region, finds the operation inside it that raised an error; else None.
     """
 
     __slots__ = (
@@ -296,7 +296,7 @@ class Plan:
       binders: (operation, factory) of the kernels made at each step.
       is_straight: whether the step has no control flow.
       uses_blas: whether some node may call the BLAS library.
-      has_loops: whether some cluster of the step contains a loop.
+      has_loops: whether some fused region of the step contains a loop.
       device: the device of one part of a step over several devices; "" for a whole step.
       sequence: static schedule of the step (`execute.static_schedule`); None before it is computed; False if the step
         has none.
@@ -502,7 +502,7 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
         raise UnimplementedError(
             f"no kernel computes '{op.type}' (operation {op.name!r}) on {device}{why_none(op, device)}", op.name, op
         )
-    compute = op.attrs.get("_compute")  # only a cluster has it
+    compute = op.attrs.get("_compute")  # only a fused region has it
     node.culprit = getattr(compute, "culprit", None)
     plan.has_loops |= getattr(compute, "has_loops", False)
     plan.uses_blas |= op.opdef.facts.blas or getattr(compute, "uses_blas", False)

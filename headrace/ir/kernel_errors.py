@@ -30,7 +30,7 @@ def place(op: Operation) -> str:
 
 
 def known_as(t: Tensor) -> str:
-    """The name the user knows a tensor by: of a feed that of the tensor fed, of a cluster that of what it gives."""
+    """The name of a tensor in the user's graph: for a feed, the tensor fed; for a fused region, its result."""
     attrs = t.op.attrs
     if "_of" in attrs:
         return str(attrs["_of"][t.index])

@@ -118,14 +118,14 @@ def test_a_step_that_waits(folder: Path) -> None:
         s.run(q.enqueue(2.0))
         s.run(y)
     assert stages(folder, 1) == ["pruned.txt", "not-compiled.txt"]
-    assert stages(folder, 2) == ["pruned.txt", "not-compiled.txt", "lowered.txt", "clusters.py"]
+    assert stages(folder, 2) == ["pruned.txt", "not-compiled.txt", "lowered.txt", "fused_regions.py"]
     assert text(folder, "not-compiled.txt", 2).startswith("# 'taken' (QueueDequeueV2)")
     assert " = Merge" in text(folder, "lowered.txt", 2)
-    compile(text(folder, "clusters.py", 2), "clusters.py", "exec")
+    compile(text(folder, "fused_regions.py", 2), "fused_regions.py", "exec")
     assert check_texts(folder) == 3
 
 
-def test_a_step_that_waits_with_a_loop_in_a_cluster(folder: Path) -> None:
+def test_a_step_that_waits_with_a_loop_in_a_fused_region(folder: Path) -> None:
     with hr.Graph() as g:
         q = hr.FIFOQueue(3, [hr.float32], shapes=[[]])
         y = hr.while_loop(lambda x: x < 100.0, lambda x: x * x, [q.dequeue()])[0]
@@ -133,9 +133,9 @@ def test_a_step_that_waits_with_a_loop_in_a_cluster(folder: Path) -> None:
         s.run(q.enqueue(2.0))
         s.run(y)
     assert len(list(folder.iterdir())) == 2
-    assert stages(folder, 2) == ["pruned.txt", "not-compiled.txt", "lowered.txt", "clusters.py"]
+    assert stages(folder, 2) == ["pruned.txt", "not-compiled.txt", "lowered.txt", "fused_regions.py"]
     assert "While[" in text(folder, "lowered.txt", 2)
-    assert "for " in text(folder, "clusters.py", 2)
+    assert "for " in text(folder, "fused_regions.py", 2)
     assert check_texts(folder) == 3
 
 

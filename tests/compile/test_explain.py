@@ -1,4 +1,4 @@
-"""`hr.explain` of steps that are interpreted: their clusters, and why the other operations are in none."""
+"""`hr.explain` of steps that are interpreted: their fused regions, and why the other operations are in none."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def test_clusters_are_told_with_what_is_in_them() -> None:
     g, done = a_chain()
     found = told(g, done)
     assert found.engine == "interpret"
-    assert found.clusters == (("a", "b", "c"),)
+    assert found.fused_regions == (("a", "b", "c"),)
     assert dict(found.apart) == {EFFECTS: ("q",), WAITS: ("x", "done")}
     lines = str(found).splitlines()
-    at = lines.index("clusters: 1")
+    at = lines.index("fused regions: 1")
     assert lines[at + 1 : at + 4] == [
         "  3 operations: a, b, c",
         f"  alone: {EFFECTS}: 1 operation: q",
@@ -49,20 +49,20 @@ def test_a_step_without_clusters_says_so() -> None:
     with hr.Graph() as g:
         x = hr.negative(hr.FIFOQueue(3, [hr.float32], shapes=[[]]).dequeue(), name="n")
     found = told(g, x)
-    assert found.clusters == ()
+    assert found.fused_regions == ()
     assert dict(found.apart)[FEW] == ("n",)
-    assert "clusters: none" in str(found).splitlines()
+    assert "fused regions: none" in str(found).splitlines()
 
 
 def test_there_are_none_where_the_session_is_to_interpret_or_the_step_is_compiled() -> None:
     g, done = a_chain()
     found = told(g, done, engine="interpret")
-    assert (found.clusters, found.apart) == ((), ())
+    assert (found.fused_regions, found.apart) == ((), ())
     assert "not compiled: the session is to interpret" in str(found)
-    assert "clusters" not in str(found)
+    assert "fused regions" not in str(found)
     found = told(g, "c:0", ["x:0"])
-    assert (found.engine, found.clusters, found.apart) == ("compiled", (), ())
-    assert "clusters" not in str(found)
+    assert (found.engine, found.fused_regions, found.apart) == ("compiled", (), ())
+    assert "fused regions" not in str(found)
 
 
 def test_each_reason_to_stay_alone() -> None:
@@ -105,6 +105,6 @@ def test_long_lists_are_cut() -> None:
         for i in range(SHOWN + 5):
             y = hr.negative(y, name=f"n{i}")
     found = told(g, y)
-    assert len(found.clusters[0]) == SHOWN + 5
+    assert len(found.fused_regions[0]) == SHOWN + 5
     line = next(text for text in str(found).splitlines() if f"{SHOWN + 5} operations" in text)
     assert line.endswith(f"n{SHOWN - 1}, and 5 more")

@@ -86,7 +86,7 @@ def test_source_that_python_refuses_is_a_warning(monkeypatch: pytest.MonkeyPatch
 
 
 def waiting() -> tuple[hr.Tensor, dict[hr.Tensor, Any]]:
-    """A step that has to wait for a queue, and so is run in clusters."""
+    """A step that has to wait for a queue, and so is run in fused regions."""
     queue = hr.FIFOQueue(4, [F32], [[]])
     x = hr.placeholder(F32, [])
     with hr.control_dependencies([queue.enqueue(x)]):
@@ -99,10 +99,10 @@ def test_clusters_that_fail_to_compile_are_single_nodes_with_a_warning(monkeypat
     with hr.Graph() as graph:
         y, feeds = waiting()
     with hr.Session(graph=graph, engine="auto") as session:
-        with pytest.warns(CompileWarning, match="stage 'clusters': TypeError: a bug of ours"):
+        with pytest.warns(CompileWarning, match="stage 'fused_regions': TypeError: a bug of ours"):
             assert session.run(y, feeds) == 1.0
         told = session.explain(y, list(feeds))
-    assert told.clusters == ()
+    assert told.fused_regions == ()
     assert 'raise TypeError("a bug of ours")' in "".join(told.failures)
 
 

@@ -1,4 +1,4 @@
-"""Clusters: what is put together, and that nothing but speed tells: values, deadness, waiting, errors, traces."""
+"""Fused regions: what is put together, and that nothing but speed tells: values, deadness, waiting, errors, traces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.api.test_random_programs import _check, _program
 from tests.compile.running import same
 from tests.inside import step_of
 
-SOON_MS = 10_000  # of a step that takes a few milliseconds, but may wait for ever if clusters are wrong
+SOON_MS = 10_000  # of a step that takes a few milliseconds, but may wait for ever if fused regions are wrong
 
 
 def queue(name: str, values: Sequence[Any] = (), dtype: Any = hr.float32) -> Any:
@@ -39,9 +39,9 @@ def queue(name: str, values: Sequence[Any] = (), dtype: Any = hr.float32) -> Any
 
 
 def clusters_of(graph: Graph, fetches: Any, feeds: Sequence[Any] = ()) -> str:
-    """The members of the clusters of a step, a line for each cluster."""
+    """The members of the fused regions of a step, a line for each fused region."""
     with hr.Session(graph=graph, engine="auto") as session:
-        return show(step_of(session, fetches, dict.fromkeys(feeds)).clusters)
+        return show(step_of(session, fetches, dict.fromkeys(feeds)).fused_regions)
 
 
 def results(graph: Graph, before: Any, fetches: Any, engine: str, **kwargs: Any) -> Any:
@@ -52,11 +52,11 @@ def results(graph: Graph, before: Any, fetches: Any, engine: str, **kwargs: Any)
 
 
 def check(graph: Graph, before: Any, fetches: Any, at_least: int = 1) -> Any:
-    """What `fetches` are, with clusters (`at_least` so many) and without."""
+    """What `fetches` are, with fused regions (`at_least` so many) and without."""
     with hr.Session(graph=graph, engine="auto") as session:
         step = step_of(session, fetches, {})
         assert step.compiled is None
-        assert len(step.clusters) >= at_least
+        assert len(step.fused_regions) >= at_least
     got = results(graph, before, fetches, "auto")
     same(got, results(graph, before, fetches, "interpret"))
     return got
@@ -130,8 +130,8 @@ def test_few_operations_are_left_alone_and_the_interpreter_makes_none() -> None:
     assert clusters_of(g, many) != ""
     with hr.Session(graph=g, engine="interpret") as session:
         step = step_of(session, many, {})
-        assert step.clusters == ()
-        assert step.clustered is step.plan
+        assert step.fused_regions == ()
+        assert step.fused_plan is step.plan
 
 
 # *** waiting ***
@@ -302,12 +302,12 @@ put = QueueEnqueueV2[Tcomponents=(bool)](q, no)
 
 @contextlib.contextmanager
 def everywhere(fewest: int) -> Iterator[list[int]]:
-    """All steps are interpreted with clusters, of `fewest` operations, whatever decides about the order of firing."""
+    """All steps are interpreted with fused regions, of `fewest` operations, in any order of firing."""
     made: list[int] = []
 
     def executor(self: Session, step: CompiledStep, run: Any, options: Any, is_partial: bool = False) -> Executor:
-        made.append(len(step.clusters))
-        return Executor(step.clustered, run, self._get_pool, options.listener, options.ready, self._intra)
+        made.append(len(step.fused_regions))
+        return Executor(step.fused_plan, run, self._get_pool, options.listener, options.ready, self._intra)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "FUSED_REGION_OPS", fewest)
@@ -331,7 +331,7 @@ def test_random_programs(rng: random.Random, stateful: bool, parallel: int, fewe
         _check(block, initial(rng), stateful, parallel, rng.randrange(1000))
 
 
-def test_the_random_programs_have_clusters() -> None:
+def test_the_random_programs_have_fused_regions() -> None:
     rng = random.Random(1)
     with everywhere(1) as made:
         _check(_program(rng, True), initial(rng), True, 2, 1)
@@ -370,11 +370,11 @@ def test_who_traces_sees_single_operations() -> None:
         session.run(fill)
         assert session.run(y) == session.run(y, options=hr.RunOptions(listener=listener))
     assert {"one", "two", "three"} <= set(seen)
-    assert not any("cluster" in name for name in seen)
+    assert not any("fused_region" in name for name in seen)
 
 
 def failures(graph: Graph, fill: Any, fetches: Any) -> list[Any]:
-    """What a step raises, with clusters and without."""
+    """What a step raises, with fused regions and without."""
     out: list[Any] = []
     assert "divide" in clusters_of(graph, fetches)
     for engine in ("auto", "interpret"):
@@ -395,7 +395,7 @@ def test_an_error_names_the_operation_the_loop_and_the_iteration() -> None:
         _, s = hr.while_loop(lambda i, s: i < 4, body, [0, 0], name="loop")
     got, want = failures(g, fill, s)
     assert str(got) == str(want)
-    assert got.__notes__[:2] == want.__notes__[:2]  # the last is of events, and a cluster is one
+    assert got.__notes__[:2] == want.__notes__[:2]  # the last is of events, and a fused region is one
     assert got.op is want.op
     assert "divide" in got.__notes__[0]
     assert "iteration 2 of loop 'loop" in got.__notes__[0]
@@ -421,8 +421,8 @@ def test_products_limit_the_threads_of_the_library() -> None:
         y = hr.matmul(hr.negative(x), hr.square(x + 1.0))
     with hr.Session(graph=g, engine="auto") as session:
         step = step_of(session, y, {})
-        assert len(step.clusters) == 1
-        assert step.clustered.uses_blas
+        assert len(step.fused_regions) == 1
+        assert step.fused_plan.uses_blas
     check(g, fill, y)
 
 
@@ -430,7 +430,7 @@ def test_products_limit_the_threads_of_the_library() -> None:
 
 
 def benchmark(n: int = 200, rounds: int = 200, echo: Callable[[str], None] = print) -> None:
-    """Prints what a step of `n` scalar operations behind a queue takes, with clusters and without."""
+    """Prints what a step of `n` scalar operations behind a queue takes, with fused regions and without."""
     best: dict[str, float] = {}
     with hr.Graph() as g:
         q = hr.FIFOQueue(2, [hr.float32], shapes=[[]])
@@ -447,7 +447,7 @@ def benchmark(n: int = 200, rounds: int = 200, echo: Callable[[str], None] = pri
                 run()
                 best[name] = min(best.get(name, 1e9), time.perf_counter() - began)
     with_, without = best["auto"] * 1e6, best["interpret"] * 1e6
-    echo(f"{n} scalar operations behind a queue: {with_:.0f} us with clusters, {without:.0f} us without")
+    echo(f"{n} scalar operations behind a queue: {with_:.0f} us with fused regions, {without:.0f} us without")
 
 
 def test_the_benchmark_runs() -> None:

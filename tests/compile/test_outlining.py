@@ -1,4 +1,4 @@
-"""Loops and conditionals in clusters: which are, and that nothing but speed tells."""
+"""Loops and conditionals in fused regions: which are, and that nothing but speed tells."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ pytestmark = pytest.mark.one_engine
 
 
 def loops_of(graph: Graph, fetches: Any) -> list[str]:
-    """The loops and conditionals that are members of clusters of a step."""
+    """The loops and conditionals that are members of fused regions of a step."""
     with hr.Session(graph=graph, engine="auto") as session:
-        clusters = step_of(session, fetches, {}).clusters
-        return [op.name for c in clusters for op in c.members if is_outlined(op)]
+        regions = step_of(session, fetches, {}).fused_regions
+        return [op.name for c in regions for op in c.members if is_outlined(op)]
 
 
 def going(n: Any, body: Callable[..., Any], first: Any, name: str = "loop") -> Tensor:
@@ -96,7 +96,7 @@ def test_a_loop_is_a_cluster_with_what_is_around_it() -> None:
     assert loops_of(g, y) == ["loop"]
     assert clusters_of(g, y) == "first loop mul"
     with hr.Session(graph=g, engine="auto") as session:
-        plan = step_of(session, y, {}).clustered
+        plan = step_of(session, y, {}).fused_plan
         assert plan.is_straight
         assert plan.flushes
     check(g, fill, y)
@@ -179,7 +179,7 @@ def test_variables_of_loops_that_nobody_needs_take_nothing() -> None:
             assert session.run(left) == 1
 
 
-def test_what_a_loop_begins_with_is_in_its_cluster() -> None:
+def test_what_a_loop_begins_with_is_in_its_fused_region() -> None:
     """Lists that gradients keep values in are empty at first, and know of no queue."""
     with hr.Graph() as g:
         q, fill = queue("q", [0.5])
@@ -189,9 +189,9 @@ def test_what_a_loop_begins_with_is_in_its_cluster() -> None:
         grads = hr.gradients([y], [w, x])
     with hr.Session(graph=g, engine="auto") as session:
         step = step_of(session, [y, grads], {})
-        assert len(step.clusters) == 1
-        assert "run.span" in step.clusters[0].source or "range(" in step.clusters[0].source
-        assert "TensorList" not in step.clusters[0].source
+        assert len(step.fused_regions) == 1
+        assert "run.span" in step.fused_regions[0].source or "range(" in step.fused_regions[0].source
+        assert "TensorList" not in step.fused_regions[0].source
     with flags.override(OPTIMIZE="off"):
         check(g, [w.initializer, fill], [y, grads])
 
@@ -338,7 +338,7 @@ def test_a_network_fed_by_a_queue_is_the_one_that_is_fed() -> None:
             made[kind] = session.run([*fetches, train], feeds)
             if kind == "queue":
                 step = step_of(session, [*fetches, train], {})
-                assert sum(is_outlined(op) for c in step.clusters for op in c.members) == 2
+                assert sum(is_outlined(op) for c in step.fused_regions for op in c.members) == 2
     same(made["queue"], made["plain"])
     same(made["queue"], made["fed"])
 
@@ -376,7 +376,7 @@ def test_memory_that_is_limited_is_counted() -> None:
     same(*seen)
 
 
-def test_denormal_numbers_are_zeros_in_a_loop_in_a_cluster() -> None:
+def test_denormal_numbers_are_zeros_in_a_loop_in_a_fused_region() -> None:
     with flushed():
         is_known = bool((np.float32([1e-39]) / 2)[0] == 0)
     with hr.Graph() as g:
@@ -484,7 +484,7 @@ def test_a_session_that_closes(make: Callable[[Tensor], Tensor]) -> None:
 
 
 def failures(graph: Graph, fill: Any, fetches: Any) -> list[Any]:
-    """What a step raises, with clusters and without."""
+    """What a step raises, with fused regions and without."""
     out: list[Any] = []
     assert loops_of(graph, fetches)
     for engine in ("auto", "interpret"):
@@ -512,7 +512,7 @@ def test_an_error_in_a_loop_in_a_loop_names_both_iterations() -> None:
     assert "test_outlining.py" in got.__notes__[0]
 
 
-def test_an_error_in_a_cluster_in_a_loop_that_waits() -> None:
+def test_an_error_in_a_fused_region_in_a_loop_that_waits() -> None:
     with hr.Graph() as g:
         q, fill = queue("q", [1, 1, 1], hr.int32)
 
@@ -528,12 +528,12 @@ def test_an_error_in_a_cluster_in_a_loop_that_waits() -> None:
     assert "iteration 1 of loop 'outer/inner', in iteration 2 of loop 'outer'" in got.__notes__[0]
 
 
-def test_explain_tells_what_is_in_a_cluster_and_what_the_passes_did() -> None:
+def test_explain_tells_what_is_in_a_fused_region_and_what_the_passes_did() -> None:
     g, _, fetches, train, _ = network(2, 7, 3, False)
     with hr.Session(graph=g, engine="auto") as session:
         told = session.explain([*fetches, train])
     assert told.engine == "interpret"
-    assert any("loop" in names for names in told.clusters)
+    assert any("loop" in names for names in told.fused_regions)
     assert "prune" in told.passes
     assert told.notes
     assert "passes that changed something: none" not in str(told)
@@ -554,7 +554,7 @@ def test_who_traces_sees_single_operations() -> None:
         session.run(fill)
         assert session.run(y) == session.run(y, options=hr.RunOptions(listener=listener))
     assert seen.count("loop/sine") >= 3
-    assert not any("cluster" in name for name in seen)
+    assert not any("fused_region" in name for name in seen)
 
 
 def test_the_interpreter_makes_none() -> None:
@@ -562,8 +562,8 @@ def test_the_interpreter_makes_none() -> None:
         y = going(3, lambda i, v: hr.sin(v), queue("q")[0].dequeue())
     with hr.Session(graph=g, engine="interpret") as session:
         step = step_of(session, y, {})
-        assert step.clusters == ()
-        assert step.clustered is step.plan
+        assert step.fused_regions == ()
+        assert step.fused_plan is step.plan
 
 
 # *** speed, to look at: python -m tests.compile.test_outlining ***
