@@ -127,7 +127,17 @@ FORBIDDEN_IN = {"execute/frames.py": {"threading", "numpy", "time", "queue"}}
 # The layers inside `ir`, lowest first. A module may import modules of its own row and of the rows before it; imports in
 # functions and for type checkers count too. A folder's row holds all modules of the folder.
 IR: tuple[tuple[str, ...], ...] = (
-    ("device", "source", "symbolic", "static_info", "primitive_names", "uncopyable", "attr_values", "conversion"),
+    (
+        "device",
+        "source",
+        "symbolic",
+        "static_info",
+        "primitive_names",
+        "uncopyable",
+        "attr_values",
+        "conversion",
+        "op_roles",
+    ),
     ("opdef",),
     ("graph",),
     ("function", "grad_node", "kernel", "output_check", "walk"),

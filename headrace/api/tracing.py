@@ -148,12 +148,7 @@ def finish(graph: FuncGraph, results: Iterable[Tensor]) -> None:
 
 def changes(graph: Graph) -> list[Operation]:
     """The operations that change something outside, or wait for something outside."""
-    return [op for op in graph.operations if _touches(op) and (_waits(op) or any(effects(op).values()))]
-
-
-def _touches(op: Operation) -> bool:
-    record = op.opdef
-    return is_stateful(op) if record.structured else bool(record.facts.effect) or record.async_ is not None
+    return [op for op in graph.operations if op.opdef.is_effectful and (_waits(op) or any(effects(op).values()))]
 
 
 def _waits(op: Operation) -> bool:
@@ -162,11 +157,9 @@ def _waits(op: Operation) -> bool:
     return op.opdef.facts.waits or op.opdef.async_ is not None
 
 
-def is_stateful(what: Graph | Operation) -> bool:
-    """Whether a graph, or a structured operation, has to do with anything outside, be it only to read a variable."""
-    if isinstance(what, Graph):
-        return any(map(_touches, what.operations))
-    return not (what.type.startswith("Stateless") or what.type == "PartitionedCall")
+def is_stateful(graph: Graph) -> bool:
+    """Whether an operation of a graph has effects, be it only to read a variable."""
+    return any(op.opdef.is_effectful for op in graph.operations)
 
 
 def make(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.compile.source import Mark, SourceLoop
     from headrace.ir.graph import Operation
+    from headrace.ir.op_roles import ListKind
 
 SHOWN: Final = 4  # loops and calls named at either end of a longer nesting
 
@@ -71,8 +72,8 @@ def culprit(error: Exception, file: str, marks: Sequence[Mark]) -> Culprit | Non
     op = mark.op
     assert op is not None
     inputs = _inputs(mark, frame)
-    if isinstance(error, IndexError) and op.type.startswith("TensorList"):
-        error = _of_list(op.type, inputs, error)
+    if isinstance(error, IndexError) and op.opdef.list_kind is not None:
+        error = _of_list(op.opdef.list_kind, inputs, error)
     where, inner = _where(at), ""
     if isinstance(error, DeadlineExceededError) and op.opdef.structured:
         loop = next((loop for m in marks for loop in m.loops if loop.op is op), None)
@@ -112,12 +113,12 @@ def _inputs(mark: Mark, frame: FrameType) -> list[Any]:
     return out
 
 
-def _of_list(type: str, inputs: Sequence[Any], cause: IndexError) -> Exception:
+def _of_list(kind: ListKind, inputs: Sequence[Any], cause: IndexError) -> Exception:
     """Error of a list without the element that an operation accesses."""
-    if type == "TensorListPopBack":
+    if kind == "pop":
         out = InvalidArgumentError("Trying to pop from an empty list.")
     else:
-        verb = "access" if type == "TensorListGetItem" else "modify"
+        verb = "access" if kind == "get" else "modify"
         out = InvalidArgumentError(f"Trying to {verb} element {inputs[1]} in a list with {len(inputs[0])} elements.")
     out.__cause__ = cause
     return out

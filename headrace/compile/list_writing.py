@@ -16,6 +16,7 @@ from headrace.compile.names import INT, Names, Value
 if TYPE_CHECKING:
     from headrace.compile.regions import Item
     from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.op_roles import ListKind
 
 
 MEMORY: Final = "run.step.memory"  # the account of the device, which exists where operations have `_counted`
@@ -26,14 +27,13 @@ class ListWriter(Names):
 
     def list_operation(self, op: Operation, item: Item) -> bool:
         """Writes an operation on a list of Python or on rows; else returns False."""
-        write = _LISTS.get(op.type)
-        if write is None:
+        role = op.opdef.facts.list_role
+        if role is None:
             return False
-        this = op.outputs[0] if op.type in _MAKES else op.inputs[0]
-        kind = self.lists.kind(this)
+        kind = self.lists.kind(op.outputs[0] if role.makes else op.inputs[0])
         if not kind:
             return False
-        write(self, op, item, kind)
+        _WRITERS[role.kind](self, op, item, kind)
         return True
 
     def assign(self, op: Operation, text: str, inputs: tuple[str, ...] = (), is_fresh: bool = False) -> None:
@@ -102,7 +102,7 @@ class ListWriter(Names):
         loop, this = self.out.loop, push.inputs[0].op
         if loop is None or loop.most is None or this.type != "_Arg" or this.graph is not loop.op.attrs["body"]:
             return math.inf
-        is_new = loop.op.inputs[this.attrs["index"]].op.type == "EmptyTensorList"
+        is_new = loop.op.inputs[this.attrs["index"]].op.opdef.list_kind == "empty"
         return loop.most if is_new else math.inf
 
     def _pop(self, op: Operation, item: Item, kind: str) -> None:
@@ -221,19 +221,18 @@ class ListWriter(Names):
         self.out.line(f"{', '.join(names)} = {call}", op, (this, shape, dims))
 
 
-_MAKES: Final = frozenset({"EmptyTensorList", "TensorListReserve", "TensorListFromTensor"})
-_LISTS: Final[Mapping[str, Callable[[Any, Any, Any, str], None]]] = {
-    "EmptyTensorList": ListWriter._empty,
-    "TensorListReserve": ListWriter._reserve,
-    "TensorListFromTensor": ListWriter._from_tensor,
-    "TensorListPushBack": ListWriter._push,
-    "TensorListPopBack": ListWriter._pop,
-    "TensorListGetItem": ListWriter._get,
-    "TensorListSetItem": ListWriter._set,
-    "TensorListResize": ListWriter._resize,
-    "_TensorListUnset": ListWriter._unset,
-    "TensorListLength": ListWriter._length,
-    "TensorListStack": ListWriter._stack,
-    "TensorListGather": ListWriter._gather,
-    "TensorListConcatV2": ListWriter._concat,
+_WRITERS: Final[Mapping[ListKind, Callable[[Any, Any, Any, str], None]]] = {
+    "empty": ListWriter._empty,
+    "reserve": ListWriter._reserve,
+    "from_tensor": ListWriter._from_tensor,
+    "push": ListWriter._push,
+    "pop": ListWriter._pop,
+    "get": ListWriter._get,
+    "set": ListWriter._set,
+    "resize": ListWriter._resize,
+    "unset": ListWriter._unset,
+    "length": ListWriter._length,
+    "stack": ListWriter._stack,
+    "gather": ListWriter._gather,
+    "concat": ListWriter._concat,
 }

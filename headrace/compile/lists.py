@@ -32,29 +32,12 @@ from headrace.ir.infer import constant_value
 if TYPE_CHECKING:
     from headrace.compile.regions import Item, Region, Regions
     from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.op_roles import ListRole
     from headrace.shapes import Shape
 
 LIST: Final = "list"
 ROWS: Final = "rows"
 KERNEL: Final = ""
-
-_JOIN: Final = frozenset({"TensorListStack", "TensorListGather", "TensorListConcatV2"})  # read several elements
-# operations that read input 0 and leave it unchanged
-_LOOK: Final = _JOIN | {"TensorListGetItem", "TensorListLength"}
-_CHANGE: Final = frozenset(
-    {"TensorListPushBack", "TensorListPopBack", "TensorListSetItem", "TensorListResize", "_TensorListUnset"}
-)
-_MAKE: Final = frozenset({"EmptyTensorList", "TensorListReserve", "TensorListFromTensor"})
-_BLANKING: Final = frozenset({"TensorListResize", "_TensorListUnset"})
-
-_PUT: Final = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # the input that becomes an element
-_SHAPE: Final = {  # the input that states the shape of the elements
-    "TensorListPopBack": 1,
-    "TensorListGetItem": 2,
-    "TensorListStack": 1,
-    "TensorListGather": 2,
-    "TensorListConcatV2": 1,
-}
 
 
 class Lists:
@@ -69,7 +52,8 @@ class Lists:
         self._blank: set[Tensor] = set()  # with elements that may be missing
         self._counted: set[Tensor] = set()  # with elements that count as memory of the device
         self._put: list[tuple[Tensor, Shape]] = []  # lists, each with the static shape of an element put into it
-        self._readers: list[Operation] = []  # operations that state the shape of the elements they read
+        # operations that state the shape of the elements they read, and that shape
+        self._readers: list[tuple[Operation, Shape | str]] = []
         for op in blocks.root.graph.operations:
             if op.type == "_Arg":  # values from outside have the representation of kernels
                 self._spoil(op.outputs[0])
@@ -163,19 +147,19 @@ class Lists:
         used[t] = 1
 
     def _plain(self, op: Operation, used: dict[Tensor, int]) -> None:
-        type = op.type
-        if type in _MAKE:
-            self._made(op)
-        elif type in _LOOK or type in _CHANGE:
+        role = op.opdef.facts.list_role
+        if role is not None and role.makes:
+            self._made(op, role)
+        elif role is not None:
             this = op.inputs[0]
-            if type in _LOOK:
+            if role.changes:
+                self._changed(op, role, this, used)
+            else:
                 self._look(this, used)
-                if type != "TensorListLength" and op.attrs["element_dtype"].base is dtypes.variant:
+                if role.kind != "length" and op.attrs["element_dtype"].base is dtypes.variant:
                     self._spoil(this)
                     self._contains(this, op.outputs[0])
-            else:
-                self._changed(op, this, used)
-            if not self._fits(op):
+            if not self._fits(op, role):
                 self._spoil(this)
             self._find(this)
         elif op.opdef.facts.forwards is not None and op.outputs[0].dtype.base is dtypes.variant:
@@ -185,12 +169,12 @@ class Lists:
             for t in (*op.inputs, *op.outputs):
                 self._spoil(t)
 
-    def _made(self, op: Operation) -> None:
+    def _made(self, op: Operation, role: ListRole) -> None:
         out = op.outputs[0]
         self._find(out)
-        if op.type != "EmptyTensorList" and op.attrs["element_dtype"] in dtypes.OBJECT:
+        if role.kind != "empty" and op.attrs["element_dtype"] in dtypes.OBJECT:
             self._spoil(out)
-        if op.type == "TensorListFromTensor":
+        if role.kind == "from_tensor":
             self._rows.add(out)
             shape = known_shape(op.inputs[1])
             if op.inputs[0].shape is None or not _surely_fits(op.inputs[0].shape[1:], shape):
@@ -199,7 +183,7 @@ class Lists:
                 self._put.append((out, op.inputs[0].shape[1:]))
             return
         self._grown.add(out)
-        if op.type == "EmptyTensorList":
+        if role.kind == "empty":
             most = constant_value(op.inputs[1])
             if most is None or most.ndim or int(most) != -1 or not _is_a_shape(op.inputs[0]):
                 self._spoil(out)
@@ -208,45 +192,48 @@ class Lists:
             if op.outputs[0].handle is None or known_shape(op.inputs[0]) == "?":
                 self._spoil(out)
 
-    def _changed(self, op: Operation, this: Tensor, used: dict[Tensor, int]) -> None:
+    def _changed(self, op: Operation, role: ListRole, this: Tensor, used: dict[Tensor, int]) -> None:
         self._consume(this, used)
         out = op.outputs[0]
         self._join(this, out)
         self._grown.add(this)
         if "_counted" in op.attrs:
             self._counted.add(this)
-        if op.type in _BLANKING:
+        if role.leaves_unset:
             self._blank.add(this)
         dtype = op.attrs["element_dtype"] if "element_dtype" in op.attrs else this.handle and this.handle[0]
         if dtype is not None and dtype is not dtypes.variant:
             return
-        if op.type == "TensorListPushBack":
+        if role.kind == "push":
             self._consume(op.inputs[1], used)
             self._contains(this, op.inputs[1])
-        elif op.type == "TensorListPopBack":
+        elif role.kind == "pop":
             self._contains(this, op.outputs[1])
         else:
             for t in op.inputs:
                 self._spoil(t)
 
-    def _fits(self, op: Operation) -> bool:
+    def _fits(self, op: Operation, role: ListRole) -> bool:
         """Whether a list of Python fits `op`, independent of the other elements of the list."""
         holds = op.inputs[0].handle
-        if op.type in _PUT:
-            value = op.inputs[_PUT[op.type]]
-            self._put.append((op.inputs[0], value.shape))
+        put = None if role.element_input is None else op.inputs[role.element_input]
+        if put is not None:
+            self._put.append((op.inputs[0], put.shape))
             if op.attrs.get("resize_if_index_out_of_bounds"):
                 self._blank.add(op.inputs[0])
         if "_accumulates" in op.attrs or "_accumulated" in op.attrs or "element_dtype" not in op.attrs:
             return True
         if holds is None or holds[0] != op.attrs["element_dtype"]:
             return False
-        if op.type in _PUT:
-            return holds[1] is None or _surely_fits(value.shape, holds[1])
-        if op.attrs["element_dtype"] in dtypes.OBJECT and op.type in _JOIN and not shapes.is_full(op.outputs[0].shape):
+        if put is not None:
+            return holds[1] is None or _surely_fits(put.shape, holds[1])
+        if op.attrs["element_dtype"] in dtypes.OBJECT and role.joins and not shapes.is_full(op.outputs[0].shape):
             return False  # a bare object has no shape to compare
-        self._readers.append(op)
-        return known_shape(op.inputs[_SHAPE[op.type]]) != "?"
+        if role.shape_input is None:
+            return False
+        stated = known_shape(op.inputs[role.shape_input])
+        self._readers.append((op, stated))
+        return stated != "?"
 
     def _check_readers(self) -> None:
         """Spoils lists whose elements may not have the shape that a reader states."""
@@ -254,13 +241,13 @@ class Lists:
         for t, shape in self._put:
             c = self._find(t)
             held[c] = shapes.join(held[c], shape) if c in held else shape
-        for op in self._readers:
-            this = op.inputs[0]
-            c, stated = self._find(this), known_shape(op.inputs[_SHAPE[op.type]])
-            if op.type in ("TensorListGetItem", "TensorListPopBack"):
+        for op, stated in self._readers:
+            this, kind = op.inputs[0], op.opdef.list_kind
+            c = self._find(this)
+            if kind in ("get", "pop"):
                 assert this.handle is not None
                 fits = c not in held or _surely_fits(held[c], stated) or _surely_fits(this.handle[1], stated)
-                if op.type == "TensorListPopBack" and c in self._blank:
+                if kind == "pop" and c in self._blank:
                     fits = fits and shapes.is_full(op.outputs[1].shape)
                 if not fits:
                     self._spoil(this)

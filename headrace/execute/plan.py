@@ -344,7 +344,6 @@ _PRIMITIVES = {
     "Send": SEND,
     "Recv": RECV,
 }
-_FRAMES = frozenset({"Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration", "Send", "Recv"})
 _ACT_DEAD = frozenset({RETVAL, SEND, RECV})
 
 
@@ -368,7 +367,9 @@ def make_plan(
     """
     plan = Plan()
     plan.device = device
-    plan.is_straight = not any(op.opdef.primitive in _FRAMES or op.opdef.structured for op in ops)
+    plan.is_straight = all(
+        _PRIMITIVES.get(op.opdef.primitive, TRIGGER) == TRIGGER and not op.opdef.structured for op in ops
+    )
     _add_graph(plan, ops, None)
     roots = {name: _add_graph(plan, body, name) for name, body in (functions or {}).items()}
     for node in plan.nodes:

@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, shapes, thresholds
-from headrace.api.tracing import is_stateful
 from headrace.ir.builder import Builder
 from headrace.ir.graph import FuncGraph, Graph, Tensor
 from headrace.ir.opdef import PerElement, op_registry
@@ -218,7 +217,7 @@ class GradGraph(FuncGraph):
     def _needed(self, since: int, ends: Iterable[Tensor]) -> set[Operation]:
         """The operations, of those made last and those dormant, that `ends` need or that change something."""
         new = self._operations[since:]
-        needed = {op for op in new if op.opdef.facts.effect or op.opdef.async_ is not None or _is_stateful(op)}
+        needed = {op for op in new if op.opdef.is_effectful}
         todo = [*needed, *(t.op for t in ends)]
         while todo:
             op = todo.pop()
@@ -252,10 +251,6 @@ class GradGraph(FuncGraph):
         return t
 
 
-def _is_stateful(op: Operation) -> bool:
-    return bool(op.opdef.structured) and is_stateful(op)
-
-
 # An operation with control inputs says when its value is there, and that others run: a gradient that needs the value
 # takes the operation's own.
 
@@ -287,7 +282,7 @@ def _is_checked_read(op: Operation) -> bool:
     A gradient takes the value of the operation itself: a copy of the read would be one without the check. To keep it
     takes no memory, as the array holds it.
     """
-    return op.type == "TensorListGetItem" and all(c.type in MARKS for c in op.control_inputs)
+    return op.opdef.list_kind == "get" and all(c.type in MARKS for c in op.control_inputs)
 
 
 def _is_no_larger(a: Tensor, b: Tensor) -> bool:

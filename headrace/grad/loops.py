@@ -101,7 +101,7 @@ class _Returned:
             if first.type == "FakeParam":
                 self.held.setdefault(result, k)
             push = result.op
-            if push.type == "TensorListPushBack" and push.inputs[0] is param and first.type == "EmptyTensorList":
+            if push.opdef.list_kind == "push" and push.inputs[0] is param and first.opdef.list_kind == "empty":
                 self.pushed.setdefault(push.inputs[1], k)
         self._read = len(self._body.results)
 
@@ -200,7 +200,7 @@ class GradBody(GradGraph):
         Such a list has an element for each iteration, so it need not be kept again: it is still there.
         """
         op = t.op
-        if t.index != 1 or op.type != "TensorListPopBack" or not op.attrs.get("_accumulated"):
+        if t.index != 1 or op.opdef.list_kind != "pop" or not op.attrs.get("_accumulated"):
             return None
         k = self.position.get(op.inputs[0])
         return k if k is not None and self.forward.results[k] is op.outputs[0] else None

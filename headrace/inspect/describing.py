@@ -19,7 +19,6 @@ from headrace.prune import prune
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
-_PLACEHOLDERS: Final = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 _HANDLES: Final = frozenset({dtypes.resource, dtypes.variant})
 
 
@@ -169,7 +168,7 @@ def _describe(
     constants = [value(op.outputs[0]) for op in with_owned(ops) if op.type == "Const"]
     return Description(
         ops=_counts(op.type for op in ops),
-        inputs=tuple(value(op.outputs[0]) for op in ops if op.type in _PLACEHOLDERS),
+        inputs=tuple(value(op.outputs[0]) for op in ops if op.opdef.facts.placeholder),
         outputs=tuple(_end(op) for op in ops if op not in waited_for),
         resources=tuple(_resource(op) for op in resources),
         effects=_counts(op.type for op in effects),
@@ -191,7 +190,7 @@ def _end(op: Operation) -> str:
 
 def _has_effect(op: Operation) -> bool:
     record = op.opdef
-    return op.type not in _PLACEHOLDERS and bool(record.facts.effect or record.stateful or record.async_)
+    return not record.facts.placeholder and bool(record.facts.effect or record.stateful or record.async_)
 
 
 def _is_resource(op: Operation) -> bool:

@@ -62,6 +62,7 @@ class Node:
       device: the requested device; "" for any.
       source: the user's line; "" if it is not known.
       goes_back: whether its inputs except the first come from the previous iteration.
+      is_argument: whether it is a placeholder, or a parameter of a function.
     """
 
     id: int
@@ -74,6 +75,7 @@ class Node:
     device: str = ""
     source: str = ""
     goes_back: bool = False
+    is_argument: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from headrace.inspect.parts import Node, Part, nodes
-
-_ENDS: Final = frozenset({"_Arg", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
 def rows(parts: Sequence[Part]) -> list[list[Part]]:
@@ -34,7 +31,7 @@ def rows(parts: Sequence[Part]) -> list[list[Part]]:
             after[j].append(i)
     row = _levels(before, after)
     for i, part in enumerate(parts):
-        if not before[i] and after[i] and not (isinstance(part, Node) and part.type in _ENDS):
+        if not before[i] and after[i] and not (isinstance(part, Node) and part.is_argument):
             row[i] = max(0, min(row[j] for j in after[i]) - 1)
     out: list[list[Part]] = [[] for _ in range(max(row, default=-1) + 1)]
     for i, part in enumerate(parts):

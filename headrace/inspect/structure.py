@@ -165,6 +165,7 @@ class _Drawing:
             op.device,
             str(op.source) if op.source is not None and op.source.line else "",
             op.opdef.primitive == "Merge" and any(t.op.opdef.primitive == "NextIteration" for t in op.inputs),
+            op.type == "_Arg" or op.opdef.facts.placeholder,
         )
 
     # *** operations that own graphs ***

@@ -1,9 +1,13 @@
-"""What headrace knows of an op type, in one record.
+"""Records of op types: arguments, attributes, rules, kernel and properties.
 
-A record is made by one call of `op(...)` in one file of `headrace/ops/`, and holds everything: arguments, attributes,
-shape rule, kernel, gradient, the facts that passes rely on, and how the tests exercise it. `docs/how-to/adding_ops.md`
-is the guide. Arguments are written as TensorFlow's op registry writes them: `"x: T, y: T"`, `"values: N * T"`,
-`"components: Tcomponents"` (a list of types), `"ref: Ref(T)"`, `"handle: resource"`.
+One call of `op(...)` makes a record: in a file of `headrace/ops/`, or in an extension package by way of
+`headrace.extend`. A record holds the arguments, attributes, shape rule, CPU kernel, gradient and tangent rules, the
+properties that passes rely on (`Facts`), and the cases that tests run. Three kinds of rule about op types stand
+outside of the records: kernels for other devices or attributes (`ir.kernel`), rewriting rules of passes, and the
+forms in which the compiler writes operations. `tests/test_op_tables.py` lists the modules that have such tables, each
+with its reason. `docs/how-to/adding_ops.md` explains records field by field. Arguments are written as TensorFlow's op
+registry writes them: `"x: T, y: T"`, `"values: N * T"`, `"components: Tcomponents"` (a list of types), `"ref:
+Ref(T)"`, `"handle: resource"`.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from headrace import dtypes, thresholds
 from headrace.dtypes import DType
 from headrace.errors import GraphError, SignatureError
 from headrace.ir.attr_values import REQUIRED, AttrSpec, check_attr, describe_attr
+from headrace.ir.op_roles import LIST_SIGNATURES, MIRRORED, ListKind, ListRole, Relation, SplitRole
 from headrace.registry import Registry
 
 if TYPE_CHECKING:
@@ -62,7 +67,7 @@ def tensor_attr(default: Any = REQUIRED) -> AttrSpec:
 
 
 def func_attr(default: Any = REQUIRED) -> AttrSpec:
-    """A function: `Func`, one of the graph's library by name, or a `FuncGraph` that the operation owns."""
+    """A function: a name in the library (`Func`), or a `FuncGraph` that the operation owns."""
     return AttrSpec("func", default=default)
 
 
@@ -192,7 +197,7 @@ def _elements(shape: Shape) -> int | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Facts:
-    """What passes and the executor may rely on. No other module keeps a list of op types.
+    """Properties of an op type that passes and the executor rely on.
 
     Attributes:
       commutative: swapping its two inputs changes nothing.
@@ -200,20 +205,26 @@ class Facts:
       shape_only: it reads its inputs' shapes, never their elements; of a list, how long it is and the shapes in it.
       no_fold: never evaluate it while compiling, though it is pure.
       dynamic_shape: the output's shape depends on input *values*; inference may leave it open.
-      effect: what a stateful op touches besides its inputs: "resource", "random", "stdout", "python", "step", or "".
+      effect: the state that a stateful op touches besides its inputs: "resource", "random", "stdout", "python", "step",
+        or "".
       writes: whether it changes what it touches.
       blocking: its kernel calls a Python function of the user's, which may block the thread (`execute.blocking`).
       waits: it works on something that ops wait for (a queue, a barrier): never ordered by creation (`ir.order`).
       cost: estimated flops of one firing from input and output shapes; None: not known (shape) or negligible (field).
       blas: it may call the BLAS library (so its thread count is worth limiting).
-      total: it gives a result whatever the values of its inputs are, if their shapes fit and these arguments are
-        constants (axes, sizes), which its shape rule has looked at (`ir.analysis.speculatable`); None: it may fail.
+      total: it gives a result for all values of its inputs, if their shapes fit and these arguments (axes, sizes) are
+        constants, which its shape rule has checked (`ir.analysis.speculatable`); None: it may fail.
       total_for: that holds only for these dtypes `T` (integers cannot be divided by zero).
       checks: it is there to fail if its input is not as it should be, so it runs though only its output's shape may be
         wanted.
       fresh: output 0 is an array made for it, which shares no memory with anything.
       within: the least and the greatest that a real element of output 0 can be (NaN aside); None: it may be anything.
       slope: it is the derivative of a function by the result, `op(y, dy) = dy * slope(b, y)`: makes that factor.
+      placeholder: the caller may feed output 0, or must.
+      stateless: it calls functions (`structured`) that have no effects.
+      compares: output 0 is whether this relation holds between input 0 and input 1, element by element.
+      split: role of an op that cuts an input into consecutive pieces.
+      list_role: role of an op on tensor lists.
     """
 
     commutative: bool = False
@@ -233,6 +244,11 @@ class Facts:
     fresh: bool = False
     within: tuple[float, float] | None = None
     slope: Callable[[Any, Any], Any] | None = None
+    placeholder: bool = False
+    stateless: bool = False
+    compares: Relation | None = None
+    split: SplitRole | None = None
+    list_role: ListRole | None = None
 
 
 class NotDifferentiable:
@@ -247,7 +263,7 @@ NOT_DIFFERENTIABLE: Final = NotDifferentiable()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Missing:
-    """No gradient rule although one could exist; `why` is shown to whoever asks for it."""
+    """A gradient rule that could exist and does not; the error has the text `why`."""
 
     why: str
 
@@ -325,8 +341,24 @@ class OpDef:
         return self.kernel is not None and not self.facts.effect
 
     @property
+    def is_effectful(self) -> bool:
+        """Whether the op does more than compute outputs: it may read a variable, or wait."""
+        if self.structured:
+            return not self.facts.stateless
+        return bool(self.facts.effect) or self.async_ is not None
+
+    @property
+    def list_kind(self) -> ListKind | None:
+        """Kind of the op's operation on tensor lists, `ListRole.kind`; None: it has no such role."""
+        role = self.facts.list_role
+        return None if role is None else role.kind
+
+    @property
     def is_cheap(self) -> bool:
-        """Pure, and to do it again costs hardly more than to keep what it gave: a few flops an element, or none."""
+        """Whether the op is pure and takes at most `CHEAP` flops an element.
+
+        To compute it again is about as fast as to keep its output.
+        """
         if not self.is_pure or self.facts.no_fold or self.facts.blas:
             return False
         cost = self.facts.cost
@@ -341,7 +373,7 @@ class OpDef:
         return _flat_dtypes(self.ins, attrs)
 
     def spans(self, attrs: Mapping[str, Any], outputs: bool = False) -> dict[str, slice]:
-        """Where each named argument lies in the flat inputs (or outputs)."""
+        """Positions of the tensors of each named argument in the flat inputs (or outputs)."""
         out, at = {}, 0
         for a in self.outs if outputs else self.ins:
             n = len(a.dtypes(attrs))
@@ -369,7 +401,9 @@ class OpDef:
         return out
 
     def extend_attrs(self, old: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Complete attributes `old` with those `given` in their place; of a list that grew only the new end is checked.
+        """Complete attributes `old`, updated by `given`.
+
+        Of a list that grew only the new elements are checked.
 
         Raises:
           GraphError: a value is of the wrong kind or not among the allowed ones.
@@ -406,7 +440,13 @@ class OpDef:
         return self.complete_attrs(out)
 
     def check_inputs(self, attrs: Mapping[str, Any], got: Sequence[DType], first: int = 0) -> None:
-        """Raises `GraphError` unless `got` are dtypes that the op takes under `attrs`, from its input `first` on."""
+        """Raises `GraphError` unless the op takes the dtypes `got`.
+
+        Args:
+          attrs: complete attributes.
+          got: the dtypes of the inputs from number `first` on.
+          first: number of the first input to check.
+        """
         want = self.input_dtypes(attrs)[first:]
         if len(want) != len(got):
             n, m = first + len(want), first + len(got)
@@ -470,7 +510,7 @@ def op(
       jvp: `rule(b, n, *dxs) -> [tangent or None for each flat output]`, where the dxs are the tangents of the flat
         inputs (None: none); `SYMMETRIC`, if the derivative is its own transpose, so that `grad` is the rule for
         tangents too; `missing(why)`; None: the rule follows from `grad` (`grad.forward`).
-      facts: what passes may rely on.
+      facts: properties that passes rely on.
       shape_value: `rule(c)`: output `c.output`, an integer vector or scalar, read as a (partly known) shape.
       oracle: an independent implementation on numpy arrays: `oracle(*inputs, **attrs of the case)`.
       sample: `(rng, dtype) -> cases`: how the registry-driven tests exercise it.
@@ -510,5 +550,56 @@ def op(
         doc,
         differs,
     )
+    wrong = _wrong_role(record)
+    if wrong:
+        raise TypeError(f"{type}: {wrong}")
     op_registry.register(type, record, depth=depth + 1)
     return record
+
+
+def _wrong_role(record: OpDef) -> str:
+    """Contradiction between a record's arguments and its roles; "" if there is none."""
+    facts, ins, outs = record.facts, record.ins, record.outs
+    if facts.stateless and not record.structured:
+        return "facts.stateless= is for ops that call functions"
+    if facts.placeholder and len(outs) != 1:
+        return f"facts.placeholder= is for ops with one output, and there are {len(outs)}"
+    if facts.compares is not None and (
+        facts.compares not in MIRRORED or len(ins) != 2 or [a.dtype for a in outs] != [dtypes.bool_]
+    ):
+        return (
+            f"facts.compares={facts.compares!r} is for ops with two inputs and one bool output; known: {list(MIRRORED)}"
+        )
+    if facts.split is not None:
+        value, axis = (ins[k] if k in range(len(ins)) else None for k in (facts.split.value, facts.split.axis))
+        if value is None or axis is None or value is axis or any(a.is_list for a in ins):
+            return f"facts.split={facts.split} names two inputs, each a single tensor; there are {len(ins)} arguments"
+        if value.type_attr is None or [(a.is_list, a.type_attr) for a in outs] != [(True, value.type_attr)]:
+            return f"facts.split={facts.split}: the output is a list of tensors of the type attribute of input 'value'"
+    return "" if facts.list_role is None else _wrong_list_role(record, facts.list_role)
+
+
+def _wrong_list_role(record: OpDef, role: ListRole) -> str:
+    """Contradiction between a record's arguments and its list role; "" if there is none."""
+    ins, outs = record.ins, record.outs
+    if role.kind not in LIST_SIGNATURES:
+        return f"facts.list_role: {role.kind!r} is no kind of operation on lists; there are {list(LIST_SIGNATURES)}"
+    n_ins, n_outs, attrs = LIST_SIGNATURES[role.kind]
+    if (len(ins), len(outs)) != (n_ins, n_outs) or any(a.is_list for a in (*ins, *outs)):
+        return f"facts.list_role: an op of the kind {role.kind!r} has {n_ins} inputs and {n_outs} outputs"
+    if not (role.makes or ins[0].dtype is dtypes.variant) or not (role.reads or outs[0].dtype is dtypes.variant):
+        return f"facts.list_role: the list of an op of the kind {role.kind!r} is input 0 or output 0, of dtype variant"
+    absent = [name for name in attrs if name not in record.attrs]
+    if absent:
+        return f"facts.list_role: an op of the kind {role.kind!r} has the attribute {absent[0]!r}"
+    at = role.element_input
+    if (at is not None) is not (role.kind in ("push", "set")):
+        return "facts.list_role: element_input= is for the kinds 'push' and 'set'"
+    if at is not None and (at not in range(1, n_ins) or ins[at].type_attr != "element_dtype"):
+        return f"facts.list_role: element_input={at} is no input of type element_dtype"
+    at = role.shape_input
+    if (at is not None) is not (role.kind in ("pop", "get", "stack", "gather", "concat")):
+        return "facts.list_role: shape_input= is for the kinds that read elements"
+    if at is not None and at not in range(1, n_ins):
+        return f"facts.list_role: shape_input={at} is no input"
+    return ""

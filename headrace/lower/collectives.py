@@ -64,8 +64,6 @@ _REDUCTIONS: Final[Mapping[str, str]] = {"sum": "AddV2", "prod": "Mul", "max": "
 # Makes the outputs of a collective, given its participants and their inputs.
 _Way: TypeAlias = "Callable[[Operation, Sequence[Builder], Sequence[Tensor]], Sequence[Tensor]]"
 
-_FORWARDING: Final = frozenset({"Enter", "Exit", "Switch", "Merge", "NextIteration"})
-
 
 def expand_collectives(ops: Sequence[Operation]) -> Sequence[Operation]:
     """Expands each collective into operations of its participants; see the module's text.
@@ -171,7 +169,7 @@ def requested_device(t: Tensor) -> str:
         op = t.op
         seen.add(op)
         forwards = op.opdef.facts.forwards
-        if op.device or not op.inputs or (forwards is None and op.opdef.primitive not in _FORWARDING):
+        if op.device or not op.inputs or (forwards is None and not op.opdef.primitive):
             return op.device
         t = op.inputs[forwards or 0]
     return ""

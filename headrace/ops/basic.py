@@ -112,6 +112,7 @@ op(
     shape=lambda c: [c.attrs["shape"]],
     stateful=_not_fed,
     grad=NOT_DIFFERENTIABLE,
+    facts=Facts(placeholder=True),
     doc="A value that must be fed.",
 )
 op(
@@ -121,6 +122,7 @@ op(
     shape=lambda c: [c.attrs["shape"]],
     stateful=_not_fed,
     grad=NOT_DIFFERENTIABLE,
+    facts=Facts(placeholder=True),
     doc="A value that must be fed.",
 )
 
@@ -151,7 +153,7 @@ op(
     kernel=_same,
     grad=forwarded,
     jvp=passed,
-    facts=Facts(forwards=0, no_fold=True),
+    facts=Facts(forwards=0, no_fold=True, placeholder=True),
     doc="The input, unless something is fed.",
 )
 op(

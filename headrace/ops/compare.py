@@ -5,6 +5,7 @@ Source: TensorFlow's ops of the same names.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from headrace import dtypes, shapes
 from headrace.dtypes import FLOATING, NUMERIC, REAL, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
+from headrace.ir.op_roles import Relation
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
 from headrace.opkit.arrays import HANDLES
 from headrace.opkit.elementwise import alike, each, ufunc
@@ -26,12 +28,13 @@ from headrace.shapes import Shape, show
 _ELEMENTWISE = Facts(cost=flops_per_element(1), total=())
 _COMMUTATIVE = Facts(commutative=True, cost=flops_per_element(1), total=())
 
-for _type, _ufunc, _oracle, _doc in (
-    ("Less", "less", operator.lt, "x < y."),
-    ("LessEqual", "less_equal", operator.le, "x <= y."),
-    ("Greater", "greater", operator.gt, "x > y."),
-    ("GreaterEqual", "greater_equal", operator.ge, "x >= y."),
-):
+_ORDERS: tuple[tuple[str, str, Any, Relation], ...] = (
+    ("Less", "less", operator.lt, "<"),
+    ("LessEqual", "less_equal", operator.le, "<="),
+    ("Greater", "greater", operator.gt, ">"),
+    ("GreaterEqual", "greater_equal", operator.ge, ">="),
+)
+for _type, _ufunc, _oracle, _relation in _ORDERS:
     op(
         _type,
         "x: T, y: T",
@@ -40,10 +43,10 @@ for _type, _ufunc, _oracle, _doc in (
         shape=broadcast,
         kernel=ufunc(_ufunc),
         grad=NOT_DIFFERENTIABLE,
-        facts=_ELEMENTWISE,
+        facts=dataclasses.replace(_ELEMENTWISE, compares=_relation),
         oracle=each(_oracle, out=np.bool_),
         sample=binary(-2, 2),
-        doc=_doc,
+        doc=f"x {_relation} y.",
     )
 
 
@@ -126,10 +129,11 @@ def _equality_oracle(f: Any) -> Any:
     return oracle
 
 
-for _type, _ufunc, _oracle, _doc in (
-    ("Equal", "equal", operator.eq, "x = y."),
-    ("NotEqual", "not_equal", operator.ne, "x ≠ y."),
-):
+_EQUALITIES: tuple[tuple[str, str, Any, Relation, str], ...] = (
+    ("Equal", "equal", operator.eq, "==", "x = y."),
+    ("NotEqual", "not_equal", operator.ne, "!=", "x ≠ y."),
+)
+for _type, _ufunc, _oracle, _relation, _doc in _EQUALITIES:
     op(
         _type,
         "x: T, y: T",
@@ -138,7 +142,7 @@ for _type, _ufunc, _oracle, _doc in (
         shape=_equality_shape,
         kernel=_equality(_ufunc),
         grad=NOT_DIFFERENTIABLE,
-        facts=_COMMUTATIVE,
+        facts=dataclasses.replace(_COMMUTATIVE, compares=_relation),
         oracle=_equality_oracle(_oracle),
         sample=_equality_samples,
         doc=_doc,

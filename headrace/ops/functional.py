@@ -85,6 +85,7 @@ def _functional(name: str, ins: str, attrs: Mapping[str, Any], structured: str, 
             shape=shape,
             structured=structured,
             grad=_OF_ITS_GRAPHS,
+            facts=Facts(stateless=bool(prefix)),
             doc=doc + (" Its graphs change nothing outside." if prefix else ""),
         )
 
@@ -145,9 +146,9 @@ def _call_grad(b: Any, n: Any, *dys: Any) -> list[Any]:
 
 
 _CALL = {"Tin": _TYPES, "Tout": _TYPES, "f": func_attr(), "config": "", "config_proto": "", "executor_type": ""}
-for _name, _doc in (
-    ("PartitionedCall", "What the function `f` makes of `args`."),
-    ("StatefulPartitionedCall", "What the function `f` makes of `args`; it may change something outside."),
+for _name, _is_stateless, _doc in (
+    ("PartitionedCall", True, "What the function `f` makes of `args`."),
+    ("StatefulPartitionedCall", False, "What the function `f` makes of `args`; it may change something outside."),
 ):
     op(
         _name,
@@ -157,6 +158,7 @@ for _name, _doc in (
         shape=lambda c: _joined(c, [c.attrs["f"]]),
         structured="Call",
         grad=_call_grad,
+        facts=Facts(stateless=_is_stateless),
         doc=_doc,
     )
 op(
@@ -177,6 +179,7 @@ op(
     shape=lambda c: list(c.shapes[: len(c.op.outputs)]),
     structured="SymbolicGradient",
     grad=_OF_ITS_GRAPHS,
+    facts=Facts(stateless=True),
     doc="The gradients of the function `f`: `input` is what f takes, then the gradients of what f gives.",
 )
 

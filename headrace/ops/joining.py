@@ -14,6 +14,7 @@ from headrace import dtypes, shapes
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference, constant_value
+from headrace.ir.op_roles import SplitRole
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, shape_attr, type_attr
 from headrace.opkit.arrays import add_dims, axis_in, boxed, entries, scalar, single, values_only, vector_of_unknowns
 from headrace.opkit.jvp_rules import linear
@@ -418,7 +419,7 @@ op(
     kernel=boxed(_split_kernel),
     grad=lambda b, n, *dys: [None, _join(b, dys, n.split_dim)],
     jvp=linear("value"),
-    facts=Facts(total=("split_dim",), dynamic_shape=True),
+    facts=Facts(total=("split_dim",), dynamic_shape=True, split=SplitRole(value=1, axis=0)),
     shape_value=lambda c: _piece_value(c, 1),
     oracle=lambda axis, x, num_split: tuple(np.split(x, num_split, int(axis))),
     sample=_splits,
@@ -508,7 +509,7 @@ op(
     kernel=boxed(_split_v_kernel),
     grad=lambda b, n, *dys: [_join(b, dys, n.split_dim), None, None],
     jvp=linear("value"),
-    facts=Facts(total=("size_splits", "split_dim"), dynamic_shape=True),
+    facts=Facts(total=("size_splits", "split_dim"), dynamic_shape=True, split=SplitRole(value=0, axis=2)),
     shape_value=lambda c: _piece_value(c, 0),
     oracle=_split_v_model,
     sample=_splits_v,

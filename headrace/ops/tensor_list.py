@@ -16,6 +16,7 @@ from headrace.dtypes import INDEX
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.infer import Inference
 from headrace.ir.kernel import CPU, override
+from headrace.ir.op_roles import ListRole
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.tensor_lists import (
@@ -304,6 +305,7 @@ op(
     shape=new_list(0),
     kernel=_empty,
     grad=NOT_DIFFERENTIABLE,
+    facts=Facts(list_role=ListRole("empty")),
     doc="A list without elements, which may grow to `max_num_elements` (-1: any number).",
 )
 op(
@@ -314,6 +316,7 @@ op(
     shape=new_list(0),
     kernel=_reserve,
     grad=NOT_DIFFERENTIABLE,
+    facts=Facts(list_role=ListRole("reserve")),
     doc="A list of `num_elements` uninitialized elements, which read as zeros.",
 )
 op(
@@ -325,6 +328,7 @@ op(
     kernel=_push,
     grad=_push_grad,
     jvp=linear("input_handle", "tensor"),
+    facts=Facts(list_role=ListRole("push", element_input=1)),
     doc="The list with `tensor` after its end.",
 )
 op(
@@ -347,6 +351,7 @@ op(
     kernel=_pop,
     grad=_pop_grad,
     jvp=linear("input_handle"),
+    facts=Facts(list_role=ListRole("pop", shape_input=1)),
     doc="The list without its last element, and that element.",
 )
 op(
@@ -358,6 +363,7 @@ op(
     kernel=_get,
     grad=_get_grad,
     jvp=linear("input_handle"),
+    facts=Facts(list_role=ListRole("get", shape_input=2)),
     doc="The element at `index`.",
 )
 op(
@@ -369,6 +375,7 @@ op(
     kernel=_set,
     grad=_set_grad,
     jvp=linear("input_handle", "item"),
+    facts=Facts(list_role=ListRole("set", element_input=2)),
     doc="The list with `item` at `index`.",
 )
 op(
@@ -378,7 +385,7 @@ op(
     shape=lambda c: [()],
     kernel=lambda xp, attrs: lambda handle: np.int32(list_of(handle).length()),
     grad=NOT_DIFFERENTIABLE,
-    facts=Facts(shape_only=True),
+    facts=Facts(shape_only=True, list_role=ListRole("length")),
     doc="The number of elements.",
 )
 op(
@@ -389,6 +396,7 @@ op(
     kernel=lambda xp, attrs: lambda handle, size: list_of(handle).resized(int_of(size, "size")),
     grad=_resize_grad,
     jvp=linear("input_handle"),
+    facts=Facts(list_role=ListRole("resize")),
     doc="The list with its first `size` elements, and uninitialized ones if it had fewer.",
 )
 op(
@@ -426,6 +434,7 @@ op(
     kernel=_unset,
     grad=lambda b, n, dlist: [b.make("_TensorListUnset", (dlist, n.indices), {}), None],
     jvp=linear("input_handle"),
+    facts=Facts(list_role=ListRole("unset")),
     doc="The list with the elements at `indices` (a scalar or vector) uninitialized.",
 )
 op(

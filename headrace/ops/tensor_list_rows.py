@@ -14,7 +14,8 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference, constant_value
-from headrace.ir.opdef import int_attr, op, shape_attr, type_attr
+from headrace.ir.op_roles import ListRole
+from headrace.ir.opdef import Facts, int_attr, op, shape_attr, type_attr
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.tensor_lists import (
     ELEMENT,
@@ -220,6 +221,7 @@ op(
     kernel=_from_tensor,
     grad=_from_tensor_grad,
     jvp=linear("tensor"),
+    facts=Facts(list_role=ListRole("from_tensor")),
     doc="The list of the rows of `tensor`.",
 )
 op(
@@ -231,6 +233,7 @@ op(
     kernel=_stack,
     grad=_stack_grad,
     jvp=linear("input_handle"),
+    facts=Facts(list_role=ListRole("stack", shape_input=1)),
     doc="All elements as the rows of one tensor.",
 )
 op(
@@ -242,6 +245,7 @@ op(
     kernel=_gather,
     grad=_gather_grad,
     jvp=linear("input_handle"),
+    facts=Facts(list_role=ListRole("gather", shape_input=2)),
     doc="The elements at `indices` as the rows of one tensor.",
 )
 op(
@@ -297,6 +301,7 @@ op(
     kernel=_concat_v2,
     grad=_concat_grad,
     jvp=linear("input_handle"),
+    facts=Facts(list_role=ListRole("concat", shape_input=1)),
     doc="All elements, one after the other; `leading_dims` are the lengths of uninitialized ones.",
 )
 op(

@@ -11,7 +11,7 @@ together. Of what is larger, each piece is done by itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from headrace import shapes, thresholds
 from headrace.ir.analysis.speculatable import is_speculatable
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
 
-# what cuts a tensor into pieces along one axis: the position of the tensor among its inputs
-_CUTS: Final = {"Split": 1, "SplitV": 0}
-
-
 class FuseHorizontally(Pass):
     """See the module's text."""
 
@@ -35,7 +31,7 @@ class FuseHorizontally(Pass):
     grows = True
 
     def call(self, graph: Graph, context: PassContext) -> bool:
-        cuts = [op for op in graph.operations if op.type in _CUTS and not op.control_inputs]
+        cuts = [op for op in graph.operations if op.opdef.facts.split is not None and not op.control_inputs]
         if not cuts:
             return False
         edit = Editor(graph, context.kept_of(graph))
@@ -71,8 +67,9 @@ def _is_function(op: Operation) -> bool:
 
 
 def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: PassContext) -> bool:
-    data = _CUTS[cut.type]
-    whole = cut.inputs[data]
+    role = cut.opdef.facts.split
+    assert role is not None
+    whole = cut.inputs[role.value]
     size = shapes.size(whole.shape)
     if size is None:
         return False
@@ -91,7 +88,8 @@ def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: Pass
     b = Builder(edit.graph, device=first.device, source=first.source)
     count = len(edit.graph)
     done = b.make(first.type, (whole,), dict(first.attrs), first.name)
-    pieces: Any = b.make(cut.type, _with(cut, data, done), {**cut.attrs, "T": done.dtype.base}, cut.name)
+    attrs = {**cut.attrs, cut.opdef.ins[role.value].type_attr or "": done.dtype.base}
+    pieces: Any = b.make(cut.type, _with(cut, role.value, done), attrs, cut.name)
     edit.note(edit.graph.operations[count:])
     for op in same:
         piece: Tensor = pieces[op.inputs[0].index]

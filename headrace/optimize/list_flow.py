@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
 NO_ARGUMENTS: Final = {"If": 1, "Case": 1, "Call": 0, "While": 0}  # by kind, how many inputs are none of its graphs'
-_NEW: Final = frozenset({"EmptyTensorList", "TensorListReserve", "TensorListFromTensor"})
-_PUT: Final = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # which input becomes an element
-_SAME: Final = frozenset({"Identity", "TensorListPopBack", "TensorListResize"})
-_INDEXED: Final = frozenset({"TensorListSetItem", "TensorListResize"})
 
 
 @dataclasses.dataclass(slots=True)
@@ -58,7 +54,8 @@ class ListFlow:
 
     def _add(self, graph: Graph) -> None:
         for op in graph.operations:
-            if op.type in _NEW:
+            role = op.opdef.facts.list_role
+            if role is not None and role.makes:
                 self.new.append(op)
             for i, t in enumerate(op.inputs):
                 if t.dtype.base is dtypes.variant:
@@ -99,11 +96,14 @@ def _through(op: Operation, i: int, uses: Uses) -> list[Tensor] | None:
     if op.opdef.structured:
         skipped, graphs = NO_ARGUMENTS.get(op.opdef.structured), owned(op)
         return None if skipped is None or not graphs or i < skipped else [g.params[i - skipped] for g in graphs]
-    if i == 0 and (op.type in _PUT or op.type in _SAME):
-        uses.is_indexed |= op.type in _INDEXED
-        if op.type in _PUT:
-            uses.put.append(op.inputs[_PUT[op.type]])
-        elif op.type == "TensorListPopBack":
+    if i == 0 and op.type == "Identity":
+        return [op.outputs[0]]
+    role = op.opdef.facts.list_role
+    if i == 0 and role is not None and role.kind in ("push", "set", "pop", "resize"):
+        uses.is_indexed |= role.kind in ("set", "resize")
+        if role.element_input is not None:
+            uses.put.append(op.inputs[role.element_input])
+        elif role.kind == "pop":
             uses.pops.append(op)
         return [op.outputs[0]]
     # what only reads it makes no list; what is fetched leaves the step

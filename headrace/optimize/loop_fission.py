@@ -52,14 +52,14 @@ def _move(op: Operation, context: PassContext) -> bool:
     needed = walk.reachable(loop.inner.roots())
     for each in walk.in_order(needed):
         for t in each.outputs:
-            if t not in rows or each.type in ("TensorListGetItem", "TensorListPopBack", "_Arg"):
+            if t not in rows or each.opdef.list_kind in ("get", "pop") or each.type == "_Arg":
                 continue
             readers = [r for r, _ in loop.inner.uses.get(t, ()) if r in needed]
             is_end = t in loop.body.results or any(not all(x in rows for x in r.outputs) for r in readers)
             if is_end and rows.pays(t):
                 ends.append(t)
     if not ends:
-        if rows.why and any(each.type == "TensorListGetItem" for each in needed):
+        if rows.why and any(each.opdef.list_kind == "get" for each in needed):
             context.refused("loop_fission", op, rows.why)
         return False
     n = loop.trips.most if loop.trips is not None else None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.ir import walk
 from headrace.ir.function import base_name
@@ -155,11 +155,7 @@ class _Products:
     def _is_collected(self, t: Tensor) -> bool:
         """Whether nothing happens with `t` but that it is put into a list."""
         uses = self.loop.inner.uses.get(t, [])
-        return len(uses) == 1 and t not in self.loop.body.results and uses[0][0].type in _COLLECTS
-
-
-_COLLECTS: Final = ("TensorListPushBack", "TensorListSetItem")
-_AXIS: Final = {"Split": 0, "SplitV": 2}  # which input says it
+        return len(uses) == 1 and t not in self.loop.body.results and uses[0][0].opdef.list_kind in ("push", "set")
 
 
 def _runs(flags: Sequence[bool]) -> list[tuple[tuple[int, int], bool]]:
@@ -181,9 +177,10 @@ def _product(b: Builder, op: Operation, x: Tensor, w: Tensor) -> Tensor:
 
 def _columns(cut: Operation, y: Tensor) -> list[int] | None:
     """How wide the pieces are into which `cut`, which reads `y`, cuts its columns, if that is what it does."""
-    if cut.type not in _AXIS:
+    role = cut.opdef.facts.split
+    if role is None:
         return None
-    axis = constant_value(cut.inputs[_AXIS[cut.type]])
+    axis = constant_value(cut.inputs[role.axis])
     if axis is None or int(axis) not in (1, -1):
         return None
     sizes = [t.shape[1] or 0 for t in cut.outputs if t.shape is not None]

@@ -89,13 +89,13 @@ class Residuals:
     def is_row(self, t: Tensor) -> bool:
         """Whether it is read row by row from a tensor, of which there are as many rows as iterations."""
         op, loop = t.op, self.loop
-        if op.type != "TensorListGetItem" or not loop.is_movable(op) or t.shape is None:
+        if op.opdef.list_kind != "get" or not loop.is_movable(op) or t.shape is None:
             return False
         k, at = loop.position(op.inputs[0]), index_of(loop, op.inputs[1])
         if k is None or not loop.is_constant(k) or at is None or self.count is None:
             return False
         maker = loop.op.inputs[k].op
-        if maker.type != "TensorListFromTensor":
+        if maker.opdef.list_kind != "from_tensor":
             return False
         assert loop.trips is not None  # or there would be no index
         is_whole = len(loop.trips.bounds) == 1 and constant_value(loop.trips.bounds[0].first) == 0
@@ -123,9 +123,9 @@ class Residuals:
             return made
         body = self.loop.body
         for r, _ in self.loop.inner.uses.get(t, ()):
-            if r.type == "TensorListPushBack" and r.outputs[0] in body.results:
+            if r.opdef.list_kind == "push" and r.outputs[0] in body.results:
                 k = body.results.index(r.outputs[0])
-                if r.inputs[0] is body.params[k] and self.loop.op.inputs[k].op.type == "EmptyTensorList":
+                if r.inputs[0] is body.params[k] and self.loop.op.inputs[k].op.opdef.list_kind == "empty":
                     return self.loop.op.outputs[k]
         return None
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 
 _JOINS: Final = frozenset({"ConcatV2", "Pack"})  # they move elements, and compute nothing
-_FIRST: Final = frozenset({"TensorListGetItem", "TensorListPopBack", "_Arg"})  # what a row comes from
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,7 +109,8 @@ class RowReads:
         todo = [t]
         while todo:  # chains of operations on rows may be longer than Python's stack
             x = todo[-1]
-            before = [] if x in self._made or x.op.type in _FIRST else [r for r in x.op.inputs if self._is_left(r)]
+            is_first = x in self._made or x.op.type == "_Arg" or x.op.opdef.list_kind in ("get", "pop")
+            before = [] if is_first else [r for r in x.op.inputs if self._is_left(r)]
             if before:
                 todo += reversed(before)
             else:
@@ -125,9 +125,9 @@ class RowReads:
         got = self._made.get(t)
         if got is None:
             op = t.op
-            if op.type == "TensorListGetItem":
+            if op.opdef.list_kind == "get":
                 self._made[t] = self._read(op)
-            elif op.type == "TensorListPopBack":
+            elif op.opdef.list_kind == "pop":
                 self._made[t] = self._elements(t)
             elif op.type == "_Arg":
                 self._made[t] = self._one_later(t)
@@ -148,12 +148,12 @@ class RowReads:
         loop = self.loop
         if not loop.is_movable(op):
             return
-        if op.type == "TensorListGetItem":
+        if op.opdef.list_kind == "get":
             at = index_of(loop, op.inputs[1])
             if at is not None and not self.why and self._is_read_of_rows(op, at):
                 self._found[op.outputs[0]] = at
             return
-        if op.type == "TensorListPopBack":
+        if op.opdef.list_kind == "pop":
             if popped_from(loop, op.outputs[1]) is not None and shapes.is_full(op.outputs[1].shape):
                 self._found[op.outputs[1]] = Popped()
             return
@@ -177,7 +177,7 @@ class RowReads:
         if k is None or not self.loop.is_constant(k) or not self.loop.is_invariant(shape):
             return False
         maker = self.loop.op.inputs[k].op
-        if maker.type != "TensorListFromTensor":
+        if maker.opdef.list_kind != "from_tensor":
             return False
         xs = maker.inputs[0]
         return xs.shape is not None and xs.shape[1:] == op.outputs[0].shape and self._is_enough(op, xs, at)
@@ -260,7 +260,7 @@ def _direction(at: Index | Popped) -> object:
 def popped_from(loop: LoopEditor, t: Tensor) -> int | None:
     """If `t` is popped from a list with an element for each iteration, the number of that variable."""
     op = t.op
-    if op.type != "TensorListPopBack" or not op.attrs.get("_accumulated"):
+    if op.opdef.list_kind != "pop" or not op.attrs.get("_accumulated"):
         return None
     k = loop.position(op.inputs[0])
     if k is None or loop.body.results[k] is not op.outputs[0] or t.dtype.base in OBJECT:
@@ -273,7 +273,7 @@ def stacked(loop: LoopEditor, values: Tensor, t: Tensor) -> Tensor:
     body, whose shape is known."""
     n = None if loop.trips is None else loop.trips.count
     assert t.shape is not None
-    if values.op.type == "TensorListFromTensor" and values.op.inputs[0].shape == (n, *t.shape):
+    if values.op.opdef.list_kind == "from_tensor" and values.op.inputs[0].shape == (n, *t.shape):
         rows: Tensor = values.op.inputs[0]
         return rows
     out: Tensor = loop.before(t.op).TensorListStack(

@@ -95,7 +95,7 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     loop.note()
     loop.body.results[k] = loop.body.params[k]
     made.replace_static(made.shape, before.handle)
-    if made.op.type == "TensorListFromTensor":
+    if made.op.opdef.list_kind == "from_tensor":
         _unstack(loop, before, tensor)
     loop.outer.replace(before, made)
     loop.sweep()
@@ -113,7 +113,7 @@ def _list(loop: LoopEditor, k: int) -> _List | None:
     holds = loop.op.outputs[k].handle
     if holds is None or holds[0] in dtypes.OBJECT:  # no list, or one of lists
         return None
-    if op.type == "TensorListPushBack":
+    if op.opdef.list_kind == "push":
         return _List(op.inputs[1], op, None, False)
     put, adds = op, op.type == "AddN"
     if adds:
@@ -123,7 +123,7 @@ def _list(loop: LoopEditor, k: int) -> _List | None:
         put = others[0]
         if not loop.is_movable(put) or len(loop.inner.uses.get(put.outputs[0], ())) != 1:
             return None
-    if put.type != "TensorListSetItem" or put.attrs["resize_if_index_out_of_bounds"]:
+    if put.opdef.list_kind != "set" or put.attrs["resize_if_index_out_of_bounds"]:
         return None
     into = loop.position(put.inputs[0])
     index = index_of(loop, put.inputs[1])
@@ -154,11 +154,11 @@ def _why_not(kept: Residuals, found: _List, k: int, context: PassContext) -> str
     first = loop.op.inputs[k].op
     if not shapes.is_full(value.shape) or loop.is_invariant(value):
         return "the shape of what is collected is not known, or it is the same in all iterations"
-    if found.index is None and first.type != "EmptyTensorList":
+    if found.index is None and first.opdef.list_kind != "empty":
         return "the list has elements before the loop"
     n = kept.count
     if found.index is not None and not found.adds:
-        size = constant_value(first.inputs[1]) if first.type == "TensorListReserve" else None
+        size = constant_value(first.inputs[1]) if first.opdef.list_kind == "reserve" else None
         low = constant_value(found.index.bound.first)
         if n is None or size != n or low != 0:
             return "it is not known that every element of the list is set"
@@ -179,7 +179,7 @@ def _unstack(loop: LoopEditor, values: Tensor, rows: Tensor) -> None:
     """Who stacks the values, has the rows."""
     assert rows.shape is not None
     for reader, _ in list(loop.outer.uses.get(values, ())):
-        if reader.type == "TensorListStack" and reader.attrs["num_elements"] in (-1, rows.shape[0]):
+        if reader.opdef.list_kind == "stack" and reader.attrs["num_elements"] in (-1, rows.shape[0]):
             stacked = reader.outputs[0]
             if shapes.compatible(stacked.shape, rows.shape):
                 loop.outer.replace(stacked, rows)
@@ -213,7 +213,7 @@ def _is_whole(loop: LoopEditor, found: _List, rows: Tensor) -> bool:
     assert into is not None
     like = loop.op.inputs[into].op.inputs[0].op
     n = rows.shape[0] if rows.shape is not None else None
-    xs = like.inputs[0].shape if like.type == "TensorListFromTensor" else None
+    xs = like.inputs[0].shape if like.opdef.list_kind == "from_tensor" else None
     assert found.index is not None
     starts = not found.index.is_upward or constant_value(found.index.bound.first) == 0
     return bool(starts) and n is not None and xs is not None and xs[0] == n

@@ -80,6 +80,6 @@ def _same(x: Tensor, y: Tensor) -> bool:
     a, b = constant_value(x), constant_value(y)
     if a is not None and b is not None:
         return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
-    if x.op.type == "EmptyTensorList" and _alike(x.op, y.op) and not (x.op.control_inputs or y.op.control_inputs):
+    if x.op.opdef.list_kind == "empty" and _alike(x.op, y.op) and not (x.op.control_inputs or y.op.control_inputs):
         return all(_same(s, t) for s, t in zip(x.op.inputs, y.op.inputs, strict=True))
     return False

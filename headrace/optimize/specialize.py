@@ -154,7 +154,7 @@ def _know_elements(op: Operation, flow: ListFlow) -> bool:
     if uses is None:
         return False
     found = {t.shape for t in uses.put}
-    if op.type == "TensorListFromTensor":
+    if op.opdef.list_kind == "from_tensor":
         rows = op.inputs[0].shape
         found.add(None if rows is None else rows[1:])
     if len(found) != 1:
@@ -172,7 +172,7 @@ def _know_values(op: Operation, flow: ListFlow) -> None:
     Only in the gradient of a loop, which pops as often as the loop pushed: from a list of the user's own, the pop may
     fail, and must still do so.
     """
-    uses = flow.of(op.outputs[0]) if op.type == "EmptyTensorList" else None
+    uses = flow.of(op.outputs[0]) if op.opdef.list_kind == "empty" else None
     if uses is None or uses.is_indexed or not uses.put or not uses.pops:
         return
     if not all(op.attrs.get("_accumulated") for op in uses.pops):

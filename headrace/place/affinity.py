@@ -21,7 +21,7 @@ other, do overlap, as a pipeline: they are not joined.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace import dtypes
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from headrace.place.cost_graph import CostEdge, CostGraph
     from headrace.place.groups import Group, Groups
 
-_PUSHED: Final = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # the input that goes into the list
-
 
 def join_plumbing(groups: Groups, flow: CostGraph) -> None:
     """Joins the plumbing of loops, and lists with the producers of their elements."""
@@ -39,9 +37,9 @@ def join_plumbing(groups: Groups, flow: CostGraph) -> None:
         for t in op.inputs:
             if t.dtype is dtypes.variant:
                 groups.join(op, t.op)
-        pushed = _PUSHED.get(op.type)
-        if pushed is not None:
-            groups.join(op, op.inputs[pushed].op)
+        role = op.opdef.facts.list_role
+        if role is not None and role.element_input is not None:
+            groups.join(op, op.inputs[role.element_input].op)
     merges = {merge for _, merge in flow.rounds}
     for last, merge in flow.rounds:
         groups.join(last, last.inputs[0].op)

@@ -13,17 +13,15 @@ of an Exit, or, for an inner loop, an element of a list of counts; the module fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from headrace import thresholds
 from headrace.ir.infer import constant_value
+from headrace.ir.op_roles import MIRRORED
 
 if TYPE_CHECKING:
     from headrace.ir.analysis.frames import Frame, FrameTree
     from headrace.ir.graph import Operation, Tensor
-
-
-_FLIPPED: Final = {"Less": "Greater", "LessEqual": "GreaterEqual", "Greater": "Less", "GreaterEqual": "LessEqual"}
 
 
 class PrimitiveTripCounts:
@@ -51,23 +49,24 @@ class PrimitiveTripCounts:
         op = _origin(pred).op
         if op.type == "LogicalAnd":
             return min((n for t in op.inputs if (n := self._until(t)) is not None), default=None)
-        if op.type not in _FLIPPED:
+        relation = op.opdef.facts.compares
+        if relation is None or relation in ("==", "!="):
             return None
-        type, (x, y) = op.type, op.inputs
+        x, y = op.inputs
         counter = self._counter(_origin(x).op)
         if counter is None:
-            type, x, y = _FLIPPED[type], y, x
+            relation, x, y = MIRRORED[relation], y, x
             counter = self._counter(_origin(x).op)
         end = self._value(y)
         if counter is None or end is None:
             return None
         start, step = counter
         distance = end - start
-        if type in ("Greater", "GreaterEqual"):
+        if relation in (">", ">="):
             step, distance = -step, -distance
         if step <= 0:
             return None
-        last = type in ("LessEqual", "GreaterEqual") and distance % step == 0
+        last = relation in ("<=", ">=") and distance % step == 0
         return max(0.0, -(-distance // step) + last)
 
     def _counter(self, merge: Operation) -> tuple[float, float] | None:
@@ -95,7 +94,7 @@ class PrimitiveTripCounts:
         if op.opdef.primitive == "Exit":
             counter, n = self._counter(_merge(op)), self.count(self._tree.of(op))
             return None if counter is None or n is None else counter[0] + counter[1] * n
-        if op.type == "TensorListPopBack" and t.index == 1:
+        if op.opdef.list_kind == "pop" and t.index == 1:
             pushed = _pushed(op.inputs[0])
             return None if pushed is None else self._value(pushed)
         value: Any = constant_value(t)
@@ -121,7 +120,7 @@ def _pushed(handle: Tensor) -> Tensor | None:
     while handle not in seen:
         seen.add(handle)
         op = handle.op
-        if op.type == "TensorListPushBack":
+        if op.opdef.list_kind == "push":
             return op.inputs[1]
         if op.opdef.primitive == "Exit":
             handle = next((t for t in _merge(op).inputs if t.op.opdef.primitive == "NextIteration"), handle)

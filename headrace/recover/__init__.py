@@ -19,7 +19,7 @@ from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.ir import walk
 from headrace.ir.function import owned
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
-from headrace.recover.contexts import SubgraphDraft, is_effectful
+from headrace.recover.contexts import SubgraphDraft
 from headrace.recover.handles import is_flow, lists_for_handles
 from headrace.recover.loops import put_loop
 from headrace.recover.reading import Node, StructureAnalysis, shown
@@ -102,7 +102,7 @@ def _effectful(graph: Graph) -> frozenset[str]:
     names: set[str] = set()
     todo = [f for op in graph.operations for f in owned(op)]
     for f in todo:
-        names.update(op.name for op in f.operations if is_effectful(op))
+        names.update(op.name for op in f.operations if op.opdef.is_effectful)
         todo += [inner for op in f.operations for inner in owned(op)]
     return frozenset(names)
 

@@ -211,7 +211,7 @@ def make(
     like: Operation,
 ) -> Operation:
     """Makes the operation that owns `graphs`, with the device and source line of `like`."""
-    if not any(is_effectful(op) for g in graphs for op in g.operations):
+    if not any(op.opdef.is_effectful for g in graphs for op in g.operations):
         type = "Stateless" + type
     for g in graphs:
         g.source = like.source
@@ -235,19 +235,11 @@ def scope_of(name: str) -> str:
     return name.rpartition("/")[0] or name
 
 
-def is_effectful(op: Operation) -> bool:
-    """Whether an operation has effects, or may wait, apart from its inputs and outputs."""
-    record = op.opdef
-    if record.structured:
-        return not (op.type.startswith("Stateless") or op.type == "PartitionedCall")
-    return bool(record.facts.effect) or record.async_ is not None
-
-
 def is_effectful_node(node: Node) -> bool:
     """Whether an operation, or one in the loop `node`, has effects."""
     if isinstance(node, Operation):
-        return is_effectful(node)
-    return any(is_effectful(op) for op in node.frame.ops)
+        return node.opdef.is_effectful
+    return any(op.opdef.is_effectful for op in node.frame.ops)
 
 
 def _constant(graph: Graph, value: int, name: str) -> Tensor:

@@ -34,7 +34,6 @@ from headrace.recover.contexts import (
     SubgraphDraft,
     captured,
     copied_attrs,
-    is_effectful,
     is_effectful_node,
     make,
     outer_controls,
@@ -331,7 +330,7 @@ class FrameRegion:
     def copy(self, op: Operation, context: SubgraphDraft) -> Operation:
         """Adds a copy of `op` to a context."""
         graph = context.graph
-        if is_effectful(op) and op.name in self.reading.recovered:
+        if op.opdef.is_effectful and op.name in self.reading.recovered:
             raise ill_structured(
                 op,
                 "what has effects to be recovered once",
@@ -365,7 +364,7 @@ class FrameRegion:
         for t in op.inputs:
             inherited.update(self.pending.get(t.op, {}))
         kept = dict.fromkeys(controls)
-        if is_effectful(op):
+        if op.opdef.is_effectful:
             kept.update(inherited)
         elif inherited:
             self.pending[op] = inherited
@@ -461,7 +460,7 @@ class FrameRegion:
         assert at.conditional is not None
         assert at.conditional.op is not None
         graph = at.graph
-        if is_effectful(op) and isinstance(graph, FuncGraph) and op not in graph.control_results:
+        if op.opdef.is_effectful and isinstance(graph, FuncGraph) and op not in graph.control_results:
             graph.add_results((), [op])
         return at.conditional.context, at.conditional.op
 

@@ -24,7 +24,6 @@ from headrace.ir.verify import verify
 from headrace.lower import lower
 from headrace.prune import prune
 from headrace.recover import recover
-from headrace.recover.contexts import is_effectful
 from tests.api.programs import LISTS, Block, Build, Failed, Python, initial
 from tests.api.test_random_programs import _draw, _fills, _program
 from tests.execute.machine import SeededReady
@@ -57,12 +56,13 @@ def _check(block: Block, start: dict[str, Any], stateful: bool, parallel: int, s
         build.run(block)
         fetches = {n: (v.stack() if n in LISTS else scopes.builder().Identity(v)) for n, v in build.values.items()}
     done_before = {v.initializer for v in build.variables.values()} | set(_fills(build))
-    run = [op for op in g.operations if is_effectful(op) and op not in done_before and not _is_setting_up(build, op)]
+    effectful = [op for op in g.operations if op.opdef.is_effectful]
+    run = [op for op in effectful if op not in done_before and not _is_setting_up(build, op)]
 
     pruned = prune([*build.feeds], [*fetches.values()], run).graph
     lowered = lower(pruned, [op for t in run if (op := pruned.find(t.name)) is not None])
     primitive = lowered.graph
-    effects = [op for op in lowered.ops if is_effectful(op)]
+    effects = [op for op in lowered.ops if op.opdef.is_effectful]
     recover(primitive, None, effects)
     tops = [op for op in primitive.operations if op.opdef.structured]
     copied = {o.name for op in tops for o in inside(op)}

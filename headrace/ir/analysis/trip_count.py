@@ -14,19 +14,18 @@ the loop as one over a range, or run two such loops as one.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headrace.ir.function import body
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
+from headrace.ir.op_roles import MIRRORED
 from headrace.ir.order import counts, is_constant
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
-
-_FLIPPED: Final = {"Less": "Greater", "LessEqual": "GreaterEqual", "Greater": "Less", "GreaterEqual": "LessEqual"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,15 +109,15 @@ def trip_count(op: Operation) -> TripCount | None:
 
 def _bound(op: Operation, loop: FuncGraph, at: dict[Tensor, int], t: Tensor) -> Bound | None:
     """The bound that `t`, a tensor of the condition of `op`, states if it is to hold."""
-    type = t.op.type
-    if type not in _FLIPPED and type != "NotEqual":
+    relation = t.op.opdef.facts.compares
+    if relation is None or relation == "==":
         return None
     x, y = map(_source, t.op.inputs)
     k = at.get(x)
     if k is None or not counts(loop, k):
-        x, y, type = y, x, _FLIPPED.get(type, type)
+        x, y, relation = y, x, MIRRORED[relation]
         k = at.get(x)
-    if k is None or not counts(loop, k) or y.shape != () or type in ("Greater", "GreaterEqual"):
+    if k is None or not counts(loop, k) or y.shape != () or relation in (">", ">="):
         return None
     position = at.get(y)
     if position is not None:
@@ -130,10 +129,10 @@ def _bound(op: Operation, loop: FuncGraph, at: dict[Tensor, int], t: Tensor) -> 
     else:
         return None
     first, last = op.inputs[k], _number(limit)
-    if type == "LessEqual":
+    if relation == "<=":
         dtype = y.dtype.base.numpy
         return None if last == np.iinfo(dtype).max else Bound(k, first, limit, position, True)
-    if type == "NotEqual":  # it ends if it begins below
+    if relation == "!=":  # it ends if it begins below
         start = _number(first)
         if start is None or last is None or start > last:
             return None

@@ -44,9 +44,10 @@ def value_range(
         return facts.within
     if facts.forwards is not None and t.index == 0:
         return value_range(op.inputs[facts.forwards], within, depth - 1)
-    if op.type == "TensorListPopBack" and t.index == 1 and op.inputs[0].op.type == "_Arg" and within is not None:
+    kind = op.opdef.list_kind
+    if kind == "pop" and t.index == 1 and op.inputs[0].op.type == "_Arg" and within is not None:
         return _of_elements(within.inputs[op.inputs[0].op.attrs["index"]], depth - 1)
-    if op.type == "TensorListStack":
+    if kind == "stack":
         return _of_elements(op.inputs[0], depth - 1)
     if not t.dtype.base.is_floating or op.type not in _ARITHMETIC:  # integers wrap around
         return None
@@ -71,14 +72,14 @@ _ARITHMETIC: Final = frozenset({"Neg", "Square", "Mul", "Sub", "AddV2"})
 def _of_elements(values: Tensor, depth: int) -> Interval | None:
     """What the elements of a list are, if all come from one place: the rows of a tensor, or a push in a loop."""
     op = values.op
-    if op.type == "TensorListFromTensor":
+    if op.opdef.list_kind == "from_tensor":
         return value_range(op.inputs[0], None, depth)
     if op.opdef.structured != "While" or not isinstance(op.attrs["body"], FuncGraph):
         return None
     body: FuncGraph = op.attrs["body"]
     push = body.results[values.index].op
-    if push.type != "TensorListPushBack" or push.inputs[0] is not body.params[values.index]:
+    if push.opdef.list_kind != "push" or push.inputs[0] is not body.params[values.index]:
         return None
-    if op.inputs[values.index].op.type != "EmptyTensorList":
+    if op.inputs[values.index].op.opdef.list_kind != "empty":
         return None
     return value_range(push.inputs[1], op, depth)

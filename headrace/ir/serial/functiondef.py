@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf import message as protobuf
 
@@ -240,7 +240,7 @@ def encode(
     signature.name = name
     params = {t.op for t in graph.params}
     ops = [op for op in graph.operations if op not in params]
-    signature.is_stateful = any(map(_is_stateful, ops))
+    signature.is_stateful = any(op.opdef.is_effectful or op.opdef.stateful is not None for op in ops)
     taken = {op.name for op in ops}
     names: dict[Operation, str] = {}
     for i, t in enumerate(graph.params):
@@ -301,14 +301,3 @@ def _unique(name: str, taken: set[str]) -> str:
         out = f"{base}_{n}"
     taken.add(out)
     return out
-
-
-def _is_stateful(op: Operation) -> bool:
-    """Whether running `op` can mean more than its outputs."""
-    record = op.opdef
-    if record.structured:
-        return not (record.type.startswith("Stateless") or record.type in _STATELESS)
-    return bool(record.stateful or record.async_ or record.facts.effect)
-
-
-_STATELESS: Final = frozenset({"PartitionedCall", "SymbolicGradient"})
