@@ -30,7 +30,7 @@ TABLES: dict[str, str] = {
     "compile/outlining.py": SUMS,
     "compile/views.py": "code for each op that moves elements; follows with the schedule",
     "execute/blame.py": "ops whose inputs say nothing about an error",
-    "grad/graph.py": "ops whose results a backward loop computes again",
+    "grad/graph.py": "zeros and ones of the shape of a tensor, which it makes as a Fill",
     "grad/loops.py": SUMS,
     "inspect/dot.py": "shapes of the boxes of a drawing",
     "interchange/portable.py": "a rewriting rule for each op that TensorFlow does not have",
