@@ -516,14 +516,17 @@ def compile_step(
     """Returns the step that is fed `feeds`, fetches `fetches` and runs `targets`.
 
     Args:
-      feeds, fetches, targets: tensors and operations of the user's graph.
+      feeds: fed tensors of the user's graph.
+      fetches: fetched tensors of the user's graph.
+      targets: target operations of the user's graph.
       devices: devices of the session.
       engine: "interpret": the executor; "compiled": one Python function, or an error; "auto": the function if the step
         can be compiled, else the executor.
 
-    Raises (it, or the first use of the step):
+    Raises:
       InvalidArgumentError: the frames of the graph do not fit together, a device is not available, or the engine is
-        "compiled" and the step cannot be compiled.
+        "compiled" and the step cannot be compiled. This and the next error may also be raised at the first use of the
+        step.
       GraphError: the graph is not legal.
     """
     step = CompiledStep(feeds, fetches, targets, devices, engine)

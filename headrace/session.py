@@ -197,7 +197,7 @@ class Session:
           Arrays that the caller may write into; numpy scalars (`bytes` for strings) for rank 0.
 
         Raises:
-          FeedError (a ValueError and TypeError): a fed value does not fit its tensor.
+          FeedError: a fed value does not fit its tensor (also a ValueError and a TypeError).
           ValueError: an unknown fetch.
           RuntimeError: the session is closed.
           OpError: an error of an operation, for example `InvalidArgumentError` for a dead fetch.

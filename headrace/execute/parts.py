@@ -13,9 +13,9 @@ parts together:
 
 **Threads.** Each device gives a thread to the step; for the first device it is the thread that called `run`. A thread
 is not bound to its device. An executor whose part has no ready node is *parked*, and its thread drives another
-executor, or waits for one. A completion for a parked executor makes it *runnable*. The thread that added the completion
-drives this executor next; if it is busy for longer, it gives the executor away to other threads. At any time at most
-one thread drives an executor.
+executor, or waits for one. A completion for a parked executor makes it *runnable*. If a thread of the step added the
+completion, this thread drives the executor next; before work that takes long, it leaves the executor to other threads.
+At any time at most one thread drives an executor.
 
 **Cost.** Devices that work at the same time are driven in parallel. Two devices that wait for each other in turn are
 driven by one thread, without a switch of threads for each token. In Python, where one thread runs at a time, such

@@ -62,7 +62,7 @@ class Rendezvous(abc.ABC):
     def recv_async(self, key: Key, receiver: Receiver) -> None:
         """Calls `receiver` with the token of `key`, now or when it arrives.
 
-        The call comes from the thread that sends the token or aborts the step.
+        A later call comes from the thread that sends the token or aborts the step.
 
         Raises:
           InternalError: the token has a receiver already.

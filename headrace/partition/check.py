@@ -1,4 +1,4 @@
-"""Checks of a placement, and of graphs that the placement does not allow to cut."""
+"""Checks that a graph can be cut as its placement requires."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ one, and no token is left over when the step is done.
 *No deadlock.* A Recv in iteration n waits for CMerge. CMerge waits for the predicate of iteration n - 1 and for room in
 the window, that is, for the end of earlier iterations. The Recv also waits for its Send, which waits for other
 operations of iteration n or of an earlier one. Without the edges to a later iteration, the whole graph, with an edge
-from each Send to its Recv, has no cycle: it had none before it was cut, and a CMerge has only outgoing edges in it. So
-in the order (iteration, place in the graph) there is always a first operation that can proceed.
+from each Send to its Recv, has no cycle: it had none before it was cut, and a CMerge depends only on CMerges of outer
+loops. So in the order (iteration, place in the graph) there is always a first operation that can proceed.
 
 The cases, for a loop with home A and a piece on B:
 
