@@ -78,7 +78,7 @@ def index_path(prefix: str) -> str:
 
 
 def data_path(prefix: str, i: int = 0, n: int = 0) -> str:
-    """Path of data file `i` of `n`, or of the only one if `n` is 0."""
+    """Path of data file `i` of `n`; `n` is 0 for a single file."""
     return f"{prefix}.data-{i:05d}-of-{n:05d}.safetensors" if n else f"{prefix}.safetensors"
 
 

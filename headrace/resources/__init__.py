@@ -1,4 +1,4 @@
-"""The plain Python objects behind stateful ops: variables, stacks, tensor arrays, lists, queues, random streams.
+"""Python objects behind stateful ops: variables, stacks, tensor arrays, lists, queues, random streams.
 
-They know nothing of graphs and nothing of each other's ops. `manager` says who owns them and under which name.
+They are independent of graphs and of each other's ops. `manager` owns them by name.
 """

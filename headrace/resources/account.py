@@ -1,6 +1,7 @@
-"""Memory account of one resource on a device: elements of a queue, keys and values of a table.
+"""Memory account of one resource on a device, such as a queue or a table.
 
-A resource without an account is not counted; one gets it when it is made on a device with a memory limit.
+A resource without an account is not counted. A resource on a device with a memory limit gets an account at its
+creation.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Account:
-    """The bytes that one resource holds. Thread safe.
+    """Bytes that one resource holds. Thread safe.
 
     Args:
-      memory: the device's.
-      what: the resource, for messages.
+      memory: The memory of the device.
+      what: The resource, for messages.
 
     Example:
       >>> from headrace.resources.memory import Memory
@@ -47,41 +48,41 @@ class Account:
         self._lock = threading.Lock()
 
     def add(self, n: int) -> None:
-        """`n` bytes more are about to be held.
+        """Adds `n` bytes before they are allocated.
 
         Raises:
-          ResourceExhaustedError: that would be more than the limit.
+          ResourceExhaustedError: The memory limit would be exceeded.
         """
         with self._lock:
             self._memory.change(self._what, self._bytes, self._bytes + n)
             self._bytes += n
 
     def set(self, n: int) -> None:
-        """`n` bytes in all are about to be held.
+        """Sets the number of bytes before they are allocated.
 
         Raises:
-          ResourceExhaustedError: that would be more than the limit.
+          ResourceExhaustedError: The memory limit would be exceeded.
         """
         with self._lock:
             self._memory.change(self._what, self._bytes, n)
             self._bytes = n
 
     def remove(self, n: int) -> None:
-        """`n` bytes are no longer held."""
+        """Subtracts `n` bytes that were freed."""
         self.add(-n)
 
     def clear(self) -> None:
-        """Nothing is held any more."""
+        """Sets the number of bytes to 0."""
         self.set(0)
 
 
 def size(values: Iterable[Value]) -> int:
-    """The bytes of some values, those of their strings among them."""
+    """Bytes of some values, including those of their strings."""
     return sum(nbytes_of(v) + _text(v) for v in values)
 
 
 def _text(value: Value) -> int:
-    """The bytes of the strings in a value."""
+    """Bytes of the strings in a value."""
     if not isinstance(value, np.ndarray) or not value.dtype.hasobject:
         return 0
     return sum(len(s) for s in value.flat if isinstance(s, bytes))

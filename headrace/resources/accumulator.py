@@ -1,7 +1,7 @@
-"""Conditional accumulators: gradients of several workers are added up, until somebody takes their mean.
+"""Conditional accumulators: gradients of several workers are added, until a worker takes their mean.
 
-A gradient says at which step it was computed; those from before the accumulator's own step, which each take moves on,
-are dropped. Dense ones are arrays, sparse ones rows of an array with their indices.
+Each gradient has the step at which it was computed. Gradients from before the accumulator's own step, which every take
+increments, are dropped. Dense gradients are arrays, sparse ones rows of an array with their indices.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Accumulator(Waiting):
-    """What both kinds have. Thread safe; no call waits.
+    """Base of both kinds of accumulators. Thread safe; no call waits.
 
     Attributes:
-      name: for messages.
-      dtype: of the gradients.
-      shape: what is known of their shape.
-      account: counts what the sum holds of a device's memory; None: it is not counted. A gradient for which there is no
-        room is not added, with an error.
+      name: The name, for messages.
+      dtype: The dtype of the gradients.
+      shape: The static shape of the gradients.
+      account: The account of the sum in the device's memory; None if it is not counted. A gradient without room is not
+        added, and raises an error.
     """
 
     def __init__(self, name: str, dtype: DType, shape: Shape, is_mean: bool) -> None:
@@ -45,16 +45,23 @@ class Accumulator(Waiting):
         self.account: Account | None = None
 
     def count(self) -> int:
-        """How many gradients have been added since the last take."""
+        """Number of gradients added since the last take."""
         return self._count
 
     def set_step(self, step: int) -> None:
-        """Drops gradients from before `step` from now on."""
+        """Sets the step before which gradients are dropped."""
         with self._lock:
             self._step = step
 
     def take(self, required: int, done: Done) -> Cancel:
-        """Takes the mean (or the sum) of the gradients, once there are at least so many: `done(gradient)`.
+        """Takes the mean (or the sum) of the gradients when at least `required` were added.
+
+        Args:
+          required: The number of gradients.
+          done: Receives the result.
+
+        Returns:
+          A function that cancels the request if it still waits.
 
         Raises:
           InvalidArgumentError: `required` is not positive.
@@ -74,10 +81,10 @@ class Accumulator(Waiting):
         return self._ask(attempt, done, "TakeGradient")
 
     def check_same(self, other: Accumulator) -> None:
-        """For an op that shares this accumulator by name, but declares `other`.
+        """Checks an op that shares this accumulator by name but declares `other`.
 
         Raises:
-          InvalidArgumentError: they differ in dtype or shape.
+          InvalidArgumentError: They differ in kind, dtype or shape.
         """
         for what, mine, wanted in (
             ("kind", type(self).__name__, type(other).__name__),
@@ -90,18 +97,18 @@ class Accumulator(Waiting):
                 )
 
     def release(self) -> None:
-        """Cancels everything that waits, and drops what is held."""
+        """Cancels all waiting requests and drops the sum."""
         super().release()
         self._hold(0)
 
     def _hold(self, n: int) -> None:
-        """`n` bytes are about to be held; `ResourceExhaustedError` if the device has no room for them."""
+        """Counts `n` bytes before they are allocated; `ResourceExhaustedError` without room."""
         if self.account is not None:
             self.account.set(n)
 
     @abc.abstractmethod
     def _result(self) -> Any:
-        """What is taken. The lock is held."""
+        """The result of a take. The lock is held."""
 
     def _check_dtype(self, gradient: Value) -> None:
         if numpy_dtype_of(gradient) != self.dtype.numpy:
@@ -115,7 +122,7 @@ class Accumulator(Waiting):
 
 
 class DenseAccumulator(Accumulator):
-    """Serves ConditionalAccumulator and ResourceConditionalAccumulator."""
+    """Accumulator behind ConditionalAccumulator and ResourceConditionalAccumulator."""
 
     def __init__(self, name: str, dtype: DType, shape: Shape, is_mean: bool) -> None:
         super().__init__(name, dtype, shape, is_mean)
@@ -125,7 +132,7 @@ class DenseAccumulator(Accumulator):
         """Adds a gradient of `step`, unless it is too old.
 
         Raises:
-          InvalidArgumentError: it has another dtype or shape than it should have.
+          InvalidArgumentError: The dtype or shape of the gradient differs from that of the accumulator.
         """
         self._check_dtype(gradient)
         shape = shape_of(gradient)
@@ -148,25 +155,28 @@ class DenseAccumulator(Accumulator):
 
 
 class SparseAccumulator(Accumulator):
-    """Serves SparseConditionalAccumulator. A row of the mean is that of the gradients that have the row."""
+    """Accumulator behind SparseConditionalAccumulator.
+
+    A row of the mean is the mean over the gradients that contain the row.
+    """
 
     def __init__(self, name: str, dtype: DType, shape: Shape, is_mean: bool) -> None:
         super().__init__(name, dtype, shape, is_mean)
         self._indices: list[int] = []
         self._rows: np.ndarray = np.zeros(0, dtype.numpy)
-        self._counts: np.ndarray = np.zeros(0, np.int64)  # how many gradients had each row
+        self._counts: np.ndarray = np.zeros(0, np.int64)  # number of gradients that contained each row
 
     def apply(self, step: int, indices: np.ndarray, rows: np.ndarray, shape: np.ndarray | None) -> None:
         """Adds a gradient of `step`, unless it is too old.
 
         Args:
-          step: when it was computed.
-          indices: of its rows. As in TensorFlow gradients are merged as if they were in order.
-          rows: the rows.
-          shape: that of the whole gradient, if it is known.
+          step: The step at which it was computed.
+          indices: The indices of its rows, which are merged as if they were sorted, as in TensorFlow.
+          rows: The rows.
+          shape: The shape of the whole gradient, if it is known.
 
         Raises:
-          InvalidArgumentError: these do not go together, or are not what the accumulator takes.
+          InvalidArgumentError: The arguments do not fit each other or the accumulator.
         """
         self._check_dtype(rows)
         if indices.ndim != 1:
@@ -220,9 +230,9 @@ class SparseAccumulator(Accumulator):
                 )
 
     def _merge(self, indices: list[int], rows: np.ndarray) -> None:
-        """Adds rows to those that are there: both are gone through in step, as sorted lists are merged."""
+        """Adds rows to the current ones by a merge of two sorted index lists."""
         old, merged = self._indices, list[int]()
-        to_old, to_new = list[int](), list[int]()  # where each row goes
+        to_old, to_new = list[int](), list[int]()  # the target of each row
         i = j = 0
         while i < len(old) or j < len(indices):
             here = i < len(old) and (j == len(indices) or old[i] <= indices[j])
@@ -244,7 +254,7 @@ class SparseAccumulator(Accumulator):
         self._indices, self._rows, self._counts = merged, total, counts
 
     def _hold_rows(self, n: int, rows: np.ndarray) -> None:
-        """`n` rows like those of `rows`, with an index and a count each, are about to be held."""
+        """Counts `n` rows like `rows`, with an index and a count each."""
         self._hold(n * (16 + size([rows]) // max(len(rows), 1)))
 
     def _result(self) -> Any:

@@ -1,7 +1,7 @@
 """Accesses to the elements of TensorFlow 1 arrays: one write and one read each.
 
-A `TensorList` is a value, and every write gives a new one. The array of a TensorFlow 1 program is one thing all the
-time, whichever version of the list an operation holds, so all versions share one `Accesses`.
+A `TensorList` is a value, and every write makes a new one. But the array of a TensorFlow 1 program is one object, so
+all versions of its list share one `Accesses`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from headrace.errors import InvalidArgumentError
 
 
 class Accesses:
-    """Elements of one array that have been written and read.
+    """Elements of one array that were written and read.
 
     Methods may be called from several threads.
 
     Args:
-      name: of the array, for errors.
-      clear_after_read: whether an element may be read only once.
+      name: The name of the array, for errors.
+      clear_after_read: Whether an element may be read only once.
 
     Source: the rules and texts are those of TensorFlow's `TensorArrayV3`.
     """
@@ -35,10 +35,10 @@ class Accesses:
         self._lock = threading.Lock()
 
     def read(self, indices: Iterable[int]) -> None:
-        """Notes that the elements at `indices` are read.
+        """Records that the elements at `indices` are read.
 
         Raises:
-          InvalidArgumentError: one was read before, and `clear_after_read`.
+          InvalidArgumentError: An element was read before, and `clear_after_read` is set.
         """
         with self._lock:
             for i in indices:
@@ -47,10 +47,10 @@ class Accesses:
                 self._read.add(i)
 
     def write(self, indices: Iterable[int]) -> None:
-        """Notes that the elements at `indices` are written.
+        """Records that the elements at `indices` are written.
 
         Raises:
-          InvalidArgumentError: one was written or read before.
+          InvalidArgumentError: An element was written or read before.
         """
         with self._lock:
             for i in indices:
@@ -61,14 +61,14 @@ class Accesses:
                 self._written.add(i)
 
 
-# *** The errors, also of `resources.tensor_array` ***
+# *** errors, also those of `resources.tensor_array` ***
 
 HAS_BEEN_READ: Final = "it has already been read"
 HAS_BEEN_WRITTEN: Final = "it has already been written to"
 
 
 def read_twice(array: str, index: int) -> InvalidArgumentError:
-    """The error of a read of an element that an earlier read cleared."""
+    """The error of a second read of an element that the first read cleared."""
     return InvalidArgumentError(
         f"TensorArray {array}: Could not read index {index} twice because it was cleared after a previous read "
         "(perhaps try setting clear_after_read = false?)."
@@ -76,5 +76,5 @@ def read_twice(array: str, index: int) -> InvalidArgumentError:
 
 
 def not_writable(array: str, index: int, why: str) -> InvalidArgumentError:
-    """The error of a write that is not allowed."""
+    """The error of a write that is not allowed, with the reason `why`."""
     return InvalidArgumentError(f"TensorArray {array}: Could not write to TensorArray index {index} because {why}.")

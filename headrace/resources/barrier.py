@@ -1,4 +1,4 @@
-"""Barriers: tuples whose components come one by one, by key, and are taken when they are complete."""
+"""Barriers: tuples whose components arrive one by one, by key, and are taken when complete."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ _FIRST = -(2**63)  # the index of the first insertion
 
 
 class _Ready(PriorityQueue):
-    """The complete tuples: the one whose first component came first is the first."""
+    """Queue of the complete tuples, ordered by the insertion of their first component."""
 
     def describe(self) -> str:
         return f"Barrier '{self.name}'"
 
     def _admit(self, of: Account, element: Element) -> None:
-        pass  # the barrier has counted it
+        pass  # the barrier has already counted it
 
 
 class Barrier:
-    """Serves Barrier and the ops on it. Thread safe; no call waits.
+    """Barrier behind the op Barrier. Thread safe; no call waits.
 
     Attributes:
-      name: for messages.
-      component_types: the dtype of each component.
-      shapes: the shape of each component.
-      account: counts what the components hold of a device's memory; None: they are not counted.
+      name: The name, for messages.
+      component_types: The dtype of each component.
+      shapes: The shape of each component.
+      account: The account of the components in the device's memory; None if they are not counted.
     """
 
     def __init__(self, name: str, component_types: Sequence[DType], component_shapes: Sequence[Shape]) -> None:
-        """An empty barrier.
+        """Makes an empty barrier.
 
         Raises:
-          InvalidArgumentError: not every component has a shape, or one that is not fully known.
+          InvalidArgumentError: A component has no shape, or a shape is not fully known.
         """
         if len(component_shapes) != len(component_types):
             raise InvalidArgumentError(
@@ -59,13 +59,13 @@ class Barrier:
             )
         self.name = name
         self.component_types = tuple(component_types)
-        # an unknown rank is taken as a scalar's, as TensorFlow does
+        # an unknown rank is treated as rank 0, as in TensorFlow
         self.shapes = tuple(s or () for s in component_shapes)
         self._ready = _Ready(name, (dtypes.string, *self.component_types), ((), *self.shapes))
         self._lock = threading.Lock()
-        self._incomplete: dict[bytes, tuple[int, dict[int, Value]]] = {}  # the index, and the components so far
+        self._incomplete: dict[bytes, tuple[int, dict[int, Value]]] = {}  # the index and the components so far
         self._index = _FIRST
-        self._arriving = 0  # insertions that are on their way into `_ready`
+        self._arriving = 0  # insertions that are about to reach `_ready`
         self._closed = False
         self._cancelled = False
         self.account: Account | None = None
@@ -76,19 +76,19 @@ class Barrier:
         self._lock = threading.Lock()
 
     def ready_size(self) -> int:
-        """How many complete tuples there are."""
+        """Number of complete tuples."""
         return self._ready.size()
 
     def incomplete_size(self) -> int:
-        """How many keys miss components."""
+        """Number of keys with missing components."""
         return len(self._incomplete)
 
     def insert_many(self, keys: np.ndarray, component: int, batch: Value) -> None:
         """Sets one component of the tuples of `keys` to the rows of `batch`.
 
         Raises:
-          InvalidArgumentError: there is no such component, the batch does not fit it, or a key has it already.
-          CancelledError: the barrier is closed, and a key is new (or no keys are waited for any more).
+          InvalidArgumentError: The component does not exist, the batch does not fit it, or a key already has it.
+          CancelledError: The barrier is closed, and a key is new or all keys are complete or cancelled.
         """
         wanted = keys.reshape(-1).tolist()
         rows = self._rows(len(wanted), component, batch)
@@ -105,7 +105,7 @@ class Barrier:
             self._index += new
             self._arriving += 1
         for element in ready:
-            self._ready.enqueue(element, lambda result: None)  # there is always room
+            self._ready.enqueue(element, lambda result: None)  # its capacity is unlimited
         with self._lock:
             self._arriving -= 1
             over = self._is_over()
@@ -113,12 +113,16 @@ class Barrier:
             self._ready.close(lambda result: None)
 
     def take_many(self, n: int, done: Done, may_be_fewer: bool = False) -> Cancel | None:
-        """Takes `n` complete tuples: `done((indices, keys, *components))`, each stacked.
+        """Takes `n` complete tuples.
 
         Args:
-          n: how many.
-          done: takes the tuple, or an OutOfRangeError if the barrier is closed and there will not be so many.
-          may_be_fewer: take what is complete, at least one, if the barrier is closed.
+          n: The number of tuples.
+          done: Receives `(indices, keys, *components)`, each stacked, or an OutOfRangeError if the barrier is closed
+            and too few tuples remain.
+          may_be_fewer: Whether to take fewer tuples, at least one, if the barrier is closed.
+
+        Returns:
+          A function that cancels the request if it still waits; None if it failed at once.
 
         Raises:
           InvalidArgumentError: `n` is negative.
@@ -141,10 +145,10 @@ class Barrier:
         return self._ready.dequeue_many(n, done, may_be_fewer)
 
     def close(self, cancel_pending: bool = False) -> None:
-        """Lets no new keys in; with `cancel_pending` no further components either.
+        """Closes the barrier to new keys, and with `cancel_pending` also to further components.
 
         Raises:
-          CancelledError: it was closed already (not with `cancel_pending`, the first time).
+          CancelledError: The barrier was closed before, except for the first call with `cancel_pending`.
         """
         with self._lock:
             if self._closed and (self._cancelled or not cancel_pending):
@@ -160,7 +164,7 @@ class Barrier:
             self._ready.close(lambda result: None)
 
     def release(self) -> None:
-        """Closes the barrier and cancels everything that waits."""
+        """Closes the barrier and cancels all waiting requests."""
         with self._lock:
             self._closed = self._cancelled = True
             self._incomplete.clear()
@@ -169,10 +173,10 @@ class Barrier:
             self.account.clear()
 
     def check_same(self, other: Barrier) -> None:
-        """For an op that shares this barrier by name, but declares `other`.
+        """Checks an op that shares this barrier by name but declares `other`.
 
         Raises:
-          InvalidArgumentError: they differ in component types or shapes.
+          InvalidArgumentError: They differ in component types or shapes.
         """
         for what, mine, wanted in (
             ("types", self.component_types, other.component_types),
@@ -189,7 +193,7 @@ class Barrier:
         return f"Barrier({self.name!r}, {notes}{', closed' if self._closed else ''})"
 
     def _rows(self, n: int, component: int, batch: Value) -> list[Value]:
-        """The `n` values that `batch` has for a component."""
+        """The `n` values of a component in `batch`."""
         if not 0 <= component < len(self.component_types):
             raise InvalidArgumentError(
                 f"The component ID is out of range {component} > num_components (= {len(self.component_types)})"
@@ -215,7 +219,7 @@ class Barrier:
         return values.rows(batch, dtype)
 
     def _insert(self, key: bytes, component: int, row: Value, ready: list[tuple[Value, ...]]) -> bool:
-        """Sets a component; what becomes complete moves to `ready`. Returns whether the key is new."""
+        """Sets a component; moves a complete tuple to `ready`; returns whether the key is new."""
         new = key not in self._incomplete
         if new and self._closed:
             raise CancelledError(

@@ -1,8 +1,8 @@
-"""Python functions that a graph calls, known to its operations by a *token*.
+"""Python functions that operations call, identified by *tokens*.
 
-A graph is data, and a token is what of a Python function can be written into it. The table here says which function a
-token means in this process. It does not keep the functions alive: whoever makes an operation that calls one keeps the
-`Callback` (`api.py_func` gives it to the graph).
+A graph is data, in which a token stands for a Python function. The table in this module maps tokens to functions of
+this process. It does not keep the functions alive: the creator of an operation that calls one keeps the `Callback`
+(`api.py_func` stores it in the graph).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _by_token: Final[weakref.WeakValueDictionary[str, Callback]] = weakref.WeakValue
 
 
 class Callback:
-    """A Python function that operations call.
+    """Python function that operations call.
 
     Attributes:
-      function: takes arrays, one for each input, and returns one, or a sequence of them.
-      token: what it is called in operations of this process; no other function ever has the same.
-      gradient: makes, when first asked, the function that takes inputs, outputs and the gradients of these, and returns
-        the gradients of the inputs; None: it has none.
+      function: Takes an array for each input, and returns one array or a sequence of arrays.
+      token: The unique name of the function in operations of this process.
+      gradient: Makes, on first use, a function that takes the inputs, the outputs and the gradients of the outputs, and
+        returns the gradients of the inputs. None if there is no gradient.
     """
 
     __slots__ = ("__weakref__", "_gradient", "function", "gradient", "token")
@@ -38,7 +38,7 @@ class Callback:
         _by_token[self.token] = self
 
     def back(self) -> Callback | None:
-        """The callback of the gradient, which lives as long as this one; None if there is none."""
+        """The callback of the gradient, kept alive by this one; None without gradient."""
         if self._gradient is None and self.gradient is not None:
             self._gradient = Callback(self.gradient())
         return self._gradient
@@ -48,10 +48,10 @@ class Callback:
 
 
 def find(token: str) -> Callback:
-    """What `token` means here.
+    """The callback of `token` in this process.
 
     Raises:
-      InvalidArgumentError: nothing. The graph came from another process, or the one it was made in is gone.
+      InvalidArgumentError: There is none, because the graph came from another process or its creator no longer exists.
     """
     found = _by_token.get(token)
     if found is None:

@@ -1,9 +1,8 @@
-"""Open-addressing tables: keys, of any shape, lie in an array of buckets next to their values.
+"""Open-addressing tables: an array of buckets with keys and their values.
 
-What TensorFlow exports of such a table is the buckets themselves, so they are laid out as there: a key is sought from
-the bucket that its hash names on, with steps of 1, 2, 3, ..., until it is found or a bucket is empty; a removed key
-leaves the *deleted key* behind; when the next keys might fill the buckets above the load factor, there are twice as
-many.
+TensorFlow exports the buckets of such a table, so the layout is TensorFlow's. The search for a key starts at the bucket
+of its hash and proceeds in steps of 1, 2, 3, ..., until it finds the key or an empty bucket. A removed key is replaced
+by the *deleted key*. The number of buckets doubles if the next keys might fill them above the load factor.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class DenseTable(Table):
-    """Serves MutableDenseHashTableV2 and AnonymousMutableDenseHashTable."""
+    """Table behind MutableDenseHashTableV2 and AnonymousMutableDenseHashTable."""
 
     def __init__(
         self,
@@ -43,16 +42,21 @@ class DenseTable(Table):
         max_load_factor: float,
         account: Account | None = None,
     ) -> None:
-        """An empty table.
+        """Makes an empty table.
 
         Args:
-          name, key_dtype, value_dtype, value_shape, account: see `Table`. Buckets count, used or not.
-          empty_key, deleted_key: two keys that are never used.
-          buckets: how many there are at first, a power of 2.
-          max_load_factor: how much of the buckets may be used.
+          name: The name, for messages.
+          key_dtype: The dtype of the keys.
+          value_dtype: The dtype of the values.
+          value_shape: The shape of one value.
+          empty_key: A key that is never used, which marks empty buckets.
+          deleted_key: Another key that is never used, which marks removed keys.
+          buckets: The initial number of buckets, a power of 2.
+          max_load_factor: The largest fraction of the buckets that may be used.
+          account: The account of the buckets, used or not; None if they are not counted.
 
         Raises:
-          InvalidArgumentError: one of these is not as it has to be.
+          InvalidArgumentError: An argument is invalid.
         """
         super().__init__(name, key_dtype, value_dtype, value_shape, account)
         if not 0 < max_load_factor < 1:
@@ -88,11 +92,11 @@ class DenseTable(Table):
         self._size = 0
 
     def size(self) -> int:
-        """How many keys there are."""
+        """Number of keys."""
         return self._size
 
     def find(self, keys: np.ndarray, default: Any) -> np.ndarray:
-        """The values of `keys`; else `default`, the first of its rows if there are several."""
+        """Values of `keys`; for missing ones `default`, or its first row if it has several."""
         n = self._batch(keys)
         with self._lock:
             at = np.array([self._seek(k) for k in _keys(keys.reshape(n, len(self._empty)))], np.intp)
@@ -104,10 +108,10 @@ class DenseTable(Table):
         return out.reshape((*lead, *self.value_shape))
 
     def insert(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """Sets the values of keys; an empty or deleted key is an error, and those before it are in.
+        """Sets the values of keys. Keys before an invalid one are inserted.
 
         Raises:
-          InvalidArgumentError: there is one.
+          InvalidArgumentError: A key is the empty or the deleted key.
         """
         n = self._batch(keys)
         rows = new.reshape(n, self._width)
@@ -128,7 +132,7 @@ class DenseTable(Table):
                 self._put(k, row)
 
     def remove(self, keys: np.ndarray) -> None:
-        """Takes keys out."""
+        """Removes keys."""
         n = self._batch(keys)
         with self._lock:
             for k in _keys(keys.reshape(n, len(self._empty))):
@@ -140,14 +144,14 @@ class DenseTable(Table):
                     self._size -= 1
 
     def export(self) -> tuple[np.ndarray, np.ndarray]:
-        """All buckets: the keys, each as a vector, and the values, likewise."""
+        """The keys and values of all buckets, each key and value as a vector."""
         with self._lock:
             keys: np.ndarray = values.zeros(self.key_dtype, (len(self._keys), len(self._empty)))
             keys[:] = self._keys
             return keys, self._values.copy()
 
     def restore(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """Takes over buckets as `export` gives them."""
+        """Replaces the buckets by those of an earlier `export`."""
         held = list(_keys(keys))
         with self._lock:
             if self.account is not None:
@@ -158,7 +162,7 @@ class DenseTable(Table):
             self._size = sum(k not in (self._empty, self._deleted) for k in held)
 
     def check_restore(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """Raises `InvalidArgumentError` unless these could be buckets of this table."""
+        """Raises `InvalidArgumentError` unless these can be buckets of this table."""
         self._check_dtypes(keys, new)
         shape = shape_of(keys)
         if len(shape) != 2 or shape[1] != len(self._empty):
@@ -170,10 +174,10 @@ class DenseTable(Table):
         if shape[0] < 4 or shape[0] & (shape[0] - 1):
             raise InvalidArgumentError(f"Number of buckets must be at least 4 and a power of 2, got: {shape[0]}")
 
-    # *** inside; the lock is held ***
+    # *** internal; the lock is held ***
 
     def _batch(self, keys: np.ndarray) -> int:
-        """How many keys these are, which must be a vector of keys or one."""
+        """Number of keys in a vector of keys or a single key."""
         shape = shape_of(keys)
         n = shape[0] if shape else 1
         if shape != (n, *self.key_shape) and (shape or self.key_shape):
@@ -183,18 +187,18 @@ class DenseTable(Table):
         return n
 
     def _bucket_size(self) -> int:
-        """The bytes of a bucket, but for the strings of its key."""
+        """Bytes of a bucket, without the strings of its key."""
         return 8 * len(self._empty) + self._width * self.value_dtype.numpy.itemsize
 
     def _missing(self, keys: np.ndarray) -> set[Key]:
-        """Those of `keys` that are strings and not there yet."""
+        """String keys among `keys` that the table does not contain."""
         if self.key_dtype is not dtypes.string:
             return set()
         wanted = set(_keys(keys.reshape(-1, len(self._empty)))) - {self._empty, self._deleted}
         return {k for k in wanted if self._seek(k) < 0}
 
     def _path(self, key: Key) -> Iterator[int]:
-        """The buckets where `key` may be, in turn: each once."""
+        """Buckets that may contain `key`, in the order of the search, each once."""
         for what, k in (("empty", self._empty), ("deleted", self._deleted)):
             if key == k:
                 raise InvalidArgumentError(f"Using the {what}_key as a table key is not allowed")
@@ -205,7 +209,7 @@ class DenseTable(Table):
             yield at
 
     def _seek(self, key: Key) -> int:
-        """The bucket of `key`, or -1."""
+        """The bucket of `key`; -1 if it is missing."""
         for at in self._path(key):
             found = self._keys[at]
             if found == key:
@@ -228,12 +232,12 @@ class DenseTable(Table):
 
 
 def _keys(rows: np.ndarray) -> Iterator[Key]:
-    """The rows of a matrix as tuples."""
+    """Rows of a matrix as tuples."""
     return map(tuple, rows.tolist())
 
 
 def _text(key: Key) -> int:
-    """The bytes of the strings in a key."""
+    """Bytes of the strings in a key."""
     return sum(len(part) for part in key if isinstance(part, bytes))
 
 

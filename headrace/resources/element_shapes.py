@@ -1,4 +1,4 @@
-"""Shapes of the elements of tensor lists: as they are given, put together, and checked."""
+"""Shapes of the elements of tensor lists: parsing, merging and checks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 
 def element_shape_of(value: Value) -> Shape:
-    """An element shape given as a tensor: a vector with -1 for unknown dimensions, or the scalar -1 for any rank.
+    """Parses an element shape given as a tensor.
+
+    The tensor is a vector with -1 for unknown dimensions, or the scalar -1 for an unknown rank.
 
     Raises:
-      InvalidArgumentError: it is neither.
+      InvalidArgumentError: The tensor is neither.
     """
     if value.ndim == 1:
         dims = tuple(value.tolist())
@@ -40,7 +42,7 @@ def element_shape_of(value: Value) -> Shape:
 
 
 def merge(a: Shape, b: Shape) -> Shape:
-    """The shape that is both `a` and `b`; raises `InvalidArgumentError` if there is none."""
+    """Merges two shapes; raises `InvalidArgumentError` if they are incompatible."""
     if a == b:
         return a
     try:
@@ -51,7 +53,7 @@ def merge(a: Shape, b: Shape) -> Shape:
 
 
 def if_full(shape: Shape) -> tuple[int, ...] | None:
-    """`shape`, if rank and all dimensions are known."""
+    """`shape` if its rank and all dimensions are known; else None."""
     if shape is None:
         return None
     dims = tuple(d for d in shape if d is not None)
@@ -75,15 +77,15 @@ def check_rows(tensor: np.ndarray, element_shape: Shape) -> None:
 
 
 def show(array: np.ndarray) -> str:
-    """The shape of an array as text."""
+    """Text of the shape of an array."""
     return shapes.show(array.shape)
 
 
 def pieces(tensor: np.ndarray, lengths: np.ndarray, element_shape: Shape) -> list[np.ndarray]:
-    """Consecutive pieces of `tensor`, `lengths[k]` rows each.
+    """Splits `tensor` into consecutive pieces, `lengths[k]` rows each.
 
     Raises:
-      InvalidArgumentError: the lengths do not add up to the rows, or the pieces do not fit `element_shape`.
+      InvalidArgumentError: The sum of the lengths is not the number of rows, or the pieces do not fit `element_shape`.
     """
     if element_shape == ():
         raise InvalidArgumentError("TensorListSplit requires element_shape to be at least of rank 1, but saw: []")

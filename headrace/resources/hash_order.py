@@ -1,8 +1,8 @@
-"""Where C++ hash tables keep things, for what can be seen of it: the order in which TensorFlow's tables are exported.
+"""Iteration orders of C++ hash tables, in which TensorFlow's tables are exported.
 
 * `murmur`: TensorFlow's hash of strings, MurmurHash64A (Austin Appleby) with a seed of its own.
-* `unordered`: the order of a `std::unordered_map` of GCC's library: one list of all elements, in which those of a
-  bucket follow one another; what comes into an empty bucket goes to the front of the list.
+* `unordered`: the order of a `std::unordered_map` of GCC's library. It has one list of all elements, in which those of
+  a bucket are adjacent. An element of an empty bucket is inserted at the front of the list.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final
 MASK: Final = 2**64 - 1
 _FACTOR = 0xC6A4A7935BD1E995
 _SEED = 0xDECAFCAFFE
-_FIRST = 13  # buckets of a map that has had its first element
-# what follows a number of buckets: the least of the library's primes that is at least twice as large
+_FIRST = 13  # buckets of a map after its first insertion
+# the next numbers of buckets: each is the smallest of the library's primes that is at least twice the previous one
 _MORE: Final = (29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933, 351061, 712697, 1447153)
 _MORE_STILL: Final = (2938679, 5967347, 12117689, 24607243, 49969847, 101473717, 206062531, 418458173, 849780131)
 
 
 def murmur(text: bytes) -> int:
-    """The 64-bit hash of a string."""
+    """64-bit hash of a string."""
     whole = len(text) // 8 * 8
     h = _SEED ^ (len(text) * _FACTOR & MASK)
     for i in range(0, whole, 8):
@@ -34,18 +34,18 @@ def murmur(text: bytes) -> int:
 
 
 def hash_of(key: int | bytes) -> int:
-    """The hash of a key: a number is its own."""
+    """Hash of a key; a number is its own hash."""
     return murmur(key) if isinstance(key, bytes) else key & MASK
 
 
 def unordered(hashes: Sequence[int]) -> list[int]:
-    """The order in which a `std::unordered_map` gives elements that were put in one after the other.
+    """Iteration order of a `std::unordered_map` after insertions one by one.
 
     Args:
-      hashes: of the elements, in the order in which they came.
+      hashes: The hashes of the elements, in the order of insertion.
 
     Returns:
-      Their indices.
+      The indices of the elements, in iteration order.
     """
     order = _Order(hashes)
     sizes = iter((*_MORE, *_MORE_STILL))
@@ -57,13 +57,13 @@ def unordered(hashes: Sequence[int]) -> list[int]:
 
 
 class _Order:
-    """The list of elements (their indices; -1 stands before the first), and where each bucket begins."""
+    """Linked list of the elements' indices, with the start of each bucket."""
 
     def __init__(self, hashes: Sequence[int]) -> None:
         self.buckets = _FIRST
         self._hashes = hashes
         self._next: dict[int, int | None] = {-1: None}
-        self._before: dict[int, int] = {}  # of a bucket: the element before its first one
+        self._before: dict[int, int] = {}  # by bucket: the element before the first one of the bucket
 
     def put(self, i: int) -> None:
         bucket = self._hashes[i] % self.buckets

@@ -1,8 +1,8 @@
-"""Who owns resources: a `ResourceManager` for each session, and one for each running step.
+"""Owners of resources: a `ResourceManager` for each session, and one for each running step.
 
-A resource is known by (container, kind, name). Containers group resources so that they can be dropped together;
-"localhost" is the default. The kind is the class that whoever asks expects (`Variable`, `Queue`), so that a name used
-for two kinds of things is two things.
+The key of a resource is (container, kind, name). Containers group resources so that they can be dropped together; the
+default is "localhost". The kind is the class that an operation expects (`Variable`, `Queue`). So the same name with two
+kinds refers to two resources.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ R = TypeVar("R")
 
 
 class ResourceManager:
-    """The resources of one session or one step, by container, kind and name. Thread safe.
+    """Resources of one session or one step, by container, kind and name. Thread safe.
 
-    A resource that has a method `release()` is told when it is dropped: it cancels what waits on it and lets go of
-    what it holds.
+    When a resource is dropped, its method `release()` is called, if it has one. It cancels waiting requests and frees
+    what the resource holds.
     """
 
     def __init__(self) -> None:
@@ -39,15 +39,15 @@ class ResourceManager:
         self._closed = False
 
     def _forked(self) -> None:
-        """See `forking`; whoever keeps one for long follows it."""
+        """See `forking`; an owner of a long-lived manager registers it there."""
         self._lock = threading.RLock()
 
     def create(self, container: str, kind: type[R], name: str, resource: R) -> R:
         """Adds `resource` and returns it.
 
         Raises:
-          AlreadyExistsError: there is one of this name.
-          CancelledError: the manager is closed.
+          AlreadyExistsError: A resource with this key exists.
+          CancelledError: The manager is closed.
         """
         with self._lock:
             self._check_open()
@@ -60,10 +60,10 @@ class ResourceManager:
             return resource
 
     def lookup(self, container: str, kind: type[R], name: str) -> R:
-        """The resource of that name.
+        """The resource with this key.
 
         Raises:
-          NotFoundError: there is none.
+          NotFoundError: There is none.
         """
         key = (container or DEFAULT_CONTAINER, kind, name)
         with self._lock:
@@ -73,10 +73,10 @@ class ResourceManager:
         return found
 
     def lookup_or_create(self, container: str, kind: type[R], name: str, make: Callable[[], R]) -> R:
-        """The resource of that name, made by `make()` if there is none.
+        """The resource with this key, which `make()` makes if there is none.
 
         Raises:
-          CancelledError: there is none, and the manager is closed.
+          CancelledError: There is none, and the manager is closed.
         """
         key = (container or DEFAULT_CONTAINER, kind, name)
         with self._lock:
@@ -87,10 +87,10 @@ class ResourceManager:
             return found
 
     def delete(self, container: str, kind: type, name: str) -> None:
-        """Drops the resource of that name.
+        """Drops the resource with this key.
 
         Raises:
-          NotFoundError: there is none.
+          NotFoundError: There is none.
         """
         key = (container or DEFAULT_CONTAINER, kind, name)
         with self._lock:
@@ -105,7 +105,7 @@ class ResourceManager:
             return {(k[0], k[2]): r for k, r in self._resources.items() if k[1] is kind}
 
     def remove(self, resource: object) -> bool:
-        """Drops `resource`, whatever its name; False if it is not (or no longer) here."""
+        """Drops `resource` under any name; returns False if the manager does not contain it."""
         with self._lock:
             keys = [k for k, r in self._resources.items() if r is resource]
             for k in keys:
@@ -120,7 +120,7 @@ class ResourceManager:
             return sorted((container, kind.__name__, name) for container, kind, name in self._resources)
 
     def clear_container(self, container: str) -> None:
-        """Drops everything in `container`; nothing happens if there is no such container."""
+        """Drops all resources of `container`, if any."""
         container = container or DEFAULT_CONTAINER
         with self._lock:
             keys = [k for k in self._resources if k[0] == container]
@@ -129,7 +129,7 @@ class ResourceManager:
             _release(resource)
 
     def close(self) -> None:
-        """Drops everything and lets nothing new be created. May be called again."""
+        """Drops all resources and refuses new ones. Further calls have no effect."""
         with self._lock:
             self._closed = True
             gone = list(self._resources.values())
@@ -138,7 +138,7 @@ class ResourceManager:
             _release(resource)
 
     def unique_name(self, prefix: str) -> str:
-        """A name no other call on this manager gets: `prefix`, "_" and a number."""
+        """A name that no other call returns: `prefix`, "_" and a number."""
         return f"{prefix}_{next(self._numbers)}"
 
     def __len__(self) -> int:
@@ -155,12 +155,14 @@ class ResourceManager:
 
 
 class Handle:
-    """What a tensor of dtype resource carries: which resource it is, and a direct reference to it.
+    """Value of a tensor of dtype resource: a resource's name and a reference to it.
 
     Attributes:
-      container, name: where its manager keeps it.
-      resource: the object itself, so that ops need no lookup.
-      value_dtype, value_shape: dtype and static shape of what it holds, where it holds tensors of one kind.
+      container: The container in its manager.
+      name: The name in its manager.
+      resource: The object itself, so that ops need no lookup.
+      value_dtype: The dtype of its contents, if these are tensors of one kind.
+      value_shape: The static shape of its contents, if these are tensors of one kind.
     """
 
     __slots__ = ("container", "name", "resource", "value_dtype", "value_shape")
@@ -185,10 +187,10 @@ class Handle:
         return type(self.resource).__name__
 
     def get(self, kind: type[R]) -> R:
-        """The resource, which must be a `kind`.
+        """The resource, which must be of class `kind`.
 
         Raises:
-          InvalidArgumentError: it is something else.
+          InvalidArgumentError: It is of another class.
         """
         resource = self.resource
         if not isinstance(resource, kind):
@@ -204,10 +206,10 @@ class Handle:
 
 
 def resource_of(value: Any, kind: type[R]) -> R:
-    """The `kind` that `value`, a scalar tensor of dtype resource, is a handle to.
+    """The resource of a scalar handle, which must be of class `kind`.
 
     Raises:
-      InvalidArgumentError: it is no scalar handle, or one to something else.
+      InvalidArgumentError: `value` is not a scalar handle, or its resource is of another class.
     """
     if not isinstance(value, Handle):
         raise InvalidArgumentError(

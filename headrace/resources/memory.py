@@ -1,29 +1,28 @@
-"""What a device holds, in bytes, and what happens when that is to be more than it may be.
+"""The memory account of a device, and swapping of loop values to a spill file.
 
-A `Memory` counts what lasts: the values that loops keep for their gradients, variables, and what is in queues,
-barriers, staging areas, tables and conditional accumulators (`account`). (A temporary value is not counted.) A holder
-reserves memory before it allocates: the reservation fits, or it fails with an error that says what is held and what can
-be done. So a step fails, and the process does not run out of memory.
+A `Memory` counts values that outlive an operation: the values that loops keep for their gradients, variables, and the
+contents of queues, barriers, staging areas, tables and conditional accumulators (`account`). Temporary values are not
+counted. A holder reserves memory before it allocates. The reservation succeeds, or it fails with an error that lists
+the holders and the remedies. So a step fails before the process runs out of memory.
 
-**Swapping.** The values that a loop keeps are pushed by its forward loop and popped by its backward loop, the last one
-first. So what was kept first is needed last. Where a loop may swap, its oldest values go to a spill file (`spill`) as
-soon as memory is nearly full, and they come back ahead of use. Both is done by one thread, the *copy stream*, while the
-loop goes on:
+**Swapping.** The values that a loop keeps are pushed by its forward loop and popped by its backward loop in reverse
+order. So the oldest value is needed last. If a loop may swap, its oldest values are written to a spill file (`spill`)
+when memory is nearly full, and they are read ahead of their use. One thread, the *copy stream*, does both while the
+loop continues:
 
     resident ──(room is needed)──► leaving ──(written)──► away ──(soon to be popped)──► coming ──(read)──► resident
                                                             ▲                                                 │
                                                             └────(room is needed: it is in the file still)────┘
 
-A quarter of the memory is left free for that: writing begins when three quarters are full, and who pushes a value
-waits only when all of it is full and nothing has been written yet. In the backward loop values come back into the
-memory that pops make free.
+A quarter of the memory is reserved for this: writing begins when three quarters are full. So a push waits only if all
+of the memory is full and no write has finished. In the backward loop, values are read into the memory that pops free.
 
-**What stands for a value.** A list holds a `SpilledTensor` for each value, which has its dtype and shape, and gives the
-array when it is asked to (`value`). Lists are values themselves, so an element may be in several, and be read often; it
-is in the file, or in memory, or in both, as long as there is a `SpilledTensor`, and its places are free when that goes.
+**Representation.** A list contains a `SpilledTensor` for each value, with its dtype and shape, whose method `value`
+returns the array. Lists are immutable, so an element may be in several lists and be read several times. It is in the
+file, in memory, or in both as long as its `SpilledTensor` exists; then its places are freed.
 
-Each `Memory` has one lock. A `SpilledTensor` may go at any time, in the middle of anything (the garbage collector
-decides), so it takes no lock but leaves a note, which is read before anything is counted.
+Each `Memory` has one lock. The garbage collector may delete a `SpilledTensor` at any time, inside any function. So the
+deletion takes no lock but leaves a note, and the notes are read before each change of the account.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ RESIDENT, LEAVING, AWAY, COMING, GONE = "resident", "leaving", "away", "coming",
 
 
 class MemoryUser(Protocol):
-    """A step that keeps values in a `Memory`: a `resources.step_memory.StepMemory`.
+    """Step that keeps values in a `Memory`: a `resources.step_memory.StepMemory`.
 
     Attributes:
-      memory: the device's.
-      step_id: the step's number, 0 without a step.
-      listener: receives a `trace.StreamSpan` for each copy, or None.
+      memory: The memory of the device.
+      step_id: The number of the step, 0 without a step.
+      listener: Receives a `trace.StreamSpan` for each copy; None for no listener.
     """
 
     memory: Memory
@@ -66,17 +65,18 @@ class MemoryUser(Protocol):
     listener: trace.Listener | None
 
     def look(self) -> None:
-        """Raise if the step was cancelled or is past its deadline."""
+        """Raises if the step was cancelled or is past its deadline."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Allocation:
-    """What memory is held for: all values of one tensor in one loop, or a variable.
+    """Memory of one holder: all values of one tensor in one loop, or a variable.
 
     Attributes:
-      name: what messages call it.
-      swaps: whether the loop may swap; None: it is no loop.
-      count, bytes: what is in memory.
+      name: The name of the holder in messages.
+      swaps: Whether the loop may swap; None if the holder is not a loop.
+      count: The number of values in memory.
+      bytes: The bytes of these values.
     """
 
     name: str
@@ -87,19 +87,19 @@ class Allocation:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Record:
-    """What a memory knows of one value.
+    """State of one value in a memory.
 
     Attributes:
-      use: the step that keeps it.
-      holder: what it is counted for.
-      nbytes: what it takes.
-      value: the array, if it is in memory.
-      layout: how it lies there; None if it is never written.
-      state: see the module's text; GONE: nobody knows it any more.
-      slot: where it is in the file, once it is there.
-      buffer: where it is read to.
-      is_read: while it is coming: somebody reads it now.
-      is_dropped: its `SpilledTensor` has gone.
+      use: The step that keeps the value.
+      holder: The holder for which it is counted.
+      nbytes: The bytes that it takes.
+      value: The array, if it is in memory.
+      layout: The layout of the array; None if it is never written.
+      state: The state, see the module's text; GONE if no `SpilledTensor` refers to it.
+      slot: Its place in the file, after it was written.
+      buffer: The memory into which it is read.
+      is_read: Whether a thread reads it now, in the state COMING.
+      is_dropped: Whether its `SpilledTensor` was deleted.
     """
 
     use: MemoryUser
@@ -115,10 +115,12 @@ class _Record:
 
 
 class SpilledTensor:
-    """A value that is kept for a gradient, wherever it is now; see the module's text.
+    """Value kept for a gradient, in memory or in the file; see the module's text.
 
     Attributes:
-      dtype, shape, nbytes: of the value.
+      dtype: The dtype of the value.
+      shape: The shape of the value.
+      nbytes: The bytes of the value.
     """
 
     __slots__ = ("_record", "dtype", "nbytes", "shape")
@@ -131,12 +133,12 @@ class SpilledTensor:
         self.nbytes: int = value.nbytes
 
     def value(self) -> Value:
-        """The value; waits if it has to be read.
+        """The value, after a wait if it must be read.
 
         Raises:
-          ResourceExhaustedError: there is no room for it.
-          OSError: it cannot be read.
-          Whatever its step was cancelled with.
+          ResourceExhaustedError: Memory has no room for it.
+          DataLossError: It cannot be read from the file.
+          Exception: The error with which the step was cancelled during the wait.
         """
         record = self._record
         memory = record.use.memory
@@ -147,11 +149,11 @@ class SpilledTensor:
 
     @property
     def is_away(self) -> bool:
-        """Whether it is in the file alone, and nobody has wanted it yet."""
+        """Whether it is in the file alone and no read of it was requested."""
         return self._record.state == AWAY
 
     def want(self) -> bool:
-        """It will be asked for soon: brings it back meanwhile. False if there is no room."""
+        """Requests a read ahead of use; returns False if there is no room."""
         record = self._record
         return record.state == RESIDENT or record.use.memory.want(record)
 
@@ -172,9 +174,15 @@ class SpilledTensor:
 
 
 def prefetch(items: Any, at: int, step: int) -> None:
-    """A few elements of `items` (a list or `Vector`) will be asked for soon: from number `at` on (1), or back (-1).
+    """Requests reads of a few elements of a list that will soon be used.
 
-    As long as half of them are there, the others need not come yet: several are read in one go.
+    The elements are those from `at` on, in the direction `step`. Nothing is requested while half of them are in memory,
+    because several are read together.
+
+    Args:
+      items: A list or a `Vector`.
+      at: The position of the first element.
+      step: The direction: 1 or -1.
     """
     n, half = len(items), at + thresholds.PREFETCHED_ELEMENTS // 2 * step
     if 0 <= half < n and type(items[half]) is SpilledTensor and not items[half].is_away:
@@ -188,16 +196,18 @@ def prefetch(items: Any, at: int, step: int) -> None:
 
 
 class Memory:
-    """The account of one device; see the module's text. Thread safe.
+    """Account of one device; see the module's text. Thread safe.
 
     Args:
-      device: its name, for messages and events.
-      limit: the bytes that it may hold; None: any number.
-      submit: puts work into the device's copy stream, where it is done in order, beside everything else; None: nothing
-        is swapped.
+      device: The name of the device, for messages and events.
+      limit: The bytes that the device may hold; None for any number.
+      submit: Submits work to the copy stream of the device, which runs it in order; None disables swapping.
 
     Attributes:
-      bytes_out, bytes_in: how much has been written to the spill file, and read from it.
+      device: The name of the device.
+      limit: The bytes that the device may hold; None for any number.
+      bytes_out: The bytes written to the spill file.
+      bytes_in: The bytes read from the spill file.
 
     Example:
       >>> from headrace.resources.memory import Memory
@@ -214,59 +224,59 @@ class Memory:
         self._submit = submit
         self.device = device
         self.limit = limit
-        self._soft = 0 if limit is None else limit - limit // 4  # beyond that the oldest values leave
+        self._soft = 0 if limit is None else limit - limit // 4  # above it, the oldest values leave
         self._held = self._peak = self._leaving = self._coming = 0
         self._holders: dict[str, Allocation] = {}
         self._changed = threading.Condition(threading.Lock())
-        self._resident: collections.OrderedDict[_Record, None] = collections.OrderedDict()  # may leave; the first first
+        self._resident: collections.OrderedDict[_Record, None] = collections.OrderedDict()  # may leave, in this order
         self._notes: collections.deque[_Record] = collections.deque()
         self._file: SpillFile | None = None
         self._failure: OSError | None = None
         self._to_read: collections.deque[_Record] = collections.deque()
         self._to_write: collections.deque[_Record] = collections.deque()
-        self._is_going = False  # work is in the stream
+        self._is_going = False  # whether work is in the stream
         self.bytes_out = self.bytes_in = 0
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`: the copies that were to be made were for steps of the parent."""
+        """See `forking`. Pending copies are dropped, because they belong to steps of the parent."""
         self._changed = threading.Condition(threading.Lock())
         self._to_read.clear()
         self._to_write.clear()
         self._is_going = False
 
-    # *** what it tells ***
+    # *** reports ***
 
     def statistics(self) -> MemoryStatistics:
-        """The account at this moment."""
+        """A snapshot of the account."""
         return MemoryStatistics(self.held, self.peak, self.spilled, self.bytes_out, self.bytes_in)
 
     @property
     def held(self) -> int:
-        """The bytes that are held now."""
+        """Bytes that are held now."""
         with self._changed:
             self._settle()
             return self._held
 
     @property
     def peak(self) -> int:
-        """The most bytes that were held."""
+        """Maximum of the bytes held so far."""
         return self._peak
 
     @property
     def spilled(self) -> int:
-        """The bytes of the spill file that are in use."""
+        """Bytes of the spill file that are in use."""
         with self._changed:
             self._settle()
             return 0 if self._file is None else self._file.used
 
-    # *** what lasts, and never leaves ***
+    # *** values that are never swapped ***
 
     def change(self, what: str, before: int, after: int) -> None:
-        """`after` bytes are about to be held for `what`, in the place of `before`.
+        """Changes the bytes held for `what` from `before` to `after`, ahead of the allocation.
 
         Raises:
-          ResourceExhaustedError: that would be more than the limit.
+          ResourceExhaustedError: The memory limit would be exceeded.
         """
         with self._changed:
             if after > before:
@@ -278,7 +288,7 @@ class Memory:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Gives the space of the file back; what is in it is lost. May be called twice."""
+        """Closes the spill file and loses its contents. Further calls have no effect."""
         with self._changed:
             if self._file is not None:
                 self._file.close()
@@ -298,7 +308,7 @@ class Memory:
         return SpilledTensor(record)
 
     def note(self, record: _Record) -> None:
-        """Something happened to a value: it has been read, or nobody knows it any more. Takes no lock that is taken."""
+        """Records that a value was read or deleted, without waiting for the lock."""
         self._notes.append(record)
         if len(self._notes) > thresholds.RELEASE_NOTES and self._changed.acquire(blocking=False):
             try:
@@ -326,21 +336,21 @@ class Memory:
             with self._changed:
                 if record.state == AWAY:
                     self._make_room(record.nbytes, record.holder.name, True, record.use)
-                    if record.state == AWAY:  # nobody else was faster, while this one waited for room
+                    if record.state == AWAY:  # no other thread began to read it during the wait for room
                         self._begin(record)
                 if record.value is not None:
                     return record.value
                 if record.is_read:
                     self._wait(record.use)
                     continue
-                record.is_read = True  # it may be on its way, but in a queue still
+                record.is_read = True  # the copy stream may still have a request for it in its queue
             try:
                 return self._read([record])[0]
             except OSError as e:
                 record.use.look()
                 raise DataLossError(f"{record.holder.name} was swapped, and cannot be read again: {e}") from e
 
-    # *** the account; all that follows is done by who has the lock ***
+    # *** the account; the lock is held ***
 
     def _holder(self, what: str, swaps: bool | None) -> Allocation:
         found = self._holders.get(what)
@@ -362,10 +372,10 @@ class Memory:
             del self._holders[holder.name]
 
     def _make_room(self, n: int, what: str, swaps: bool | None, use: MemoryUser | None) -> None:
-        """Lets values leave until there is room for `n` bytes, and waits for that if need be.
+        """Lets values leave until `n` bytes are free, and waits for that if necessary.
 
         Raises:
-          ResourceExhaustedError: there will not be room.
+          ResourceExhaustedError: That much memory cannot become free.
         """
         self._settle()
         while self.limit is not None:
@@ -387,9 +397,9 @@ class Memory:
         self._settle()
 
     def _let_go(self, excess: int) -> None:
-        """If `excess` bytes are too many, lets the values that are needed last leave until that many are on their way.
+        """Lets the values that are needed last leave, until `excess` bytes are leaving.
 
-        And some more: copies that are made in one go disturb others less than as many that are made one by one.
+        A little more leaves as well, because copies that are made together cost less than single ones.
         """
         if excess > 0 and self.limit is not None:
             excess += self.limit // 16
@@ -401,7 +411,7 @@ class Memory:
                 self._leaving += record.nbytes
                 self._to_write.append(record)
                 self._go()
-            else:  # it is in the file since it left before
+            else:  # it is already in the file, since it left before
                 self._put_away(record)
 
     def _put_away(self, record: _Record) -> None:
@@ -409,38 +419,41 @@ class Memory:
         self._lose(record.holder, record.nbytes)
 
     def _go(self) -> None:
-        """Something is to be copied. To put each copy into the stream by itself would cost more than most copies do."""
+        """Submits all pending copies as one piece of work.
+
+        A piece of work for each copy would cost more than most copies.
+        """
         if not self._is_going:
             assert self._submit is not None
             self._is_going = True
             self._submit(self._copy)
 
     def _stay(self, record: _Record) -> None:
-        """`record`, which was to leave, need not."""
+        """Cancels the leaving of `record`."""
         record.state = RESIDENT
         self._leaving -= record.nbytes
         self._resident[record] = None
 
     def _begin(self, record: _Record) -> None:
-        """`record`, for which there is room, is going to be read.
+        """Begins the read of `record`, for which there is room.
 
-        The array is made here, not by the thread that reads: C libraries keep memory apart for each thread.
+        The array is allocated here and not in the thread that reads, because C libraries keep memory for each thread.
         """
         assert record.layout is not None
         record.buffer = np.empty(record.layout.span, np.uint8)
         record.state, record.is_read = COMING, False
-        record.holder = self._holder(record.holder.name, record.holder.swaps)  # the one it had may have nothing left
+        record.holder = self._holder(record.holder.name, record.holder.swaps)  # the previous one may be deleted
         self._gain(record.holder, record.nbytes)
         self._coming += record.nbytes
 
     def _settle(self) -> None:
-        """Reads the notes."""
+        """Processes the notes."""
         notes = self._notes
         while notes:
             record = notes.popleft()
             if record.is_dropped:
                 self._forget(record)
-            elif record in self._resident:  # it was read, and is in a list still: it is needed after all others
+            elif record in self._resident:  # it was read and is still in a list, so it is needed after all others
                 self._resident.move_to_end(record, last=False)
 
     def _forget(self, record: _Record) -> None:
@@ -459,38 +472,38 @@ class Memory:
             assert self._file is not None
             self._file.free(record.slot)
 
-    # *** copies; done without the lock ***
+    # *** copies; without the lock ***
 
     def _copy(self) -> None:
-        """Copies until nothing is left to be copied."""
+        """Copies until no copy is pending."""
         try:
             while (found := self._next()) is not None:
                 records, are_read = found
                 if not are_read:
                     self._write(records)
                     continue
-                with contextlib.suppress(OSError):  # who asks for it will try again, and be told
+                with contextlib.suppress(OSError):  # `bring` tries again and raises the error
                     self._read(records)
-        except BaseException:  # of a listener: others wait for what comes after it
+        except BaseException:  # raised by a listener: later copies must still be made
             with self._changed:
                 self._is_going = False
                 self._go()
             raise
 
     def _next(self) -> tuple[list[_Record], bool] | None:
-        """What is to be copied next, in one go, and whether to read it: that goes first, somebody may wait for it."""
+        """The next copies to make together, reads first, and whether they are reads."""
         with self._changed:
             records: list[_Record] = []
             while self._to_read and len(records) < thresholds.COPIED_TOGETHER:
                 record = self._to_read.popleft()
-                if record.state == COMING and not record.is_read:  # else who wanted it could not wait, or it has gone
+                if record.state == COMING and not record.is_read:  # else another thread reads it, or it was deleted
                     record.is_read = True
                     records.append(record)
             if records:
                 return records, True
             while self._to_write and len(records) < thresholds.COPIED_TOGETHER:
                 record = self._to_write.popleft()
-                if record.state == LEAVING and not record.is_dropped:  # else it stays, or is not needed any more
+                if record.state == LEAVING and not record.is_dropped:  # else it stays, or is no longer needed
                     records.append(record)
             if records:
                 return records, False
@@ -498,7 +511,7 @@ class Memory:
             return None
 
     def _write(self, records: Sequence[_Record]) -> None:
-        """Writes `records`, which are `LEAVING`."""
+        """Writes `records`, whose state is `LEAVING`."""
         there = [(r, r.layout, r.value) for r in records]
         pieces = [(r, layout, value) for r, layout, value in there if layout is not None and value is not None]
         began = time.perf_counter_ns()
@@ -521,7 +534,7 @@ class Memory:
                 self._changed.notify_all()
             return
         written = [record for record, _, _ in pieces]
-        del there, pieces  # the values go as soon as nobody else has them
+        del there, pieces  # frees the values that have no other reference
         with self._changed:
             for record, slot in zip(written, slots, strict=True):
                 self.bytes_out += record.nbytes
@@ -537,7 +550,7 @@ class Memory:
         self._tell(written, "out", began)
 
     def _read(self, records: Sequence[_Record]) -> list[Value]:
-        """Reads `records`, which are `COMING`; None for one that has gone."""
+        """Reads `records`, whose state is `COMING`; the value of a deleted one is None."""
         began, file = time.perf_counter_ns(), self._file
         known = [(r.slot, r.buffer, r.layout) for r in records]
         values: list[Value] = [None] * len(records)
@@ -581,7 +594,7 @@ class Memory:
         nbytes = sum(r.nbytes for r in records)
         use.listener(trace.StreamSpan(began, end, use.step_id, self.device, "copy", name, nbytes))
 
-    # *** refusing ***
+    # *** errors ***
 
     def _exhausted(
         self, n: int, what: str, swaps: bool | None, failed: OSError | None = None

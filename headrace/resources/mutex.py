@@ -1,9 +1,9 @@
-"""Mutexes: one holder at a time; the others wait in the order in which they came.
+"""Mutexes: one holder at a time; others wait in the order of their requests.
 
-Nothing here blocks a thread: whoever wants the lock gives a function to call when it is theirs (`Mutex.lock`).
+No call blocks a thread: a request for the lock passes a function, which is called when the lock is free (`Mutex.lock`).
 
-What the holder has is a `Hold`. The mutex is free again when the hold is released, or when nobody refers to it any
-more: a hold is the value of a tensor, and is forgotten when the last operation that reads the tensor has fired.
+The holder receives a `Hold`. The mutex is free again when the hold is released or deleted. A hold is the value of a
+tensor, and is deleted when the last operation that reads the tensor has fired.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 from headrace import forking
 from headrace.errors import CancelledError
 
-Done = Callable[[Any], None]  # takes the hold, or the exception
-Cancel = Callable[[], bool]  # whether the request was still waiting
+Done = Callable[[Any], None]  # receives the hold, or the exception
+Cancel = Callable[[], bool]  # returns whether the request was still waiting
 
 
 class Hold:
-    """The right to be alone with what a mutex protects, until it is released."""
+    """Exclusive right to what a mutex protects, until it is released."""
 
     __slots__ = ("__weakref__", "_mutex")
 
@@ -30,7 +30,7 @@ class Hold:
         self._mutex: Mutex | None = mutex
 
     def release(self) -> None:
-        """Lets the next one have the mutex. May be called again."""
+        """Frees the mutex for the next request. Further calls have no effect."""
         mutex, self._mutex = self._mutex, None
         if mutex is not None:
             mutex._freed()
@@ -43,40 +43,43 @@ class Hold:
 
 
 class Mutex:
-    """Serves MutexV2 and MutexLock. Thread safe; no call waits.
+    """Mutex behind MutexV2 and MutexLock. Thread safe; no call waits.
 
     Attributes:
-      name: for messages.
+      name: The name, for messages.
     """
 
     __slots__ = ("__weakref__", "_is_held", "_lock", "_waiting", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # a hold can be forgotten anywhere, even by the garbage collector in the middle of a method of this class
+        # a hold can be deleted anywhere, even by the garbage collector inside a method of this class
         self._lock = threading.RLock()
         self._waiting: deque[Done] = deque()
         self._is_held = False
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`: who waits does so in the parent."""
+        """See `forking`. Waiting requests belong to the parent."""
         self._lock = threading.RLock()
         self._waiting.clear()
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody has it."""
+        """Whether the mutex has a holder."""
         return self._is_held
 
     def lock(self, done: Done) -> Cancel:
-        """Asks for the mutex: `done(hold)` when it is free, `done(CancelledError)` if the mutex is dropped before.
+        """Requests the mutex.
+
+        Args:
+          done: Receives the hold when the mutex is free, or a CancelledError if the mutex is dropped before.
 
         Returns:
-          A function that gives the request up if it still waits.
+          A function that cancels the request if it still waits.
         """
 
-        # a function of its own for each request, so that it can be found again
+        # each request has a function of its own, so that it can be found in the queue
         def asked(result: Any) -> None:
             done(result)
 
@@ -95,7 +98,7 @@ class Mutex:
         return cancel
 
     def release(self) -> None:
-        """Cancels whoever waits: the mutex is dropped."""
+        """Cancels all waiting requests, because the mutex is dropped."""
         with self._lock:
             gone = list(self._waiting)
             self._waiting.clear()
@@ -108,7 +111,7 @@ class Mutex:
         self._serve()
 
     def _serve(self) -> None:
-        """Gives the mutex to the first who waits, if it is free."""
+        """Gives the mutex to the first waiting request, if it is free."""
         with self._lock:
             if self._is_held or not self._waiting:
                 return
@@ -121,7 +124,7 @@ class Mutex:
 
 
 class Holds:
-    """The holds that a step has got and not yet forgotten, so that they end with the step at the latest."""
+    """Existing holds of a step, which end with the step at the latest."""
 
     __slots__ = ("_holds",)
 
@@ -129,10 +132,10 @@ class Holds:
         self._holds: weakref.WeakSet[Hold] = weakref.WeakSet()
 
     def add(self, hold: Hold) -> None:
-        """Remembers one."""
+        """Adds a hold."""
         self._holds.add(hold)
 
     def release(self) -> None:
-        """Releases those that are left."""
+        """Releases the holds that still exist."""
         for hold in list(self._holds):
             hold.release()

@@ -1,6 +1,7 @@
-"""Handles as TensorFlow 0.x made them: a reference to a string vector (container, name), looked up at each use.
+"""Handles of TensorFlow 0.x: references to a string vector (container, name).
 
-The ops without `V2` (Stack, StackPush, FIFOQueue, QueueEnqueue, ...) pass their resources around this way.
+The resource is looked up at each use. The ops without `V2` (Stack, StackPush, FIFOQueue, QueueEnqueue, ...) pass their
+resources in this way.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ def named(manager: ResourceManager, ref: Ref, kind: type[R]) -> R:
     """The resource whose container and name `ref` refers to.
 
     Raises:
-      InvalidArgumentError: it does not refer to two strings.
-      NotFoundError: there is no such resource.
+      InvalidArgumentError: The value is not a vector of two strings.
+      NotFoundError: The resource does not exist.
     """
     return looked_up(manager, ref.read(), kind)
 
 
 def looked_up(manager: ResourceManager, value: Value, kind: type[R]) -> R:
-    """The resource whose container and name `value`, a string vector, has.
+    """The resource whose container and name are in `value`, a string vector.
 
     Raises:
-      InvalidArgumentError: it does not have two strings.
-      NotFoundError: there is no such resource.
+      InvalidArgumentError: The value is not a vector of two strings.
+      NotFoundError: The resource does not exist.
     """
     if shape_of(value) != (2,):
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""Optionals: what a variant tensor holds that has a tuple of tensors in it, or nothing."""
+"""Optionals: values of variant tensors that contain a tuple of tensors, or nothing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Optional:
-    """A tuple of tensors, or nothing. Immutable.
+    """Tuple of tensors, or nothing. Immutable.
 
     Attributes:
-      components: the tensors; None if there is no value.
-      types: their dtypes; () if there is no value.
+      components: The tensors; None without a value.
+      types: The dtypes of the tensors; () without a value.
     """
 
     __slots__ = ("components", "types")
@@ -33,10 +33,10 @@ class Optional:
         self.types = tuple(types)
 
     def get(self, types: Sequence[DType], wanted: Sequence[Shape]) -> tuple[Value, ...]:
-        """The components, which must be of these dtypes and of shapes that fit.
+        """The components, which must have these dtypes and compatible shapes.
 
         Raises:
-          InvalidArgumentError: there is no value, or another one.
+          InvalidArgumentError: There is no value, or it does not match.
         """
         if self.components is None:
             raise InvalidArgumentError("The given optional does not have a value.")
@@ -59,16 +59,16 @@ class Optional:
         return self.components
 
     def zeros_like(self) -> Optional:
-        """One with zeros in place of the components; nothing stays nothing."""
+        """An optional with zeros in place of the components; empty if this one is."""
         if self.components is None:
             return self
         return Optional(tuple(map(_zeros_like, self.components, self.types)), self.types)
 
     def add(self, other: Optional) -> Optional:
-        """One with the sums of the components; nothing and nothing is nothing.
+        """An optional with the sums of the components; empty if both are.
 
         Raises:
-          InvalidArgumentError: only one has a value, or they do not go together.
+          InvalidArgumentError: Only one has a value, or their components do not match.
         """
         if self.components is None and other.components is None:
             return self

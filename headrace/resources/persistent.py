@@ -1,15 +1,15 @@
-"""A persistent vector: every change gives a new vector, and both share almost all of their storage.
+"""Persistent vectors: a change makes a new vector that shares almost all storage.
 
-The elements lie in the leaves of a 32-way tree of tuples, in order, 32 to a leaf; the last, perhaps partly filled leaf
-hangs apart as the *tail*. So `push` and `pop` mostly copy one short tuple, and `set` copies the path to one leaf: all
-are O(log32 n), whichever of the earlier versions are still in use, and what no version holds is freed at once.
-(The structure is the one Clojure made known; nothing is mutated, so it needs no lock.)
+The elements are in the leaves of a 32-way tree of tuples, in order, 32 to a leaf. The last leaf, which may be partly
+filled, is kept separately as the *tail*. So `push` and `pop` mostly copy one short tuple, and `set` copies the path to
+one leaf. All are O(log32 n), independent of the earlier versions that are still in use, and elements that no version
+contains are freed at once. (The structure is that of Clojure's vectors. Nothing is mutated, so no lock is needed.)
 
     root        ( leaf0, leaf1, ..., leafk )        depth 1 (`_shift` 5); deeper trees nest tuples of such nodes
     tail        ( v, v, ... )                       1 to 32 elements; empty only in the empty vector
 
-A place where there is nothing yet holds `BLANK`. Full nodes with nothing in them are the same objects in all vectors,
-so that a sum of vectors (`merged`) need not look into them: it costs what the elements cost that are there.
+A missing element is `BLANK`. Full nodes of missing elements are the same objects in all vectors, so that a sum of
+vectors (`merged`) can skip them: its cost depends on the number of elements that exist.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class _Blank:
 
 
 BLANK: Final = _Blank()
-_BLANKS: Final[list[Any]] = [BLANK]  # nothing, a leaf of nothing, a node of such leaves, ...
+_BLANKS: Final[list[Any]] = [BLANK]  # a missing element, a leaf of them, a node of such leaves, ...
 for _ in range(7):  # enough for 2**35 elements
     _BLANKS.append((_BLANKS[-1],) * _WIDTH)
 
 
 class Vector(Generic[T]):
-    """An immutable sequence with cheap `push`, `pop` and `set`.
+    """Immutable sequence with cheap `push`, `pop` and `set`.
 
     >>> v = Vector.of("abc")
     >>> list(v.push("d")), list(v.set(0, "x")), list(v)
@@ -74,10 +74,10 @@ class Vector(Generic[T]):
 
     @classmethod
     def blank(cls, n: int) -> Vector[T]:
-        """A vector of `n` elements none of which is there yet (`BLANK`); O(log n)."""
+        """A vector of `n` missing elements (`BLANK`); O(log n)."""
         if n == 0:
             return cls()
-        count = (n - 1) // _WIDTH  # nodes on the level; all but the last are full
+        count = (n - 1) // _WIDTH  # nodes of the level; all but the last are full
         last: Any = _BLANKS[1]
         level = 1
         while count > _WIDTH:
@@ -92,7 +92,7 @@ class Vector(Generic[T]):
         size, tail, root, shift = self._size, self._tail, self._root, self._shift
         if len(tail) < _WIDTH:
             return Vector(root, shift, size + 1, (*tail, value))
-        start = size - _WIDTH  # where the tail, now full, goes into the tree
+        start = size - _WIDTH  # the index of the tail, now full, in the tree
         if start >> _BITS == 1 << shift:
             root, shift = (root, _path(tail, shift)), shift + _BITS
         else:
@@ -100,7 +100,7 @@ class Vector(Generic[T]):
         return Vector(root, shift, size + 1, (value,))
 
     def pop(self) -> tuple[Vector[T], T]:
-        """This vector without its last element, and that element; `IndexError` if there is none."""
+        """This vector without its last element, and that element; `IndexError` if it is empty."""
         size, tail, root, shift = self._size, self._tail, self._root, self._shift
         if not size:
             raise IndexError("pop from an empty vector")
@@ -122,8 +122,11 @@ class Vector(Generic[T]):
         return Vector(_with_value(self._root, self._shift, index, value), self._shift, self._size, self._tail)
 
     def merged(self, other: Vector[T], f: Callable[[T, T], T]) -> Vector[T]:
-        """The vector of `f(a, b)` of each two elements of this and `other`, which is as long; where only one has an
-        element, that is taken. O(k log n), if k elements of one of the two are there."""
+        """The elementwise `f(a, b)` of this vector and `other`, which has the same length.
+
+        If only one of the two elements exists, it is the result. The cost is O(k log n) if k elements of one of the
+        vectors exist.
+        """
         root = _merged(self._root, other._root, self._shift, f)
         return Vector(root, self._shift, self._size, _merged(self._tail, other._tail, 0, f))
 
@@ -151,7 +154,7 @@ class Vector(Generic[T]):
 
 
 def _path(leaf: tuple[Any, ...], shift: int) -> tuple[Any, ...]:
-    """A node `shift` bits high whose only leaf is `leaf`."""
+    """A node of `shift` bits whose only leaf is `leaf`."""
     node = leaf
     for _ in range(0, shift, _BITS):
         node = (node,)

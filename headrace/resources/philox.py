@@ -1,13 +1,13 @@
-"""TensorFlow's random numbers: Philox4x32-10 streams, and the distributions drawn from them.
+"""TensorFlow's random numbers: Philox4x32-10 streams and the distributions drawn from them.
 
-Philox is a keyed bijection of 128-bit counters: block k of a stream is four 32-bit words, computed from the key and
-counter + k alone. So any part of a stream can be computed at any time, in any order, all at once in numpy.
+Philox is a keyed bijection of 128-bit counters: block k of a stream consists of four 32-bit words, computed from the
+key and counter + k alone. So any part of a stream can be computed at any time, in any order, and in parallel by numpy.
 
-TensorFlow fixes the rest, and seeds only reproduce its numbers if all of it is matched:
+TensorFlow defines the rest, and a seed reproduces its numbers only if all of it matches:
 
-* an op's (seed, seed2) become the key and the upper half of the counter;
-* each firing reserves 256 blocks for each number it draws, whatever it uses of them;
-* a block gives a *group* of numbers: four of 32 bits or fewer, two of 64, which fill the output in C order;
+* the (seed, seed2) of an op become the key and the upper half of the counter;
+* each firing reserves 256 blocks for each number that it draws, independent of the blocks that it uses;
+* a block yields a *group* of numbers: four of 32 bits or fewer, two of 64, which fill the output in C order;
 * the truncated normal draws again, from the reserve of its group, until the group is full.
 """
 
@@ -35,19 +35,20 @@ _LOW: Final = np.uint64(0xFFFFFFFF)
 _32: Final = np.uint64(32)
 _MULTIPLIER0: Final = 0xD2511F53
 _MULTIPLIER2: Final = 0xCD9E8D57
-_WEYL0: Final = 0x9E3779B9  # what is added to the key after each round
+_WEYL0: Final = 0x9E3779B9  # added to the key after each round
 _WEYL1: Final = 0xBB67AE85
 _ROUNDS: Final = 10
-_SCRAMBLER: Final = 0x02461E293EC8F720  # the key with which seeds are mixed
-_LEAST_U: Final = 1e-7  # Box-Muller takes the logarithm of nothing smaller
+_SCRAMBLER: Final = 0x02461E293EC8F720  # the key that mixes seeds
+_LEAST_U: Final = 1e-7  # the smallest argument of the logarithm in Box-Muller
 _TRUNCATE_AT: Final = 2.0
 
 
 class Philox:
-    """The random state of one op in one session: a stream, and how far it has been used. Thread safe.
+    """Random state of one op in one session: a stream and a position. Thread safe.
 
     Args:
-      seed, seed2: the op's attributes; both 0 asks for a stream that differs each time.
+      seed: The op's attribute. If both seeds are 0, the stream is different each time.
+      seed2: The op's attribute.
     """
 
     __slots__ = ("__weakref__", "_counter", "_key", "_lock", "_start")
@@ -66,7 +67,7 @@ class Philox:
         self._lock = threading.Lock()
 
     def reserve(self, blocks: int) -> Stream:
-        """The stream from here on; the next reservation starts `blocks` blocks later."""
+        """The stream from the current position on, which then moves by `blocks` blocks."""
         with self._lock:
             key, start = self._key, self._counter
             self._counter = (start + blocks) & _COUNTER_MASK
@@ -74,7 +75,10 @@ class Philox:
 
     @property
     def state(self) -> tuple[int, int]:
-        """The key (64 bits) and the counter (128 bits) of what comes next. Set, it goes on from there."""
+        """The key (64 bits) and the counter (128 bits) of the next block.
+
+        An assignment moves the stream to that block.
+        """
         with self._lock:
             return self._key, self._counter
 
@@ -84,7 +88,7 @@ class Philox:
             self._key, self._counter = state
 
     def rewind(self) -> None:
-        """Begins anew, as if nothing had been drawn."""
+        """Resets the position to the start of the stream."""
         self.state = self._start
 
     def reserve_numbers(self, n: int) -> Stream:
@@ -93,11 +97,13 @@ class Philox:
 
 
 class Stream:
-    """The blocks of a Philox key from one counter on. Immutable: drawing twice gives the same numbers.
+    """Blocks of a Philox key from one counter on. Immutable.
+
+    A second draw therefore yields the same numbers.
 
     Args:
-      key: 64 bits.
-      counter: 128 bits.
+      key: The key, 64 bits.
+      counter: The counter of the first block, 128 bits.
     """
 
     __slots__ = ("counter", "key")
@@ -108,7 +114,10 @@ class Stream:
 
     @classmethod
     def scrambled(cls, seed: int, seed2: int) -> Stream:
-        """The stream of a stateless op's two seeds. They are mixed first, so that either may be as weak as 0 or 1."""
+        """The stream of a stateless op's two seeds, which are mixed first.
+
+        So seeds such as 0 or 1 are as good as any.
+        """
         low, high = seed % (1 << 64), seed2 % (1 << 64)
         mix = _block(_SCRAMBLER, low | high << 64)
         return cls(mix[0] | mix[1] << 32, (mix[2] | mix[3] << 32) << 64)
@@ -126,7 +135,7 @@ class Stream:
         return out
 
     def blocks_at(self, offsets: np.ndarray) -> np.ndarray:
-        """The blocks that many blocks on: uint64 [n] → uint32 [n, 4]."""
+        """Blocks at offsets from the first one: uint64 [n] → uint32 [n, 4]."""
         out = np.empty((len(offsets), 4), np.uint32)
         for start in range(0, len(offsets), thresholds.PHILOX_CHUNK_BLOCKS):
             part = slice(start, start + thresholds.PHILOX_CHUNK_BLOCKS)
@@ -138,20 +147,20 @@ class Stream:
         return self.blocks(-(-n // 4)).ravel()[:n]
 
     def words64(self, n: int) -> np.ndarray:
-        """The first `n` pairs of words, each as one number, the first word its lower half: uint64 [n]."""
+        """The first `n` pairs of words, low word first, as uint64 [n]."""
         pairs = self.blocks(-(-n // 2)).reshape(-1, 2).astype(np.uint64)
         return (pairs[:, 0] | pairs[:, 1] << _32)[:n]
 
-    # *** distributions: `n` numbers as TensorFlow fills an output with them ***
+    # *** distributions: `n` numbers in the order of TensorFlow's outputs ***
 
     def uniform(self, n: int, dtype: DType) -> np.ndarray:
-        """Numbers in [0, 1) of a floating dtype, each from its significand's bits alone."""
+        """Numbers in [0, 1) of a floating dtype, each from the bits of its significand."""
         if dtype is dtypes.float64:
             return _double_from_words(self.blocks(-(-n // 2)).reshape(-1, 2))[:n]
         return _float_from_word(self.words(n), dtype)
 
     def uniform_int(self, n: int, low: int, high: int, dtype: DType) -> np.ndarray:
-        """Integers in [low, high) of a dtype of 32 or 64 bits; slightly biased, as `word mod range` is."""
+        """Integers in [low, high) of 32 or 64 bits, with the slight bias of `word mod range`."""
         words = self.words(n) if dtype.size == 4 else self.words64(n)
         unsigned = words.dtype.type
         offsets = words % unsigned(high - low)
@@ -160,7 +169,7 @@ class Stream:
         return out.view(dtype.numpy)
 
     def integers(self, n: int, dtype: DType) -> np.ndarray:
-        """Integers of a dtype of 32 or 64 bits, any of them."""
+        """Integers of 32 or 64 bits in the full range of `dtype`."""
         return (self.words(n) if dtype.size == 4 else self.words64(n)).view(dtype.numpy)
 
     def normal(self, n: int, dtype: DType) -> np.ndarray:
@@ -176,15 +185,15 @@ class Stream:
         return self._truncated(n, 4, _normal_floats).astype(dtype.numpy)
 
     def uniform_pairs_at(self, offsets: np.ndarray) -> np.ndarray:
-        """What the blocks that many blocks on give as numbers in [0, 1): uint64 [n] → float64 [n, 2]."""
+        """Uniform numbers of the blocks at `offsets`: uint64 [n] → float64 [n, 2]."""
         return _double_from_words(self.blocks_at(offsets).reshape(-1, 2)).reshape(-1, 2)
 
     def normal_pairs_at(self, offsets: np.ndarray) -> np.ndarray:
-        """What they give as standard normal numbers: uint64 [n] → float64 [n, 2]."""
+        """Standard normal numbers of the blocks at `offsets`: uint64 [n] → float64 [n, 2]."""
         return _normal_doubles(self.blocks_at(offsets))
 
     def permutation(self, n: int) -> np.ndarray:
-        """A permutation of range(n): int64 [n]. Uses n - 1 words."""
+        """A permutation of range(n) as int64 [n], from n - 1 words."""
         order = list(range(n))
         for i, word in enumerate(self.words(max(n - 1, 0)).tolist()):
             j = i + word % (n - i)
@@ -192,7 +201,7 @@ class Stream:
         return np.array(order, np.int64)
 
     def _truncated(self, n: int, group: int, normals: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """Groups of numbers below the limit; group i draws from its own reserve until it is full."""
+        """Groups of numbers below the limit, each drawn from a reserve of its own."""
         groups = -(-n // group)
         start = np.arange(groups, dtype=np.uint64) * np.uint64(group * RESERVED_PER_NUMBER // 4)
         drawn = normals(self.blocks_at(start))
@@ -212,7 +221,7 @@ class Stream:
         return out.ravel()[:n]
 
     def _fill(self, offsets: np.ndarray, out: np.ndarray) -> None:
-        """`out[i]` = the block at `offsets[i]`."""
+        """Computes the block at `offsets[i]` into `out[i]`."""
         if len(offsets) <= thresholds.PHILOX_SCALAR_BLOCKS:
             for i, offset in enumerate(offsets.tolist()):
                 out[i] = _block(self.key, self.counter + offset)
@@ -222,7 +231,7 @@ class Stream:
         c0, c1, c2, c3 = low & _LOW, low >> _32, high & _LOW, high >> _32
         product0, product2 = np.empty_like(low), np.empty_like(low)
         key0, key1 = self.key & 0xFFFFFFFF, self.key >> 32
-        for _ in range(_ROUNDS):  # in place: on arrays of this size, allocating costs more than computing
+        for _ in range(_ROUNDS):  # in place, because allocation of such arrays costs more than the computation
             np.multiply(c0, np.uint64(_MULTIPLIER0), out=product0)
             np.multiply(c2, np.uint64(_MULTIPLIER2), out=product2)
             np.right_shift(product2, _32, out=c0)
@@ -239,7 +248,7 @@ class Stream:
 
 
 def _block(key: int, counter: int) -> tuple[int, int, int, int]:
-    """One block. The same ten rounds on Python ints: for a few blocks, faster than numpy's calls."""
+    """One block computed on Python ints, which is faster for a few blocks."""
     c0, c1 = counter & 0xFFFFFFFF, counter >> 32 & 0xFFFFFFFF
     c2, c3 = counter >> 64 & 0xFFFFFFFF, counter >> 96 & 0xFFFFFFFF
     key0, key1 = key & 0xFFFFFFFF, key >> 32
@@ -253,7 +262,7 @@ def _block(key: int, counter: int) -> tuple[int, int, int, int]:
 
 # *** numbers from words ***
 
-# significand bits, and the bits of 1.0: a word's low bits under those of 1.0 give a number in [1, 2)
+# bits of the significand, and the bits of 1.0, which together with the low bits of a word form a number in [1, 2)
 _LAYOUT: Final = {
     dtypes.float32: (23, np.uint32, 127 << 23, np.float32),
     dtypes.float16: (10, np.uint16, 15 << 10, np.float16),
@@ -287,10 +296,10 @@ def _normal_doubles(blocks: np.ndarray) -> np.ndarray:
 
 
 def _box_muller(u: np.ndarray, real: type[np.floating[Any]]) -> np.ndarray:
-    """Pairs of uniform numbers to pairs of normal ones, the sine first: [n, 2] → [n, 2].
+    """Converts uniform pairs to normal pairs, the sine first: [n, 2] → [n, 2].
 
-    Functions are evaluated in double precision and rounded: closest to what the C library gives in single precision
-    (about one number in a hundred differs in its last bit), and numpy's single precision ones are further off.
+    The functions are evaluated in double precision and rounded. This is closest to the C library's single precision
+    (about one number in a hundred differs in its last bit), and numpy's single precision functions are less close.
     """
     wide = u.astype(np.float64)
     logarithm = np.log(np.maximum(wide[:, 0], real(_LEAST_U))).astype(real)

@@ -1,16 +1,16 @@
-"""Queues between steps: FIFO, and the waiting machinery that every kind of queue shares.
+"""Queues between steps: FIFO queues, and the requests of all kinds of queues.
 
-Nothing here blocks and no thread is started. A request (enqueue, dequeue, close) is an *attempt* in one of two lines,
-one for those that put elements in and one for those that take them out. Whoever changes something runs both lines from
-the front until neither gets further, then, with the lock released, tells the finished attempts' `done`:
+No call blocks and no thread is started. A request (enqueue, dequeue, close) is an *attempt* in one of two lines, one
+for enqueues and closes, one for dequeues. A call that changes the queue runs both lines from the front until neither
+can proceed. Then it calls the `done` functions of the finished attempts, with the lock released:
 
-    enqueue line    e1 (3 of 5 elements in) → close → e2        each waits until the one before it is finished;
+    enqueue line    e1 (3 of 5 elements in) → close → e2        each waits until the previous one is finished;
     dequeue line    d1 (has 2 of 4) → d2                        one that can do a part does it and stays in front
-    elements        [ ... ]                                     how they are kept is the subclass's business
+    elements        [ ... ]                                     stored by the subclass
 
-A request that finds the queue full (or too empty) simply stays, and is finished later by whichever thread makes it
-possible. It can be cancelled while it waits; elements it has already taken go back to where they came from, so a step
-that is given up loses nothing. (TensorFlow drops those.)
+A request that finds the queue full (or too empty) stays in its line, and is finished by a later call, on the thread of
+that call. It can be cancelled while it waits. Then the elements that it has taken return to the queue, so a cancelled
+step loses nothing. (TensorFlow drops them.)
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 Element: TypeAlias = "tuple[Value, ...]"
-Done: TypeAlias = Callable[[Any], None]  # takes the result, or the exception
-Cancel: TypeAlias = Callable[[], bool]  # whether the request was still waiting
+Done: TypeAlias = Callable[[Any], None]  # receives the result, or the exception
+Cancel: TypeAlias = Callable[[], bool]  # returns whether the request was still waiting
 
 
 class _Attempt(abc.ABC):
-    """A request that has not finished.
+    """Unfinished request.
 
     Attributes:
-      done: what to tell when it has.
-      result: what to tell it.
+      done: The function that receives the result.
+      result: The result, or an exception.
     """
 
     __slots__ = ("done", "result")
@@ -58,10 +58,10 @@ class _Attempt(abc.ABC):
 
     @abc.abstractmethod
     def run(self, queue: Queue) -> bool:
-        """Does as much as it can; True when it is finished and `result` is set. The queue's lock is held."""
+        """Proceeds as far as possible; returns whether `result` is set. The lock is held."""
 
-    def undo(self, queue: Queue) -> None:  # noqa: B027 - most have nothing to give back
-        """Gives back what it has taken; it will not run again. The queue's lock is held."""
+    def undo(self, queue: Queue) -> None:  # noqa: B027 - most attempts have nothing to return
+        """Returns what it has taken, and ends the attempt. The queue's lock is held."""
 
 
 class _Enqueue(_Attempt):
@@ -79,7 +79,7 @@ class _Enqueue(_Attempt):
             if queue.account is not None:
                 try:
                     queue._admit(queue.account, self.elements[0])
-                except ResourceExhaustedError as e:  # what has gone in stays
+                except ResourceExhaustedError as e:  # elements that were already added stay
                     self.result = e
                     return True
             queue._put(self.elements.popleft())
@@ -87,7 +87,7 @@ class _Enqueue(_Attempt):
 
 
 class _Close(_Attempt):
-    """In the enqueue line, so that what was asked for before it still goes in."""
+    """Close request in the enqueue line, so that earlier enqueues are completed first."""
 
     __slots__ = ()
 
@@ -99,7 +99,14 @@ class _Close(_Attempt):
 
 
 class _Dequeue(_Attempt):
-    """Takes `wanted` elements, or the rest if it `may_be_fewer` and the queue is closed; gives them to `pack`."""
+    """Dequeue request for several elements.
+
+    Attributes:
+      wanted: The number of elements.
+      may_be_fewer: Whether to take the remaining elements if the queue is closed.
+      pack: Makes the result of the elements.
+      taken: The elements taken so far.
+    """
 
     __slots__ = ("may_be_fewer", "pack", "taken", "wanted")
 
@@ -127,7 +134,7 @@ class _Dequeue(_Attempt):
             return True
         try:
             self.result = self.pack(self.taken)
-        except Exception as e:  # out of memory, say: whoever asked is told, and the elements stay
+        except Exception as e:  # for example out of memory: the request fails, and the elements stay
             self.undo(queue)
             self.result = e
         else:
@@ -141,20 +148,20 @@ class _Dequeue(_Attempt):
 
 
 class Queue(abc.ABC):
-    """A queue of elements, each a tuple of component tensors. Thread safe; no call waits.
+    """Queue of elements, each a tuple of component tensors. Thread safe; no call waits.
 
-    A subclass says how elements are kept: `_put`, `_take`, `_put_back`, `size` and, if not every element may be taken,
-    `_available`; and how they are checked and batched, if shapes may differ: `_check_shape`, `_batch`.
+    A subclass implements the storage of elements: `_put`, `_take`, `_put_back`, `size` and, if some elements may not be
+    taken, `_available`. If shapes may differ, it also implements the checks and batches: `_check_shape`, `_batch`.
 
     Attributes:
-      partial_shapes: whether shapes with unknown dimensions are allowed.
-      in_parts: whether a request for many may take some now and the rest later.
-      name: for messages.
-      component_types: the dtype of each component.
-      shapes: the shape of each component, or () if they may be anything.
-      capacity: how many elements it holds; None for any number.
-      account: counts what the elements hold of a device's memory; None: they are not counted. An enqueue for which
-        there is no room fails.
+      partial_shapes: Whether shapes with unknown dimensions are allowed.
+      in_parts: Whether a request for several elements may take some now and the rest later.
+      name: The name, for messages.
+      component_types: The dtype of each component.
+      shapes: The shape of each component, or () for any shapes.
+      capacity: The largest number of elements; None for any number.
+      account: The account of the elements in the device's memory; None if they are not counted. An enqueue without
+        room fails.
     """
 
     partial_shapes: ClassVar[bool] = False
@@ -167,10 +174,11 @@ class Queue(abc.ABC):
         component_shapes: Sequence[Shape] = (),
         capacity: int | None = None,
     ) -> None:
-        """An empty queue.
+        """Makes an empty queue.
 
         Raises:
-          InvalidArgumentError: there are shapes, but not one for each component, or one that is not fully known.
+          InvalidArgumentError: The number of shapes is neither 0 nor that of the components, or a shape is not fully
+            known.
         """
         if component_shapes and len(component_shapes) != len(component_types):
             raise InvalidArgumentError(
@@ -195,22 +203,26 @@ class Queue(abc.ABC):
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`: who waits does so in the parent."""
+        """See `forking`. Waiting requests belong to the parent."""
         self._lock = threading.Lock()
         self._enqueues.clear()
         self._dequeues.clear()
 
-    # *** requests; each calls `done` once, at once or later ***
+    # *** requests; each calls `done` exactly once, at once or later ***
 
     def enqueue(self, element: Sequence[Value], done: Done) -> Cancel:
-        """Puts one element in; `done(None)`, `done(CancelledError)` if the queue is closed, or
-        `done(ResourceExhaustedError)` if the device has no memory for it.
+        """Adds one element.
+
+        Args:
+          element: The components.
+          done: Receives None, a CancelledError if the queue is closed, or a ResourceExhaustedError if the device has no
+            memory for the element.
 
         Returns:
-          A function that gives the request up if it still waits.
+          A function that cancels the request if it still waits.
 
         Raises:
-          InvalidArgumentError: the element does not fit the components.
+          InvalidArgumentError: The element does not match the components.
         """
         self._check_tuple(element)
         for i, v in enumerate(element):
@@ -219,10 +231,17 @@ class Queue(abc.ABC):
         return self._submit(_Enqueue([tuple(element)], done), self._enqueues)
 
     def enqueue_many(self, batch: Sequence[Value], done: Done) -> Cancel:
-        """Puts the rows of `batch` in, one element each, as room for them appears; `done` as for `enqueue`.
+        """Adds the rows of `batch`, one element each, as room becomes available.
+
+        Args:
+          batch: The batch of each component.
+          done: As for `enqueue`.
+
+        Returns:
+          A function that cancels the request if it still waits.
 
         Raises:
-          InvalidArgumentError: the batch does not fit the components.
+          InvalidArgumentError: The batch does not match the components.
         """
         self._check_tuple(batch)
         n = None
@@ -248,19 +267,23 @@ class Queue(abc.ABC):
         return self._submit(_Enqueue(list(zip(*rows, strict=True)), done), self._enqueues)
 
     def dequeue(self, done: Done) -> Cancel:
-        """Takes one element; `done(tuple)`, or `done(OutOfRangeError)` if the queue is closed and empty."""
+        """Takes one element; `done` receives it, or an OutOfRangeError if closed and empty."""
         return self._submit(_Dequeue(1, False, lambda taken: taken[0], done), self._dequeues)
 
     def dequeue_many(self, n: int, done: Done, may_be_fewer: bool = False) -> Cancel:
-        """Takes `n` elements, as they come, and gives them as one tuple of batches.
+        """Takes `n` elements, as they become available, as one tuple of batches.
 
         Args:
-          n: how many.
-          done: takes the tuple, or an OutOfRangeError if the queue is closed and has too few.
-          may_be_fewer: take what is left, at least one, if the queue is closed (QueueDequeueUpTo).
+          n: The number of elements.
+          done: Receives the tuple, or an OutOfRangeError if the queue is closed and has too few elements.
+          may_be_fewer: Whether to take the remaining elements, at least one, if the queue is closed
+            (QueueDequeueUpTo).
+
+        Returns:
+          A function that cancels the request if it still waits.
 
         Raises:
-          InvalidArgumentError: `n` is negative, or the shapes of the components are not known.
+          InvalidArgumentError: `n` is negative, or the shapes of the components are unknown.
         """
         if n < 0:
             raise InvalidArgumentError(f"Dequeue of many requested {n} < 0 elements from {self.describe()}")
@@ -274,9 +297,12 @@ class Queue(abc.ABC):
         return self._submit(_Dequeue(n, may_be_fewer, self._batch, done), self._dequeues)
 
     def close(self, done: Done, cancel_pending: bool = False) -> None:
-        """Lets no further element in, once the enqueues that wait are through, or with `cancel_pending` at once.
+        """Closes the queue to further elements.
 
-        `done(None)` when it is closed, or `done(CancelledError)` if it was already (not with `cancel_pending`).
+        Args:
+          done: Receives None when the queue is closed, or a CancelledError if it was closed before (not with
+            `cancel_pending`).
+          cancel_pending: Whether to cancel waiting enqueues and close at once, instead of after them.
         """
         if not cancel_pending:
             self._submit(_Close(done), self._enqueues)
@@ -293,7 +319,7 @@ class Queue(abc.ABC):
         done(None)
 
     def release(self) -> None:
-        """Closes the queue and cancels everything that waits."""
+        """Closes the queue and cancels all waiting requests."""
         with self._lock:
             self._closed = True
             gone = [*self._enqueues, *self._dequeues]
@@ -312,18 +338,18 @@ class Queue(abc.ABC):
 
     @abc.abstractmethod
     def size(self) -> int:
-        """How many elements are in it."""
+        """Number of elements."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more can be enqueued."""
+        """Whether further enqueues fail."""
         return self._closed
 
     def check_same(self, other: Queue) -> None:
-        """For an op that shares this queue by name, but declares `other`.
+        """Checks an op that shares this queue by name but declares `other`.
 
         Raises:
-          InvalidArgumentError: they differ in kind, capacity, component types, shapes or what else their kind declares.
+          InvalidArgumentError: They differ in kind, capacity, component types, shapes or another declared property.
         """
         mine = self._declaration()
         for what, wanted in other._declaration().items():
@@ -333,7 +359,7 @@ class Queue(abc.ABC):
                 )
 
     def describe(self) -> str:
-        """Its kind and name, as messages show them."""
+        """Kind and name of the queue, for messages."""
         return f"{type(self).__name__} '{self.name}'"
 
     def __repr__(self) -> str:
@@ -341,7 +367,7 @@ class Queue(abc.ABC):
         notes = f"{self.size()} elements" + (f", {waiting} waiting" if waiting else "")
         return f"{type(self).__name__}({self.name!r}, {notes}{', closed' if self._closed else ''})"
 
-    # *** what a subclass says; the lock is held ***
+    # *** for subclasses; the lock is held ***
 
     @abc.abstractmethod
     def _put(self, element: Element) -> None:
@@ -349,14 +375,14 @@ class Queue(abc.ABC):
 
     @abc.abstractmethod
     def _take(self) -> Element:
-        """Removes the element whose turn it is; only called if `_available()`."""
+        """Removes the next element; called only if `_available()`."""
 
     @abc.abstractmethod
     def _put_back(self, elements: Sequence[Element]) -> None:
-        """Undoes the `_take`s that gave these elements, in that order."""
+        """Undoes the `_take`s that returned these elements, in that order."""
 
     def _declaration(self) -> dict[str, object]:
-        """What ops that share this queue must declare alike; the kind first."""
+        """Properties that ops that share this queue must declare equally; the kind comes first."""
         return {
             "type": type(self).__name__,
             "capacity": self.capacity,
@@ -365,11 +391,11 @@ class Queue(abc.ABC):
         }
 
     def _available(self) -> int:
-        """How many elements may be taken now."""
+        """Number of elements that may be taken now."""
         return self.size()
 
     def _admit(self, of: Account, element: Element) -> None:
-        """Counts an element that is about to be put in; `ResourceExhaustedError` if there is no room."""
+        """Counts an element before it is added; `ResourceExhaustedError` without room."""
         of.add(account.size(element))
 
     def _is_full(self) -> bool:
@@ -382,14 +408,14 @@ class Queue(abc.ABC):
             )
 
     def _batch(self, elements: list[Element]) -> Element:
-        """The elements' components, each stacked along a new first dimension."""
+        """Components of the elements, each stacked along a new first dimension."""
         columns: Sequence[Sequence[Value]] = list(zip(*elements, strict=True)) or [()] * len(self.shapes)
         return tuple(
             values.stack(column, dtype, tuple(d or 0 for d in shape or ()))
             for column, dtype, shape in zip(columns, self.component_types, self.shapes, strict=True)
         )
 
-    # *** the machinery ***
+    # *** internal ***
 
     def _check_tuple(self, element: Sequence[Value]) -> None:
         if len(element) != len(self.component_types):
@@ -415,13 +441,13 @@ class Queue(abc.ABC):
                 attempt.undo(self)
             attempt.result = _cancelled("Dequeue" if line is self._dequeues else "Enqueue", self)
             _finish([attempt])
-            self._flush()  # it may have stood before others
+            self._flush()  # the attempt may have blocked others
             return True
 
         return cancel
 
     def _flush(self) -> None:
-        """Runs both lines as far as they get."""
+        """Runs both lines as far as possible."""
         finished: list[_Attempt] = []
         with self._lock:
             while self._run(self._enqueues, finished) | self._run(self._dequeues, finished):
@@ -429,7 +455,7 @@ class Queue(abc.ABC):
         _finish(finished)
 
     def _run(self, line: deque[_Attempt], finished: list[_Attempt]) -> bool:
-        """Runs one line; True if that may let the other get further."""
+        """Runs one line; returns True if the other line may proceed because of it."""
         before = self.size(), self._closed, len(finished)
         while line and line[0].run(self):
             finished.append(line.popleft())
@@ -437,7 +463,7 @@ class Queue(abc.ABC):
 
 
 class FIFOQueue(Queue):
-    """First in, first out. Serves FIFOQueueV2."""
+    """First-in-first-out queue behind FIFOQueueV2."""
 
     def __init__(
         self,
@@ -450,7 +476,7 @@ class FIFOQueue(Queue):
         self._elements: deque[Element] = deque()
 
     def size(self) -> int:
-        """How many elements are in it."""
+        """Number of elements."""
         return len(self._elements)
 
     def _put(self, element: Element) -> None:

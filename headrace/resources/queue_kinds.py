@@ -1,4 +1,4 @@
-"""The other kinds of queues: padding, shuffling, by priority. They wait as every `queue.Queue` does."""
+"""Further kinds of queues: padding, random shuffle, priority; they wait like every `queue.Queue`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class PaddingFIFOQueue(FIFOQueue):
-    """First in, first out; elements may differ in shape, and a batch of them is padded with zeros.
+    """First-in-first-out queue whose elements may differ in shape, and whose batches are padded with zeros.
 
-    Serves PaddingFIFOQueueV2.
+    It is behind PaddingFIFOQueueV2.
     """
 
     partial_shapes: ClassVar[bool] = True
@@ -33,10 +33,10 @@ class PaddingFIFOQueue(FIFOQueue):
         component_shapes: Sequence[Shape] = (),
         capacity: int | None = None,
     ) -> None:
-        """An empty queue.
+        """Makes an empty queue.
 
         Raises:
-          InvalidArgumentError: not every component has a shape, or one of unknown rank.
+          InvalidArgumentError: A component has no shape, or its rank is unknown.
         """
         if len(component_shapes) != len(component_types) or None in component_shapes:
             raise InvalidArgumentError(
@@ -51,7 +51,7 @@ class PaddingFIFOQueue(FIFOQueue):
 
 
 def _padded(column: Sequence[Value], dtype: DType, shape: Shape) -> Value:
-    """The values stacked, each padded with zeros to the largest size in the dimensions that `shape` leaves open."""
+    """Stacks values, padded with zeros to the largest size in the unknown dimensions of `shape`."""
     sizes = [shape_of(v) for v in column]
     full = tuple(max((s[i] for s in sizes), default=0) if d is None else d for i, d in enumerate(shape or ()))
     if shapes.is_full(shape):
@@ -63,10 +63,10 @@ def _padded(column: Sequence[Value], dtype: DType, shape: Shape) -> Value:
 
 
 class RandomShuffleQueue(Queue):
-    """Gives a random one of its elements. Serves RandomShuffleQueueV2, number for number.
+    """Queue that returns random elements, behind RandomShuffleQueueV2, with TensorFlow's choices.
 
     Attributes:
-      min_after_dequeue: as long as it is open, it keeps so many elements back, so that there is something to mix.
+      min_after_dequeue: The number of elements that an open queue keeps back for shuffling.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class RandomShuffleQueue(Queue):
         seed: int = 0,
         seed2: int = 0,
     ) -> None:
-        """An empty queue.
+        """Makes an empty queue.
 
         Raises:
-          InvalidArgumentError: `min_after_dequeue` is negative, or leaves nothing of the capacity.
+          InvalidArgumentError: `min_after_dequeue` is negative, or not below the capacity.
         """
         super().__init__(name, component_types, component_shapes, capacity)
         if min_after_dequeue < 0:
@@ -92,12 +92,12 @@ class RandomShuffleQueue(Queue):
         self.min_after_dequeue = min_after_dequeue
         self._seeds = (seed, seed2)
         self._stream: Stream = Philox(seed, seed2).reserve(0)
-        self._drawn = 0  # words of the stream that have been used
-        self._words: list[int] = []  # of the current block
+        self._drawn = 0  # number of used words of the stream
+        self._words: list[int] = []  # the words of the current block
         self._elements: list[Element] = []
 
     def size(self) -> int:
-        """How many elements are in it."""
+        """Number of elements."""
         return len(self._elements)
 
     def _put(self, element: Element) -> None:
@@ -116,7 +116,7 @@ class RandomShuffleQueue(Queue):
         return max(0, self.size() - (0 if self._closed else self.min_after_dequeue))
 
     def _declaration(self) -> dict[str, object]:
-        seeds = {"random seeds": self._seeds} if any(self._seeds) else {}  # no seeds: whatever the others say
+        seeds = {"random seeds": self._seeds} if any(self._seeds) else {}  # without seeds, any declared seeds match
         return {**super()._declaration(), "min_after_dequeue": self.min_after_dequeue, **seeds}
 
     def _draw(self) -> int:
@@ -128,10 +128,11 @@ class RandomShuffleQueue(Queue):
 
 
 class PriorityQueue(Queue):
-    """Gives the element with the least priority, an int64 scalar that is its first component. Serves PriorityQueueV2.
+    """Queue that returns the element of lowest priority, behind PriorityQueueV2.
 
-    A request for many waits until it can take all at once, so that what it gets is in order. Equal priorities come in
-    the order that TensorFlow's binary heap gives, that of C++'s `std::priority_queue`: neither first nor last first.
+    The priority is an int64 scalar, the first component. A request for several elements waits until it can take all at
+    once, so that they are in order. The order of equal priorities is that of TensorFlow's binary heap, C++'s
+    `std::priority_queue`, which is neither first-in-first-out nor last-in-first-out.
     """
 
     in_parts: ClassVar[bool] = False
@@ -143,12 +144,12 @@ class PriorityQueue(Queue):
         component_shapes: Sequence[Shape] = (),
         capacity: int | None = None,
     ) -> None:
-        """An empty queue; the priority is not among `component_types` and `component_shapes`."""
+        """Makes an empty queue; `component_types` and `component_shapes` do not include the priority."""
         super().__init__(name, (dtypes.int64, *component_types), ((), *component_shapes), capacity)
         self._heap: list[tuple[int, Element]] = []
 
     def size(self) -> int:
-        """How many elements are in it."""
+        """Number of elements."""
         return len(self._heap)
 
     def _put(self, element: Element) -> None:
@@ -159,7 +160,7 @@ class PriorityQueue(Queue):
         heap = self._heap
         top, last = heap[0], heap.pop()
         if heap:
-            # the hole that the top leaves sinks to the bottom, always to the lesser child; there the last one rises
+            # the hole at the top sinks to the bottom along the lesser children; then the last element rises from there
             hole = 0
             while (child := 2 * hole + 2) < len(heap):
                 if heap[child][0] > heap[child - 1][0]:

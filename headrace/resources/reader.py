@@ -1,18 +1,18 @@
-"""Readers: what goes through files one after the other and gives their pieces, the names of the files from a queue.
+"""Readers: sequential reads of files whose names come from a queue.
 
-A reader serves one request at a time, in the order in which they come, and nobody who asks is kept waiting in a call.
-What a request needs is done in two places:
+A reader serves one request at a time, in the order of the requests, and no call waits. A request is served in two
+places:
 
-    the queue          gives the next file's name, when it has one: a request to it, which may wait;
-    a thread           opens the file and reads; it is the reader's own, and ends when there is nothing to do.
+    the queue          provides the name of the next file, by a request to the queue, which may wait;
+    a thread           opens and reads the file; it belongs to the reader, and ends without further requests.
 
-    ask ──► line ──► thread: piece? ──────────────► done(piece)
-                        │  ▲
-              no file   ▼  │ a name
-                       queue
+    request ──► line ──► thread: piece? ──────────► done(piece)
+                            │  ▲
+                  no file   ▼  │ a name
+                           queue
 
-A request that is given up loses nothing: a name that the queue has handed over is the next file, a piece that has been
-read goes to the next request.
+A cancelled request loses nothing: a name that the queue has already provided is the next file, and a piece that was
+already read goes to the next request.
 
 Source: TensorFlow's `tf.ReaderBase`.
 """
@@ -42,12 +42,13 @@ Open: TypeAlias = Callable[[str], Source]
 
 
 class _Request:
-    """A read that has not finished.
+    """Unfinished read.
 
     Attributes:
-      queue: where names come from.
-      most: how many pieces it takes; None: one, which is given alone and not as a list.
-      cancel_wait: gives up the wait for a name, while there is one.
+      queue: The queue of file names.
+      most: The largest number of pieces; None for one piece, which is returned without a list.
+      done: Receives the result, or the exception.
+      cancel_wait: Cancels the wait for a name, during such a wait.
     """
 
     __slots__ = ("cancel_wait", "done", "most", "queue")
@@ -60,17 +61,18 @@ class _Request:
 
 
 class Reader:
-    """See the module's text. Thread safe.
+    """Reader of files; see the module's text. Thread safe.
 
     Args:
-      name: for messages.
-      open: opens a file as a source of pieces.
-      declaration: what ops that share this reader by its name must declare alike; the kind under "type".
-      keeps_state: whether `state` is something from which one can go on; only readers whose files are one piece can.
+      name: The name, for messages.
+      open: Opens a file as a source of pieces.
+      declaration: The properties that ops that share this reader must declare equally; the kind is under "type".
+      keeps_state: Whether `state` is supported, which requires that each file is one piece.
 
     Attributes:
-      records_produced: how many pieces it has given.
-      work_units_completed: how many files are done with.
+      name: The name, for messages.
+      records_produced: The number of pieces that were read.
+      work_units_completed: The number of files that were finished.
     """
 
     def __init__(self, name: str, open: Open, declaration: Mapping[str, object], keeps_state: bool = False) -> None:
@@ -84,33 +86,45 @@ class Reader:
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`: who asked does so in the parent."""
-        self._lock = threading.Lock()  # of the line
-        self._files = threading.RLock()  # of the files and counters
+        """See `forking`. Waiting requests belong to the parent."""
+        self._lock = threading.Lock()  # protects the line
+        self._files = threading.RLock()  # protects the files and counters
         self._line: deque[_Request] = deque()
         self._is_busy = False
         self._is_released = False
 
     def _begin(self) -> None:
         self._source: Source | None = None
-        self._work = ""  # the file that was begun last
-        self._ahead: deque[str] = deque()  # files whose requests were given up
-        self._kept: deque[Piece] = deque()  # pieces whose requests were given up
+        self._work = ""  # the last file that was begun
+        self._ahead: deque[str] = deque()  # files of cancelled requests
+        self._kept: deque[Piece] = deque()  # pieces of cancelled requests
         self.records_produced = 0
         self._started = self.work_units_completed = 0
 
-    # *** asking ***
+    # *** requests ***
 
     def read(self, queue: Queue, done: Done) -> Cancel:
-        """Reads one piece; `done((key, value))`, or `done(error)`: OutOfRangeError if there are no more files.
+        """Reads one piece.
+
+        Args:
+          queue: The queue of file names.
+          done: Receives `(key, value)`, or an error: OutOfRangeError if there are no more files.
 
         Returns:
-          A function that gives the request up.
+          A function that cancels the request.
         """
         return self._ask(_Request(queue, None, done))
 
     def read_up_to(self, queue: Queue, most: int, done: Done) -> Cancel:
-        """Reads up to `most` pieces: as many as there still are in the file; `done([(key, value), ...])`.
+        """Reads up to `most` pieces, as many as the current file still has.
+
+        Args:
+          queue: The queue of file names.
+          most: The largest number of pieces.
+          done: Receives a list of `(key, value)`, or an error.
+
+        Returns:
+          A function that cancels the request.
 
         Raises:
           InvalidArgumentError: `most` is not positive.
@@ -120,7 +134,7 @@ class Reader:
         return self._ask(_Request(queue, most, done))
 
     def release(self) -> None:
-        """Cancels everything that waits, and lets its file go."""
+        """Cancels all waiting requests and closes the current file."""
         with self._lock:
             self._is_released = True
             gone = list(self._line)
@@ -149,7 +163,7 @@ class Reader:
         return cancel
 
     def _give_up(self, request: _Request) -> None:
-        """Tells a request that was taken out of the line."""
+        """Fails a request that was removed from the line."""
         cancel_wait = request.cancel_wait
         if cancel_wait is not None:
             cancel_wait()
@@ -158,7 +172,7 @@ class Reader:
     # *** the thread ***
 
     def _go_on(self) -> None:
-        """Serves the line until it is empty, or its first request has to wait for a name."""
+        """Serves the line until it is empty or its first request must wait."""
         while True:
             with self._lock:
                 if not self._line:
@@ -179,7 +193,7 @@ class Reader:
             self._finish(request, pieces, result)
 
     def _pieces(self, request: _Request) -> list[Piece] | None:
-        """What the request gets from the files that are there; None if the next file's name is needed."""
+        """Pieces for a request from the current files; None if another file is needed."""
         with self._files:
             out: list[Piece] = []
             most = request.most or 1
@@ -195,7 +209,7 @@ class Reader:
                     piece = self._source.next()
                 except OpError:
                     if out:
-                        break  # these first: the file will say so again
+                        break  # these pieces first; the next read of the file raises the error again
                     raise
                 if piece is None:
                     self._end_file()
@@ -203,7 +217,7 @@ class Reader:
                     out.append(piece)
                     self.records_produced += 1
                     if self._keeps_state:
-                        self._end_file()  # its file is one piece
+                        self._end_file()  # the file is one piece
             return out or None
 
     def _begin_file(self, name: str) -> None:
@@ -246,7 +260,7 @@ class Reader:
             cancel()
 
     def _named(self, request: _Request, result: Any) -> None:
-        """Goes on with what the queue gave: a name, or an error."""
+        """Continues with a file name or an error from the queue."""
         request.cancel_wait = None
         try:
             if isinstance(result, BaseException):
@@ -254,7 +268,7 @@ class Reader:
             name = _name_in(result, request.queue)
         except OpError as e:
             with self._files:
-                self._work = ""  # as in TensorFlow: there is no file that was begun last
+                self._work = ""  # as in TensorFlow: no file is the last one
             self._finish(request, [], e)
         else:
             with self._files:
@@ -264,26 +278,26 @@ class Reader:
     # *** state ***
 
     def num_records_produced(self) -> int:
-        """How many pieces it has given."""
+        """Number of pieces that were read."""
         with self._files:
             return self.records_produced
 
     def num_work_units_completed(self) -> int:
-        """How many files are done with."""
+        """Number of files that were finished."""
         with self._files:
             return self.work_units_completed
 
     def reset(self) -> None:
-        """Makes it as it was when it was new. What is still in the queue stays there."""
+        """Resets the reader to its initial state. The queue is unchanged."""
         with self._files:
             self._close()
             self._begin()
 
     def state(self) -> bytes:
-        """What `restore` goes on from.
+        """The state for `restore`.
 
         Raises:
-          UnimplementedError: this kind of reader cannot.
+          UnimplementedError: This kind of reader does not support it.
         """
         self._check_state("SerializeState")
         with self._files:
@@ -291,11 +305,11 @@ class Reader:
             return _message(numbers, os.fsencode(self._work))
 
     def restore(self, state: bytes) -> None:
-        """Makes it as the one was that gave `state`.
+        """Restores an earlier `state`.
 
         Raises:
-          UnimplementedError: this kind of reader cannot.
-          InvalidArgumentError: that is no state of a reader.
+          UnimplementedError: This kind of reader does not support it.
+          InvalidArgumentError: The bytes are not a valid state.
         """
         self._check_state("RestoreState")
         try:
@@ -327,10 +341,10 @@ class Reader:
             )
 
     def check_same(self, declaration: Mapping[str, object]) -> None:
-        """For an op that shares this reader by name.
+        """Checks an op that shares this reader by name.
 
         Raises:
-          InvalidArgumentError: it declares another kind of reader.
+          InvalidArgumentError: It declares another kind of reader.
         """
         for what, wanted in declaration.items():
             if self._declaration.get(what) != wanted:
@@ -340,7 +354,7 @@ class Reader:
                 )
 
     def describe(self) -> str:
-        """Its kind and name, as messages show them."""
+        """Kind and name of the reader, for messages."""
         return f"{self._declaration.get('type', 'Reader')} '{self.name}'"
 
     def __repr__(self) -> str:
@@ -348,10 +362,10 @@ class Reader:
 
 
 def _name_in(element: Any, queue: Queue) -> str:
-    """The file name that an element of a queue is.
+    """The file name in an element of a queue.
 
     Raises:
-      InvalidArgumentError: it is something else.
+      InvalidArgumentError: The element is not one string.
     """
     if len(element) != 1:
         raise InvalidArgumentError(f"Expected single component queue, but {queue.describe()} has {len(element)}")

@@ -1,4 +1,4 @@
-"""Tensors that stay in the session from one step to the next, under handles that are texts."""
+"""Tensors that a session keeps between steps, under handles that are strings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SessionTensors:
-    """Serves GetSessionHandle, GetSessionTensor, DeleteSessionTensor. Thread safe."""
+    """Store behind GetSessionHandle, GetSessionTensor and DeleteSessionTensor. Thread safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,17 +27,17 @@ class SessionTensors:
         self._lock = threading.Lock()
 
     def put(self, name: str, device: str, value: Value) -> str:
-        """Keeps `value`; returns its handle: name, number and device."""
+        """Stores `value`; returns its handle, made of name, number and device."""
         with self._lock:
             handle = f"{name};{next(self._numbers)};{device}"
             self._tensors[handle] = value
         return handle
 
     def get(self, handle: str) -> Value:
-        """The value.
+        """The value of a handle.
 
         Raises:
-          InvalidArgumentError: there is none of this handle.
+          InvalidArgumentError: The handle is unknown.
         """
         with self._lock:
             if handle not in self._tensors:
@@ -45,17 +45,17 @@ class SessionTensors:
             return self._tensors[handle]
 
     def delete(self, handle: str) -> None:
-        """Forgets the value.
+        """Deletes the value of a handle.
 
         Raises:
-          InvalidArgumentError: there is none of this handle.
+          InvalidArgumentError: The handle is unknown.
         """
         self.get(handle)
         with self._lock:
             self._tensors.pop(handle, None)
 
     def release(self) -> None:
-        """Forgets all."""
+        """Deletes all values."""
         with self._lock:
             self._tensors.clear()
 

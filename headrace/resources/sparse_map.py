@@ -1,4 +1,4 @@
-"""Maps from numbers to sparse tensors: what waits in a queue for sparse tensors is a number."""
+"""Maps from numbers to sparse tensors, which are enqueued as these numbers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SparseTensor: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray]"  # indices
 
 
 class SparseTensorsMap:
-    """Sparse tensors by number. Serves AddSparseToTensorsMap and TakeManySparseFromTensorsMap. Thread safe.
+    """Map behind AddSparseToTensorsMap and TakeManySparseFromTensorsMap. Thread safe.
 
     Attributes:
-      name: for messages.
+      name: The name, for messages.
     """
 
     __slots__ = ("_lock", "_next", "_tensors", "name")
@@ -30,7 +30,7 @@ class SparseTensorsMap:
         self._next = 0
 
     def add(self, tensors: Iterable[SparseTensor]) -> list[int]:
-        """Keeps the tensors, and gives the number of each."""
+        """Stores tensors; returns the number of each."""
         with self._lock:
             first = self._next
             for t in tensors:
@@ -39,10 +39,10 @@ class SparseTensorsMap:
             return list(range(first, self._next))
 
     def take(self, numbers: Iterable[int]) -> list[SparseTensor]:
-        """The tensors of these numbers, which are forgotten.
+        """Removes and returns the tensors of these numbers.
 
         Raises:
-          InvalidArgumentError: there is none of one of the numbers (any more); those before it are forgotten.
+          InvalidArgumentError: A number is unknown. The tensors before it are removed.
         """
         taken = []
         with self._lock:
@@ -54,7 +54,7 @@ class SparseTensorsMap:
         return taken
 
     def release(self) -> None:
-        """Forgets all of them."""
+        """Removes all tensors."""
         with self._lock:
             self._tensors.clear()
 

@@ -1,12 +1,12 @@
-"""A spill file: where arrays go that there is no room for in memory.
+"""Spill files: storage for arrays for which memory has no room.
 
-It has no name: it is unlinked as soon as it is open, so that nothing of it stays whatever ends the process. Only bytes
-are in it. What array they are (`Layout`) is kept in memory, so nothing that is read from the file is interpreted.
-Arrays are written from where they lie and read into fresh ones, by system calls which let other threads run meanwhile;
-the file is never mapped, which would count as memory of the process.
+A spill file has no name: it is unlinked as soon as it is open, so nothing of it remains when the process ends for any
+reason. It contains only bytes. The layout of each array (`Layout`) is kept in memory, so bytes from the file are never
+interpreted. Arrays are written from their memory and read into new arrays, by system calls during which other threads
+run. The file is never mapped, because a mapping would count as memory of the process.
 
-**The same array comes back**, not one that is merely equal: its dimensions lie in the same order, with the same gaps
-between them. The libraries that add and multiply take other ways through other layouts, and the last bits differ then.
+**The layout is preserved**, and not only the values: the dimensions have the same order and the same gaps in memory.
+The libraries that add and multiply use other algorithms for other layouts, so that the last bits would differ.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ import numpy as np
 
 from headrace import forking, thresholds
 
-PAGE: Final = 4096  # slots are multiples of this
+PAGE: Final = 4096  # the size of a slot is a multiple of this
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """How an array lies in memory.
+    """Layout of an array in memory.
 
     Attributes:
-      shape, dtype, strides: as numpy knows them.
-      first: where its first element lies, in bytes from the lowest one.
-      span: bytes from the lowest to the highest.
+      shape: The shape.
+      dtype: The dtype.
+      strides: The strides in bytes, as in numpy.
+      first: The position of the first element, in bytes from the lowest one.
+      span: The number of bytes from the lowest to the highest one.
     """
 
     shape: tuple[int, ...]
@@ -46,27 +48,27 @@ class Layout:
 
     @classmethod
     def of(cls, value: object) -> Layout | None:
-        """The layout of `value`; None if it is not worth writing, or no plain array."""
+        """The layout of `value`; None if too small, too sparse or no array of numbers."""
         if not isinstance(value, np.ndarray) or value.nbytes < thresholds.SPILLED_BYTES or value.dtype.hasobject:
             return None
         return _layout(value.shape, value.dtype, value.strides)
 
     def array(self, buffer: np.ndarray) -> np.ndarray:
-        """The array of this layout that lies in `buffer`, of `span` bytes."""
+        """The array of this layout in `buffer`, which has `span` bytes."""
         return np.ndarray(self.shape, self.dtype, buffer, self.first, self.strides)
 
     def bytes_of(self, value: np.ndarray) -> memoryview:
-        """The memory in which `value`, of this layout, lies. It must be held as long as this is used."""
+        """The memory of `value`, which has this layout and must outlive the result."""
         if value.flags.c_contiguous:
             return value.reshape(-1).view(np.uint8).data
         address = value.__array_interface__["data"][0] - self.first
         return memoryview((ctypes.c_char * self.span).from_address(address))
 
 
-@functools.lru_cache(256)  # loops keep values of a few kinds, many of each
+@functools.lru_cache(256)  # loops keep many values of a few layouts
 def _layout(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> Layout | None:
     if any(n > 1 and not step for n, step in zip(shape, strides, strict=True)):
-        return None  # it repeats itself without memory of its own
+        return None  # a broadcast array, whose elements share memory
     steps = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
     first = -sum(s for s in steps if s < 0)
     span = first + sum(s for s in steps if s > 0) + dtype.itemsize
@@ -77,23 +79,30 @@ def _layout(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slot:
-    """A place in the file."""
+    """Place in the file.
+
+    Attributes:
+      offset: Its position in bytes.
+      size: Its size in bytes.
+    """
 
     offset: int
     size: int
 
 
 class SpillFile:
-    """See the module's text. Any thread may `write` and `read`; who calls `reserve` and `free` must hold a lock.
+    """Spill file; see the module's text.
+
+    Any thread may call `write` and `read`. A caller of `reserve` and `free` must hold a lock.
 
     Args:
-      folder: where it is; "": where the system has temporary files.
+      folder: The folder of the file; "" for the system's folder of temporary files.
 
     Attributes:
-      used: bytes in slots that are not free.
+      used: The bytes in slots that are not free.
 
     Raises:
-      OSError: no file can be made there.
+      OSError: The file cannot be made.
     """
 
     def __init__(self, folder: str = "") -> None:
@@ -105,26 +114,26 @@ class SpillFile:
         forking.register_at_fork(self)
 
     def _open(self) -> None:
-        import tempfile  # brings much with it
+        import tempfile  # imports many modules
 
         self._file = tempfile.TemporaryFile(buffering=0, prefix="headrace-", dir=self._folder or None)  # noqa: SIM115
-        self.close = weakref.finalize(self, self._file.close)  # gives the disk its space back; may be called twice
+        self.close = weakref.finalize(self, self._file.close)  # frees the disk space; may be called twice
         self._is_parents = False
 
     def _forked(self) -> None:
-        """See `forking`: what is written from now on must not go into the parent's file."""
+        """See `forking`. Writes of the child must not go to the parent's file."""
         self._is_parents = True
 
     @property
     def size(self) -> int:
-        """How far the file reaches, in bytes."""
+        """Length of the file in bytes."""
         return self._end
 
     def reserve(self, n: int) -> Slot:
-        """A slot for `n` bytes.
+        """Reserves a slot for `n` bytes.
 
         Raises:
-          OSError: it would be the first in a forked process, and no file can be made.
+          OSError: It is the first slot in a forked process, and the file cannot be made.
         """
         if self._is_parents:
             self.close()
@@ -139,7 +148,7 @@ class SpillFile:
         return Slot(offset, size)
 
     def free(self, slot: Slot) -> None:
-        """Lets `slot` be reserved again."""
+        """Frees `slot`, so that it can be reserved again."""
         self.used -= slot.size
         if self.used:
             self._free.setdefault(slot.size, []).append(slot.offset)
@@ -148,10 +157,13 @@ class SpillFile:
             self._end = 0
 
     def write(self, pieces: Sequence[tuple[Slot, Layout, np.ndarray]]) -> None:
-        """Writes arrays of these layouts, those that lie beside each other in the file by one system call.
+        """Writes arrays, those with adjacent slots by one system call.
+
+        Args:
+          pieces: The slot, the layout and the array of each.
 
         Raises:
-          OSError: the disk is full, or fails.
+          OSError: The disk is full or fails.
         """
         fd = self._number()
         for offset, data in _runs([(slot, layout.bytes_of(value)) for slot, layout, value in pieces]):
@@ -160,10 +172,13 @@ class SpillFile:
                 offset, data = offset + n, _rest(data, n)
 
     def read(self, pieces: Sequence[tuple[Slot, np.ndarray]]) -> None:
-        """Reads what was written to slots, each into an array of as many bytes.
+        """Reads slots, each into an array with the number of bytes that was written.
+
+        Args:
+          pieces: The slot and the uint8 array of each.
 
         Raises:
-          OSError: the disk fails.
+          OSError: The disk fails.
         """
         fd = self._number()
         for offset, data in _runs([(slot, buffer.data) for slot, buffer in pieces]):
@@ -180,7 +195,7 @@ class SpillFile:
 
 
 def _runs(pieces: Sequence[tuple[Slot, memoryview]]) -> Iterator[tuple[int, list[memoryview]]]:
-    """The pieces of memory that belong into slots side by side: the offset of the first slot, and they."""
+    """Groups pieces of memory with adjacent slots; yields the first offset and the pieces."""
     run: list[memoryview] = []
     start = end = -1
     for slot, data in sorted(pieces, key=lambda p: p[0].offset):

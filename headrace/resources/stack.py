@@ -1,4 +1,4 @@
-"""Stacks: what forward loops push for backward loops to pop, in graphs that TensorFlow 1 built."""
+"""Stacks for the residuals of loops in graphs built by TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Stack:
-    """A stack of tensors of one dtype and any shapes. Serves StackV2 and the ops on it. Thread safe.
+    """Stack of tensors of one dtype, behind StackV2 and its ops. Thread safe.
 
     Attributes:
-      name: for messages.
-      dtype: the dtype of its elements.
-      max_size: how many it may hold, or None for any number.
+      name: The name, for messages.
+      dtype: The dtype of its elements.
+      max_size: The largest number of elements; None for any number.
     """
 
     __slots__ = ("_closed", "_lock", "_values", "dtype", "max_size", "name")
@@ -32,10 +32,10 @@ class Stack:
         self._closed = False
 
     def push(self, value: Value, dtype: DType) -> None:
-        """Puts `value`, which is of `dtype`, on top.
+        """Pushes `value` of `dtype`.
 
         Raises:
-          InvalidArgumentError: the stack is full or closed, or is of another dtype.
+          InvalidArgumentError: The stack is full or closed, or has another dtype.
         """
         if dtype.base != self.dtype:
             raise InvalidArgumentError(f"Stack[{self.name}] Must have type {self.dtype.name} but got {dtype.name}")
@@ -46,10 +46,10 @@ class Stack:
             self._values.append(value)
 
     def pop(self) -> Value:
-        """Takes the top value off.
+        """Pops the top value.
 
         Raises:
-          InvalidArgumentError: the stack is empty or closed.
+          InvalidArgumentError: The stack is empty or closed.
         """
         with self._lock:
             self._check_open()

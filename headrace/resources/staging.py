@@ -1,7 +1,6 @@
-"""Staging areas: where one step puts tuples of tensors for another to fetch, in turn or by key.
+"""Staging areas: tuples of tensors that one step passes to another.
 
-An area may have a limit on its entries and one on the bytes they hold; who puts waits for room, who fetches for what is
-asked for.
+An area may limit its number of entries and their bytes. A put waits for room, and a get or peek for its entry.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ T = TypeVar("T")
 
 
 class _Area(Waiting):
-    """What both kinds have.
+    """Base of both kinds of staging areas.
 
     Args:
-      name: for messages.
-      capacity: how many entries it holds; 0 for any number.
-      memory_limit: how many bytes; 0 for any number.
+      name: The name, for messages.
+      capacity: The largest number of entries; 0 for any number.
+      memory_limit: The largest number of bytes; 0 for any number.
     """
 
     def __init__(self, name: str, capacity: int = 0, memory_limit: int = 0) -> None:
@@ -38,10 +37,10 @@ class _Area(Waiting):
         self._capacity = capacity
         self._memory_limit = memory_limit
         self._bytes = 0
-        self.account: Account | None = None  # counts the bytes on a device with a memory limit
+        self.account: Account | None = None  # the account on a device with a memory limit
 
     def _check_fits(self, tensors: Sequence[Value]) -> int:
-        """The bytes of what is put in; `ResourceExhaustedError` if there can never be room for them."""
+        """The bytes of an entry; `ResourceExhaustedError` if they exceed the memory limit."""
         n = sum(map(nbytes_of, tensors))
         if self._memory_limit and n > self._memory_limit:
             raise ResourceExhaustedError(
@@ -51,13 +50,13 @@ class _Area(Waiting):
         return n
 
     def _hold(self, n: int) -> None:
-        """`n` bytes more (negative: fewer) are held; `ResourceExhaustedError` if the device has no room for them."""
+        """Adds `n` bytes, possibly negative; `ResourceExhaustedError` if the device has no room."""
         if self.account is not None:
             self.account.add(n)
         self._bytes += n
 
     def release(self) -> None:
-        """Cancels everything that waits, and drops what is held."""
+        """Cancels all waiting requests and drops all entries."""
         super().release()
         if self.account is not None:
             self.account.clear()
@@ -66,7 +65,7 @@ class _Area(Waiting):
         return not self._memory_limit or self._bytes + n <= self._memory_limit
 
     def _locked(self, f: Callable[[], T]) -> T:
-        """Runs `f` alone, and then who waits for what it changed."""
+        """Runs `f` with the lock held, and then serves requests that waited for its changes."""
         with self._lock:
             result = f()
         self._serve()
@@ -74,17 +73,24 @@ class _Area(Waiting):
 
 
 class StagingArea(_Area):
-    """First in, first out. Serves Stage, Unstage, StagePeek."""
+    """First-in-first-out staging area behind Stage, Unstage and StagePeek."""
 
     def __init__(self, name: str, capacity: int = 0, memory_limit: int = 0) -> None:
         super().__init__(name, capacity, memory_limit)
         self._entries: deque[tuple[Value, ...]] = deque()
 
     def put(self, tensors: Sequence[Value], done: Done) -> Cancel:
-        """Puts an entry in; `done(None)` when there was room.
+        """Adds an entry when there is room.
+
+        Args:
+          tensors: The entry.
+          done: Receives None after the addition, or an exception.
+
+        Returns:
+          A function that cancels the request if it still waits.
 
         Raises:
-          ResourceExhaustedError: there can never be.
+          ResourceExhaustedError: The entry exceeds the memory limit.
         """
         n = self._check_fits(tensors)
 
@@ -98,7 +104,7 @@ class StagingArea(_Area):
         return self._ask(attempt, done, "Stage")
 
     def get(self, types: Sequence[DType], done: Done) -> Cancel:
-        """Takes the oldest entry, which must be of `types`: `done(tuple)`."""
+        """Takes the oldest entry, which must have the dtypes `types`; `done` receives it."""
 
         def attempt() -> Any:
             if not self._entries:
@@ -111,7 +117,15 @@ class StagingArea(_Area):
         return self._ask(attempt, done, "Unstage")
 
     def peek(self, index: int, types: Sequence[DType], done: Done) -> Cancel:
-        """Reads the entry that `index` others are before: `done(tuple)`.
+        """Reads the entry at position `index` without removing it; `done` receives it.
+
+        Args:
+          index: The number of older entries.
+          types: The dtypes that the entry must have.
+          done: Receives the entry, or an exception.
+
+        Returns:
+          A function that cancels the request if it still waits.
 
         Raises:
           InvalidArgumentError: `index` is negative.
@@ -128,7 +142,7 @@ class StagingArea(_Area):
         return self._ask(attempt, done, "StagePeek")
 
     def size(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         return len(self._entries)
 
     def clear(self) -> None:
@@ -142,13 +156,17 @@ class StagingArea(_Area):
 
 
 class MapStagingArea(_Area):
-    """By integer keys; an entry may come in parts, and be taken in parts once it is whole. Serves MapStage, MapUnstage.
+    """Staging area with integer keys, behind MapStage and MapUnstage.
+
+    An entry may be put in parts, and be taken in parts when it is complete.
 
     Args:
-      name, capacity, memory_limit: see `_Area`; only whole entries count for the capacity.
-      width: how many tensors a whole entry has.
-      ordered: whether the entry without a key is that of the least key (OrderedMapStage); else it is the one that comes
-        first in a C++ hash table, mostly the last that became whole.
+      name: The name, for messages.
+      width: The number of tensors of a complete entry.
+      ordered: Whether a get without a key takes the entry of the smallest key (OrderedMapStage). Otherwise it takes the
+        first in the order of a C++ hash table, which is usually the entry that was completed last.
+      capacity: The largest number of complete entries; 0 for any number.
+      memory_limit: The largest number of bytes; 0 for any number.
     """
 
     def __init__(self, name: str, width: int, ordered: bool, capacity: int = 0, memory_limit: int = 0) -> None:
@@ -159,13 +177,22 @@ class MapStagingArea(_Area):
         self._parts: dict[int, dict[int, Value]] = {}
 
     def put(self, key: int, indices: Sequence[int], tensors: Sequence[Value], done: Done) -> Cancel:
-        """Puts an entry, or the parts `indices` of one, in; `done(None)` when there was room.
+        """Adds an entry or parts of one when there is room.
 
-        An entry whose key is there already is dropped.
+        An entry whose key already exists is dropped.
+
+        Args:
+          key: The key of the entry.
+          indices: The positions of the tensors in the entry.
+          tensors: The tensors.
+          done: Receives None after the addition, or an exception.
+
+        Returns:
+          A function that cancels the request if it still waits.
 
         Raises:
-          InvalidArgumentError: `indices` are not as they should be.
-          ResourceExhaustedError: there can never be room.
+          InvalidArgumentError: `indices` are not ascending, out of range, or not as many as `tensors`.
+          ResourceExhaustedError: The tensors exceed the memory limit.
         """
         self._check_indices(key, indices)
         if len(indices) != len(tensors):
@@ -201,10 +228,19 @@ class MapStagingArea(_Area):
         return self._ask(attempt_whole if len(indices) == self._width else attempt_part, done, "MapStage")
 
     def get(self, key: int | None, indices: Sequence[int], types: Sequence[DType], done: Done) -> Cancel:
-        """Takes the parts `indices` of the entry of `key`, or of some entry: `done((key, tensors))`.
+        """Takes parts of an entry.
+
+        Args:
+          key: The key of the entry; None for any entry.
+          indices: The positions of the parts.
+          types: The dtypes that the parts must have.
+          done: Receives `(key, tensors)`, or an exception.
+
+        Returns:
+          A function that cancels the request if it still waits.
 
         Raises:
-          InvalidArgumentError: `indices` are not as they should be.
+          InvalidArgumentError: `indices` are not ascending or out of range.
         """
         self._check_indices(key, indices)
 
@@ -224,10 +260,19 @@ class MapStagingArea(_Area):
         return self._ask(attempt, done, "MapUnstage")
 
     def peek(self, key: int, indices: Sequence[int], types: Sequence[DType], done: Done) -> Cancel:
-        """Reads the parts `indices` of the entry of `key`: `done(tensors)`.
+        """Reads parts of an entry without removing them.
+
+        Args:
+          key: The key of the entry.
+          indices: The positions of the parts.
+          types: The dtypes that the parts must have.
+          done: Receives the tensors, or an exception.
+
+        Returns:
+          A function that cancels the request if it still waits.
 
         Raises:
-          InvalidArgumentError: `indices` are not as they should be.
+          InvalidArgumentError: `indices` are not ascending or out of range.
         """
         self._check_indices(key, indices)
 
@@ -237,11 +282,11 @@ class MapStagingArea(_Area):
         return self._ask(attempt, done, "MapPeek")
 
     def size(self) -> int:
-        """How many whole entries there are."""
+        """Number of complete entries."""
         return len(self._whole)
 
     def incomplete_size(self) -> int:
-        """How many entries miss parts."""
+        """Number of entries with missing parts."""
         return len(self._parts)
 
     def clear(self) -> None:
@@ -279,7 +324,7 @@ class MapStagingArea(_Area):
 
 
 def _check_types(tensors: Sequence[Value], types: Sequence[DType]) -> None:
-    """Raises `InvalidArgumentError` unless there is a tensor of each of the types."""
+    """Raises `InvalidArgumentError` unless the dtypes of `tensors` are `types`."""
     if len(tensors) != len(types):
         raise InvalidArgumentError(f"Mismatch stage/unstage: {len(tensors)} vs. {len(types)}")
     for i, (tensor, dtype) in enumerate(zip(tensors, types, strict=True)):

@@ -1,6 +1,6 @@
-"""A device's memory as one step uses it: what its loops keep, and how they get it back.
+"""Memory of a device for one step: the values that its loops keep for gradients.
 
-The account itself, and what is copied when, is `resources.memory`.
+The account itself and the copies are in `resources.memory`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class StepMemory:
-    """A memory as one step uses it.
+    """View of a device's memory for one step.
 
     Args:
-      memory: the device's.
-      step: the step (`id`, `cancelled`, `time_left`), or None.
-      listener: receives `trace.StreamSpan`s, or None.
+      memory: The memory of the device.
+      step: The step (`id`, `look`), or None.
+      listener: Receives a `trace.StreamSpan` for each copy; None for no listener.
     """
 
     __slots__ = ("listener", "memory", "step", "step_id")
@@ -35,21 +35,24 @@ class StepMemory:
         self.listener = listener
 
     def save(self, value: Value, what: str, may_swap: bool) -> Any:
-        """What a list holds in the place of `value`, which a loop keeps for its gradient.
+        """Keeps a value of a loop; returns its representation in a list.
 
         Args:
-          value: an array or numpy scalar; anything else is returned as it is.
-          what: the tensor and loop, for messages.
-          may_swap: whether it may be swapped.
+          value: An array or numpy scalar; any other value is returned unchanged.
+          what: The tensor and the loop, for messages.
+          may_swap: Whether the value may be swapped.
+
+        Returns:
+          A `SpilledTensor`, or `value` itself.
 
         Raises:
-          ResourceExhaustedError: there is no room.
-          Whatever the step was cancelled with, while it waited for room.
+          ResourceExhaustedError: Memory has no room.
+          Exception: The error with which the step was cancelled during a wait for room.
         """
         return self.memory.save(self, value, what, may_swap) if isinstance(value, (np.ndarray, np.generic)) else value
 
     def pop(self, items: list[Any]) -> Any:
-        """Takes the last element of `items`, elements of a list or lists of these; those before it are wanted soon."""
+        """Pops the last element of `items` and prefetches the elements before it."""
         item = items.pop()
         if type(item) is SpilledTensor:
             prefetch(items, len(items) - 1, -1)
@@ -59,7 +62,7 @@ class StepMemory:
         return item
 
     def get(self, item: Any) -> Any:
-        """What the element `item` of a list stands for."""
+        """The value of the element `item` of a list."""
         return item.value() if type(item) is SpilledTensor else item
 
     def look(self) -> None:

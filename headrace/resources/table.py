@@ -1,7 +1,7 @@
-"""Lookup tables: from keys (integers or strings) to values, in bulk.
+"""Lookup tables: values by integer or string keys, many keys at a time.
 
-A `HashTable` is filled once and then only read; a `MutableHashTable` changes all the time. Values lie in the rows of
-one array, and a dict says in which row that of a key is. `dense_table` has the third kind.
+A `HashTable` is filled once and then only read; a `MutableHashTable` can change at any time. The values are rows of one
+array, and a dict maps keys to rows. The third kind is in `dense_table`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 
 
 class Table(abc.ABC):
-    """A table. Thread safe.
+    """Base of lookup tables. Thread safe.
 
     Attributes:
-      name: for messages.
-      key_dtype, value_dtype: of keys and values.
-      key_shape, value_shape: the shape of one key and of one value.
-      account: counts what keys and values hold of a device's memory; None: they are not counted. An insertion for which
-        there is no room is an error, and changes nothing.
+      name: The name, for messages.
+      key_dtype: The dtype of the keys.
+      value_dtype: The dtype of the values.
+      key_shape: The shape of one key.
+      value_shape: The shape of one value.
+      account: The account of keys and values in the device's memory; None if they are not counted. An insertion without
+        room raises an error and changes nothing.
     """
 
     key_shape: tuple[int, ...] = ()
@@ -59,25 +61,25 @@ class Table(abc.ABC):
         self._lock = threading.Lock()
 
     def release(self) -> None:
-        """Tells the account that the table is dropped."""
+        """Frees the account, because the table is dropped."""
         if self.account is not None:
             self.account.clear()
 
     @abc.abstractmethod
     def size(self) -> int:
-        """How many keys there are."""
+        """Number of keys."""
 
     @abc.abstractmethod
     def find(self, keys: np.ndarray, default: Any) -> np.ndarray:
-        """The values of `keys`, and `default` (or its rows) for those that are not there."""
+        """Values of `keys`; for missing ones `default`, or a row of it for each key."""
 
     @abc.abstractmethod
     def insert(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """Sets the values of keys, there already or not."""
+        """Sets the values of keys, which may exist already."""
 
     @abc.abstractmethod
     def remove(self, keys: np.ndarray) -> None:
-        """Takes keys out; those that are not there do not matter."""
+        """Removes keys; missing ones are ignored."""
 
     @abc.abstractmethod
     def export(self) -> tuple[np.ndarray, np.ndarray]:
@@ -85,12 +87,12 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def restore(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """Makes `keys` and their values all that there is (LookupTableImport)."""
+        """Replaces the contents by `keys` and their values (LookupTableImport)."""
 
-    # *** what every kind checks ***
+    # *** checks of all kinds ***
 
     def check_find(self, keys: np.ndarray, default: Any) -> None:
-        """Raises `InvalidArgumentError` unless `find` could be called so."""
+        """Raises `InvalidArgumentError` unless the arguments are valid for `find`."""
         self._check_dtypes(keys, default)
         some = (*self._check_keys(keys), *self.value_shape)
         given = shape_of(default)
@@ -106,11 +108,11 @@ class Table(abc.ABC):
         self._check_values((*self._check_keys(keys), *self.value_shape), new)
 
     def check_restore(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """Raises `InvalidArgumentError` unless `restore` could be called so."""
+        """Raises `InvalidArgumentError` unless the arguments are valid for `restore`."""
         self.check_insert(keys, new)
 
     def check_remove(self, keys: np.ndarray) -> None:
-        """Raises `InvalidArgumentError` unless these are keys."""
+        """Raises `InvalidArgumentError` unless `keys` have the dtype and shape of keys."""
         self._check_dtypes(keys, None)
         self._check_keys(keys)
 
@@ -143,7 +145,7 @@ class Table(abc.ABC):
 
 
 class _Rows:
-    """Values by key: a dict of rows, and the array that has them."""
+    """Values by key: a dict from keys to rows, and the array with these rows."""
 
     def __init__(self, dtype: DType, shape: tuple[int, ...]) -> None:
         self._dtype = dtype
@@ -156,11 +158,20 @@ class _Rows:
         return len(self._row)
 
     def keys(self) -> list[int | bytes]:
-        """The keys in the order in which they came."""
+        """Keys in the order of their insertion."""
         return list(self._row)
 
     def find(self, keys: np.ndarray, default: Any, each: bool) -> np.ndarray:
-        """The values of `keys`; else `default`, of which each key has a row of its own, or all have it all."""
+        """Values of `keys`; for missing ones `default`.
+
+        Args:
+          keys: The keys.
+          default: The value of all missing keys, or a row for each key.
+          each: Whether `default` has a row for each key.
+
+        Returns:
+          The values.
+        """
         row = self._row
         at = np.array([row.get(k, -1) for k in keys.reshape(-1).tolist()], np.intp)
         gone = np.flatnonzero(at < 0)
@@ -172,26 +183,26 @@ class _Rows:
         return out.reshape((*keys.shape, *self._shape))
 
     def growth(self, keys: np.ndarray, new: np.ndarray) -> int:
-        """The bytes that `put` would add."""
+        """Bytes that `put` would add."""
         last = {k: i for i, k in enumerate(keys.reshape(-1).tolist())}
         rows = new.reshape(keys.size, *self._shape)[list(last.values())]
         old = self._rows[[self._row[k] for k in last if k in self._row]]
         return size([rows]) - size([old]) + sum(_key_size(k) for k in last if k not in self._row)
 
     def share(self, keys: np.ndarray) -> int:
-        """The bytes of those of `keys` that are there, and of their values."""
+        """Bytes of those of `keys` that exist, and of their values."""
         there = [k for k in dict.fromkeys(keys.reshape(-1).tolist()) if k in self._row]
         return size([self._rows[[self._row[k] for k in there]]]) + sum(map(_key_size, there))
 
     def put(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """Sets the values of `keys`; of several for one key, the last."""
+        """Sets the values of `keys`; the last one for a key that occurs several times."""
         wanted = keys.reshape(-1).tolist()
         self._grow(len(wanted))
         at = np.array([self._place(k) for k in wanted], np.intp)
         self._rows[at] = new.reshape(len(at), *self._shape)
 
     def drop(self, keys: np.ndarray) -> None:
-        """Forgets `keys`."""
+        """Removes `keys`."""
         for k in keys.reshape(-1).tolist():
             at = self._row.pop(k, None)
             if at is not None:
@@ -200,7 +211,7 @@ class _Rows:
                     self._rows[at] = b""
 
     def taken(self, keys: Sequence[int | bytes]) -> np.ndarray:
-        """The values of keys that are there."""
+        """Values of existing keys."""
         return self._rows[np.array([self._row[k] for k in keys], np.intp)]
 
     def _place(self, key: int | bytes) -> int:
@@ -210,7 +221,7 @@ class _Rows:
         return at
 
     def _grow(self, more: int) -> None:
-        """Makes room for so many further keys."""
+        """Makes room for `more` further keys."""
         needed = len(self._row) + len(self._free) + more
         if needed > len(self._rows):
             rows = values.zeros(self._dtype, (max(needed, 2 * len(self._rows)), *self._shape))
@@ -219,7 +230,7 @@ class _Rows:
 
 
 def _key_size(key: int | bytes) -> int:
-    """The bytes that a key counts for."""
+    """Bytes that a key counts for."""
     return 8 + (len(key) if isinstance(key, bytes) else 0)
 
 
@@ -230,7 +241,7 @@ def _key_array(keys: Sequence[int | bytes], dtype: DType) -> np.ndarray:
 
 
 class HashTable(Table):
-    """A table that is filled once. Serves HashTableV2 and AnonymousHashTable."""
+    """Table that is filled once, behind HashTableV2 and AnonymousHashTable."""
 
     def __init__(self, name: str, key_dtype: DType, value_dtype: DType, account: Account | None = None) -> None:
         super().__init__(name, key_dtype, value_dtype, account=account)
@@ -238,15 +249,15 @@ class HashTable(Table):
 
     @property
     def is_initialized(self) -> bool:
-        """Whether it has been filled."""
+        """Whether the table was filled."""
         return self._held is not None
 
     def initialize(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """Fills the table. It may be done again with as many keys, and then nothing happens, as in TensorFlow.
+        """Fills the table; further calls with as many keys have no effect, as in TensorFlow.
 
         Raises:
-          InvalidArgumentError: there are no keys.
-          FailedPreconditionError: one key has two values, or the table is filled with another number of keys.
+          InvalidArgumentError: There are no keys.
+          FailedPreconditionError: A key has two values, or the table was filled with another number of keys.
         """
         with self._lock:
             if self._held is not None:
@@ -275,14 +286,14 @@ class HashTable(Table):
             self._held = held
 
     def size(self) -> int:
-        """How many keys there are; 0 before it is filled."""
+        """Number of keys; 0 before the table is filled."""
         return 0 if self._held is None else len(self._held)
 
     def find(self, keys: np.ndarray, default: Any) -> np.ndarray:
-        """The values of `keys`; else `default`, of which the first element counts.
+        """Values of `keys`; for missing ones the first element of `default`.
 
         Raises:
-          FailedPreconditionError: it is not filled yet.
+          FailedPreconditionError: The table is not filled.
         """
         held = self._held
         if held is None:
@@ -292,18 +303,18 @@ class HashTable(Table):
         return held.find(keys, np.reshape(default, -1)[0], each=False)
 
     def insert(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """Raises `UnimplementedError`: what is filled once does not change."""
+        """Raises `UnimplementedError`, because the table cannot change."""
         raise UnimplementedError("Insert not supported by InitializableLookupTable implementations")
 
     def remove(self, keys: np.ndarray) -> None:
-        """Raises `UnimplementedError`: what is filled once does not change."""
+        """Raises `UnimplementedError`, because the table cannot change."""
         raise UnimplementedError("Remove not supported by InitializableLookupTable implementations")
 
     def export(self) -> tuple[np.ndarray, np.ndarray]:
-        """All keys, in the order in which they were given, and their values.
+        """All keys, in the order of insertion, and their values.
 
         Raises:
-          AbortedError: it is not filled yet.
+          AbortedError: The table is not filled.
         """
         held = self._held
         if held is None:
@@ -312,12 +323,15 @@ class HashTable(Table):
         return _key_array(keys, self.key_dtype), held.taken(keys)
 
     def restore(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """As `initialize`."""
+        """Fills the table; see `initialize`."""
         self.initialize(keys, new)
 
 
 class MutableHashTable(Table):
-    """A table that changes, of values of one shape. Serves MutableHashTableV2 and MutableHashTableOfTensorsV2."""
+    """Table that can change, behind MutableHashTableV2 and MutableHashTableOfTensorsV2.
+
+    All values have one shape.
+    """
 
     def __init__(
         self,
@@ -331,39 +345,39 @@ class MutableHashTable(Table):
         self._held = _Rows(value_dtype, value_shape)
 
     def size(self) -> int:
-        """How many keys there are."""
+        """Number of keys."""
         return len(self._held)
 
     def find(self, keys: np.ndarray, default: Any) -> np.ndarray:
-        """The values of `keys`; else `default`, or the row of `default` that is the key's."""
-        # as many elements as the result has: then each key has its own
+        """Values of `keys`; for missing ones `default`, or its row for the key."""
+        # if it has as many elements as the result, each key has a row of its own
         each = np.size(default) == keys.size * math.prod(self.value_shape)
         with self._lock:
             return self._held.find(keys, default, each)
 
     def insert(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """Sets the values of keys, there already or not; of several for one key, the last counts."""
+        """Sets the values of keys; the last one for a key that occurs several times."""
         with self._lock:
             if self.account is not None:
                 self.account.add(self._held.growth(keys, new))
             self._held.put(keys, new)
 
     def remove(self, keys: np.ndarray) -> None:
-        """Takes keys out."""
+        """Removes keys; missing ones are ignored."""
         with self._lock:
             if self.account is not None:
                 self.account.remove(self._held.share(keys))
             self._held.drop(keys)
 
     def export(self) -> tuple[np.ndarray, np.ndarray]:
-        """All keys and their values, in the order in which C++ keeps them."""
+        """All keys and their values, in the order of a C++ hash table."""
         with self._lock:
             keys = self._held.keys()
             keys = [keys[i] for i in hash_order.unordered(list(map(hash_order.hash_of, keys)))]
             return _key_array(keys, self.key_dtype), self._held.taken(keys)
 
     def restore(self, keys: np.ndarray, new: np.ndarray) -> None:
-        """Makes `keys` and their values all that there is."""
+        """Replaces the contents by `keys` and their values."""
         held = _Rows(self.value_dtype, self.value_shape)
         with self._lock:
             if self.account is not None:

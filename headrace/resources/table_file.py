@@ -1,4 +1,4 @@
-"""Vocabulary files: text of which each line gives a key and a value (InitializeTableFromTextFile)."""
+"""Vocabulary files: text with a key and a value on each line (InitializeTableFromTextFile)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ _REAL = re.compile(rb"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+|inf|infinity|nan)(e[+-]?
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """A file, and what in it are keys and values.
+    """Vocabulary file and the columns of keys and values.
 
     Attributes:
-      path: of the file.
-      key_index, value_index: the column, `WHOLE_LINE` or `LINE_NUMBER`.
-      size: how many lines to read; None for all.
-      delimiter: the character between columns.
-      offset: added to line numbers.
+      path: The path of the file.
+      key_index: The column of the keys, `WHOLE_LINE` or `LINE_NUMBER`.
+      value_index: The column of the values, `WHOLE_LINE` or `LINE_NUMBER`.
+      size: The number of lines to read; None for all.
+      delimiter: The character between columns.
+      offset: The number that is added to line numbers.
     """
 
     path: str
@@ -50,12 +51,12 @@ class Vocabulary:
     offset: int
 
     def read(self, key_dtype: DType, value_dtype: DType) -> tuple[np.ndarray, np.ndarray]:
-        """The keys and the values.
+        """Reads the keys and the values.
 
         Raises:
-          InvalidArgumentError: columns do not fit the dtypes or the lines, or there are fewer lines than `size`.
-          OutOfRangeError: nothing is to be read.
-          NotFoundError, FailedPreconditionError, PermissionDeniedError: there is no file that could be read.
+          InvalidArgumentError: The columns do not match the dtypes or the lines, or there are fewer lines than `size`.
+          OutOfRangeError: There is no line to read.
+          NotFoundError, FailedPreconditionError, PermissionDeniedError: The file cannot be read.
         """
         columns = (("Key", "key", self.key_index, key_dtype), ("Value", "value", self.value_index, value_dtype))
         taken = [self._column(what, of, index, dtype) for what, of, index, dtype in columns]
@@ -85,11 +86,11 @@ class Vocabulary:
                 if isinstance(e, python):
                     raise ours(f"{self.path}; {os.strerror(e.errno or 0)}") from e
             raise
-        except ValueError as e:  # no name of a file: it has a zero byte
+        except ValueError as e:  # the path contains a zero byte
             raise InvalidArgumentError(f"{self.path!r} cannot be opened: {e}") from e
 
     def _column(self, what: str, of: str, index: int, dtype: DType) -> Callable[[int, bytes], Any]:
-        """What takes one column of a line."""
+        """Returns a function that extracts a column of a line."""
         if index == LINE_NUMBER:
             if dtype is not dtypes.int64:
                 raise InvalidArgumentError(
@@ -125,7 +126,7 @@ _CLASSES: Final = (
 
 
 def _parsed(field: bytes, dtype: DType, i: int) -> Any:
-    """A field of line `i` as a value of `dtype`."""
+    """Parses a field of line `i` as a value of `dtype`."""
     if dtype is dtypes.string:
         return field
     if dtype.is_floating and _REAL.fullmatch(field):

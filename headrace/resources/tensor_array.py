@@ -1,13 +1,13 @@
-"""Tensor arrays: write-once arrays of tensors that a loop reads and fills, and the gradient arrays beside them.
+"""Tensor arrays: write-once arrays that loops read and fill, and their gradient arrays.
 
-An element goes through *written* and *read* to *cleared*; each is a step that does not go back:
+An element passes through the states *written*, *read* and *cleared*, in this order:
 
-    write   only while not read; a second time only in a gradient array, where the values add up
-    read    of an element never written: zeros, where the shape is known; else an error
-    clear   reading drops the value (`clear_after_read`), and a second read is an error
+    write   allowed before the first read; a second time only in a gradient array, where the values are added
+    read    of an element never written: zeros if the shape is known, else an error
+    clear   a read drops the value (`clear_after_read`), and a second read is an error
 
-A gradient array is made for each (array, source) once the forward array has been filled, and copies from it the size
-and the shape of every written element: until something is added to it, an element is zeros of that shape.
+A gradient array is made for each (array, source) after the forward array was filled. It copies the size and the shapes
+of the written elements. An element is zeros of that shape until a value is added to it.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
 
 
 class _Element:
-    """One element that has been written or read."""
+    """Element that was written or read."""
 
     __slots__ = ("cleared", "own", "read", "shape", "value")
 
     def __init__(self, shape: tuple[int, ...], value: Value | None = None) -> None:
         self.shape = shape
-        self.value = value  # None: zeros of this shape, as nothing but the shape is known (or it is cleared)
+        self.value = value  # None: zeros of this shape, if nothing was added to it yet, or it was cleared
         self.read = False
         self.cleared = False
-        self.own = False  # whether value is a sum made here, which nobody else has seen
+        self.own = False  # whether `value` is a sum made here that was not read yet
 
 
 class TensorArray:
-    """An array of tensors of one dtype. Serves TensorArrayV3 and the ops on it. Thread safe.
+    """Array of tensors of one dtype, behind TensorArrayV3 and the ops on it. Thread safe.
 
     Attributes:
-      name: for messages.
-      dtype: the dtype of its elements.
-      is_grad: whether it is a gradient array.
+      name: The name, for messages.
+      dtype: The dtype of the elements.
+      is_grad: Whether it is a gradient array.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class TensorArray:
         multiple_writes_aggregate: bool = False,
         is_grad: bool = False,
     ) -> None:
-        """An array of `size` elements, none of them written.
+        """Makes an array of `size` unwritten elements.
 
         Args:
-          name: for messages.
-          dtype: of its elements.
-          size: how many elements.
-          element_shape: a shape every element must fit.
-          dynamic_size: whether a write beyond the end makes it longer.
-          clear_after_read: whether reading an element drops it.
-          identical_element_shapes: whether the first write fixes the shape of all elements.
-          multiple_writes_aggregate: whether an element may be written again, which adds.
-          is_grad: whether it is the gradient of another array.
+          name: The name, for messages.
+          dtype: The dtype of the elements.
+          size: The number of elements.
+          element_shape: The static shape of every element.
+          dynamic_size: Whether a write beyond the end extends the array.
+          clear_after_read: Whether a read of an element drops it.
+          identical_element_shapes: Whether the first write determines the shape of all elements.
+          multiple_writes_aggregate: Whether an element may be written again, which adds the values.
+          is_grad: Whether it is the gradient of another array.
 
         Raises:
           InvalidArgumentError: `size` is negative.
@@ -95,23 +95,23 @@ class TensorArray:
         self._aggregate = multiple_writes_aggregate
         self._lock = threading.Lock()
         self._size = size
-        # only those written or read: an array may be declared far larger than it will ever be
+        # only written or read elements, because an array may be declared far larger than it ever becomes
         self._elements: dict[int, _Element] = {}
-        self._marked_size = -1  # the size after a split; what a concat of the gradient reads
-        self._aggregated = False  # whether some element was written twice: then it has no gradient
+        self._marked_size = -1  # the size after a split, which a concat of the gradient reads
+        self._aggregated = False  # whether an element was written twice, in which case there is no gradient
         self._grads: dict[str, TensorArray] = {}
         self._closed = False
 
     @property
     def element_shape(self) -> Shape:
-        """What is known of the shape of all elements."""
+        """Static shape of all elements, as far as it is known."""
         return self._element_shape
 
     def size(self) -> int:
-        """The number of elements.
+        """Number of elements.
 
         Raises:
-          InvalidArgumentError: the array is closed.
+          InvalidArgumentError: The array is closed.
         """
         self._check_open()
         return self._size
@@ -122,16 +122,17 @@ class TensorArray:
         """Writes `value` at `index`.
 
         Raises:
-          InvalidArgumentError: no such element, a wrong dtype or shape, or the element is written or read already.
+          InvalidArgumentError: The index, dtype or shape is invalid, or the element was written or read before.
         """
         with self._lock:
             self._write(index, value)
 
     def read(self, index: int) -> Value:
-        """The element at `index`; zeros if it was never written and its shape is known.
+        """Reads the element at `index`; zeros if never written and of known shape.
 
         Raises:
-          InvalidArgumentError: no such element, never written and of unknown shape, or cleared by an earlier read.
+          InvalidArgumentError: The index is invalid, the element was cleared, or it was never written and its shape is
+            unknown.
         """
         with self._lock:
             return self._read(index)
@@ -139,11 +140,11 @@ class TensorArray:
     # *** many elements ***
 
     def gather(self, indices: np.ndarray, element_shape: Shape = None) -> np.ndarray:
-        """The elements at `indices` as the rows of one array; reads each.
+        """Reads the elements at `indices` as rows of one array.
 
         Raises:
-          InvalidArgumentError: a read fails, or the shapes differ.
-          UnimplementedError: there are no indices, and `element_shape` is not fully known.
+          InvalidArgumentError: A read fails, or the shapes differ.
+          UnimplementedError: There are no indices, and `element_shape` is not fully known.
         """
         if indices.ndim != 1:
             raise InvalidArgumentError(f"Expected indices to be a vector, but received shape: {_show(indices)}")
@@ -162,11 +163,14 @@ class TensorArray:
         return values.stack(read, self.dtype, shape)
 
     def concat(self, element_shape_except0: Shape = None) -> tuple[np.ndarray, np.ndarray]:
-        """All elements one after the other along their first dimension, and the int64 length of each; reads each.
+        """Reads all elements and joins them along their first dimension.
+
+        Returns:
+          The joined array, and the int64 length of each element.
 
         Raises:
-          InvalidArgumentError: a read fails, an element is a scalar, or the shapes differ.
-          UnimplementedError: there are no elements, and `element_shape_except0` is not fully known.
+          InvalidArgumentError: A read fails, an element is a scalar, or the shapes differ.
+          UnimplementedError: There are no elements, and `element_shape_except0` is not fully known.
         """
         with self._lock:
             self._check_open()
@@ -195,7 +199,7 @@ class TensorArray:
         """Writes row k of `value` at `indices[k]`.
 
         Raises:
-          InvalidArgumentError: they do not go together, an index is out of range, or a write fails.
+          InvalidArgumentError: The arguments do not match, an index is out of range, or a write fails.
         """
         if not shape_of(value):
             raise InvalidArgumentError("Input value for unpack must be at least a vector but received shape: []")
@@ -218,8 +222,8 @@ class TensorArray:
         """Writes consecutive pieces of `value`, `lengths[k]` rows each, to the elements.
 
         Raises:
-          InvalidArgumentError: the lengths do not add up to the rows or their number is not the size, or a write
-            fails.
+          InvalidArgumentError: The sum of the lengths is not the number of rows, their number is not the size, or a
+            write fails.
         """
         if lengths.ndim != 1:
             raise InvalidArgumentError(f"Expected lengths to be a vector, received shape: {_show(lengths)}")
@@ -252,16 +256,19 @@ class TensorArray:
     # *** gradients and the end ***
 
     def grad(self, source: str, shape_to_prepend: tuple[int, ...] | None = None) -> TensorArray:
-        """The gradient array of this array for `source`; the same one each time.
+        """The gradient array of this array for `source`, the same one each time.
 
-        From now on this array does not grow.
+        Afterwards this array cannot grow.
 
         Args:
-          source: tells one gradient computation from another.
-          shape_to_prepend: dimensions that elements of the gradient have before those of this array's elements.
+          source: The name of the gradient computation.
+          shape_to_prepend: Dimensions of the gradient's elements before those of this array's elements.
+
+        Returns:
+          The gradient array.
 
         Raises:
-          InvalidArgumentError: this array is itself a gradient, or an element was written more than once.
+          InvalidArgumentError: This array is a gradient itself, or an element was written more than once.
         """
         with self._lock:
             if self.is_grad:
@@ -279,7 +286,7 @@ class TensorArray:
             return self._grads[source]
 
     def close(self) -> None:
-        """Drops all elements; whatever is done with it later fails."""
+        """Drops all elements; later operations on the array fail."""
         with self._lock:
             self._closed = True
             self._elements.clear()
@@ -295,7 +302,7 @@ class TensorArray:
         state = "closed" if self._closed else f"{len(self._elements)} of {self._size} written"
         return f"TensorArray({self.name!r}, {self.dtype.name}{shapes.show(self._element_shape)}, {state})"
 
-    # *** inside; the lock is held ***
+    # *** internal; the lock is held ***
 
     def _write(self, index: int, value: Value) -> None:
         self._check_open()
@@ -342,7 +349,7 @@ class TensorArray:
                 "written a second time"
             )
         if old.own and isinstance(old.value, np.ndarray):
-            np.add(old.value, value, out=old.value)  # made here and not read yet, so nobody else can see it
+            np.add(old.value, value, out=old.value)  # in place, because the sum was made here and not read yet
         else:
             old.value = np.add(old.value, value)
             old.own = True
@@ -367,7 +374,7 @@ class TensorArray:
         return value
 
     def _unwritten(self, index: int) -> _Element:
-        """Makes the element at `index` zeros, if it can be told of which shape."""
+        """Makes the element at `index` zeros of the known shape."""
         if not shapes.is_full(self._element_shape):
             raise InvalidArgumentError(
                 f"TensorArray {self.name}: Could not read from TensorArray index {index}.  Furthermore, the element "

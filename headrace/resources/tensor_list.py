@@ -1,11 +1,11 @@
 """Tensor lists: immutable lists of tensors that travel along edges as values of dtype variant.
 
-Loops carry them: accumulators of the backward pass are pushed in the forward loop and popped in the backward one, and
-arrays that a loop fills are lists whose elements it sets. Every change gives a new list that shares storage with the
-old one (`persistent.Vector`), so an old version stays valid at no cost and order is kept by data dependence alone.
+Loops use them: accumulators of the backward pass are pushed in the forward loop and popped in the backward one, and
+arrays that a loop fills are lists whose elements it sets. Every change makes a new list that shares storage with the
+old one (`persistent.Vector`). So an old version stays valid at no cost, and data dependences alone keep the order.
 
-An element may be *uninitialized*: it stands for zeros, of a shape found when it is read. The zeros of a whole list
-(`zeros_like`) are such elements with the list they were made from as a pattern of the shapes.
+An element may be *uninitialized*: it stands for zeros of a shape that is determined when it is read. The zeros of a
+whole list (`zeros_like`) are such elements, with the original list as the pattern of their shapes.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _blank: Final = object.__new__
 
 
 class TensorList:
-    """An immutable list of tensors of one dtype. Serves the TensorList* ops.
+    """Immutable list of tensors of one dtype, behind the TensorList* ops.
 
-    It has neither `__len__` nor `__getitem__`, on purpose: numpy would take it for a sequence and unpack it.
+    It has neither `__len__` nor `__getitem__`, because numpy would treat it as a sequence and unpack it.
 
     Attributes:
-      element_dtype: the dtype of its elements.
-      element_shape: a shape all its elements fit.
-      max_num_elements: how many `push` may make it hold; None for any number.
-      nbytes: the bytes of its elements, if all were added by `push_counted`; else 0.
-      accesses: to the TensorFlow 1 array of which this is a version; None: it may be written and read at will.
+      element_dtype: The dtype of its elements.
+      element_shape: The static shape of all elements.
+      max_num_elements: The length that `push` must not exceed; None for any length.
+      nbytes: The bytes of its elements, if all were added by `push_counted`; else 0.
+      accesses: The accesses to the TensorFlow 1 array of which this is a version; None for no restrictions.
     """
 
     __slots__ = (
@@ -67,17 +67,17 @@ class TensorList:
         self.element_shape = element_shape
         self.max_num_elements = max_num_elements
         self._items: Vector[Value] = Vector() if items is None else items
-        # how many elements are not uninitialized; so that adding a list of zeros is O(1)
+        # the number of initialized elements, which makes the addition of a list of zeros O(1)
         self._initialized = len(self._items) if initialized is None else initialized
         self._pattern = pattern
         self.nbytes = 0
         self.accesses: Accesses | None = None
 
-    # *** making one ***
+    # *** construction ***
 
     @classmethod
     def reserve(cls, element_dtype: DType, element_shape: Shape, n: int) -> TensorList:
-        """A list of `n` uninitialized elements.
+        """Makes a list of `n` uninitialized elements.
 
         Raises:
           InvalidArgumentError: `n` is negative.
@@ -88,10 +88,10 @@ class TensorList:
 
     @classmethod
     def from_tensor(cls, tensor: np.ndarray, element_dtype: DType, element_shape: Shape) -> TensorList:
-        """The list of the rows of `tensor`.
+        """Makes a list of the rows of `tensor`.
 
         Raises:
-          InvalidArgumentError: it is a scalar, or its rows do not fit `element_shape`.
+          InvalidArgumentError: The tensor is a scalar, or its rows do not fit `element_shape`.
         """
         check_rows(tensor, element_shape)
         return cls(element_dtype, element_shape, Vector.of(values.rows(tensor, element_dtype)))
@@ -100,10 +100,20 @@ class TensorList:
     def scattered(
         cls, tensor: np.ndarray, indices: np.ndarray, element_dtype: DType, element_shape: Shape, n: int = -1
     ) -> TensorList:
-        """A list with row k of `tensor` at `indices[k]`, of length `n` (-1: just as long as needed).
+        """Makes a list with row k of `tensor` at `indices[k]`.
+
+        Args:
+          tensor: The rows.
+          indices: The positions of the rows.
+          element_dtype: The dtype of the elements.
+          element_shape: The static shape of the elements.
+          n: The length; -1 for the smallest possible one.
+
+        Returns:
+          The list.
 
         Raises:
-          InvalidArgumentError: an index out of range, or rows that fit neither `element_shape` nor the indices.
+          InvalidArgumentError: An index is out of range, or the rows do not match `element_shape` or the indices.
         """
         check_rows(tensor, element_shape)
         if n < -1:
@@ -117,28 +127,32 @@ class TensorList:
 
     @classmethod
     def split(cls, tensor: np.ndarray, lengths: np.ndarray, element_dtype: DType, element_shape: Shape) -> TensorList:
-        """The list of consecutive pieces of `tensor`, `lengths[k]` rows each.
+        """Makes a list of consecutive pieces of `tensor`, `lengths[k]` rows each.
 
         Raises:
-          InvalidArgumentError: the lengths do not add up to the rows, or the pieces do not fit `element_shape`.
+          InvalidArgumentError: The sum of the lengths is not the number of rows, or the pieces do not fit
+            `element_shape`.
         """
         return cls(element_dtype, element_shape, Vector.of(pieces(tensor, lengths, element_shape)))
 
     # *** reading ***
 
     def length(self) -> int:
-        """How many elements it has."""
+        """Number of elements."""
         return len(self._items)
 
     def get(self, index: int, element_shape: Shape = None) -> Value:
         """The element at `index`; zeros if it is uninitialized.
 
         Args:
-          index: from 0.
-          element_shape: what the reader knows of the shape.
+          index: The index, from 0.
+          element_shape: The static shape that the reader knows.
+
+        Returns:
+          The element.
 
         Raises:
-          InvalidArgumentError: no such element, or the shape of the zeros is not known.
+          InvalidArgumentError: The index is out of range, or the shape of the zeros is unknown.
         """
         n = len(self._items)
         if not 0 <= index < n:
@@ -151,7 +165,7 @@ class TensorList:
             return item
         shape = self._merged(element_shape)
         if not shapes.is_full(shape) and self._known_shape(index) is None:
-            for i in range(n):  # a list filled in a loop: all elements are of one shape
+            for i in range(n):  # as in a list that a loop fills, all elements have one shape
                 shape = merge(shape, self._known_shape(i))
         return self._zeros(index, shape)
 
@@ -159,7 +173,7 @@ class TensorList:
         """The list without its last element, and that element (zeros if it is uninitialized).
 
         Raises:
-          InvalidArgumentError: the list is empty, or the shape of the zeros is not known.
+          InvalidArgumentError: The list is empty, or the shape of the zeros is unknown.
         """
         if not self._items:
             raise InvalidArgumentError("Trying to pop from an empty list.")
@@ -176,14 +190,17 @@ class TensorList:
         return self._with(rest, self._initialized), zeros
 
     def stack(self, element_shape: Shape = None, num_elements: int = -1) -> np.ndarray:
-        """All elements as the rows of one array.
+        """All elements as rows of one array.
 
         Args:
-          element_shape: what the reader knows of the elements' shape.
-          num_elements: how many there must be; -1: any number.
+          element_shape: The static shape that the reader knows.
+          num_elements: The required number of elements; -1 for any number.
+
+        Returns:
+          The array.
 
         Raises:
-          InvalidArgumentError: another number, differing shapes, or a shape that is not known.
+          InvalidArgumentError: The number is different, the shapes differ, or a shape is unknown.
         """
         n = len(self._items)
         if num_elements not in (-1, n):
@@ -193,10 +210,10 @@ class TensorList:
         return self._stacked(range(n), list(self._items), element_shape, "stack")
 
     def gather(self, indices: np.ndarray, element_shape: Shape = None) -> np.ndarray:
-        """The elements at `indices` as the rows of one array.
+        """The elements at `indices` as rows of one array.
 
         Raises:
-          InvalidArgumentError: an index out of range, differing shapes, or a shape that is not known.
+          InvalidArgumentError: An index is out of range, the shapes differ, or a shape is unknown.
         """
         n = len(self._items)
         where = indices.ravel().tolist()
@@ -206,14 +223,17 @@ class TensorList:
         return self._stacked(where, [self._items[i] for i in where], element_shape, "gather")
 
     def concat(self, element_shape: Shape = None, leading_dims: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
-        """All elements one after the other along their first dimension, and the int64 length of each.
+        """Joins all elements along their first dimension.
 
         Args:
-          element_shape: what the reader knows of the elements' shape, first dimension included.
-          leading_dims: the length of each uninitialized element.
+          element_shape: The static shape that the reader knows, including the first dimension.
+          leading_dims: The length of each uninitialized element.
+
+        Returns:
+          The joined array, and the int64 length of each element.
 
         Raises:
-          InvalidArgumentError: scalars, differing shapes, or a shape that is not known.
+          InvalidArgumentError: An element is a scalar, the shapes differ, or a shape is unknown.
         """
         known = self._merged(element_shape)
         if known == ():
@@ -255,13 +275,13 @@ class TensorList:
         lengths = np.array([item.shape[0] for item in items], np.int64)
         return values.concat(items, self.element_dtype, row), lengths
 
-    # *** changing: each gives a new list ***
+    # *** changes; each returns a new list ***
 
     def push(self, value: Value) -> TensorList:
-        """The list with `value` after its end.
+        """The list with `value` added at its end.
 
         Raises:
-          InvalidArgumentError: it is full, or `value` does not fit.
+          InvalidArgumentError: The list is full, or `value` does not match its dtype or shape.
         """
         n = len(self._items)
         self._check_element(value, "append", "to a list")
@@ -272,10 +292,9 @@ class TensorList:
         return self._with(self._items.push(value), self._initialized + 1)
 
     def push_counted(self, value: Value, limit: int) -> TensorList | None:
-        """`push`, where the bytes of the elements count and must not exceed `limit`; None if they do.
+        """The list with `value` added, if its elements have at most `limit` bytes; else None.
 
-        An array that is in several lists counts in each; what is repeated in an array without memory of its own does
-        not count.
+        An array in several lists counts in each of them. Repeated elements of a broadcast array do not count.
         """
         nbytes = self.nbytes + values.nbytes_of(value)
         if nbytes > limit:
@@ -285,14 +304,14 @@ class TensorList:
         return out
 
     def set(self, index: int, value: Value, resize: bool = False) -> TensorList:
-        """The list with `value` at `index`; with `resize`, one that is too short is made longer.
+        """The list with `value` at `index`, extended if necessary and `resize` is set.
 
         Raises:
-          InvalidArgumentError: no such element, or `value` does not fit.
+          InvalidArgumentError: The index is out of range, or `value` does not match.
         """
         n = len(self._items)
         if index >= n and resize:
-            if index == n < thresholds.LIST_ELEMENTS:  # what loops do: the next element
+            if index == n < thresholds.LIST_ELEMENTS:  # the usual case in loops: the next element
                 self._check_element(value, "set", "at a list index")
                 return self._with(self._items.push(value), self._initialized + 1)
             return self.resized(index + 1).set(index, value)
@@ -303,10 +322,10 @@ class TensorList:
         return self._with(self._items.set(index, value), self._initialized + more)
 
     def scatter(self, tensor: np.ndarray, indices: np.ndarray) -> TensorList:
-        """The list with row k of `tensor` at `indices[k]`, longer if an index asks for it.
+        """The list with row k of `tensor` at `indices[k]`, extended if necessary.
 
         Raises:
-          InvalidArgumentError: a negative index, or rows that fit neither the list nor the indices.
+          InvalidArgumentError: An index is negative, or the rows do not match the list or the indices.
         """
         check_vector(tensor)
         if indices.ndim != 1:
@@ -332,17 +351,19 @@ class TensorList:
         return self._with_items(items)
 
     def unset(self, indices: Iterable[int]) -> TensorList:
-        """The list with nothing at `indices`: these elements are uninitialized; of a list of lists they are None, as
-        what the pattern says would be the zeros of another list."""
+        """The list with uninitialized elements at `indices`.
+
+        Elements of a list of lists become None instead, because the pattern would yield the zeros of another list.
+        """
         nothing = None if self.element_dtype is dtypes.variant else UNINITIALIZED
         return self._with_each((i, nothing) for i in indices)
 
     def resized(self, n: int) -> TensorList:
-        """The list with its first `n` elements, new ones uninitialized.
+        """The list with length `n`; added elements are uninitialized.
 
         Raises:
           InvalidArgumentError: `n` is negative.
-          ResourceExhaustedError: it is absurdly large.
+          ResourceExhaustedError: `n` is implausibly large.
         """
         old = len(self._items)
         if n < 0:
@@ -365,10 +386,10 @@ class TensorList:
         return self._with(few, initialized)
 
     def concat_lists(self, other: TensorList, join_shapes: bool = False) -> TensorList:
-        """The elements of this list, then those of `other`.
+        """The elements of this list, followed by those of `other`.
 
         Raises:
-          InvalidArgumentError: another dtype, or, unless `join_shapes`, another element shape.
+          InvalidArgumentError: The dtypes differ, or the element shapes differ without `join_shapes`.
         """
         if self.element_dtype != other.element_dtype:
             raise InvalidArgumentError(
@@ -386,10 +407,10 @@ class TensorList:
         return out
 
     def split_at(self, n: int) -> tuple[TensorList, TensorList]:
-        """Its first `n` elements, and the others.
+        """The first `n` elements, and the others.
 
         Raises:
-          InvalidArgumentError: it has fewer.
+          InvalidArgumentError: The list has fewer elements.
         """
         if n > len(self._items):
             raise InvalidArgumentError(f"cannot take the first {n} elements of a list with {len(self._items)} elements")
@@ -400,7 +421,7 @@ class TensorList:
         return first, rest
 
     def _shapes(self) -> TensorList:
-        """A list as long as this one that knows the shapes of its elements as far as this one does."""
+        """A list of equal length whose elements, or their pattern, have the known shapes."""
         if self._pattern is None:
             return self
         known = [
@@ -412,17 +433,18 @@ class TensorList:
         return out
 
     def zeros_like(self) -> TensorList:
-        """A list as long as this one whose elements are zeros of the same shapes; O(log n)."""
+        """A list of equal length whose elements are zeros of the same shapes; O(log n)."""
         items: Vector[Value] = Vector.blank(len(self._items))
         pattern = self if self._initialized else self._pattern
         return TensorList(self.element_dtype, self.element_shape, items, initialized=0, pattern=pattern)
 
     def add(self, other: TensorList) -> TensorList:
-        """The elementwise sum; what is uninitialized counts as zero. O(1) if one list is all zeros, O(k log n)
-        if k elements of it are not.
+        """The elementwise sum, in which uninitialized elements are zeros.
+
+        The cost is O(1) if all elements of one list are uninitialized, and O(k log n) if k are not.
 
         Raises:
-          InvalidArgumentError: other dtype, length or shapes.
+          InvalidArgumentError: The dtypes, lengths or shapes differ.
         """
         if self.element_dtype != other.element_dtype:
             raise InvalidArgumentError(
@@ -461,10 +483,10 @@ class TensorList:
         unset = "" if k == n else f", {n - k} uninitialized"
         return f"TensorList({n} of {self.element_dtype.name}{shapes.show(self.element_shape)}{unset})"
 
-    # *** inside ***
+    # *** internal ***
 
     def _with(self, items: Vector[Value], initialized: int) -> TensorList:
-        out = _blank(TensorList)  # loops push: a call with keywords would double what it costs
+        out = _blank(TensorList)  # faster than a call with keywords, as loops push often
         out.element_dtype = self.element_dtype
         out.element_shape = self.element_shape
         out.max_num_elements = self.max_num_elements
@@ -482,7 +504,7 @@ class TensorList:
         return out
 
     def _with_each(self, changes: Iterable[tuple[int, Value]]) -> TensorList:
-        """The list with some of its elements changed one by one."""
+        """The list with some elements changed one by one."""
         items, initialized = self._items, self._initialized
         for i, value in changes:
             initialized += (value is not UNINITIALIZED) - (items[i] is not UNINITIALIZED)
@@ -518,7 +540,7 @@ class TensorList:
         return None
 
     def _zeros(self, index: int, shape: Shape) -> Value:
-        """What the uninitialized element at `index` stands for."""
+        """The zeros for the uninitialized element at `index`."""
         if self.element_dtype is dtypes.variant and self._pattern is not None:
             inner = self._pattern.get(index)
             return None if inner is None else inner.zeros_like()
@@ -531,14 +553,14 @@ class TensorList:
         return values.zeros(self.element_dtype, full)
 
     def _stacked(self, where: Sequence[int], items: list[Value], element_shape: Shape, verb: str) -> np.ndarray:
-        """`items`, which are the elements at `where`, stacked."""
+        """Stacks `items`, the elements at `where`."""
         shape = self._merged(element_shape)
         if not items and not shapes.is_full(shape):
             raise InvalidArgumentError(
                 f"Tried to {verb} elements of an empty list with non-fully-defined element_shape: {shapes.show(shape)}"
             )
         if not shapes.is_full(self.element_shape):
-            fixed = shapes.is_full(shape)  # then zeros have that shape, whatever the pattern says
+            fixed = shapes.is_full(shape)  # then zeros have that shape, independent of the pattern
             for i, item in zip(where, items, strict=True):
                 known = None if fixed and item is UNINITIALIZED else self._known_shape(i)
                 if known is not None and known != shape:
@@ -561,7 +583,7 @@ class TensorList:
         return values.stack(items, self.element_dtype, full)
 
     def _length_of(self, index: int, first: int | None, leading_dims: Sequence[int]) -> int:
-        """How many rows the uninitialized element at `index` stands for in a concatenation."""
+        """Number of rows of the uninitialized element at `index` in a concatenation."""
         if index < len(leading_dims):
             return int(leading_dims[index])
         pattern = self._known_shape(index)
@@ -576,10 +598,10 @@ class TensorList:
 
 
 def list_of(value: Value, element_dtype: DType | None = None) -> TensorList:
-    """The list that `value`, a scalar tensor of dtype variant, is; of elements of `element_dtype`.
+    """The list in `value`, a scalar tensor of dtype variant, with elements of `element_dtype`.
 
     Raises:
-      InvalidArgumentError: it is no list, or one of other elements.
+      InvalidArgumentError: The value is not a list, or has elements of another dtype.
     """
     if not isinstance(value, TensorList):
         if shape_of(value):
@@ -593,7 +615,7 @@ def list_of(value: Value, element_dtype: DType | None = None) -> TensorList:
 
 
 def _fuller(a: TensorList | None, b: TensorList | None) -> TensorList | None:
-    """The pattern that knows more elements' shapes."""
+    """The pattern with more initialized elements."""
     if a is None or b is None:
         return a or b
     return b if b._initialized > a._initialized else a

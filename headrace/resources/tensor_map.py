@@ -1,4 +1,4 @@
-"""Tensor maps: immutable maps from tensors to tensors, that travel along edges as values of dtype variant."""
+"""Tensor maps: immutable maps from tensors to tensors, as values of dtype variant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Key: TypeAlias = tuple[Any, ...]  # dtype, shape and contents
 
 
 class TensorMap:
-    """A map. Serves EmptyTensorMap, TensorMapInsert, ...; every change gives a new one."""
+    """Map behind EmptyTensorMap, TensorMapInsert and others; every change makes a new map."""
 
     __slots__ = ("_items",)
 
@@ -28,14 +28,14 @@ class TensorMap:
         self._items = dict(items or {})  # keys and values
 
     def insert(self, key: Value, value: Value) -> TensorMap:
-        """This map with `value` at `key`, whether there was something or not."""
+        """This map with `value` at `key`, which may exist already."""
         return TensorMap({**self._items, _key(key): (key, value)})
 
     def lookup(self, key: Value) -> Value:
         """The value at `key`.
 
         Raises:
-          InvalidArgumentError: there is none.
+          InvalidArgumentError: The key does not exist.
         """
         found = self._items.get(_key(key))
         if found is None:
@@ -46,17 +46,17 @@ class TensorMap:
         """This map without `key`.
 
         Raises:
-          InvalidArgumentError: it is not there.
+          InvalidArgumentError: The key does not exist.
         """
         if key not in self:
             raise InvalidArgumentError(f'Trying to erase non-existent item. Could not find key "{_show(key)}".')
         return TensorMap({k: item for k, item in self._items.items() if k != _key(key)})
 
     def keys(self, dtype: DType) -> np.ndarray:
-        """All keys, stacked in the order in which they came.
+        """All keys, stacked in the order of insertion.
 
         Raises:
-          InvalidArgumentError: there are none, or they are not all of `dtype` and one shape.
+          InvalidArgumentError: The map is empty, or its keys do not all have `dtype` and one shape.
         """
         found = [key for key, _ in self._items.values()]
         if not found:
@@ -72,10 +72,10 @@ class TensorMap:
         return TensorMap({k: (key, _zeros_like(value)) for k, (key, value) in self._items.items()})
 
     def add(self, other: TensorMap) -> TensorMap:
-        """A map with the keys of both, and the sum of the values where both have one.
+        """A map with the keys of both, and sums of common keys' values.
 
         Raises:
-          InvalidArgumentError: these are of different shapes.
+          InvalidArgumentError: Two values have different shapes.
         """
         out = {**self._items, **other._items}
         for k in self._items.keys() & other._items.keys():

@@ -1,10 +1,10 @@
-"""What flows along an edge, as the objects of this package store it.
+"""Values of tensors, as the objects of this package store them.
 
-A tensor is a numpy array or, at rank 0, also a numpy scalar. Of the dtypes without a numpy element type, a rank-0
-resource or variant is the bare object (a `Handle`, a `TensorList`); strings and everything of higher rank are `object`
-arrays. The functions here are the few places where these cases differ.
+A tensor is a numpy array or, at rank 0, also a numpy scalar. Strings, resources and variants have no numpy element
+type: a resource or variant of rank 0 is the bare object (a `Handle`, a `TensorList`), and strings and tensors of higher
+rank are `object` arrays. Only the functions of this module distinguish these cases.
 
-A value is immutable from the moment it is handed over, so storing one never copies and slices are views.
+A value is immutable from the moment it is passed on, so storing one never copies, and slices are views.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def numpy_dtype_of(value: Value) -> np.dtype:
 
 
 def zeros(dtype: DType, shape: tuple[int, ...]) -> Value:
-    """Zeros; of strings: empty ones. A resource or variant has no zero: those elements are None."""
+    """Zeros, or empty strings, or None for elements of resources and variants."""
     if dtype is dtypes.string:
         return np.full(shape, b"", dtype=object)
     if dtype.numpy == _OBJECT:
@@ -46,7 +46,7 @@ def zeros(dtype: DType, shape: tuple[int, ...]) -> Value:
 
 
 def stack(values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
-    """The values, each of `shape`, as the rows of one new array."""
+    """Values, each of `shape`, as rows of one new array."""
     if dtype.numpy == _OBJECT:
         out = np.empty((len(values), *shape), dtype=object)
         for i, v in enumerate(values):
@@ -54,12 +54,12 @@ def stack(values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> np.n
         return out
     if not values or not shape:
         return np.array(values, dtype.numpy).reshape(len(values), *shape)
-    # one C loop; np.stack costs a Python call for each value
+    # one loop in C; np.stack makes a Python call for each value
     return np.concatenate(values).reshape(len(values), *shape)
 
 
 def concat(values: Sequence[np.ndarray], dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
-    """The values, each of shape `[any, *shape]`, one after the other along the first dimension."""
+    """Joins values, each of shape `[any, *shape]`, along the first dimension."""
     values = [v for v in values if v.shape[0]]
     if not values:
         return np.zeros((0, *shape), dtype.numpy)
@@ -67,17 +67,17 @@ def concat(values: Sequence[np.ndarray], dtype: DType, shape: tuple[int, ...]) -
 
 
 def rows(array: np.ndarray, dtype: DType) -> list[Value]:
-    """The elements along the first dimension, as views (scalars of an array of rank 1)."""
+    """Elements along the first dimension, as views (as scalars if the rank is 1)."""
     if dtype is dtypes.string and array.ndim == 1:
         return [array[i, ...] for i in range(len(array))]
     return list(array)
 
 
 def int_of(value: Value, what: str) -> int:
-    """The integer that `value`, a scalar, is.
+    """The integer in `value`, a scalar.
 
     Raises:
-      InvalidArgumentError: it is no scalar; the text calls it `what`.
+      InvalidArgumentError: The value is not a scalar; the text names it `what`.
     """
     if shape_of(value):
         raise InvalidArgumentError(f"{what} expected to be a scalar but got shape: {shapes.show(shape_of(value))}")
@@ -85,7 +85,7 @@ def int_of(value: Value, what: str) -> int:
 
 
 def nbytes_of(value: Value) -> int:
-    """The bytes of memory that a value holds."""
+    """Bytes of memory that a value holds."""
     if isinstance(value, np.ndarray):
         if 0 not in value.strides or not value.size:
             return int(value.nbytes)

@@ -1,7 +1,7 @@
-"""Variables: a value that ops replace.
+"""Variables: values that ops replace.
 
-A value is never written in place: `update` makes a new array and swaps it in, so a read needs neither copy nor lock,
-and what was read stays what it was.
+A value is never written in place: `update` makes a new array and swaps it in. So a read needs neither copy nor lock,
+and a value that was read never changes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Variable:
-    """One variable. Serves VariableV2, VarHandleOp and the ops on them. Thread safe.
+    """Variable behind VariableV2, VarHandleOp and the ops on them. Thread safe.
 
     Attributes:
-      name: for messages.
-      dtype: the base dtype of its value.
-      shape: its declared static shape.
+      name: The name, for messages.
+      dtype: The base dtype of its value.
+      shape: Its declared static shape.
     """
 
     __slots__ = ("__weakref__", "_lock", "_value", "dtype", "name", "shape")
@@ -47,14 +47,14 @@ class Variable:
 
     @property
     def is_initialized(self) -> bool:
-        """Whether it has a value."""
+        """Whether the variable has a value."""
         return self._value is not None
 
     def read(self) -> Value:
         """The current value.
 
         Raises:
-          FailedPreconditionError: it has none yet.
+          FailedPreconditionError: The variable has no value yet.
         """
         value = self._value
         if value is None:
@@ -66,14 +66,14 @@ class Variable:
         return value
 
     def assign(self, value: Value, same_shape: bool = False) -> None:
-        """Makes `value` the current value.
+        """Replaces the value.
 
         Args:
-          value: of the variable's dtype.
-          same_shape: whether it must have the shape of the value so far (the declared one, if there is none).
+          value: The new value, of the variable's dtype.
+          same_shape: Whether it must have the shape of the current value, or the declared shape if there is none.
 
         Raises:
-          InvalidArgumentError: wrong dtype, or another shape though `same_shape`.
+          InvalidArgumentError: The dtype is wrong, or the shape with `same_shape`.
         """
         if numpy_dtype_of(value) != self.dtype.numpy:
             raise InvalidArgumentError(
@@ -86,12 +86,12 @@ class Variable:
             self._hold(value)
 
     def update(self, fn: Callable[[Value], Value]) -> Value:
-        """Replaces the value by `fn(value)`, with no other change in between, and returns the new one.
+        """Replaces the value by `fn(value)` atomically, and returns the new value.
 
-        `fn` must make a new array; whatever it raises leaves the variable as it was.
+        `fn` must make a new array. If it raises, the variable is unchanged.
 
         Raises:
-          FailedPreconditionError: there is no value yet.
+          FailedPreconditionError: The variable has no value yet.
         """
         with self._lock:
             value = fn(self.read())
@@ -99,7 +99,7 @@ class Variable:
             return value
 
     def release(self) -> None:
-        """Drops the value: the variable is uninitialized again."""
+        """Drops the value, so that the variable is uninitialized."""
         with self._lock:
             self._hold(None)
 
@@ -120,20 +120,20 @@ class Variable:
 
 
 def update_together(variables: Sequence[Variable], fn: Callable[..., Sequence[Value]]) -> None:
-    """Replaces the values of several variables by `fn(*values)`, with no other change in between.
+    """Replaces the values of several variables by `fn(*values)` atomically.
 
-    `fn` must make new arrays, or hand back what stays as it is; whatever it raises leaves all of them as they were.
+    `fn` must make new arrays or return unchanged ones. If it raises, all variables are unchanged.
 
     Args:
-      variables: no one twice.
-      fn: given the values in this order, makes the new ones in this order.
+      variables: The variables, each at most once.
+      fn: Takes the values in this order and returns the new ones in this order.
 
     Raises:
-      FailedPreconditionError: one of them has no value yet.
+      FailedPreconditionError: A variable has no value yet.
     """
-    held = []  # an ExitStack takes as long as all the rest
+    held = []  # an ExitStack would take as long as the rest of the function
     try:
-        for v in sorted(variables, key=id):  # one order for all, so that no two calls wait for each other
+        for v in sorted(variables, key=id):  # a common order, so that no two calls wait for each other
             v._lock.acquire()
             held.append(v._lock)
         for v, value in zip(variables, fn(*[v.read() for v in variables]), strict=True):
@@ -144,14 +144,16 @@ def update_together(variables: Sequence[Variable], fn: Callable[..., Sequence[Va
 
 
 class CountedVariable(Variable):
-    """A variable on a device with a memory limit: what it holds is counted, and refused before it is too much.
+    """Variable on a device with a memory limit, whose bytes are counted.
+
+    `assign` and `update` raise ResourceExhaustedError if there is no room for the new value, and the variable keeps the
+    old one.
 
     Args:
-      name, dtype, shape: see `Variable`.
-      memory: the device's.
-
-    Raises (`assign` and `update`):
-      ResourceExhaustedError: there is no room for the new value; the variable keeps the one it has.
+      name: The name, for messages.
+      dtype: The dtype of its value.
+      shape: Its declared static shape.
+      memory: The memory of the device.
     """
 
     __slots__ = ("_counted", "_memory")
@@ -170,14 +172,15 @@ class CountedVariable(Variable):
 
 
 class FedVariable(Variable):
-    """A variable of one step: every read gives the fed value, every change is refused.
+    """Variable of one step whose reads return a fed value.
+
+    `assign`, `update` and `release` raise InvalidArgumentError.
 
     Args:
-      name, dtype, shape: of the variable that it replaces in the step.
-      value: the fed value.
-
-    Raises (`assign`, `update` and `release`):
-      InvalidArgumentError: always.
+      name: The name of the variable that it replaces in the step.
+      dtype: The dtype of that variable.
+      shape: The declared static shape of that variable.
+      value: The fed value.
     """
 
     __slots__ = ()
@@ -194,9 +197,9 @@ class FedVariable(Variable):
 
 
 class Ref:
-    """What a tensor of a reference dtype (`float32_ref`) carries: a variable, not its value.
+    """Value of a tensor of a reference dtype (`float32_ref`): a variable instead of its value.
 
-    Whoever wants the value calls `read()` when it fires, not earlier: that is what a reference means.
+    A kernel that needs the value calls `read()` when it fires and not earlier, as the reference dtype requires.
     """
 
     __slots__ = ("variable",)
@@ -205,7 +208,7 @@ class Ref:
         self.variable = variable
 
     def read(self) -> Value:
-        """The variable's value now; see `Variable.read`."""
+        """The current value of the variable; see `Variable.read`."""
         return self.variable.read()
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
-"""Requests that wait until a resource is as they need it. Nothing blocks and no thread is started.
+"""Requests that wait until a resource satisfies them, without blocking a thread.
 
-A request is an *attempt*, a function that is called with the resource's lock held: it does all that was asked for and
-returns the result, or changes nothing and returns `NOT_YET`. Whoever changes the resource has all that wait try again,
-the oldest first, and then, with the lock released, tells the finished ones' `done`. (Queues, whose requests keep their
-places in a line, have machinery of their own.)
+A request is an *attempt*, a function that is called with the resource's lock held. It does all that was requested and
+returns the result, or it changes nothing and returns `NOT_YET`. A call that changes the resource retries all waiting
+attempts, the oldest first, and then calls the `done` functions of the finished ones, with the lock released. (Queues,
+whose requests stay in order, have an implementation of their own.)
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 from headrace import forking
 from headrace.errors import CancelledError
 
-Done: TypeAlias = Callable[[Any], None]  # takes the result, or the exception
-Cancel: TypeAlias = Callable[[], bool]  # whether the request was still waiting
+Done: TypeAlias = Callable[[Any], None]  # receives the result, or the exception
+Cancel: TypeAlias = Callable[[], bool]  # returns whether the request was still waiting
 Attempt: TypeAlias = Callable[[], Any]
 
 
@@ -34,14 +34,14 @@ class _Request:
     def __init__(self, attempt: Attempt, done: Done, what: str) -> None:
         self.attempt = attempt
         self.done = done
-        self.what = what  # it is, for messages
+        self.what = what  # its name in messages
 
 
 class Waiting:
-    """A resource whose requests may have to wait. Thread safe.
+    """Resource whose requests may have to wait. Thread safe.
 
     Attributes:
-      name: for messages.
+      name: The name, for messages.
     """
 
     def __init__(self, name: str) -> None:
@@ -51,16 +51,16 @@ class Waiting:
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`: who waits does so in the parent."""
+        """See `forking`. Waiting requests belong to the parent."""
         self._lock = threading.Lock()
         self._requests.clear()
 
     def describe(self) -> str:
-        """Its kind and name, as messages show them."""
+        """Kind and name of the resource, for messages."""
         return f"{type(self).__name__} '{self.name}'"
 
     def release(self) -> None:
-        """Cancels everything that waits: the resource is dropped."""
+        """Cancels all waiting requests, because the resource is dropped."""
         with self._lock:
             gone = list(self._requests)
             self._requests.clear()
@@ -68,10 +68,15 @@ class Waiting:
             request.done(self._cancelled(request))
 
     def _ask(self, attempt: Attempt, done: Done, what: str) -> Cancel:
-        """Has `attempt` called until it gives a result or raises; `done` gets that, at once or later.
+        """Calls `attempt` until it returns a result or raises.
+
+        Args:
+          attempt: The request.
+          done: Receives the result or the exception, at once or later.
+          what: The name of the request in messages.
 
         Returns:
-          A function that gives the request up if it still waits.
+          A function that cancels the request if it still waits.
         """
         request = _Request(attempt, done, what)
         with self._lock:
@@ -89,7 +94,7 @@ class Waiting:
         return cancel
 
     def _serve(self) -> None:
-        """Lets all that wait try, until none gets further."""
+        """Retries all waiting requests until none succeeds."""
         finished: list[tuple[Done, Any]] = []
         with self._lock:
             while self._try_all(finished):
@@ -103,7 +108,7 @@ class Waiting:
         for request in self._requests:
             try:
                 result = request.attempt()
-            except Exception as e:  # whoever asked is told
+            except Exception as e:  # the request fails with it
                 result = e
             if result is NOT_YET:
                 waiting.append(request)

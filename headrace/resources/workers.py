@@ -1,7 +1,7 @@
-"""Threads for work that may take long outside of the processor: files, for instance.
+"""Worker threads for work that waits, such as file access.
 
-They are made when there is work that no free one can take, and end when there has been none for a while, so that
-nobody has to close them.
+A thread is started if there is work and no thread is free. It ends after a time without work, so no caller has to close
+the threads.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from headrace import denormals, forking, thresholds
 
 
 class Workers:
-    """See the module's text. Thread safe.
+    """Pool of worker threads; see the module's text. Thread safe.
 
     Args:
-      name: of the threads, before a number.
-      most: how many there may be; with one, pieces of work are done in order, one after the other.
+      name: The name of the threads, which is followed by a number.
+      most: The largest number of threads; with one, work is done in order.
 
     Example:
       >>> done = threading.Event()
@@ -36,14 +36,14 @@ class Workers:
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
-        """See `forking`: what was to be done is done in the parent."""
+        """See `forking`. Submitted work is done in the parent."""
         self._changed = threading.Condition()
         self._work: deque[Callable[[], object]] = deque()
         self._threads = self._free = 0
         self._number = 0
 
     def submit(self, work: Callable[[], object]) -> None:
-        """Has a thread do `work`. What it raises goes to `threading.excepthook`."""
+        """Runs `work` on a thread. Its exceptions go to `threading.excepthook`."""
         with self._changed:
             self._work.append(work)
             if self._free >= len(self._work):
@@ -55,7 +55,7 @@ class Workers:
                 threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     def release(self) -> None:
-        """Forgets what has not begun."""
+        """Drops work that has not begun."""
         with self._changed:
             self._work.clear()
 
@@ -69,10 +69,10 @@ class Workers:
                 args: Any = (kind, error, at, threading.current_thread())
                 threading.excepthook(threading.ExceptHookArgs(args))
                 del kind, error, at, args
-            del work  # what it refers to must not live until there is more to do
+            del work  # so that objects it refers to do not live until the next work
 
     def _next(self) -> Callable[[], object] | None:
-        """What is to be done next; None if the thread is to end."""
+        """The next work; None if the thread must end."""
         with self._changed:
             self._free += 1
             try:
