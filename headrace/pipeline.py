@@ -388,7 +388,7 @@ class CompiledStep:
         if self._devices.has_limit:
             for op in with_owned(ops):
                 if "_accumulates" in op.attrs:
-                    op.attrs = {**op.attrs, "_counted": True}
+                    Editor(op.graph).set_attr(op, "_counted", True)
 
     @paused()
     @notices.timed("place")

@@ -34,7 +34,7 @@ from headrace.compile.outlining import is_outlined
 from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.analysis.graph_size import deepens_recursion
-from headrace.ir.edit.editor import Editor, arrange
+from headrace.ir.edit.editor import Editor
 from headrace.ir.kernel import find_kernel, may_wait
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def fuse_regions(
         found.append(c)
         stands_for.update(dict.fromkeys(members, c.op))
     edit.remove(stands_for.keys())
-    arrange(graph, list(dict.fromkeys(stands_for.get(op, op) for op in ops)))
+    edit.arrange(list(dict.fromkeys(stands_for.get(op, op) for op in ops)))
     return list(graph.operations), found
 
 
@@ -234,7 +234,6 @@ def _contract(edit: Editor, members: Sequence[Operation], prepare: Prepare | Non
     controls = [c for c in dict.fromkeys(c for op in members for c in op.control_inputs) if c in before]
     type = "_FusedRegionOfStep" if compute.is_of_step else "_FusedRegion"
     op = graph.add_op(type, name, inputs, attrs, controls, members[-1].device, members[-1].source)
-    edit.note([op])
     for old, new in zip(outputs, op.outputs, strict=True):
         new.copy_static(old)
         for reader, i in list(edit.uses[old]):

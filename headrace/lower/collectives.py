@@ -91,18 +91,15 @@ def expand_collectives(ops: Sequence[Operation]) -> Sequence[Operation]:
     renamed: dict[str, str] = {}
     for op in found:
         since = len(edit.graph)
-        outputs = _expanded(op)
+        outputs = _expanded(edit, op)
         if outputs is None:
             continue
         made = list(edit.graph.operations[since:])
-        edit.note(made)
         was_read = [edit.replace(old, new) for old, new in zip(op.outputs, outputs, strict=True)]
         ends = [t.op for t in outputs]
-        waiting = list(edit.waits.get(op, ()))
-        for w in waiting:
-            edit.set_controls(w, [e for c in w.control_inputs for e in (ends if c is op else [c])])
+        was_waited_for = edit.replace_control(op, ends)
         edit.remove([op])
-        if any(was_read) and not waiting:
+        if any(was_read) and not was_waited_for:
             edit.let_go(end for end, is_read in zip(ends, was_read, strict=True) if not is_read)
         parts[op] = [part for part in made if edit.graph.find(part.name) is part]
         renamed[f"loc:@{op.name}"] = f"loc:@{ends[was_read.index(True) if any(was_read) else 0].name}"
@@ -110,11 +107,11 @@ def expand_collectives(ops: Sequence[Operation]) -> Sequence[Operation]:
     for op in out:
         beside = op.attrs.get("_class", ())
         if not renamed.keys().isdisjoint(beside):
-            op.attrs = {**op.attrs, "_class": tuple(renamed.get(name, name) for name in beside)}
+            edit.set_attr(op, "_class", tuple(renamed.get(name, name) for name in beside))
     return out
 
 
-def _expanded(op: Operation) -> Sequence[Tensor] | None:
+def _expanded(edit: Editor, op: Operation) -> Sequence[Tensor] | None:
     """The replacements for the outputs of a collective; None if it stays."""
     devices = op.attrs["devices"] or ("",) * len(op.outputs)
     at = [
@@ -122,7 +119,7 @@ def _expanded(op: Operation) -> Sequence[Tensor] | None:
         for i, (device, t) in enumerate(zip(devices, _handed_in(op), strict=True))
     ]
     if all(b.device == at[0].device for b in at) and DeviceSpec.from_string(at[0].device).index is not None:
-        op.device = at[0].device
+        edit.set_device(op, at[0].device)
         return None
     xs = list(op.inputs)
     if op.control_inputs:

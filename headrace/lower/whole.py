@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import bodies, functions_of
 from headrace.ir.graph import FuncGraph
 from headrace.ir.primitive_names import visible_name
@@ -75,6 +76,7 @@ class Whole(Lowering):
 
     def _colocate(self) -> None:
         """Rewrites the attributes `_class` to the new names, without operations that were omitted."""
+        edit = Editor(self.graph)
         given = {new: (old, prefix) for (old, prefix), new in self._copies.items()}
         for op in self.graph.operations:
             if "_class" not in op.attrs:
@@ -84,7 +86,7 @@ class Whole(Lowering):
             beside = [self._beside(group, old, prefix) for group in op.attrs["_class"]] if old is not None else []
             if any(beside):
                 attrs["_class"] = tuple(filter(None, beside))
-            op.attrs = attrs
+            edit.set_attrs(op, attrs)
 
     def _beside(self, group: str, old: Operation, prefix: str) -> str:
         """An entry of the attribute `_class` of `old` for its copy; "" if none."""

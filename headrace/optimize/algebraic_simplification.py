@@ -60,9 +60,9 @@ class SimplifyAlgebra(Pass):
                 continue
             x = _RULES.get(op.type, _forwarded)(op)
             if x is not None and _may_go(op, x, walking):
-                if not x.op.opdef.structured or not walking.is_waited_for(op):
+                if not x.op.opdef.structured or not walking.edit.is_waited_for(op):
                     walking.replace(op, [x], (x.op,))
-                elif walking.is_read(op.outputs[0]):
+                elif walking.edit.is_used(op.outputs[0]):
                     walking.move(op.outputs[0], x)  # to wait for `x` alone, it stays
                 else:
                     continue
@@ -192,7 +192,7 @@ def _reshape_once(op: Operation, walking: Rewriter) -> bool:
     first = op.inputs[0].op
     if first.type != op.type or not _is_beside(first, op) or not is_speculatable(first):
         return False
-    op.inputs[0] = first.inputs[0]
+    walking.edit.set_input(op, 0, first.inputs[0])
     walking.context.fired("identities", op, f"reshapes '{op.inputs[0].name}' at once, not by way of '{first.name}'")
     return True
 
@@ -234,7 +234,7 @@ def _bypass_results(op: Operation, walking: Rewriter) -> None:
         j = _handed_on(op, graphs, k)
         if j is not None and op.inputs[j + offset].dtype is t.dtype:  # a reference is not what it refers to
             found[t] = op.inputs[j + offset]
-    read = [t for t in found if walking.is_read(t)] if found else []
+    read = [t for t in found if walking.edit.is_used(t)] if found else []
     if not read:
         return
     for t in read:

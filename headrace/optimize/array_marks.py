@@ -229,10 +229,9 @@ class _Flow:
                 else:
                     maker = op.inputs[0].op
                     if op.type == _REFILL:  # the operations that made the array before must run still
-                        edit.set_controls(maker, [*maker.control_inputs, op.inputs[1].op])
+                        edit.add_controls(maker, [op.inputs[1].op])
                     edit.replace(op.outputs[0], op.inputs[0])
-                    for waiting in list(edit.waits.get(op, ())):
-                        edit.set_controls(waiting, [maker if c is op else c for c in waiting.control_inputs])
+                    edit.replace_control(op, [maker])
             edit.remove(ops)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.ir import walk
-from headrace.ir.edit.editor import arrange
+from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import forget
 from headrace.ir.kernel import constant_kernel
@@ -50,7 +50,7 @@ class EliminateBranches(Pass):
                 if taken is not None:
                     name, branch = taken
                     context.fired("branches", op, f"always does {name}")
-                    op.control_inputs = list(dict.fromkeys([*op.control_inputs, *op.inputs[0].op.control_inputs]))
+                    walking.edit.add_controls(op, op.inputs[0].op.control_inputs)
                     splice(walking, op, branch, op.inputs[1:], name)
                 elif op.opdef.structured == "If":
                     changed |= _tell_predicate(op, context)
@@ -82,17 +82,16 @@ def _tell_predicate(op: Operation, context: PassContext) -> bool:
         for name, value in (("then_branch", True), ("else_branch", False)):
             branch: FuncGraph = op.attrs[name]
             param = branch.params[k]
-            readers = [(r, i) for r in branch.operations for i, x in enumerate(r.inputs) if x is param]
-            if not readers:
+            edit = Editor(branch)
+            if not edit.uses.get(param):
                 continue
             array = np.array(value)
             array.flags.writeable = False
             attrs = {"value": array, "dtype": dtypes.bool_}
             new = branch.add_op("Const", branch.unique_name(param.op.name), (), attrs, (), "", pred.op.source)
             new.outputs[0].refine(())
-            arrange(branch, [new, *(o for o in branch.operations if o is not new)])
-            for r, i in readers:
-                r.inputs[i] = new.outputs[0]
+            edit.put_first(new)
+            edit.replace(param, new.outputs[0], results=False)
             for r in branch.operations:
                 forget(r)
             changed = True
@@ -109,7 +108,7 @@ def _skip(op: Operation, walking: Rewriter) -> None:
     if has_effects([cond]):
         walking.context.refused("branches", op, "it does not go round, but its condition does something")
         return
-    if op.control_inputs or op in walking.kept or walking.is_waited_for(op):
+    if op.control_inputs or op in walking.kept or walking.edit.is_waited_for(op):
         walking.context.refused("branches", op, "it does not go round, but there is waiting for it, or by it")
         return
     walking.replace(op, list(op.inputs), ())

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, shapes, thresholds
-from headrace.ir.infer import forget
 from headrace.ir.kernel import constant_kernel
-from headrace.ir.opdef import op_registry
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import const, primitives
 from headrace.optimize.rewriter import Rewriter
@@ -113,18 +111,15 @@ class _Folding:
         what = f"{op.type} of {'a known shape' if record.facts.shape_only else 'constants'}: {_show(values)}"
         if len(values) == 1:
             (t,), (v,) = op.outputs, values
-            op.opdef = op_registry.get("Const")
-            op.type, op.inputs, op.control_inputs = op.opdef.type, [], before
-            op.attrs = {"value": v, "dtype": t.dtype, **colocated}
+            walking.edit.become(op, "Const", (), {"value": v, "dtype": t.dtype, **colocated}, before)
             t.shape = v.shape
-            forget(op)
             walking.knows_more(t)
         else:
             if op in walking.kept:
                 return
             new = []
             for t, v in zip(op.outputs, values, strict=True):
-                if not walking.is_read(t):
+                if not walking.edit.is_used(t):
                     new.append(t)
                     continue
                 name = walking.graph.unique_name(f"{op.name}/{t.index}")

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import thresholds
+from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import FuncGraph
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import in_order, is_silent, primitives
@@ -48,6 +49,7 @@ class _Cleaning:
     def __init__(self, graph: Graph, context: PassContext) -> None:
         self.graph = graph
         self.context = context
+        self.edit = Editor(graph)
         self.ops = in_order(graph)
         self.at = {op: i for i, op in enumerate(self.ops)}
         self._instead: dict[Operation, tuple[Operation, ...] | None] = {}
@@ -67,7 +69,7 @@ class _Cleaning:
                 before = op.control_inputs
                 after = self.reduced(op)
                 if after != before:
-                    op.control_inputs = after
+                    self.edit.set_controls(op, after)
                     left = f"waits for {', '.join(c.name for c in after)}" if after else "waits for nothing"
                     self.context.fired("controls", op, f"{left} instead of {', '.join(c.name for c in before)}")
                     changed = True
@@ -96,9 +98,9 @@ class _Cleaning:
             ):
                 continue
             for r in mine:
-                r.control_inputs = list(dict.fromkeys([*r.control_inputs, *c.control_inputs]))
+                self.edit.add_controls(r, c.control_inputs)
             self.context.fired("controls", c, "does not wait; what reads it does")
-            c.control_inputs = []
+            self.edit.set_controls(c, ())
             found.update(dict.fromkeys(mine))
         return list(found)
 

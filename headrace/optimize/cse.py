@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, thresholds
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext
@@ -125,18 +126,6 @@ def _merge_params(op: Operation, context: PassContext) -> bool:
 
 def _read_instead(graph: FuncGraph, pairs: list[tuple[int, int]], is_loop: bool) -> list[int]:
     """Makes whoever reads parameter k read j, for each pair (k, j); returns those k that were read."""
-    instead = {graph.params[k]: graph.params[j] for k, j in pairs}
-    found = set()
-    for op in graph.operations:
-        for i, t in enumerate(op.inputs):
-            new = instead.get(t)
-            if new is not None:
-                op.inputs[i] = new
-                found.add(t.op.attrs["index"])
-    if not is_loop:  # there a result that is the parameter makes it a loop constant
-        for i, t in enumerate(graph.results):
-            new = instead.get(t)
-            if new is not None:
-                graph.results[i] = new
-                found.add(t.op.attrs["index"])
-    return sorted(found)
+    edit = Editor(graph)
+    # of a loop, a result that is the parameter makes it a loop constant
+    return [k for k, j in pairs if edit.replace(graph.params[k], graph.params[j], results=not is_loop)]

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headrace.ir.edit import remove_values
-from headrace.ir.edit.editor import unneeded
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned
-from headrace.ir.graph import FuncGraph
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.liveness import Reached
 from headrace.optimize.queries import primitives
@@ -37,10 +36,7 @@ def remove_dead(graph: Graph, context: PassContext) -> bool:
     """Removes what the ends of `graph` do not reach, in it and in all graphs in it; returns whether there was any."""
     kept = context.kept_of(graph)
     if primitives(graph) or not any(op.opdef.structured for op in graph.operations):
-        gone = unneeded(graph, kept)
-        if gone:
-            graph.take_back(set(gone))
-        return bool(gone)
+        return bool(Editor(graph, kept).sweep())
     reached = Reached(graph, kept, not context.explicit)
     changed = _sweep(graph, reached)
     for op, inputs in reached.inputs.items():
@@ -58,20 +54,9 @@ def _sweep(graph: Graph, reached: Reached) -> bool:
     changed = False
     todo = [graph]
     for g in todo:
-        gone = {op for op in g.operations if op not in reached.ops and op.type != "_Arg"}
-        if gone:
-            g.take_back(gone)
-            changed = True
-            if isinstance(g, FuncGraph):
-                _forget_captures(g, gone)
+        changed |= bool(Editor(g).sweep(reached.ops))
         todo += [f for op in g.operations if op in reached.inputs for f in owned(op)]
     return changed
-
-
-def _forget_captures(graph: FuncGraph, gone: set[Operation]) -> None:
-    for known in (graph.captures, graph.originals):
-        for t in [t for t, mine in known.items() if mine.op in gone]:
-            del known[t]
 
 
 def _tell(op: Operation, inputs: set[int], outputs: set[int], context: PassContext) -> None:

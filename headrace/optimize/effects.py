@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace import thresholds
-from headrace.ir.edit.editor import arrange
+from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import ANY, EVERYTHING, Key, effects, is_resource, key_of
 from headrace.optimize.base import Pass, PassContext, graphs_of
@@ -70,7 +70,7 @@ def _make_explicit(graph: Graph, context: PassContext) -> bool:
     must = [op for op in graph.operations if op in acting]
     if isinstance(graph, FuncGraph):
         known = len(graph.control_results)
-        graph.control_results = list(dict.fromkeys([*graph.control_results, *must]))
+        Editor(graph).set_control_results([*graph.control_results, *must])
         changed = len(graph.control_results) > known
     else:
         known = len(context.kept)
@@ -88,6 +88,7 @@ class _Ordering:
 
     def __init__(self, graph: Graph, acting: set[Operation]) -> None:
         self._graph = graph
+        self._edit = Editor(graph)
         self._acting = {op for op in acting if op.opdef.facts.effect != "random"}
         self._touched: dict[Operation, dict[Key, bool]] = {}
         self._number: dict[Operation, int] = {}
@@ -135,7 +136,7 @@ class _Ordering:
             before[op], explicit[op] = reached, said
             self._order.append(op)
         if self._joined:
-            arrange(self._graph, self._order)
+            self._edit.arrange(self._order)
         return changed
 
     def _bit(self, op: Operation) -> int:
@@ -169,7 +170,7 @@ class _Ordering:
             edges.append(last)
         if len(edges) > thresholds.EFFECT_EDGES:
             edges = [self._join(missing, edges)]
-        op.control_inputs = list(dict.fromkeys([*op.control_inputs, *edges]))
+        self._edit.add_controls(op, edges)
 
     def _join(self, missing: int, edges: Sequence[Operation]) -> Operation:
         """A NoOp that waits for `edges`; one for each set of operations."""

@@ -86,11 +86,9 @@ def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: Pass
         return False
     first = same[0]
     b = Builder(edit.graph, device=first.device, source=first.source)
-    count = len(edit.graph)
     done = b.make(first.type, (whole,), dict(first.attrs), first.name)
     attrs = {**cut.attrs, cut.opdef.ins[role.value].type_attr or "": done.dtype.base}
     pieces: Any = b.make(cut.type, _with(cut, role.value, done), attrs, cut.name)
-    edit.note(edit.graph.operations[count:])
     for op in same:
         piece: Tensor = pieces[op.inputs[0].index]
         edit.replace(op.outputs[0], piece)

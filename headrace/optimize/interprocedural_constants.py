@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.ir.edit.editor import arrange
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import forget
@@ -44,6 +44,7 @@ def _push_into(op: Operation, context: PassContext) -> bool:
     graphs = owned(op)
     offset = len(op.inputs) - len(graphs[0].params)
     is_loop = op.opdef.structured == "While"
+    edits = [Editor(g) for g in graphs]
     pushed = []
     for k, t in enumerate(op.inputs[offset:]):
         if const(t) is None or t.op.control_inputs:
@@ -51,7 +52,7 @@ def _push_into(op: Operation, context: PassContext) -> bool:
         if is_loop and not is_constant(op.attrs["body"], k):
             continue
         # a loop constant's result is its parameter; so of a loop only those who read it get the clone
-        cloned = [_clone(g, k, t, not is_loop or g is op.attrs["cond"]) for g in graphs]
+        cloned = [_clone(e, g, k, t, not is_loop or g is op.attrs["cond"]) for e, g in zip(edits, graphs, strict=True)]
         if any(cloned):
             pushed.append(t.op.name)
     if pushed:
@@ -59,19 +60,14 @@ def _push_into(op: Operation, context: PassContext) -> bool:
     return bool(pushed)
 
 
-def _clone(graph: FuncGraph, k: int, t: Tensor, with_results: bool) -> bool:
-    """Puts a clone of the constant `t` in the place of parameter `k` of `graph`, where that is read."""
+def _clone(edit: Editor, graph: FuncGraph, k: int, t: Tensor, with_results: bool) -> bool:
+    """Makes the readers of parameter `k` read a clone of the constant `t`."""
     param = graph.params[k]
-    readers = [(op, i) for op in graph.operations for i, x in enumerate(op.inputs) if x is param]
-    is_result = with_results and param in graph.results
-    if not readers and not is_result:
+    if not edit.uses.get(param) and not (with_results and param in graph.results):
         return False
     new = graph.copy_op(t.op, (), (), graph.unique_name(t.op.name)).outputs[0]
-    for op, i in readers:
-        op.inputs[i] = new
-    if is_result:
-        graph.results = [new if r is param else r for r in graph.results]
-    arrange(graph, [new.op, *(op for op in graph.operations if op is not new.op)])
+    edit.replace(param, new, with_results)
+    edit.put_first(new.op)
     for op in graph.operations:
         forget(op)
     return True

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from headrace import shapes
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of
@@ -62,7 +63,7 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     for g, p, is_nothing in zip(branches, _params(loop, choice, total), empty, strict=True):
         end = g.results[made.index]
         b = Builder(g, device=add.device, source=add.source)
-        g.results[made.index] = p if is_nothing else b.AddV2(p, end, name=add.name)
+        Editor(g).set_result(made.index, p if is_nothing else b.AddV2(p, end, name=add.name))
     loop.inner.replace(add.outputs[0], made)
     loop.sweep()
     context.fired(_RULE, add, f"added in {empty.count(False)} of {len(empty)} branches of '{choice.name}'")
@@ -100,5 +101,5 @@ def _params(loop: LoopEditor, choice: Operation, t: Tensor) -> list[Tensor]:
         if given is t:
             return [g.params[i] for g in owned(choice)]
     params = add_values.add_input(choice, t)
-    loop.inner.uses.setdefault(t, []).append((choice, len(choice.inputs) - 1))
+    loop.inner.extended(choice)
     return params

@@ -39,7 +39,6 @@ class CountLoops(Pass):
                     continue
                 b = loop.before(op)
                 number = b.const(np.asarray(int(first) + n, last.dtype.base.numpy), last.dtype.base, f"{op.name}/count")
-                loop.note()
                 loop.outer.replace(last, number)
                 context.fired("loop_counts", op, f"it goes round {n} times, which is used behind it")
                 changed = True

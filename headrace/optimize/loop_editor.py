@@ -43,20 +43,10 @@ class LoopEditor:
         self.op = op
         self.body: FuncGraph = op.attrs["body"]
         self.cond: FuncGraph = op.attrs["cond"]
+        self.outer = Editor(op.graph, context.kept_of(op.graph))
         self.inner = Editor(self.body)
         self.trips = trip_count(op)
-        self._context = context
-        self._outer: Editor | None = None
-        self._noted = [0, len(self.body)]
         self._copies: dict[Tensor, Tensor] = {}
-
-    @property
-    def outer(self) -> Editor:
-        """Made when it is first asked for: mostly nothing is to be done, and the graph around may be large."""
-        if self._outer is None:
-            self._outer = Editor(self.op.graph, self._context.kept_of(self.op.graph))
-            self._noted[0] = len(self.op.graph)
-        return self._outer
 
     # *** what is known ***
 
@@ -82,7 +72,6 @@ class LoopEditor:
         got = self._copies.get(t)
         if got is None:
             copy_into(self.op.graph, [t.op], self._copies)
-            self.note()
             got = self._copies[t]
         return got
 
@@ -107,25 +96,16 @@ class LoopEditor:
     # *** changing ***
 
     def before(self, like: Operation) -> Builder:
-        """A builder in the graph around, of operations that stand for `like`. Tell with `note` when they are made."""
+        """A builder in the graph around, of operations that stand for `like`."""
         return Builder(self.op.graph, device=like.device, source=like.source or self.op.source)
 
     def within(self, like: Operation) -> Builder:
-        """A builder in the body, of operations that stand for `like`. Tell with `note` when they are made."""
+        """A builder in the body, of operations that stand for `like`."""
         return Builder(self.body, device=like.device, source=like.source or self.op.source)
-
-    def note(self) -> None:
-        """Takes in what was made since."""
-        for i, edit in enumerate((self._outer, self.inner)):
-            if edit is not None:
-                edit.note(edit.graph.operations[self._noted[i] :])
-                self._noted[i] = len(edit.graph)
 
     def sweep(self) -> None:
         """Takes out of the body what nobody needs any more."""
-        self.note()
         self.inner.sweep()
-        self._noted[1] = len(self.body)
 
     def constant(self, t: Tensor, name: str = "") -> Tensor:
         """The parameter of the body that stands for `t`, a tensor of the graph around: there is one, or it is made."""
@@ -137,16 +117,14 @@ class LoopEditor:
     def variable(self, init: Tensor, name: str = "") -> tuple[Tensor, Tensor]:
         """One variable more, a constant for now: its parameter in the body, and the loop's new output."""
         param, out = add_values.add_variable(self.op, init, name)
-        if self._outer is not None:
-            self._outer.uses.setdefault(init, []).append((self.op, len(self.op.inputs) - 1))
-        self.note()
+        self.outer.extended(self.op)
         return param, out
 
     def set_next(self, k: int, value: Tensor) -> None:
         """Makes `value` what variable `k` becomes; its parameter, to make it a constant again."""
         param = self.body.params[k]
         if value is param:
-            self.body.results[k] = param
+            self.inner.set_result(k, param)
             self.op.outputs[k].copy_static(self.op.inputs[k])
         else:
             add_values.set_result(self.op, k, value)

@@ -93,7 +93,6 @@ def _read_instead(loop: LoopEditor, rows: RowReads, t: Tensor) -> None:
     short = base_name(t)
     source = rows.source(t)
     items = loop.before(t.op).TensorListFromTensor(source, as_vector(t.shape), name=f"{loop.op.name}/{short}_rows")
-    loop.note()
     b = loop.within(t.op)
     if isinstance(at, Popped):
         param, _ = loop.variable(items, f"{short}_rows")
@@ -104,6 +103,5 @@ def _read_instead(loop: LoopEditor, rows: RowReads, t: Tensor) -> None:
         param = loop.constant(items, f"{short}_rows")
         item = b.TensorListGetItem(param, at.tensor, as_vector(t.shape), element_dtype=t.dtype.base, name=t.op.name)
     item.copy_static(t)
-    loop.note()
     loop.inner.replace(t, item)
     rows.note(item, t)

@@ -16,6 +16,7 @@ from headrace import thresholds
 from headrace.ir import walk
 from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.edit.copying import copy_into
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import base_name
 from headrace.ir.infer import constant_value
 from headrace.optimize.base import Pass, PassContext
@@ -95,13 +96,12 @@ def _merge(first: Operation, second: Operation, context: PassContext) -> None:
         twin = loop.cond.params[mine.op.attrs["index"]]
         for p in (mine, twin):
             p.copy_static(param)
-            p.op.attrs["shape"] = param.shape
+            Editor(p.op.graph).set_attr(p.op, "shape", param.shape)
         moved[param] = mine
     params = {p.op for p in other.params}
     copy_into(loop.body, walk.in_order(op for op in other.operations if op not in params), moved)
-    loop.note()
     for k, (result, out) in enumerate(zip(other.results, second.outputs, strict=True), at):
-        loop.body.results[k] = moved[result]
+        loop.inner.set_result(k, moved[result])
         first.outputs[k].copy_static(out)
         loop.outer.replace(out, first.outputs[k])
     loop.outer.remove([second])

@@ -71,7 +71,6 @@ def _hoist_body(op: Operation, context: PassContext) -> bool:
         return False
     moved = {t: loop.outside(t) for each in found for t in each.inputs if t.op not in found}
     copies = copy_into(op.graph, list(found), moved)
-    loop.note()
     for each, copy in copies.items():
         if not each.opdef.is_pure:  # it reads what the loop would have read, so after what the loop waits for
             loop.outer.set_controls(copy, op.control_inputs)
@@ -123,14 +122,14 @@ def _hoist_condition(op: Operation, context: PassContext) -> bool:
             elif t.op.type == "Const" and t not in moved:
                 copy_into(op.graph, [t.op], moved)
     copy_into(op.graph, list(found), moved)
-    loop.note()
+    edit = Editor(cond)
     for t, readers in ends.items():
         param = loop.constant(moved[t], base_name(t))
         twin = cond.params[param.op.attrs["index"]]
         for r, i in readers:
-            r.inputs[i] = twin
-        cond.results = [twin if x is t else x for x in cond.results]
-    Editor(cond).sweep()
+            edit.set_input(r, i, twin)
+        edit.set_results([twin if x is t else x for x in cond.results])
+    edit.sweep()
     context.fired("loop_invariants", op, f"of the condition, computed once: {names(list(found))}")
     return True
 

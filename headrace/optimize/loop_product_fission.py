@@ -88,7 +88,6 @@ class _Products:
             name = f"{base_name(w)}_part"
             sliced = self.loop.before(like).Slice(self.loop.outside(w), at, sizes, name=f"{self.loop.op.name}/{name}")
             assert k is not None
-            self.loop.note()
             got = self._slices[key] = self.loop.constant(sliced, name)
         return got
 
@@ -118,7 +117,6 @@ class _Products:
         for _, y in sorted(products, key=lambda p: not p[0]):
             total = y if total is None else b.AddV2(total, y, name=op.name)
         assert total is not None
-        self.loop.note()
         self.loop.inner.replace(op.outputs[0], total)
         many = f"{len(products)} products of the parts of '{joined.name}'"
         self.context.fired("loop_products", op, f"split into {many}, of which some are known before the loop")
@@ -144,7 +142,6 @@ class _Products:
             if t in wanted:
                 made.append((t, _product(b, op, op.inputs[0], self._part(op.inputs[1], outer, at, size, op))))
             at += size
-        loop.note()
         for old, new in made:
             loop.inner.replace(old, new)
         gone = len(pieces) - len(wanted)

@@ -93,7 +93,6 @@ class _Regroup(Pass):
         if not self._is_safe(loop, early):
             return False
         total = self._joined(loop, op, [self._joined(loop, op, early), self._joined(loop, op, late)])
-        loop.note()
         loop.inner.replace(op.outputs[0], total)
         loop.sweep()
         context.fired(self.name, op, f"{len(early)} of {len(parts)} {self.what}")
@@ -137,7 +136,6 @@ class RegroupFactors(_Regroup):
             assert slope is not None
             b = loop.within(op)
             product = b.Mul(dy, slope(b, y), name=op.name)
-            loop.note()
             loop.inner.replace(op.outputs[0], product)
             context.fired(self.name, op, f"a product with the slope of {op.type.removesuffix('Grad')}")
             changed = True

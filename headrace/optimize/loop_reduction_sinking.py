@@ -194,15 +194,13 @@ def _behind(loop: LoopEditor, kept: Residuals, s: _Sum) -> None:
     rest = [t for t in s.add.inputs if t is not p and t not in s.terms]
     if rest:
         left = loop.within(s.add).AddN([p, *rest], name=s.add.name)
-        loop.note()
-        loop.body.results[k] = left
+        loop.inner.set_result(k, left)
         parts.append(before)
     else:
-        loop.body.results[k] = p
+        loop.inner.set_result(k, p)
         if not is_zeros(op.inputs[k]):
             parts.append(op.inputs[k])
     total = parts[0] if len(parts) == 1 else b.AddN(parts[::-1], name=f"{op.name}/{p.op.name.removeprefix('arg.')}")
-    loop.note()
     loop.outer.replace(before, total)
     if rest:
         loop.outer.set_input(total.op, 0, before)
@@ -233,7 +231,6 @@ def _total(loop: LoopEditor, kept: Residuals, t: Tensor) -> Tensor:
         out = b.Sum(values, np.array([0, *(a + 1 for a in axes)], np.int32), name=op.name)
         if out.shape != t.shape:
             out = b.Reshape(out, np.array(t.shape, np.int32), name=f"{op.name}/shape")
-    loop.note()
     out.replace_static(t.shape, out.handle)
     return out
 
@@ -252,5 +249,4 @@ def _flat(loop: LoopEditor, values: Tensor, rows_first: bool) -> Tensor:
         values = b.Transpose(values, [0, 2, 1], name=f"{values.op.name}/columns")
     assert values.shape is not None
     out: Tensor = b.Reshape(values, [-1, values.shape[2]], name=f"{values.op.name}/flat")
-    loop.note()
     return out

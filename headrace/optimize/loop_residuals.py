@@ -160,7 +160,6 @@ class Residuals:
             for x, r in zip(op.inputs, rows, strict=True)
         ]
         made = batch(b, op, inputs, rows)
-        loop.note()
         for x, y in zip(op.outputs, made, strict=True):
             self._values[x] = Values(y, is_backward)
         return self._values[t]
@@ -173,7 +172,6 @@ class Residuals:
         if got is None:
             b = self.loop.before(values.tensor.op)
             got = self._turned[values.tensor] = b.ReverseV2(values.tensor, [0], name=f"{values.tensor.op.name}/turned")
-            self.loop.note()
         return got
 
     def joined(self, t: Tensor) -> Tensor:
@@ -190,7 +188,6 @@ class Residuals:
         )
         assert t.shape is not None
         out.replace_static((None, *t.shape[1:]), out.handle)
-        self.loop.note()
         joined: Tensor = out
         return joined
 
@@ -204,10 +201,8 @@ class Residuals:
             first = loop.before(t.op).EmptyTensorList(
                 as_vector(t.shape), -1, element_dtype=dtype, name=f"{loop.op.name}/{name}"
             )
-            loop.note()
             param, got = loop.variable(first, name)
             pushed = loop.within(t.op).TensorListPushBack(param, t, name=f"{t.op.name}/push")
-            loop.note()
             loop.set_next(len(loop.body.params) - 1, pushed)
             got.refine(handle=first.handle)
         self._lists[t] = got

@@ -136,7 +136,6 @@ class RowReads:
                 inputs = [self._made[x] if r else self.loop.outside(x) for x, r in zip(op.inputs, rows, strict=True)]
                 made = batch(self.loop.before(op), op, inputs, rows)
                 self._made.update(zip(op.outputs, made, strict=True))
-            self.loop.note()
             got = self._made[t]
         return got
 
@@ -284,7 +283,6 @@ def stacked(loop: LoopEditor, values: Tensor, t: Tensor) -> Tensor:
         name=f"{loop.op.name}/{base_name(t)}_values",
     )
     out.replace_static((n, *t.shape), out.handle)
-    loop.note()
     return out
 
 

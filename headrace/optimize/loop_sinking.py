@@ -92,8 +92,7 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     before = op.outputs[k]
     if found.adds and op.inputs[k].op.type != "ZerosLike":
         made = loop.before(found.put).AddN([op.inputs[k], made], name=f"{op.name}/collected")
-    loop.note()
-    loop.body.results[k] = loop.body.params[k]
+    loop.inner.set_result(k, loop.body.params[k])
     made.replace_static(made.shape, before.handle)
     if made.op.opdef.list_kind == "from_tensor":
         _unstack(loop, before, tensor)
@@ -203,7 +202,6 @@ def _as_list(loop: LoopEditor, k: int, found: _List, rows: Tensor) -> Tensor:
         n = b.StridedSlice(b.Shape(rows), [0], [1], [1], shrink_axis_mask=1)
         places = b.Range(first, b.AddV2(first, n), 1, name=f"{name}/places")
         out = b.TensorListScatterIntoExistingList(loop.op.inputs[into], rows, places, name=name)
-    loop.note()
     return out
 
 

@@ -64,11 +64,9 @@ def _turn(loop: LoopEditor, context: PassContext) -> bool:
             full_name = f"{loop.op.name}/{name}"
             args = (loop.outside(w), np.array([1, 0], np.int32))
             outside = loop.before(op).make("Transpose", args, attrs, full_name)
-            loop.note()
             made[w] = loop.constant(outside, name)
         attrs = {**op.attrs, "transpose_b": False}
         product = loop.within(op).make("MatMul", (x, made[w]), attrs, op.name)
-        loop.note()
         loop.inner.replace(op.outputs[0], product)
         turned.append(op)
     if not turned:

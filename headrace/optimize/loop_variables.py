@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.ir.attr_values import equal
+from headrace.ir.edit.editor import Editor
 from headrace.ir.infer import constant_value
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.loop_editor import LoopEditor, loops_of
@@ -41,10 +42,8 @@ def _merge(loop: LoopEditor, context: PassContext) -> bool:
             first, second = loop.cond.params[j], loop.cond.params[k]
             loop.inner.replace(p, twin)
             loop.outer.replace(out, op.outputs[j])
-            for each in loop.cond.operations:
-                each.inputs = [first if t is second else t for t in each.inputs]
-            loop.cond.results = [first if t is second else t for t in loop.cond.results]
-            loop.body.results[k] = p
+            Editor(loop.cond).replace(second, first)
+            loop.inner.set_result(k, p)
             changed = True
             context.fired("loop_variables", op, f"variable {k} is always equal to variable {j}")
             break

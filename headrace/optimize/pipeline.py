@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.ir.analysis.graph_size import deepens_recursion
+from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import FuncGraph
 from headrace.optimize.algebraic_simplification import SimplifyAlgebra
 from headrace.optimize.array_marks import DropMarks
@@ -105,7 +106,7 @@ def optimize(
     context = PassContext(options, list(kept))
     for g in graphs_of(graph):
         if isinstance(g, FuncGraph):  # of what it was made matters no more, and what it was made of goes
-            g.captures, g.originals = {}, {}
+            Editor(g).forget_captures()
 
     def after(graph: Graph) -> None:
         if check is not None:

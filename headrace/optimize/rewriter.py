@@ -1,12 +1,13 @@
-"""One walk over a graph that replaces as it goes: the way most passes work.
+"""A walk over a graph, with an editor, that replaces operations on its way.
 
-    walk = Rewriter(graph, context)
-    for op in walk:                      # each after all that it reads; its inputs are up to date
-        walk.replace(op, [better])       # whoever reads `op`, further on, reads `better`
-    return walk.finish()
+    walking = Rewriter(graph, context)
+    for op in walking:                        # after all operations that it reads; its inputs are up to date
+        walking.replace(op, [better], waits)  # later readers of `op` read `better`
+    return walking.finish()
 
-Since whoever reads an operation comes after it, one walk suffices, no matter how much is replaced, and nobody needs to
-know who reads what. New operations take their place in the order (`insert`), so that the next pass finds one.
+The readers of an operation come after it, so one walk suffices for any number of replacements, without an index of
+readers. New operations take their place in the order (`insert`), so that the next pass finds one. `Rewriter.edit`
+makes all other changes. Most passes are one such walk.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import shapes
-from headrace.ir.edit.editor import arrange
+from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import forget, infer_more
 from headrace.optimize.queries import in_order
@@ -27,26 +28,26 @@ if TYPE_CHECKING:
 
 
 class Rewriter:
-    """See the module's text.
+    """Walks over one private graph; see the module's text.
 
     Attributes:
-      graph: what is walked over; private, like all that passes work on.
-      context: the pass's.
-      kept: operations of it that must stay themselves.
-      changed: whether anything was.
+      graph: the graph.
+      context: the context of the pass.
+      edit: the editor of the graph.
+      kept: operations of the graph that must stay themselves.
+      changed: whether the walk changed the graph.
     """
 
     def __init__(self, graph: Graph, context: PassContext) -> None:
         self.graph = graph
         self.context = context
+        self.edit = Editor(graph)
         self.kept = set(context.kept_of(graph))
         self.changed = False
         self._moved: dict[Tensor, Tensor] = {}
         self._instead: dict[Operation, Sequence[Operation]] = {}
         self._order: list[Operation] = []
         self._is_new_order = False
-        self._read: set[Tensor] | None = None
-        self._waited: set[Operation] | None = None
         self._news: set[Tensor] = set()  # tensors of which more is known than before
 
     def __iter__(self) -> Iterator[Operation]:
@@ -63,9 +64,10 @@ class Rewriter:
 
     def _update(self, op: Operation) -> None:
         moved = self._moved
-        op.inputs[:] = [moved.get(t, t) for t in op.inputs]
-        if op.control_inputs:
-            op.control_inputs = self._instead_of(op.control_inputs)
+        if not moved.keys().isdisjoint(op.inputs):
+            self.edit.set_inputs(op, [moved.get(t, t) for t in op.inputs])
+        if not self._instead.keys().isdisjoint(op.control_inputs):
+            self.edit.set_controls(op, self._instead_of(op.control_inputs))
         self._look_again(op)
 
     def _instead_of(self, ops: Sequence[Operation]) -> list[Operation]:
@@ -75,7 +77,7 @@ class Rewriter:
         return list(out)
 
     def _look_again(self, op: Operation) -> None:
-        """Finds out whether more is known of what `op` gives, if more is of what it reads."""
+        """Infers the outputs of `op` again if more is known of its inputs."""
         if self._news.isdisjoint(op.inputs):
             return
         forget(op)
@@ -87,23 +89,23 @@ class Rewriter:
     # *** changing ***
 
     def knows_more(self, t: Tensor) -> None:
-        """Tells that `t` is better known than it was: who reads it is looked at anew."""
+        """Has the readers of `t`, of which more is known now, inferred again."""
         self._news.add(t)
         self.changed = True
 
     def insert(self, op: Operation) -> None:
-        """Takes in an operation that was appended to the graph: it stands before the one that is looked at."""
+        """Puts an operation that was appended to the graph before the current one."""
         self._look_again(op)
         self._order.append(op)
         self._is_new_order = self.changed = True
 
     def replace(self, op: Operation, new: Sequence[Tensor], waits: Sequence[Operation]) -> None:
-        """Puts `new` in the place of the outputs of `op`, which goes.
+        """Replaces the outputs of `op` by `new`; `finish` removes `op`.
 
         Args:
-          op: what is being looked at, or was; not one of `kept`.
-          new: for each output of it a tensor.
-          waits: what those who wait for `op` wait for instead.
+          op: the current operation, or an earlier one that nothing between reads; not one of `kept`.
+          new: a tensor for each output.
+          waits: the operations that readers with a control edge from `op` wait for instead.
         """
         for a, b in zip(op.outputs, new, strict=True):
             self.move(a, b)
@@ -113,19 +115,18 @@ class Rewriter:
     def dissolve(
         self, op: Operation, new: Sequence[Tensor], ends: Sequence[Operation], must: Sequence[Operation]
     ) -> None:
-        """Puts several operations, which are inserted, in the place of `op`.
+        """Replaces `op` by several operations, which were inserted.
 
         Args:
-          op: what is being looked at; it may be one of `kept`, its ends are then in its place.
-          new: for each output of it a tensor.
-          ends: what those who wait for it wait for instead.
-          must: those that have to run whenever it would have.
+          op: the current operation. If it is one of `kept`, `ends` are kept instead.
+          new: a tensor for each output.
+          ends: the operations that readers with a control edge from `op` wait for instead.
+          must: the operations that must run whenever `op` would have run.
         """
         if isinstance(self.graph, FuncGraph):
-            # to run it meant all its results, unless it is said by now what has to happen
+            # to run it meant all its results, unless effects are explicit
             mine = ends if op in self.graph.control_results and not self.context.explicit else must
-            known = dict.fromkeys(c for c in self.graph.control_results if c is not op)
-            self.graph.control_results = [*known, *(m for m in mine if m not in known)]
+            self.edit.set_control_results([*(c for c in self.graph.control_results if c is not op), *mine])
         else:
             mine = ends if op in self.kept else must
             self.kept.discard(op)
@@ -135,44 +136,29 @@ class Rewriter:
         self.replace(op, new, ends)
 
     def move(self, old: Tensor, new: Tensor) -> None:
-        """Whoever reads `old`, further on, reads `new`."""
+        """Makes the later readers of `old` read `new`."""
         self._moved[old] = new
         if new.op.type == "Const" or new.shape != old.shape:
             self._news.add(new)
         if new.op.type != "_Arg":
-            with contextlib.suppress(ValueError):  # else whoever reads it fails in any case
+            with contextlib.suppress(ValueError):  # else its readers fail in any case
                 new.refine(old.shape)
         if new.handle is None:
             new.refine(handle=old.handle)
         self.changed = True
 
-    def is_read(self, t: Tensor) -> bool:
-        """Whether anybody, further on, reads `t`, an output of what is being looked at; or it is a result."""
-        if self._read is None:
-            self._read = {t for op in self.graph.operations for t in op.inputs}
-            if isinstance(self.graph, FuncGraph):
-                self._read.update(self.graph.results)
-        return t in self._read
-
-    def is_waited_for(self, op: Operation) -> bool:
-        """Whether anybody waits for `op` by a control edge, or it must run."""
-        if self._waited is None:
-            self._waited = {c for op in self.graph.operations for c in op.control_inputs}
-            if isinstance(self.graph, FuncGraph):
-                self._waited.update(self.graph.control_results)
-        return op in self._waited
-
     def finish(self) -> bool:
-        """Ends the walk; returns whether anything changed."""
+        """Removes the operations that were replaced; returns whether the walk changed the graph."""
         graph, moved = self.graph, self._moved
         if not self.changed:
             return False
         if isinstance(graph, FuncGraph):
-            graph.results = [moved.get(t, t) for t in graph.results]
-            graph.control_results = self._instead_of(graph.control_results)
-        gone = set(self._instead)
-        if gone:
-            graph.take_back(gone)
+            if not moved.keys().isdisjoint(graph.results):
+                self.edit.set_results([moved.get(t, t) for t in graph.results])
+            if not self._instead.keys().isdisjoint(graph.control_results):
+                self.edit.set_control_results(self._instead_of(graph.control_results))
+        gone = self._instead.keys()
+        self.edit.remove(gone)
         if self._is_new_order:
-            arrange(graph, [op for op in self._order if op not in gone])
+            self.edit.arrange([op for op in self._order if op not in gone])
         return True

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import dtypes, shapes, thresholds
 from headrace.ir import walk
 from headrace.ir.attr_values import equal
-from headrace.ir.edit.editor import Editor, arrange
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned, with_owned
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value, forget, infer_more
@@ -189,4 +189,4 @@ def _know_values(op: Operation, flow: ListFlow) -> None:
             const = graph.add_op("Const", graph.unique_name(f"{pop.name}/value"), (), attrs, (), pop.device, pop.source)
             const.outputs[0].refine(first.shape)
             edit.replace(got, const.outputs[0])
-            arrange(graph, [const, *(other for other in graph.operations if other is not const)])
+            edit.put_first(const)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import bodies
 from headrace.ir.graph import FuncGraph
 
@@ -28,7 +29,7 @@ def inherit_devices(ops: Sequence[Operation], graph: Graph) -> None:
             name = entry.removeprefix("loc:@")
             other = None if name in there else graph.find(name)
             if other is not None and other.device:
-                op.device = other.device
+                Editor(op.graph).set_device(op, other.device)
                 break
 
 

@@ -1,26 +1,32 @@
-"""Rewiring graphs that nobody else has: the private copies that the passes of a step work on.
+"""The editor of a private graph: every change of it goes through an `Editor`.
 
-A user's graph only grows. What a step is made of is a copy (`prune`, `own_bodies`), and in a copy operations may be
-taken out and inputs exchanged. An `Editor` does that for one graph, and knows at any time who reads what:
+A user's graph only grows, through the methods of `ir.graph`. A step works on a private copy (`prune`, `own_bodies`),
+where operations may also be removed, and inputs, attributes, devices, types and ends replaced:
 
     edit = Editor(graph)
-    edit.replace(old, new)      # whoever read `old` reads `new`
-    edit.sweep()                # what nobody needs any more goes
+    edit.replace(old, new)      # readers of `old` read `new`
+    edit.sweep()                # removes the operations that the ends do not need
 
-It looks at one graph, not at those that operations of it own; those have editors of their own.
+An editor changes one graph; the graphs that its operations own have editors of their own. Each method keeps three
+invariants: edges join operations of the graph, the index of readers (`uses`, `waits`) agrees with the edges, and
+`Graph.version` rises with every change. `HEADRACE_VERIFY=3` checks the index before operations are removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from headrace import flags
 from headrace.errors import GraphError
 from headrace.ir import walk
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.edit.copying import copied
 from headrace.ir.function import owned
-from headrace.ir.graph import FuncGraph
+from headrace.ir.graph import FuncGraph, foreign
+from headrace.ir.infer import forget
+from headrace.ir.opdef import op_registry
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 
 @deepens_recursion
 def own_bodies(graph: Graph) -> None:
-    """Gives the operations of `graph` copies of the graphs they own, so that nobody else's change with these."""
+    """Gives the operations of `graph` private copies of the graphs that they own."""
     for op in graph.operations:
         if op.opdef.structured:
             for f in owned(op):
@@ -43,31 +49,16 @@ def own_bodies(graph: Graph) -> None:
             }
 
 
-def arrange(graph: Graph, order: Sequence[Operation]) -> None:
-    """Makes `order`, which has all operations of `graph`, the order in which they count as made."""
-    with graph._lock:
-        graph._operations[:] = order
-        for i, op in enumerate(order):
-            op.id = i
-        graph._grew()
-
-
 def roots(graph: Graph, kept: Collection[Operation] = ()) -> list[Operation]:
-    """What `graph` is there for: its ends, what must run, and `kept`."""
+    """The operations that `graph` is run for: its ends, its control results, and `kept`."""
     if isinstance(graph, FuncGraph):
         return [*(t.op for t in graph.results), *graph.control_results, *kept]
     return [*(op for op in graph.operations if op.type == "_Retval"), *kept]
 
 
-def unneeded(graph: Graph, kept: Collection[Operation] = ()) -> list[Operation]:
-    """The operations of `graph` that nothing it is there for needs, parameters aside."""
-    needed = walk.reachable(roots(graph, kept))
-    return [op for op in graph.operations if op not in needed and op.type != "_Arg"]
-
-
 def _free_names(graph: Graph, f: FuncGraph) -> None:
-    """Lets the copy of `f` have the names of its operations, where `graph` knows them as taken."""
-    if not f.shares_names:  # then those of that name that `graph` knows are its own
+    """Frees the names of the operations of `f` for a copy of `f`."""
+    if not f.shares_names:  # then operations of those names are the graph's own
         return
     for op in f.operations:
         graph._taken.pop(op.name.lower(), None)
@@ -78,102 +69,294 @@ def _free_names(graph: Graph, f: FuncGraph) -> None:
 class Editor:
     """Changes one private graph; see the module's text.
 
-    Args:
-      graph: it. Operations may be appended to it meanwhile (by a `Builder`); tell the editor with `note`.
-      kept: operations that must stay though nothing may read them. Those with effects that run in any case
-        (`control_results`), parameters and ends stay anyway.
+    An editor costs nothing until its index is read: only then it is built, and kept right from then on. Operations
+    that are appended to the graph meanwhile (by a `Builder`) are found at the next look. No other editor may change
+    the graph in that time, and the caller of `ir.edit.add_values` says so with `extended`.
 
-    Attributes:
-      uses: for each tensor the (operation, input index) pairs that read it.
-      waits: for each operation those that wait for it by a control edge.
+    Args:
+      graph: the graph.
+      kept: operations that must stay though no operation may read them. Control results, parameters and ends always
+        stay.
     """
 
     def __init__(self, graph: Graph, kept: Collection[Operation] = ()) -> None:
         self.graph = graph
         self.kept = kept
-        self.uses: dict[Tensor, list[tuple[Operation, int]]] = {}
-        self.waits: dict[Operation, list[Operation]] = {}
-        self.note(graph.operations)
+        self._uses: dict[Tensor, list[tuple[Operation, int]]] = {}
+        self._waits: dict[Operation, list[Operation]] = {}
+        self._noted = -1  # operations in the index, the first of the graph; -1: there is no index
 
-    def note(self, ops: Iterable[Operation]) -> None:
-        """Takes in operations that were appended."""
-        for op in ops:
-            for i, t in enumerate(op.inputs):
-                self.uses.setdefault(t, []).append((op, i))
-            for c in op.control_inputs:
-                self.waits.setdefault(c, []).append(op)
+    # *** the index ***
+
+    @property
+    def uses(self) -> Mapping[Tensor, Sequence[tuple[Operation, int]]]:
+        """For each tensor that is read, the (operation, input index) pairs that read it."""
+        self._look()
+        return self._uses
+
+    @property
+    def waits(self) -> Mapping[Operation, Sequence[Operation]]:
+        """For each operation, the operations that wait for it by a control edge."""
+        self._look()
+        return self._waits
 
     def is_used(self, t: Tensor) -> bool:
-        """Whether anything reads `t`: an operation, or the graph's results."""
+        """Whether an operation reads `t`, or the graph returns it."""
         return bool(self.uses.get(t)) or (isinstance(self.graph, FuncGraph) and t in self.graph.results)
 
+    def is_waited_for(self, op: Operation) -> bool:
+        """Whether `op` is a control input of an operation, or a control result."""
+        return bool(self.waits.get(op)) or (isinstance(self.graph, FuncGraph) and op in self.graph.control_results)
+
     def roots(self) -> list[Operation]:
-        """What the graph is there for: its ends, and what must run."""
+        """The operations that the graph is run for."""
         return roots(self.graph, self.kept)
 
-    # *** changing ***
+    def check(self) -> None:
+        """Compares the index with the graph.
 
-    def replace(self, old: Tensor, new: Tensor) -> bool:
-        """Makes whoever reads `old` read `new`, the graph's results too; returns whether anybody did."""
+        Raises:
+          GraphError: they differ: an edge was changed without the editor.
+        """
+        if self._noted < 0:
+            return
+        fresh = Editor(self.graph)
+        for what, mine, found in (("readers", self.uses, fresh.uses), ("waiting", self.waits, fresh.waits)):
+            for key in {**mine, **found}:
+                if set(mine.get(key, ())) != set(found.get(key, ())):
+                    raise GraphError(f"the editor's index of the operations {what} does not agree at {key!r}")
+
+    def extended(self, op: Operation) -> None:
+        """Takes in inputs that `op` has got since, at the end (`ir.edit.add_values`)."""
+        if self._noted > op.id:  # else it is not in the index yet
+            for i in reversed(range(len(op.inputs))):
+                readers = self._uses.setdefault(op.inputs[i], [])
+                if (op, i) in readers:
+                    break
+                readers.append((op, i))
+
+    def _look(self) -> None:
+        """Brings the index up to date with operations that were appended."""
+        ops = self.graph.operations
+        if self._noted == len(ops):
+            return
+        uses, waits = self._uses, self._waits
+        for op in ops[max(self._noted, 0) :]:
+            for i, t in enumerate(op.inputs):
+                if t in uses:
+                    uses[t].append((op, i))
+                else:
+                    uses[t] = [(op, i)]
+            for c in op.control_inputs:
+                waits.setdefault(c, []).append(op)
+        self._noted = len(ops)
+
+    def _is_noted(self, op: Operation) -> bool:
+        return self._noted > op.id
+
+    # *** edges ***
+
+    def replace(self, old: Tensor, new: Tensor, results: bool = True) -> bool:
+        """Makes the readers of `old` read `new`; returns whether there were any.
+
+        Args:
+          old: a tensor of the graph.
+          new: another one, of the same dtype.
+          results: whether the graph returns `new` too where it returned `old`.
+        """
         if old is new:
             return False
-        readers = self.uses.pop(old, [])
+        self._own(new.op)
+        self._look()
+        readers = self._uses.pop(old, [])
         for op, i in readers:
             op.inputs[i] = new
-            self.uses.setdefault(new, []).append((op, i))
+        if readers:
+            self._uses.setdefault(new, []).extend(readers)
         changed = bool(readers)
-        if isinstance(self.graph, FuncGraph) and old in self.graph.results:
-            self.graph.results = [new if t is old else t for t in self.graph.results]
+        if results and isinstance(self.graph, FuncGraph) and old in self.graph.results:
+            self.set_results([new if t is old else t for t in self.graph.results])
             changed = True
+        if changed:
+            self.graph._grew()
         return changed
+
+    def replace_control(self, old: Operation, new: Sequence[Operation]) -> bool:
+        """Makes the operations that wait for `old` wait for `new`; returns whether there were any."""
+        waiting = list(self.waits.get(old, ()))
+        for op in waiting:
+            self.set_controls(op, [e for c in op.control_inputs for e in (new if c is old else (c,))])
+        return bool(waiting)
 
     def set_input(self, op: Operation, i: int, t: Tensor) -> None:
         """Makes input `i` of `op` be `t`."""
-        self._forget(op, i)
+        self._own(t.op)
+        if self._is_noted(op):
+            self._uses[op.inputs[i]].remove((op, i))
+            self._uses.setdefault(t, []).append((op, i))
         op.inputs[i] = t
-        self.uses.setdefault(t, []).append((op, i))
+        self.graph._grew()
+
+    def set_inputs(self, op: Operation, inputs: Sequence[Tensor]) -> None:
+        """Makes `inputs` all the inputs of `op`."""
+        for t in inputs:
+            self._own(t.op)
+        if self._is_noted(op):
+            for i, t in enumerate(op.inputs):
+                self._uses[t].remove((op, i))
+            for i, t in enumerate(inputs):
+                self._uses.setdefault(t, []).append((op, i))
+        op.inputs = list(inputs)
+        self.graph._grew()
 
     def set_controls(self, op: Operation, before: Iterable[Operation]) -> None:
-        """Exchanges what `op` waits for by control edges."""
-        for c in op.control_inputs:
-            self.waits[c].remove(op)
-        op.control_inputs = list(dict.fromkeys(before))
-        for c in op.control_inputs:
-            self.waits.setdefault(c, []).append(op)
+        """Makes `before` the control inputs of `op`, each once."""
+        controls = list(dict.fromkeys(before))
+        for c in controls:
+            self._own(c)
+        if self._is_noted(op):
+            for c in op.control_inputs:
+                self._waits[c].remove(op)
+            for c in controls:
+                self._waits.setdefault(c, []).append(op)
+        op.control_inputs = controls
+        self.graph._grew()
 
-    def remove(self, ops: Collection[Operation]) -> None:
-        """Takes out operations that nothing else reads or waits for.
+    def add_controls(self, op: Operation, more: Iterable[Operation]) -> None:
+        """Makes `op` wait for `more` too."""
+        self.set_controls(op, [*op.control_inputs, *more])
+
+    # *** one operation ***
+
+    def set_attrs(self, op: Operation, attrs: Mapping[str, Any]) -> None:
+        """Makes `attrs` all the attributes of `op`, and of `op` alone."""
+        self._own(op)
+        op.attrs = dict(attrs)
+        self.graph._grew()
+
+    def set_attr(self, op: Operation, name: str, value: Any) -> None:
+        """Sets an attribute of `op`, and of `op` alone: copies may share its attributes."""
+        self.set_attrs(op, {**op.attrs, name: value})
+
+    def set_device(self, op: Operation, device: str) -> None:
+        """Makes `op` request `device` ("" for none)."""
+        self._own(op)
+        op.device = device
+        self.graph._grew()
+
+    def become(
+        self, op: Operation, type: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any], before: Iterable[Operation]
+    ) -> None:
+        """Turns `op` into an operation of another type in place.
+
+        Its name, device, source line, outputs and readers stay.
+
+        Args:
+          op: the operation.
+          type: a registered op type that makes outputs of the same dtypes.
+          inputs: all the inputs.
+          attrs: the attributes, completed by the defaults of the type.
+          before: all the control inputs.
 
         Raises:
-          GraphError: something does.
+          GraphError: the outputs have other dtypes, or the inputs do not fit.
         """
-        gone = set(ops)
-        for op in gone:
-            readers = [r for t in op.outputs for r, _ in self.uses.get(t, ()) if r not in gone]
-            readers += [w for w in self.waits.get(op, ()) if w not in gone]
-            if readers:
-                raise GraphError(f"{op!r} cannot be taken out: {readers[0]!r} needs it")
-        # each list once, however many of its readers go
-        for t in {t for op in gone for t in op.inputs if t.op not in gone}:
-            self.uses[t] = [(op, i) for op, i in self.uses[t] if op not in gone]
-        for c in {c for op in gone for c in op.control_inputs if c not in gone}:
-            self.waits[c] = [op for op in self.waits[c] if op not in gone]
-        for op in gone:
-            for t in op.outputs:
-                self.uses.pop(t, None)
-            self.waits.pop(op, None)
-        if gone:
-            self.graph.take_back(gone)
+        record = op_registry.get(type)
+        complete = record.complete_attrs(attrs)
+        record.check_inputs(complete, [t.dtype for t in inputs])
+        made = record.output_dtypes(complete)
+        if made != [t.dtype for t in op.outputs]:
+            raise GraphError(f"{op!r} cannot become {type}, which makes {[d.name for d in made]}")
+        self.set_inputs(op, inputs)
+        self.set_controls(op, before)
+        op.opdef, op.type, op.attrs = record, record.type, complete
+        forget(op)
 
-    def sweep(self) -> int:
-        """Takes out what the roots do not need, parameters aside; returns how many operations that were."""
-        gone = unneeded(self.graph, self.kept)
-        self.remove(gone)
+    # *** the ends of a graph with parameters and results ***
+
+    def set_result(self, k: int, t: Tensor) -> None:
+        """Makes `t` result `k`."""
+        self.set_results([t if i == k else r for i, r in enumerate(self._ends.results)])
+
+    def set_results(self, results: Sequence[Tensor]) -> None:
+        """Makes `results` all the results."""
+        self._ends.set_results(results)
+
+    def set_control_results(self, ops: Iterable[Operation]) -> None:
+        """Makes `ops` the operations that must run whenever the graph does, each once."""
+        self._ends.set_control_results(dict.fromkeys(ops))
+
+    def forget_captures(self) -> None:
+        """Forgets which outer tensors the parameters stand for, and the originals of a copy."""
+        self._ends.captures, self._ends.originals = {}, {}
+
+    @property
+    def _ends(self) -> FuncGraph:
+        if not isinstance(self.graph, FuncGraph):
+            raise GraphError(f"{self.graph!r} has no results; only the graph of a function, branch or loop has")
+        return self.graph
+
+    # *** all operations ***
+
+    def arrange(self, order: Sequence[Operation]) -> None:
+        """Makes `order`, which has all operations of the graph, the order of their making."""
+        graph = self.graph
+        if self._noted >= 0:
+            self._look()
+        with graph._lock:
+            graph._operations[:] = order
+            for i, op in enumerate(order):
+                op.id = i
+            graph._grew()
+
+    def put_first(self, op: Operation) -> None:
+        """Moves `op`, which reads nothing, before all other operations."""
+        self.arrange([op, *(other for other in self.graph.operations if other is not op)])
+
+    def remove(self, ops: Collection[Operation]) -> None:
+        """Removes operations that no other operation reads or waits for.
+
+        Raises:
+          GraphError: one does, or the graph returns a result of one.
+        """
+        gone = ops if isinstance(ops, (set, frozenset)) else set(ops)
+        if not gone:
+            return
+        for op in self.graph.operations:
+            if op in gone:
+                continue
+            for t in op.inputs:
+                if t.op in gone:
+                    raise GraphError(f"{t.op!r} cannot be removed: {op!r} needs it")
+            if not gone.isdisjoint(op.control_inputs):
+                raise GraphError(f"an operation that {op!r} waits for cannot be removed")
+        if isinstance(self.graph, FuncGraph):
+            for end in (*(t.op for t in self.graph.results), *self.graph.control_results):
+                if end in gone:
+                    raise GraphError(f"{end!r} cannot be removed: {self.graph.title} returns it")
+        self._drop(gone)
+
+    def sweep(self, needed: Collection[Operation] | None = None) -> int:
+        """Removes the operations that are not needed, parameters excepted; returns how many there were.
+
+        Args:
+          needed: all that is needed, where the caller knows it; else, all that the roots of the graph need.
+        """
+        if needed is None:
+            needed = walk.reachable(self.roots())
+        gone = {op for op in self.graph.operations if op not in needed and op.type != "_Arg"}
+        if gone:
+            self._drop(gone)
         return len(gone)
 
     def let_go(self, ops: Iterable[Operation]) -> int:
-        """Takes out those of `ops` that nobody needs any more, and what was there for them alone; returns how many
-        that were. What a `sweep` of the whole graph would find, where it is known where to look."""
+        """Removes those of `ops` that are not needed, and what they alone needed.
+
+        A `sweep` that starts at known operations.
+
+        Returns:
+          How many operations were removed.
+        """
         stay = set(self.roots())
         gone: set[Operation] = set()
         todo = list(ops)
@@ -186,8 +369,50 @@ class Editor:
                 gone.add(op)
                 todo += [t.op for t in op.inputs]
                 todo += op.control_inputs
-        self.remove(gone)
+        if gone:
+            self._drop(gone)
         return len(gone)
 
-    def _forget(self, op: Operation, i: int) -> None:
-        self.uses[op.inputs[i]].remove((op, i))
+    @contextlib.contextmanager
+    def all_or_nothing(self, ops: Iterable[Operation]) -> Iterator[None]:
+        """`Graph.all_or_nothing`, with the edges of `ops` restored too if the block raises."""
+        before = [(op, list(op.inputs), list(op.control_inputs)) for op in ops]
+        try:
+            with self.graph.all_or_nothing():
+                yield
+        except BaseException:
+            for op, inputs, controls in before:
+                op.inputs, op.control_inputs = inputs, controls
+            self._forget_index()
+            raise
+
+    def _drop(self, gone: Collection[Operation]) -> None:
+        """Removes `gone`; the operations that stay read nothing of it."""
+        if flags.VERIFY.value > 2:
+            self.check()
+        if self._noted >= 0:
+            self._look()
+            # each list once, however many of its readers go
+            for t in {t for op in gone for t in op.inputs if t.op not in gone}:
+                self._uses[t] = [(op, i) for op, i in self._uses[t] if op not in gone]
+            for c in {c for op in gone for c in op.control_inputs if c not in gone}:
+                self._waits[c] = [op for op in self._waits[c] if op not in gone]
+            for op in gone:
+                for t in op.outputs:
+                    self._uses.pop(t, None)
+                self._waits.pop(op, None)
+        if isinstance(self.graph, FuncGraph):
+            for known in (self.graph.captures, self.graph.originals):
+                for t in [t for t, mine in known.items() if mine.op in gone]:
+                    del known[t]
+        self.graph.take_back(set(gone))
+        if self._noted >= 0:
+            self._noted = len(self.graph)
+
+    def _forget_index(self) -> None:
+        self._uses, self._waits, self._noted = {}, {}, -1
+
+    def _own(self, op: Operation) -> None:
+        """Raises `GraphError` unless `op` is of the graph."""
+        if op.graph is not self.graph:
+            raise GraphError(foreign(op, self.graph))
