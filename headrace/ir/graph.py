@@ -463,18 +463,22 @@ class Graph(Uncopyable):
         inputs: Sequence[Tensor | None],
         control_inputs: Sequence[Operation],
         name: str | None = None,
+        attrs: dict[str, Any] | None = None,
+        device: str | None = None,
     ) -> Operation:
-        """Appends a copy of `op` (of another graph) with its shapes, under its own name or `name`; attributes are
-        shared.
+        """Append a copy of `op`, with its shapes and source line.
 
-        A None among `inputs` is a Merge's back edge, which `set_back_edge` supplies later.
+        Args:
+          op: an operation of this or another graph.
+          inputs: its inputs here. None is a Merge's back edge, which `set_back_edge` supplies later.
+          control_inputs: its control inputs here.
+          name, attrs, device: those of the copy, in place of those of `op`. Attributes of `op` are shared.
         """
         self._check_open()
         reads: list[Tensor] = list(inputs)  # type: ignore[arg-type]  # back edges follow
         made = [t.dtype for t in op.outputs]
-        copy = Operation(
-            self, name or op.name, op.opdef, reads, list(control_inputs), op.attrs, op.device, op.source, made
-        )
+        attrs, device = op.attrs if attrs is None else attrs, op.device if device is None else device
+        copy = Operation(self, name or op.name, op.opdef, reads, list(control_inputs), attrs, device, op.source, made)
         for old, new in zip(op.outputs, copy.outputs):
             new.static_shape, new.handle = old.static_shape, old.handle
         with self._lock:

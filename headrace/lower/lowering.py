@@ -35,6 +35,7 @@ from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.analysis.signature_check import check_fit
 from headrace.ir.attr_values import Func
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import base_name, body
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
@@ -231,7 +232,7 @@ class Lowering:
         args = []
         for i, p in enumerate(graph.params):
             arg = self.copy(place, p.op, (), ())
-            arg.attrs = {**arg.attrs, "index": i}
+            Editor(self.graph).set_attr(arg, "index", i)
             values[p] = arg.outputs[0]
             args.append(arg)
         self.sub_graph(graph, values, place)
@@ -414,9 +415,10 @@ class Lowering:
     ) -> Operation:
         """Adds a copy of `op` to a scope; None in `inputs` is a back edge."""
         controls = self._gate(place, inputs, controls)
-        copy = self.graph.copy_op(op, inputs, controls, self.name_of(op, place))
-        if place.prefix and "frame_name" in op.attrs:  # each copy of a loop in a function has a frame of its own
-            copy.attrs = {**op.attrs, "frame_name": place.prefix + op.attrs["frame_name"]}
+        attrs = op.attrs
+        if place.prefix and "frame_name" in attrs:  # each copy of a loop in a function has a frame of its own
+            attrs = {**attrs, "frame_name": place.prefix + attrs["frame_name"]}
+        copy = self.graph.copy_op(op, inputs, controls, self.name_of(op, place), attrs)
         place.gated.update(copy.outputs)
         return copy
 

@@ -70,7 +70,7 @@ def _make_explicit(graph: Graph, context: PassContext) -> bool:
     must = [op for op in graph.operations if op in acting]
     if isinstance(graph, FuncGraph):
         known = len(graph.control_results)
-        Editor(graph).set_control_results([*graph.control_results, *must])
+        graph.set_control_results(dict.fromkeys([*graph.control_results, *must]))
         changed = len(graph.control_results) > known
     else:
         known = len(context.kept)

@@ -128,7 +128,7 @@ def _hoist_condition(op: Operation, context: PassContext) -> bool:
         twin = cond.params[param.op.attrs["index"]]
         for r, i in readers:
             edit.set_input(r, i, twin)
-        edit.set_results([twin if x is t else x for x in cond.results])
+        cond.set_results([twin if x is t else x for x in cond.results])
     edit.sweep()
     context.fired("loop_invariants", op, f"of the condition, computed once: {names(list(found))}")
     return True

@@ -126,7 +126,8 @@ class Rewriter:
         if isinstance(self.graph, FuncGraph):
             # to run it meant all its results, unless effects are explicit
             mine = ends if op in self.graph.control_results and not self.context.explicit else must
-            self.edit.set_control_results([*(c for c in self.graph.control_results if c is not op), *mine])
+            known = [c for c in self.graph.control_results if c is not op]
+            self.graph.set_control_results(dict.fromkeys([*known, *mine]))
         else:
             mine = ends if op in self.kept else must
             self.kept.discard(op)
@@ -154,9 +155,9 @@ class Rewriter:
             return False
         if isinstance(graph, FuncGraph):
             if not moved.keys().isdisjoint(graph.results):
-                self.edit.set_results([moved.get(t, t) for t in graph.results])
+                graph.set_results([moved.get(t, t) for t in graph.results])
             if not self._instead.keys().isdisjoint(graph.control_results):
-                self.edit.set_control_results(self._instead_of(graph.control_results))
+                graph.set_control_results(self._instead_of(graph.control_results))
         gone = self._instead.keys()
         self.edit.remove(gone)
         if self._is_new_order:

@@ -135,9 +135,8 @@ def _copy(op: Operation, site: Site, is_extra: bool, edges: Edges, buffers: Buff
     ]
     controls = list(dict.fromkeys(edges.control(c, site) for c in op.control_inputs))
     name = site.graph.unique_name(f"{op.name}/on_{site.label}") if is_extra else op.name
-    copy = site.graph.copy_op(op, inputs, controls, name)
-    copy.device = site.device
-    copy.attrs = buffers.attrs_on(op, site.device)
+    attrs = buffers.attrs_on(op, site.device)
+    copy = site.graph.copy_op(op, inputs, controls, name, attrs, site.device)
     site.ops[op] = copy
     for old, new in zip(op.outputs, copy.outputs, strict=True):
         site.tensors[old] = new

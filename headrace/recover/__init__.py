@@ -17,6 +17,7 @@ from collections.abc import Collection, Sequence
 from headrace import recursion
 from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.ir import walk
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.recover.contexts import SubgraphDraft
@@ -110,26 +111,22 @@ def _effectful(graph: Graph) -> frozenset[str]:
 def _recover(graph: Graph, ops: Sequence[Operation], tensors: Sequence[Tensor], roots: Collection[Operation]) -> None:
     if not any(op.opdef.primitive not in ("", "ControlTrigger") for op in ops):
         return
-    before = [(op, op.inputs, op.control_inputs) for op in ops]
+    edit = Editor(graph)
     try:
-        with graph.all_or_nothing(), recursion.recursion_room_for_levels(recursion.MOST):
-            made = _put(graph, ops, tensors, roots)
-    except BaseException as e:
-        for op, inputs, controls in before:
-            op.inputs, op.control_inputs = inputs, controls
-        if isinstance(e, RecursionError):
-            raise GraphError("conditionals and loops are nested too deeply in one another to be recovered") from e
-        raise
-    graph.replaced.update(made)
+        with edit.all_or_nothing(ops), recursion.recursion_room_for_levels(recursion.MOST):
+            made = _put(edit, ops, tensors, roots)
+    except RecursionError as e:
+        raise GraphError("conditionals and loops are nested too deeply in one another to be recovered") from e
+    edit.record_replaced(made)
     if isinstance(graph, FuncGraph):
-        graph.results = [resolved(t) for t in graph.results]
-    graph._grew()
+        graph.set_results([resolved(t) for t in graph.results])
 
 
 def _put(
-    graph: Graph, ops: Sequence[Operation], tensors: Sequence[Tensor], roots: Collection[Operation]
+    edit: Editor, ops: Sequence[Operation], tensors: Sequence[Tensor], roots: Collection[Operation]
 ) -> dict[Tensor, Tensor]:
     """Adds the structured operations; returns the replacement of each tensor."""
+    graph = edit.graph
     count = len(graph)
     reading = StructureAnalysis(list(ops), graph.replaced, _effectful(graph))
     for t in tensors:
@@ -145,7 +142,8 @@ def _put(
         t: v for t, (at, v) in region.home.items() if at is root and v is not t and t.op.opdef.primitive in _RESULTS
     }
     for op, inputs, controls in region.rewired:
-        op.inputs, op.control_inputs = inputs, controls
+        edit.set_inputs(op, inputs)
+        edit.set_controls(op, controls)
 
     stay = [n for n in nodes if isinstance(n, Operation) and not n.opdef.primitive and not reading.path[n]]
     members = [*stay, *graph.operations[count:]]
@@ -154,7 +152,7 @@ def _put(
     for op in members:
         instead = lists if op.opdef.structured else values
         if any(t in instead for t in op.inputs):
-            op.inputs = [instead.get(t, t) for t in op.inputs]
+            edit.set_inputs(op, [instead.get(t, t) for t in op.inputs])
     return {old: values.get(new, new) for old, new in made.items()} | values
 
 

@@ -187,8 +187,7 @@ def captured(t: Tensor, graph: Graph) -> Tensor:
             op, "references into a loop or branch to be those of variables", "it makes one", "use a resource variable"
         )
     name = op.attrs["shared_name"] or op.name
-    copy = graph.copy_op(op, (), (), graph.unique_name(op.name))
-    copy.attrs = {**op.attrs, "shared_name": name}
+    copy = graph.copy_op(op, (), (), graph.unique_name(op.name), {**op.attrs, "shared_name": name})
     return copy.outputs[0]
 
 

@@ -31,6 +31,7 @@ from headrace import dtypes
 from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import bodies, owned
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
@@ -265,12 +266,13 @@ class _Handles:
 
     def _finish(self, graph: FuncGraph) -> None:
         """Replaces inputs, control inputs and results in a graph that an operation owns."""
+        edit = Editor(graph)
         for op in graph.operations:
             if op not in self.removed:
-                op.inputs = [self.now(t) for t in op.inputs]
-                op.control_inputs = [c for c in self._kept(op.control_inputs) if c is not op]
-        graph.results = [self.now(t) for t in graph.results]
-        graph.control_results = [op for op in graph.control_results if op not in self.removed]
+                edit.set_inputs(op, [self.now(t) for t in op.inputs])
+                edit.set_controls(op, [c for c in self._kept(op.control_inputs) if c is not op])
+        controls = [op for op in graph.control_results if op not in self.removed]
+        graph.set_results([self.now(t) for t in graph.results], controls)
 
     def _kept(self, controls: Iterable[Operation]) -> list[Operation]:
         """`controls` with each removed operation replaced by those for which it waited."""

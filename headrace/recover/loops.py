@@ -153,9 +153,9 @@ class _While:
             "body": graphs[1],
             "parallel_iterations": frame.parallel_iterations,
         }
+        if frame.name != name:
+            attrs["_frame_name"] = frame.name  # the name of the loop in messages about its iterations
         op = make("While", graphs, context.graph, name, inputs, attrs, self.cond)
-        if frame.name != op.name:
-            op.attrs["_frame_name"] = frame.name  # the name of the loop in messages about its iterations
         controls, arrived = outer.waits(self.loop, context)
         outer.settle(op, [*controls, *outer_controls(graphs, context.graph)], arrived)
         for t, start in zip(op.outputs[len(initial) :], more, strict=True):

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError
+from headrace.ir.edit.editor import Editor
 from headrace.ir.function import unify
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.recover.contexts import (
@@ -339,8 +340,7 @@ class FrameRegion:
             )
         inputs = [self.value(t, context) for t in self.reading.inputs(op)]
         controls, arrived = self.waits(op, context)
-        copy = graph.copy_op(op, inputs, [], self.name_for(op, graph))
-        copy.attrs = copied_attrs(op, graph)
+        copy = graph.copy_op(op, inputs, [], self.name_for(op, graph), copied_attrs(op, graph))
         self.settle(copy, controls, arrived)
         for old, new in zip(op.outputs, copy.outputs, strict=True):
             self.home[old] = (context, new)
@@ -369,7 +369,7 @@ class FrameRegion:
         elif inherited:
             self.pending[op] = inherited
         made = {t.op for t in op.inputs}
-        op.control_inputs = [c for c in kept if c is not op and not (c in made and c.type == "_Arg")]
+        Editor(op.graph).set_controls(op, [c for c in kept if c is not op and not (c in made and c.type == "_Arg")])
 
     def name_for(self, op: Operation, graph: Graph) -> str:
         return op.name if op.name not in graph and isinstance(graph, FuncGraph) else graph.unique_name(op.name)

@@ -66,6 +66,12 @@ def _free_names(graph: Graph, f: FuncGraph) -> None:
             _free_names(graph, inner)
 
 
+def _compare(what: str, mine: Mapping[Any, Sequence[Any]], found: Mapping[Any, Sequence[Any]]) -> None:
+    for key in (*mine, *found):
+        if set(mine.get(key, ())) != set(found.get(key, ())):
+            raise GraphError(f"the editor's index of {what} does not agree with the graph at {key!r}")
+
+
 class Editor:
     """Changes one private graph; see the module's text.
 
@@ -121,10 +127,8 @@ class Editor:
         if self._noted < 0:
             return
         fresh = Editor(self.graph)
-        for what, mine, found in (("readers", self.uses, fresh.uses), ("waiting", self.waits, fresh.waits)):
-            for key in {**mine, **found}:
-                if set(mine.get(key, ())) != set(found.get(key, ())):
-                    raise GraphError(f"the editor's index of the operations {what} does not agree at {key!r}")
+        _compare("readers", self.uses, fresh.uses)
+        _compare("waiting operations", self.waits, fresh.waits)
 
     def extended(self, op: Operation) -> None:
         """Takes in inputs that `op` has got since, at the end (`ir.edit.add_values`)."""
@@ -175,7 +179,7 @@ class Editor:
             self._uses.setdefault(new, []).extend(readers)
         changed = bool(readers)
         if results and isinstance(self.graph, FuncGraph) and old in self.graph.results:
-            self.set_results([new if t is old else t for t in self.graph.results])
+            self.graph.set_results([new if t is old else t for t in self.graph.results])
             changed = True
         if changed:
             self.graph._grew()
@@ -275,16 +279,9 @@ class Editor:
     # *** the ends of a graph with parameters and results ***
 
     def set_result(self, k: int, t: Tensor) -> None:
-        """Makes `t` result `k`."""
-        self.set_results([t if i == k else r for i, r in enumerate(self._ends.results)])
-
-    def set_results(self, results: Sequence[Tensor]) -> None:
-        """Makes `results` all the results."""
-        self._ends.set_results(results)
-
-    def set_control_results(self, ops: Iterable[Operation]) -> None:
-        """Makes `ops` the operations that must run whenever the graph does, each once."""
-        self._ends.set_control_results(dict.fromkeys(ops))
+        """Makes `t` result `k`; `FuncGraph.set_results` changes all."""
+        ends = self._ends
+        ends.set_results([t if i == k else r for i, r in enumerate(ends.results)])
 
     def forget_captures(self) -> None:
         """Forgets which outer tensors the parameters stand for, and the originals of a copy."""
@@ -297,6 +294,11 @@ class Editor:
         return self.graph
 
     # *** all operations ***
+
+    def record_replaced(self, made: Mapping[Tensor, Tensor]) -> None:
+        """Records which tensors stand for results of primitives (`Graph.replaced`)."""
+        self.graph.replaced.update(made)
+        self.graph._grew()
 
     def arrange(self, order: Sequence[Operation]) -> None:
         """Makes `order`, which has all operations of the graph, the order of their making."""

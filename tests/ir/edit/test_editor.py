@@ -118,12 +118,12 @@ def test_ends_of_a_function():
     f = function("q = Neg(p)\n r = Tanh(q)")
     edit = Editor(f)
     edit.set_result(0, f.get_tensor_by_name("q:0"))
-    edit.set_control_results([f.get_operation_by_name("r")] * 2)
+    f.set_control_results([f.get_operation_by_name("r")])
     assert [t.op.name for t in f.results] == ["q"]
     assert [op.name for op in f.control_results] == ["r"]
     assert edit.is_waited_for(f.get_operation_by_name("r"))
     assert edit.sweep() == 0
-    edit.set_control_results(())
+    f.set_control_results(())
     assert edit.sweep() == 1
     verify(f)
 
@@ -131,9 +131,9 @@ def test_ends_of_a_function():
 def test_a_graph_without_ends_has_no_results():
     _, edit, ops = graph_of()
     with pytest.raises(GraphError, match="only the graph of a function, branch or loop has"):
-        edit.set_results([ops["a"].outputs[0]])
+        edit.set_result(0, ops["a"].outputs[0])
     with pytest.raises(GraphError, match="has no results"):
-        edit.set_control_results([ops["a"]])
+        edit.forget_captures()
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_an_edge_changed_by_hand_is_found():
     _, edit, ops = graph_of()
     assert edit.uses
     ops["b"].inputs[0] = ops["x"].outputs[0]
-    with pytest.raises(GraphError, match=r"does not agree at .*'[ax]:0'"):
+    with pytest.raises(GraphError, match=r"does not agree with the graph at .*'[ax]:0'"):
         edit.check()
     with flags.override(VERIFY=3), pytest.raises(GraphError, match="does not agree"):
         edit.sweep()
