@@ -1,4 +1,4 @@
-"""The editor of a private graph: the effect of each method, and the invariants of all."""
+"""Methods and invariants of the editor of a private graph (`ir.edit.editor`)."""
 
 import random
 
