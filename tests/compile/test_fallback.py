@@ -86,7 +86,7 @@ def test_source_that_python_refuses_is_a_warning(monkeypatch: pytest.MonkeyPatch
 
 
 def waiting() -> tuple[hr.Tensor, dict[hr.Tensor, Any]]:
-    """A step that has to wait for a queue, and so is run in fused regions."""
+    """A step that waits for a queue, and so runs in fused regions."""
     queue = hr.FIFOQueue(4, [F32], [[]])
     x = hr.placeholder(F32, [])
     with hr.control_dependencies([queue.enqueue(x)]):
