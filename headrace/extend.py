@@ -35,6 +35,7 @@ from headrace.ir import kernel as kernels
 from headrace.ir.attr_values import check_attr
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU, KernelContext
+from headrace.ir.op_roles import ListRole, SplitRole
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
     SYMMETRIC,
@@ -73,8 +74,10 @@ __all__ = [
     "DuplicateError",
     "Facts",
     "KernelContext",
+    "ListRole",
     "LocalDevice",
     "PluginError",
+    "SplitRole",
     "bool_attr",
     "broadcast",
     "case",
@@ -161,7 +164,8 @@ def register_op(
 
     Raises:
       InvalidArgumentError: `type` is not a valid name of an op type, or `ins` or `outs` does not describe arguments.
-      TypeError: `shape` or `grad` is missing, a function argument is not callable, or the number of kernels is not one.
+      TypeError: `shape` or `grad` is missing, a function argument is not callable, the number of kernels is not one, or
+        `facts` contradict the arguments.
       DuplicateError: an op type of this name exists (also a KeyError); the text names the line that registered it.
 
     Example:

@@ -519,7 +519,8 @@ def op(
       depth: so many frames up is the line remembered as its home.
 
     Raises:
-      TypeError: not exactly one of kernel, stateful, async_, primitive and structured is given.
+      TypeError: not exactly one of kernel, stateful, async_, primitive and structured is given, or `facts` contradict
+        the arguments.
       DuplicateError: the type is registered already.
     """
     forms = [f for f in (kernel, stateful, async_, primitive or None, structured or None) if f is not None]

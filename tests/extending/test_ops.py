@@ -10,9 +10,11 @@ import pytest
 
 import headrace as hr
 from headrace import extend
-from headrace.dtypes import FLOATING
+from headrace.dtypes import FLOATING, REAL
 from headrace.errors import InvalidArgumentError, NotFoundError
-from headrace.extend import NOT_DIFFERENTIABLE, DuplicateError, Facts, flops_per_element, missing, same_as
+from headrace.extend import NOT_DIFFERENTIABLE, DuplicateError, Facts, ListRole, flops_per_element, missing, same_as
+from headrace.ir.analysis.trip_count import trip_count
+from headrace.ir.opdef import op_registry
 from headrace.ir.text import from_text, to_text
 
 pytestmark = pytest.mark.one_engine
@@ -99,6 +101,86 @@ def test_it_takes_part_in_what_passes_do() -> None:
         assert session.run(y, {x: 1.0}) == 1.5
         source = session.explain(y, [x]).source
         assert source.count("abs") <= 1, "one is a constant, and two are the same"
+
+
+def test_a_comparison_of_a_package_bounds_a_loop() -> None:
+    below = hr.register_op(
+        "IsBelow",
+        "x: T, y: T",
+        "z: bool",
+        {"T": REAL},
+        shape=extend.broadcast,
+        kernel=lambda xp, attrs: xp.less,
+        grad=NOT_DIFFERENTIABLE,
+        facts=Facts(cost=flops_per_element(1), total=(), compares="<"),
+    )
+    with hr.Graph() as g:
+        hr.while_loop(lambda i: below(i, 5), lambda i: i + 1, [0])
+        hr.while_loop(lambda i: below(i, -i), lambda i: i + 1, [0])
+    counts = [trip_count(op) for op in g.operations if op.opdef.structured == "While"]
+    assert [c and c.count for c in counts] == [5, None]
+
+
+def test_a_list_op_of_a_package_is_compiled_as_a_list() -> None:
+    hr.register_op(
+        "Append",
+        "input_handle: variant, tensor: element_dtype",
+        "output_handle: variant",
+        {"element_dtype": extend.type_attr()},
+        shape=op_registry.get("TensorListPushBack").shape,
+        kernel=op_registry.get("TensorListPushBack").kernel,
+        grad=NOT_DIFFERENTIABLE,
+        facts=Facts(list_role=ListRole("push", element_input=1)),
+    )
+    g = from_text(
+        "x = Placeholder[dtype=float32, shape=[]]\nshape = Const[dtype=int32, value=int32[0] {}]\n"
+        "most = Const[dtype=int32, value=int32[] {-1}]\n"
+        "new = EmptyTensorList[element_dtype=float32](shape, most)\nys = Append(new, x)\nzs = Append(ys, x)\n"
+        "y = TensorListStack[element_dtype=float32](zs, shape)"
+    )
+    with hr.Session(graph=g) as session:
+        assert session.run("y:0", {"x:0": 3.0}).tolist() == [3.0, 3.0]
+        assert session.explain("y:0", ["x:0"]).source.count(".append(") == 2
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"compares": "<"}, "two inputs and one bool output"),
+        ({"compares": "near"}, "two inputs and one bool output"),
+        ({"split": extend.SplitRole(0, 1)}, "names two inputs"),
+        ({"list_role": ListRole("push", element_input=1)}, "has 2 inputs and 1 outputs"),
+        ({"list_role": ListRole("shift")}, "'shift' is no kind"),
+        ({"stateless": True}, "ops that call functions"),
+    ],
+)
+def test_a_role_that_contradicts_the_arguments_is_an_error(facts: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"SoftClip: .*{message}"):
+        softclip(facts=Facts(**facts))
+
+
+@pytest.mark.parametrize(
+    ("outs", "role", "message"),
+    [
+        ("z: variant", ListRole("push"), "element_input= is for"),
+        ("z: variant", ListRole("push", element_input=0), "element_input=0 is no input"),
+        ("z: variant", ListRole("push", 1, shape_input=1), "shape_input= is for"),
+        ("z: float", ListRole("push", element_input=1), "of dtype variant"),
+        ("z: variant", ListRole("stack", shape_input=1), "has the attribute 'num_elements'"),
+    ],
+)
+def test_a_list_role_names_the_inputs_of_its_kind(outs: str, role: ListRole, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        hr.register_op(
+            "Append",
+            "x: variant, y: element_dtype",
+            outs,
+            {"element_dtype": extend.type_attr()},
+            shape=extend.unknown,
+            kernel=lambda xp, attrs: lambda x, y: x,
+            grad=NOT_DIFFERENTIABLE,
+            facts=Facts(list_role=role),
+        )
 
 
 def test_forms() -> None:

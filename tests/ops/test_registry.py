@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 import os
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from headrace.errors import OpError
 from headrace.ir import text
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation
+from headrace.ir.op_roles import LIST_SIGNATURES, MIRRORED
 from headrace.ir.opdef import Case, Missing, NotDifferentiable, OpDef, op_registry
 from headrace.ir.serial import graphdef
 from headrace.opkit import arrays
@@ -425,6 +427,74 @@ def test_fresh_results_share_no_memory(type: str) -> None:
             (got,), (again,) = run_kernel(op, inputs), run_kernel(op, inputs)
             assert got.flags.writeable
             assert not any(np.shares_memory(got, x) for x in (*inputs, again))
+
+
+# *** Roles ***
+
+
+def test_a_list_role_names_inputs_of_the_record() -> None:
+    found = [r for r in records() if r.facts.list_role is not None]
+    assert {r.list_kind for r in found} == set(LIST_SIGNATURES), "a kind without an op"
+    for r in found:
+        role = r.facts.list_role
+        assert role is not None
+        assert role.makes + role.changes + role.reads == 1, r.type
+        assert role.element_input is None or r.ins[role.element_input].type_attr == "element_dtype", r.type
+        if role.shape_input is not None:
+            assert "shape" in r.ins[role.shape_input].name, r.type
+
+
+def test_ops_on_one_tensor_list_have_a_role() -> None:
+    """An op on lists without a role is one that passes and the compiler leave to its kernel."""
+    left = {r.type for r in records() if r.type.startswith(("TensorList", "_TensorList")) and r.list_kind is None}
+    batched = {"TensorListPushBackBatch", "_TensorListPopBackBatch"}
+    several = {"TensorListConcatLists", "_TensorListSplit"}
+    scattered = {"TensorListScatter", "TensorListScatterV2", "TensorListScatterIntoExistingList"}
+    pieces = {"TensorListSplit", "TensorListConcat", "TensorListElementShape"}
+    assert left == batched | several | scattered | pieces
+
+
+def test_a_split_gives_consecutive_pieces_along_its_axis() -> None:
+    found = [r for r in records() if r.facts.split is not None]
+    assert found
+    for r in found:
+        role = r.facts.split
+        assert role is not None
+        for case in cases(r.type, one_dtype(r.type)):
+            pieces = wanted(r, case)
+            whole = np.concatenate(pieces, int(case.inputs[role.axis]))
+            np.testing.assert_array_equal(whole, case.inputs[role.value])
+
+
+RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+def test_a_comparison_states_its_relation() -> None:
+    found = [r for r in records() if r.facts.compares is not None]
+    assert {r.facts.compares for r in found} == set(MIRRORED)
+    x, y = np.array([1, 2, 3], np.int32), np.array([2, 2, 2], np.int32)
+    for r in found:
+        relation = r.facts.compares
+        assert relation is not None
+        op = constant_op(r, Case((x, y)))
+        (got,) = run_kernel(op, [x, y])
+        np.testing.assert_array_equal(got, RELATIONS[relation](x, y), r.type)
+        np.testing.assert_array_equal(got, RELATIONS[MIRRORED[relation]](y, x), r.type)
+
+
+def test_stateless_and_placeholder_ops_are_of_their_forms() -> None:
+    assert all(r.structured for r in records() if r.facts.stateless)
+    for r in records():
+        if r.facts.placeholder:
+            assert len(r.outs) == 1, r.type
+            assert {"dtype", "shape"} <= set(r.attrs), r.type
 
 
 # *** Completeness ***
