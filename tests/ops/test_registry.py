@@ -445,7 +445,7 @@ def test_a_list_role_names_inputs_of_the_record() -> None:
 
 
 def test_ops_on_one_tensor_list_have_a_role() -> None:
-    """An op on lists without a role is one that passes and the compiler leave to its kernel."""
+    """Passes and the compiler leave an op on lists without a role to its kernel."""
     left = {r.type for r in records() if r.type.startswith(("TensorList", "_TensorList")) and r.list_kind is None}
     batched = {"TensorListPushBackBatch", "_TensorListPopBackBatch"}
     several = {"TensorListConcatLists", "_TensorListSplit"}
