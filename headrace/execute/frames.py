@@ -38,8 +38,8 @@ and no node waits for it in vain.
 * *_SwitchN* is a Switch with n outputs. It sends its data to the output that its index names, or to the last one if the
   index is out of range.
 * *Send* ships its token to another device, dead or alive. *Recv* starts when its control inputs have arrived, dead or
-  alive. It fires when the token has come that the Send of its edge shipped with the same tag, and is dead if this token
-  is.
+  alive. It fires when its token arrives, which the Send of the same edge ships with the same tag, and is dead if the
+  token is.
 * *A call* (of a function that is not inlined because it is recursive): alive, it opens a frame of its own with one
   iteration, and supplies the parameters. The frame is below the call and the iteration in which the call fires. A
   result goes to the caller as soon as it arrives, dead or alive. When everything in the frame has fired, the call is
