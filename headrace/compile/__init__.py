@@ -42,7 +42,6 @@ class Compiled:
       flushes: Whether denormal numbers are flushed to 0 while the function runs.
       is_plain: Whether `run` needs no `StepContext`: no kernel is made for each run, no loop and no recursion.
       is_direct: Whether it is plain and calls no BLAS library, so that no mode of the thread is set either.
-      is_direct: it is plain and calls no BLAS library: it needs no mode of the thread either.
     """
 
     __slots__ = (

@@ -26,7 +26,7 @@ SHOWN: Final = 4  # loops and calls named at either end of a longer nesting
 def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
     """Raises an error of compiled code with the operation named in its notes.
 
-    Returns without an error if `error` did not come from `file` or was treated before.
+    Returns if `error` did not come from `file` or already has these notes.
 
     Args:
       error: The exception, with its traceback.

@@ -170,7 +170,7 @@ class Writer(ListWriter):
             turned = [".T" if op.attrs[name] else "" for name in ("transpose_a", "transpose_b")]
             texts = [self.plain(t, op) + turn for t, turn in zip(op.inputs, turned, strict=True)]
             self.uses_blas = True
-            # the method takes 0.2 µs less than the function, which looks for overrides: 0.6 for 4x16 by 16x16
+            # the method takes 0.2 µs less than np.dot, which checks for overrides: 0.6 µs for 4x16 by 16x16
             self.assign(op, f"{texts[0]}.dot({texts[1]})", is_fresh=True)
         elif not self._move(op, item):
             self._any(op, item)

@@ -3,7 +3,7 @@
 A `While`, `If` or `Case` that contains only pure operations need not be lowered. It can be a member of a fused region
 (`fused_regions`) as a whole, and is compiled with it. Two conditions must hold.
 
-**Contents.** Nothing in it waits, has an effect or deserves a node of its own. Reads of variables are allowed in a loop
+**Contents.** No operation in it waits, has effects or needs a node of its own. Reads of variables are allowed in a loop
 that counts, because such a loop ends for any values read. A conditional with a product that is worth a thread of its
 own is not outlined, as that product would not be a member of a region either. A loop with one is outlined, because the
 executor's work in each iteration takes longer.

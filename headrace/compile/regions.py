@@ -40,7 +40,7 @@ class Item:
       live: The positions of the outputs that are read.
       blocks: The regions of its graphs: the branches (of an If: else, then), the condition and the body, or the
         function.
-      variables: The positions of the loop variables of a While that are needed.
+      variables: The positions of the needed loop variables of a While that are not loop-invariant.
       trips: The trip count of a While that only counts, else None.
       counter: The position of the counter of a While that only counts, which no item of the body computes; else -1.
       offset: The position of the input that is parameter 0 of its graphs.

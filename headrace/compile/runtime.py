@@ -384,7 +384,7 @@ def within(items: list[Any], value: Any, limit: int, what: str) -> None:
 
 def nested_within(run: RunState, items: list[Any], limit: int, what: str) -> None:
     """Raises `ResourceExhaustedError` if an accumulator of lists is too large after a push."""
-    before = run.held.get(id(items), 0) if len(items) > 1 else 0  # a list of one element is new: the id was reused
+    before = run.held.get(id(items), 0) if len(items) > 1 else 0  # a list of one element is new, and its id was reused
     last = items[-1]
     total = before + (run.held.get(id(last)) or _bytes(last) if isinstance(last, list) else last.nbytes)
     if total > limit:

@@ -2,9 +2,8 @@
 
 The name of a checkpoint is a *prefix*: the path of its files without their endings, relative to the working folder. It
 may be any path whose last part is a name (not empty, ".", ".."). The prefix alone determines the files that are read
-and
-written: the index and the data next to it with that name, and temporary files in the same folder during a write. The
-contents of the files never lead to other files. The format of a checkpoint is detected when it is opened. (For
+and written: the index and the data next to it with that name, and temporary files in the same folder during a write.
+The contents of the files never lead to other files. The format of a checkpoint is detected when it is opened. (For
 TensorFlow's version 1, a prefix may also be a pattern of files, `model-?????-of-00002`.)
 
 Writing is atomic: until `write` or `merge` returns, the previous checkpoint of the prefix is complete, and afterwards

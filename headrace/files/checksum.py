@@ -30,7 +30,7 @@ def crc32c(data: bytes | bytearray | memoryview | np.ndarray, before: int = 0) -
       >>> crc32c(b"6789", before=crc32c(b"12345")) == crc32c(b"123456789")
       True
     """
-    import google_crc32c  # takes a while
+    import google_crc32c  # a slow import
 
     if isinstance(data, bytes) and len(data) <= thresholds.CHECKSUM_BYTES:
         return int(google_crc32c.extend(before, data))

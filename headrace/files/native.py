@@ -309,7 +309,7 @@ class Native:
     def _opened(self, i: int) -> Any:
         """Opens a data file, which stays open in case its name is reused."""
         if i not in self._open:
-            import safetensors  # takes a while
+            import safetensors  # a slow import
 
             path, size = self.files[i]
             with RegularFile(path) as file:  # checks that it is not a pipe, for which safetensors would wait

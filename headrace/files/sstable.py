@@ -9,9 +9,8 @@ the beginning:
     footer                 positions of metaindex and index, padding to 40 bytes, a number that identifies the format
 
 A block is followed by a byte for its compression (0: none) and the masked CRC32C of the block and that byte. The keys
-in
-a block are shortened: an entry contains the number of bytes that it shares with the previous key. At some entries, the
-restarts, it shares none, so a reader can start there. The block ends with the positions of the restarts.
+in a block are shortened: an entry contains the number of bytes that it shares with the previous key. At some entries,
+the restarts, it shares none, so a reader can start there. The block ends with the positions of the restarts.
 
     entry = varint(shared) varint(not shared) varint(length of value) rest-of-key value
     block = entry ... uint32(restart) ... uint32(number of restarts)

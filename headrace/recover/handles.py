@@ -7,8 +7,7 @@ missing. A `TensorList` has the same contents as a value:
 
     s = StackV2()                                    s0 = EmptyTensorList()
     while: StackPushV2(s, x)                         while: s = TensorListPushBack(s, x)      a further loop variable
-    while: y = StackPopV2(s)                         while: s, y = TensorListPopBack(s)       starts with its final
-      value
+    while: y = StackPopV2(s)                         while: s, y = TensorListPopBack(s)       starts at that end
 
 So the state of each stack or array, if all its uses are known, is *threaded* through the structured graph. In each
 graph that uses the state, its operations are visited in order. Each takes the list that the previous one returned. A

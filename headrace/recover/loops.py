@@ -14,9 +14,8 @@ captures like any other. If the body needs a value that is computed before the S
 that computation must be pure.
 
 The value of an Exit is the last value of a variable. Operations between a Switch and an Exit run after the loop. A
-frame
-without a predicate and without back edges is not a loop: it runs once, so its operations are put into the graph around
-it.
+frame without a predicate and without back edges is not a loop: it runs once, so its operations are put into the graph
+around it.
 """
 
 from __future__ import annotations

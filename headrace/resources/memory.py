@@ -12,7 +12,7 @@ loop continues:
 
     resident ──(room is needed)──► leaving ──(written)──► away ──(soon to be popped)──► coming ──(read)──► resident
                                                             ▲                                                 │
-                                                            └────(room is needed: it is in the file still)────┘
+                                                            └────(room is needed: it is still in the file)────┘
 
 A quarter of the memory is reserved for this: writing begins when three quarters are full. So a push waits only if all
 of the memory is full and no write has finished. In the backward loop, values are read into the memory that pops free.

@@ -88,7 +88,7 @@ class Vector(Generic[T]):
         return cls(root, level * _BITS, n, tail)
 
     def push(self, value: T) -> Vector[T]:
-        """This vector with `value` after its end."""
+        """This vector with `value` added at its end."""
         size, tail, root, shift = self._size, self._tail, self._root, self._shift
         if len(tail) < _WIDTH:
             return Vector(root, shift, size + 1, (*tail, value))

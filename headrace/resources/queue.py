@@ -5,7 +5,7 @@ for enqueues and closes, one for dequeues. A call that changes the queue runs bo
 can proceed. Then it calls the `done` functions of the finished attempts, with the lock released:
 
     enqueue line    e1 (3 of 5 elements in) → close → e2        each waits until the previous one is finished;
-    dequeue line    d1 (has 2 of 4) → d2                        one that can do a part does it and stays in front
+    dequeue line    d1 (has 2 of 4) → d2                        an attempt that does a part stays in front
     elements        [ ... ]                                     stored by the subclass
 
 A request that finds the queue full (or too empty) stays in its line, and is finished by a later call, on the thread of

@@ -1,6 +1,7 @@
 """Staging areas: tuples of tensors that one step passes to another.
 
-An area may limit its number of entries and their bytes. A put waits for room, and a get or peek for its entry.
+Entries are taken in order (`StagingArea`) or by key (`MapStagingArea`). An area may limit the number of entries and
+their bytes. A put waits for room, and a get or peek for its entry.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A tensor is a numpy array or, at rank 0, also a numpy scalar. Strings, resources and variants have no numpy element
 type: a resource or variant of rank 0 is the bare object (a `Handle`, a `TensorList`), and strings and tensors of higher
-rank are `object` arrays. Only the functions of this module distinguish these cases.
+rank are `object` arrays. The functions of this module handle these cases.
 
 A value is immutable from the moment it is passed on, so storing one never copies, and slices are views.
 """
