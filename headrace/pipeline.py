@@ -344,15 +344,15 @@ class CompiledStep:
 
         None if there are no such loops and conditionals.
         """
-        graph, kept = mine.graph, _kept(mine, self._ends[2])
-        if _make_structured(mine, kept) or any(map(_is_control, graph.operations)):
+        graph, preserved = mine.graph, _preserved(mine, self._ends[2])
+        if _make_structured(mine, preserved) or any(map(_is_control, graph.operations)):
             return None
         check_fits(graph.operations)
         own_bodies(graph)
         # lowering drops operations without consumers; so bodies that stay structured must not have them either
-        kept = list(optimize(graph, kept, Options(off=frozenset(names()) - {"prune"})).kept)
+        preserved = list(optimize(graph, preserved, Options(off=frozenset(names()) - {"prune"})).preserved)
         name_as_lowered(graph)
-        lowered = select_outlined(lambda stays: lower(graph, kept, differentiate, stays), may_be_heavy, waits)
+        lowered = select_outlined(lambda stays: lower(graph, preserved, differentiate, stays), may_be_heavy, waits)
         if lowered is None:
             return None
         self._count([*lowered.ops, *itertools.chain(*lowered.functions.values())])
@@ -360,9 +360,9 @@ class CompiledStep:
         self._dumps.graph("lowered", lowered.graph)
         return lowered
 
-    def _prepared(self, graph: Graph, kept: Sequence[Operation], known: Mapping[Tensor, Shape]) -> PassContext:
+    def _prepared(self, graph: Graph, preserved: Sequence[Operation], known: Mapping[Tensor, Shape]) -> PassContext:
         """Runs the passes over a fused region's graph; `known` has shapes of its inputs."""
-        context = _optimized(graph, kept, None, self._devices.has_limit, known)
+        context = _optimized(graph, preserved, None, self._devices.has_limit, known)
         self._count(graph.operations)
         return context
 
@@ -461,21 +461,23 @@ class CompiledStep:
                 raise InvalidArgumentError(not_compiled(reasons))
             return CompileResult(None, tuple(reasons), None)
         mine = self._take_pruned()
-        kept = _kept(mine, self._ends[2])
+        preserved = _preserved(mine, self._ends[2])
         is_changed = any(map(_is_control, mine.graph.operations))
         stage = "recover"
         try:
-            reasons = self._fed or _make_structured(mine, kept, self._dumps)  # 3. primitives become structured
+            reasons = self._fed or _make_structured(mine, preserved, self._dumps)  # 3. primitives become structured
             reasons = reasons or blockers(mine.graph.operations, self._is_ordered) or too_large(mine.graph.operations)
             if reasons and not is_changed:
                 self._spare = [mine]  # the executor can use it
             if not reasons:
                 stage = "optimize"
                 fits = {mine.args[i].outputs[0]: shape for i, shape in known.items()}
-                report = _optimized(mine.graph, kept, self._dumps, self._devices.has_limit, fits)  # 4. by less work
+                report = _optimized(
+                    mine.graph, preserved, self._dumps, self._devices.has_limit, fits
+                )  # 4. by less work
                 self._count(mine.graph.operations)
                 stage = "compile"
-                compiled = compile_graph(mine.graph, mine.args, mine.retvals, report.kept, differentiate)  # 5.
+                compiled = compile_graph(mine.graph, mine.args, mine.retvals, report.preserved, differentiate)  # 5.
                 self._dumps.text("source.py", compiled.source)
                 return CompileResult(compiled, (), report)
         except Exception as e:
@@ -539,24 +541,24 @@ def lowered_form(pruned: Pruned, targets: Sequence[Operation]) -> Lowered:
     """Returns the step with conditionals, loops and calls lowered to primitives."""
     if not is_structured(pruned.graph.operations):
         return Lowered(pruned.graph, pruned.graph.operations, {})
-    return lower(pruned.graph, _kept(pruned, targets), differentiate)
+    return lower(pruned.graph, _preserved(pruned, targets), differentiate)
 
 
-def _kept(pruned: Pruned, targets: Sequence[Operation]) -> list[Operation]:
+def _preserved(pruned: Pruned, targets: Sequence[Operation]) -> list[Operation]:
     """Returns the targets in the step's graph."""
     return [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
 
 
-def _make_structured(pruned: Pruned, kept: Sequence[Operation], dumps: Dumps | None = None) -> list[str]:
+def _make_structured(pruned: Pruned, preserved: Sequence[Operation], dumps: Dumps | None = None) -> list[str]:
     """Recovers structured operations from primitives; returns the reasons if it cannot."""
     graph = pruned.graph
     if not any(map(_is_control, graph.operations)):
         return []
     try:
-        recover(graph, [op.inputs[0] for op in pruned.retvals], kept)
+        recover(graph, [op.inputs[0] for op in pruned.retvals], preserved)
     except (OpError, GraphError) as e:
         return [f"not recovered: {e}"]
-    Editor(graph, kept).sweep()
+    Editor(graph, preserved).sweep()
     if dumps is not None:
         dumps.graph("recovered", graph)
     return []
@@ -574,7 +576,7 @@ _STACKING: Final = frozenset({"loop_fission", "loop_accumulations", "loop_collec
 @notices.timed("optimize")
 def _optimized(
     graph: Graph,
-    kept: Sequence[Operation],
+    preserved: Sequence[Operation],
     dumps: Dumps | None,
     has_limit: bool,
     known: Mapping[Tensor, Shape] = MappingProxyType({}),
@@ -588,7 +590,7 @@ def _optimized(
     options = options_from(flags.OPTIMIZE.value)
     if has_limit and any("_swap" in op.attrs for op in with_owned(graph.operations)):
         options = dataclasses.replace(options, off=options.off | _STACKING)
-    context = optimize(graph, kept, options, check, dumps.graph if dumps else None)
+    context = optimize(graph, preserved, options, check, dumps.graph if dumps else None)
     name_as_lowered(graph)
     _checkpoint(graph)
     return context

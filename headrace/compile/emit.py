@@ -43,14 +43,14 @@ class Emitter(Writer):
     """Writes the source of one step.
 
     Args:
-      blocks: The regions of the step.
+      regions: The regions of the step.
       args: The `_Arg` operations, in the order of the feeds.
       retvals: The `_Retval` operations, in the order of the fetches.
     """
 
-    def __init__(self, blocks: Regions, args: Sequence[Operation], retvals: Sequence[Operation]) -> None:
-        super().__init__(blocks)
-        self._blocks = blocks
+    def __init__(self, regions: Regions, args: Sequence[Operation], retvals: Sequence[Operation]) -> None:
+        super().__init__(regions)
+        self._regions = regions
         self._functions: dict[str, str] = {}
         self._write(args, retvals)
 
@@ -70,12 +70,12 @@ class Emitter(Writer):
         # `_Retval`s are items of the root; their inputs are returned
         results = [op.inputs[0] for op in retvals]
         inner = Region(
-            self._blocks.root.graph,
-            tuple(i for i in self._blocks.root.items if i.op.type != "_Retval"),
+            self._regions.root.graph,
+            tuple(i for i in self._regions.root.items if i.op.type != "_Retval"),
             tuple(results),
             (),
         )
-        self.block(inner)
+        self._region(inner)
         texts = []
         for t, op in zip(results, retvals, strict=True):
             texts.append(self.plain(t, op))
@@ -85,17 +85,19 @@ class Emitter(Writer):
         self.out.line(f"return ({', '.join(texts)}{',' if len(texts) == 1 else ''})")
         self.out.dedent()
 
-    # *** blocks ***
+    # *** regions ***
 
-    def block(self, block: Region) -> None:
+    def _region(self, region: Region) -> None:
         """Writes the items of a region and deletes values after their last reader, except results."""
-        found = block.items if self._checks else tiling.units(block.items, self.formula_of)
+        found = region.items if self._checks else tiling.units(region.items, self.expression_of)
         if any(isinstance(unit, TiledGroup) for unit in found):  # items have moved
-            for t in block.results:
+            for t in region.results:
                 self.wanted.pop(t, None)
-        self._units(found, set(block.results), self.retained(block.items) | set(block.results), set())
+        self._units(found, set(region.results), self.retained(region.items) | set(region.results), set())
 
-    def _units(self, units: Sequence[Unit], kept: Collection[Tensor], retained: set[Tensor], mine: set[Tensor]) -> None:
+    def _units(
+        self, units: Sequence[Unit], never_deleted: Collection[Tensor], retained: set[Tensor], mine: set[Tensor]
+    ) -> None:
         """Writes items and groups.
 
         Args:
@@ -109,34 +111,34 @@ class Emitter(Writer):
             for t in unit.reads:
                 last[t] = i
         for i, unit in enumerate(units):
-            dying = [t for t in dict.fromkeys(unit.reads) if last[t] == i and t in mine and t not in kept]
+            dying = [t for t in dict.fromkeys(unit.reads) if last[t] == i and t in mine and t not in never_deleted]
             reusable = {t for t in dying if t not in retained}
             if isinstance(unit, TiledGroup):
-                wanted = [t for t in unit.made if last.get(t, -1) > i or t in kept]
+                wanted = [t for t in unit.made if last.get(t, -1) > i or t in never_deleted]
                 given = self._given(unit, wanted, reusable)
                 if tiling.fits(unit, wanted, dying, list(given.values())):
                     self._group(unit, wanted, given, retained)
                     mine.update(wanted)
                 else:
-                    staying = {*wanted, *(t for t in unit.reads if t not in dying)}
-                    self._units(unit.items, staying, retained, mine)
+                    live = {*wanted, *(t for t in unit.reads if t not in dying)}
+                    self._units(unit.items, live, retained, mine)
             elif unit.kind:
                 self.structured(unit)
             else:
-                self.next = self._only_reader(unit, units[i + 1 : i + 2], last, i, kept)
+                self.next = self._only_reader(unit, units[i + 1 : i + 2], last, i, never_deleted)
                 self.kernel(unit, reusable)
             if not isinstance(unit, TiledGroup):
                 mine.update(unit.op.outputs[k] for k in unit.live)
             self.drop([t for t in dying if t in self.values])
 
     def _only_reader(
-        self, item: Item, next: Sequence[Unit], last: Mapping[Tensor, int], i: int, kept: Collection[Tensor]
+        self, item: Item, next: Sequence[Unit], last: Mapping[Tensor, int], i: int, never_deleted: Collection[Tensor]
     ) -> Operation | None:
         """The operation after `item` if it is the only reader of its output."""
         if self._checks or item.live != (0,) or not next or isinstance(next[0], TiledGroup) or next[0].kind:
             return None
         t = item.op.outputs[0]
-        return next[0].op if last.get(t) == i + 1 and t not in kept else None
+        return next[0].op if last.get(t) == i + 1 and t not in never_deleted else None
 
     # *** groups ***
 
@@ -148,10 +150,10 @@ class Emitter(Writer):
         out: dict[Tensor, Tensor] = {}
         free = [t for t in group.reads if t in reusable]
         for i, item in enumerate(group.items):
-            t, formula = item.op.outputs[0], self.formula_of(item.op)
-            if t not in wanted or formula is None:
+            t, expression = item.op.outputs[0], self.expression_of(item.op)
+            if t not in wanted or expression is None:
                 continue
-            fit = next((r for r in free if group.reach[r] <= i and self._can_hold(r, formula)), None)
+            fit = next((r for r in free if group.reach[r] <= i and self._can_hold(r, expression)), None)
             if fit is not None:
                 free.remove(fit)
                 out[t] = fit
@@ -258,23 +260,23 @@ class Emitter(Writer):
         names = [self.name_for(t) for t in outputs]
         kinds: list[Value] = []
 
-        def write(header: str, block: Region) -> None:
+        def write(header: str, region: Region) -> None:
             nonlocal kinds
             out.line(header, op)
             out.indent()
-            kinds = self._branch(item, block, names, old)
+            kinds = self._branch(item, region, names, old)
             out.dedent()
 
         if item.kind == "If":
-            other, then = item.blocks
+            other, then = item.regions
             write(f"if {self.truth(op.inputs[0], op)}:", then)
             if other.items or names:
                 write("else:", other)
         else:
             which = out.new("w")
             chosen = self.plain(op.inputs[0], op)
-            out.line(f"{which} = {out.bind(runtime.branch, 'f')}({chosen}, {len(item.blocks)})", op, (selector.text,))
-            self._case(item, which, range(len(item.blocks)), write)
+            out.line(f"{which} = {out.bind(runtime.branch, 'f')}({chosen}, {len(item.regions)})", op, (selector.text,))
+            self._case(item, which, range(len(item.regions)), write)
         for t, name, value in zip(outputs, names, kinds, strict=True):
             kind = value.kind if value.kind in (LIST, ROWS) else ""
             self.own(t, Value(name, kind))
@@ -293,7 +295,7 @@ class Emitter(Writer):
         if len(numbers) <= thresholds.ELIF_CHAIN:
             for i in numbers:
                 header = f"{'if' if i == numbers[0] else 'elif'} {which} == {i}:"
-                write("else:" if i == numbers[-1] and len(numbers) > 1 else header, item.blocks[i])
+                write("else:" if i == numbers[-1] and len(numbers) > 1 else header, item.regions[i])
             return
         middle = len(numbers) // 2
         for header, half in ((f"if {which} < {numbers[middle]}:", numbers[:middle]), ("else:", numbers[middle:])):
@@ -302,37 +304,37 @@ class Emitter(Writer):
             self._case(item, which, half, write)
             self.out.dedent()
 
-    def _branch(self, item: Item, block: Region, names: Sequence[str], old: Collection[Tensor]) -> list[Value]:
+    def _branch(self, item: Item, region: Region, names: Sequence[str], old: Collection[Tensor]) -> list[Value]:
         """Writes one branch of a conditional, which assigns its results to `names`.
 
         Args:
           item: The conditional.
-          block: The region of the branch.
+          region: The region of the branch.
           names: The names of the results.
           old: Outputs of the conditional whose names hold other values until they are written.
 
         Returns:
           The values of the results in the branch.
         """
-        op, graph = item.op, block.graph
+        op, graph = item.op, region.graph
         assert isinstance(graph, FuncGraph)
         self.converted.append({})
-        for k in block.params:
+        for k in region.params:
             self.alias(graph.params[k], op.inputs[item.offset + k], op)
-        for name, t, k in zip(names, block.results, item.live, strict=True):
+        for name, t, k in zip(names, region.results, item.live, strict=True):
             mine = {p for p in graph.params if p in self.values and self.values[p].text == name}
-            if op.outputs[k] not in old or _is_free(block, t, mine):
+            if op.outputs[k] not in old or _is_free(region, t, mine):
                 self.wanted.setdefault(t, name)
-        self.block(block)
-        self._give(dict(zip(names, block.results, strict=True)), op)
-        kinds = [self.values[t] for t in block.results]
-        self._forget(block)
+        self._region(region)
+        self._give(dict(zip(names, region.results, strict=True)), op)
+        kinds = [self.values[t] for t in region.results]
+        self._forget(region)
         self.converted.pop()
         return kinds
 
-    def _forget(self, block: Region) -> None:
-        """Releases the names of a block's values, so that outer blocks keep them."""
-        for item in block.items:
+    def _forget(self, region: Region) -> None:
+        """Releases the names of a region's values, so that outer regions keep them."""
+        for item in region.items:
             for t in item.op.outputs:
                 self.disown(t)
 
@@ -340,7 +342,7 @@ class Emitter(Writer):
 
     def _loop(self, item: Item) -> None:
         op, out = item.op, self.out
-        test, inner = item.blocks
+        test, inner = item.regions
         cond, loop = test.graph, inner.graph
         assert isinstance(cond, FuncGraph)
         assert isinstance(loop, FuncGraph)
@@ -362,11 +364,11 @@ class Emitter(Writer):
                 kind = self.lists.kind(p)
                 self.values[p] = self.values[cond.params[k]] = Value(names[k], kind)
         self.converted.append({})
-        stop = self._counted_header(item, names) if item.trips is not None else self._header(item)
+        stop = self._counted_header(item, names) if item.trip_count is not None else self._header(item)
         for k, name in names.items():
             if _is_free(inner, loop.results[k], {loop.params[k]}):
                 self.wanted.setdefault(loop.results[k], name)
-        self.block(inner)
+        self._region(inner)
         self._give({name: loop.results[k] for k, name in names.items()}, op)
         self._forget(inner)
         out.leave_loop()
@@ -385,11 +387,11 @@ class Emitter(Writer):
     def _header(self, item: Item) -> str:
         """Writes the header of a loop that evaluates its condition in each iteration."""
         op, out = item.op, self.out
-        test = item.blocks[0]
+        test = item.regions[0]
         number = out.new("n")
         out.line(f"for {number} in {out.bind(runtime.chain, 'f')}({out.bind(runtime.START, 'c')}, run):", op)
         out.enter_loop(SourceLoop(op, number))
-        self.block(test)
+        self._region(test)
         t = test.results[0]
         out.line(f"if not {self.truth(t, op)}: break", op)
         self._forget(test)
@@ -398,12 +400,12 @@ class Emitter(Writer):
     def _counted_header(self, item: Item, names: Mapping[int, str]) -> str:
         """Writes the header of a loop that only counts; returns the counter's final value."""
         op, out = item.op, self.out
-        trips = item.trips
-        assert trips is not None
-        main = trips.bounds[0]
+        count = item.trip_count
+        assert count is not None
+        main = count.bounds[0]
         first = self._integer(main.first, op)
         stops = []
-        for b in trips.bounds:
+        for b in count.bounds:
             limit = self._integer(b.limit if b.position is not None else self._constant_limit(b.limit), op)
             if b.is_inclusive:
                 limit = str(int(limit) + 1) if limit.isdecimal() else f"{limit} + 1"
@@ -416,8 +418,8 @@ class Emitter(Writer):
         number = out.new("i")
         is_short = stop.isdecimal() and first.isdecimal() and int(stop) - int(first) <= thresholds.FIRST_LOOK
         out.line(f"for {number} in {'range' if is_short else 'run.span'}({first}, {stop}):", op)
-        out.enter_loop(SourceLoop(op, number, first, trips.most))
-        loop = item.blocks[1].graph
+        out.enter_loop(SourceLoop(op, number, first, count.most))
+        loop = item.regions[1].graph
         assert isinstance(loop, FuncGraph)
         self.values[loop.params[item.counter]] = Value(number, INT, is_natural=first.isdecimal())
         if first.isdecimal() and stop.isdecimal():
@@ -425,7 +427,7 @@ class Emitter(Writer):
         return f"max({first}, {stop})"
 
     def _constant_limit(self, t: Tensor) -> Tensor:
-        """Gives a constant of the condition a value in the current block."""
+        """Gives a constant of the condition a value in the current region."""
         if t not in self.values:
             self.values[t] = self.constant(constant_value(t))
         return t
@@ -457,17 +459,17 @@ class Emitter(Writer):
     # *** calls ***
 
     def _call(self, item: Item) -> None:
-        op, block = item.op, item.blocks[0]
-        graph = block.graph
+        op, region = item.op, item.regions[0]
+        graph = region.graph
         assert isinstance(graph, FuncGraph)
-        given = [graph.params[k] for k in block.params]
-        for k in block.params:
+        given = [graph.params[k] for k in region.params]
+        for k in region.params:
             self.share(graph.params[k], op.inputs[item.offset + k], op)
-        self.block(block)
-        for k, t in zip(item.live, block.results, strict=True):
+        self._region(region)
+        for k, t in zip(item.live, region.results, strict=True):
             self.share(op.outputs[k], t, op)
         self.drop(given)
-        self._forget(block)
+        self._forget(region)
 
     def _recursive(self, item: Item) -> None:
         op, out = item.op, self.out
@@ -475,7 +477,7 @@ class Emitter(Writer):
         function = self._functions.get(name)
         if function is None:
             function = self._functions[name] = out.new("function")
-            self._define(function, self._blocks.functions[name])
+            self._define(function, self._regions.functions[name])
         texts = [self.plain(t, op) for t in op.inputs[item.offset :]]
         depth = "depth + 1" if self._in_function else "1"
         limit = flags.CALL_DEPTH.value
@@ -492,9 +494,9 @@ class Emitter(Writer):
         target = f"{', '.join(outputs)}{',' if len(outputs) == 1 else ''} = " if outputs else ""
         out.line(f"{target}{function}(run, {depth}{''.join(', ' + t for t in texts)})", op, tuple(texts))
 
-    def _define(self, name: str, block: Region) -> None:
+    def _define(self, name: str, region: Region) -> None:
         """Writes a function that calls itself."""
-        graph = block.graph
+        graph = region.graph
         assert isinstance(graph, FuncGraph)
         converted, self.converted = self.converted, [{}]
         was, self._in_function = self._in_function, True
@@ -502,8 +504,8 @@ class Emitter(Writer):
         self.out.begin(f"def {name}(run, depth{''.join(', ' + p for p in params)}):")
         for p, t in zip(params, graph.params, strict=True):
             self.values[t] = Value(p)
-        self.block(block)
-        texts = [self.plain(t, t.op) for t in block.results]
+        self._region(region)
+        texts = [self.plain(t, t.op) for t in region.results]
         self.out.line(f"return ({''.join(t + ', ' for t in texts)})")
         self.out.end()
         self._in_function = was
@@ -523,22 +525,22 @@ class Emitter(Writer):
         return f"{self.out.bind(kernel(np, {}), 'f')}({text})"
 
 
-def _is_free(block: Region, made: Tensor, old: Set[Tensor]) -> bool:
+def _is_free(region: Region, made: Tensor, old: Set[Tensor]) -> bool:
     """Whether `made` may overwrite the variable of `old` as soon as it is computed.
 
     That requires that no item reads a tensor of `old` afterwards, and that no alias of one is still to be read.
 
     Args:
-      block: The region.
+      region: The region.
       made: A tensor that an item of the region may compute.
       old: Parameters of the region that share one variable.
     """
-    if sum(t is made for t in block.results) != 1 or any(t in old for t in block.results):
+    if sum(t is made for t in region.results) != 1 or any(t in old for t in region.results):
         return False
-    at = next((i for i, item in enumerate(block.items) if made in item.op.outputs), None)
-    if at is None or block.items[at].kind not in ("", "If", "Case"):
+    at = next((i for i, item in enumerate(region.items) if made in item.op.outputs), None)
+    if at is None or region.items[at].kind not in ("", "If", "Case"):
         return False
-    for i, item in enumerate(block.items):
+    for i, item in enumerate(region.items):
         if old.isdisjoint(item.reads):
             continue
         if i > at or item.kind == "Call" or (not item.kind and item.op.opdef.facts.forwards is not None):

@@ -41,8 +41,8 @@ class FusedReport(Protocol):
     """Report of the passes (`optimize.base.PassContext`)."""
 
     @property
-    def kept(self) -> Sequence[Operation]:
-        """Replacements of the operations that had to be kept."""
+    def preserved(self) -> Sequence[Operation]:
+        """Replacements of the operations that must be preserved."""
         ...
 
     @property
@@ -187,7 +187,7 @@ def _compiled(
     targets, report = made.targets, None
     if prepare is not None:
         report = prepare(made.graph, targets, {made.args[i].outputs[0]: shape for i, shape in known.items()})
-        targets = list(report.kept)
+        targets = list(report.preserved)
     emitter = Emitter(Regions(made.graph, targets), made.args, made.ends)
     return _Compiled(emitter.out.finish("step"), len(made.ends), emitter.stateful, emitter.uses_blas, report)
 

@@ -100,11 +100,11 @@ def regions(ops: Sequence[Operation], is_heavy: Callable[[Operation], bool]) -> 
     """
     tree = frames.derive(ops)
     marks = {f.loop_cond for f in tree.frames}
-    fate = deadness_of(ops, tree, lambda op: waits(op) or is_heavy(op)).of
+    deadness = deadness_of(ops, tree, lambda op: waits(op) or is_heavy(op)).of
     keys: dict[Operation, tuple[frames.Frame, Deadness]] = {}
     for op in ops:
         if _can_be_member(op) and op not in marks and not is_heavy(op):
-            keys[op] = (tree.of(op), fate[op])
+            keys[op] = (tree.of(op), deadness[op])
     order = walk.toposort(ops)
     drawn = _draw_in(order, keys) if any(map(is_outlined, keys)) else {}
     stages: dict[Operation, int] = {}

@@ -3,7 +3,7 @@
 **Scalars.** The value of a tensor of static rank 0 is a numpy scalar. Python's operators on numpy scalars give the same
 numbers as the ufuncs, with the same wrap-around and float32 rounding, in a fraction of the time.
 
-**Buffers.** A ufunc needs no new array if one of its operands is an array that was made in the same block, has the
+**Buffers.** A ufunc needs no new array if one of its operands is an array that was made in the same region, has the
 shape and dtype of the result, and has no later reader. The array must also be unreachable through views and lists. The
 emitter knows this because only ufuncs and products of matrices are certain to keep no reference to their operands.
 
@@ -67,19 +67,19 @@ class Writer(ListWriter):
     Attributes:
       stateful: Operations whose kernels are made for each run, in the order of `runtime.RunState.kernels`.
       uses_blas: Whether a kernel may call the BLAS library.
-      targets: Names of existing arrays into which results of formulas are written, by result.
+      targets: Names of existing arrays into which results of scalar expressions are written, by result.
       next: The next operation, if it is the only reader of the result of the current one.
       whole: The number of last axes that are not cut where arrays are computed in slices (`tiling`), else None.
     """
 
-    def __init__(self, blocks: Regions) -> None:
-        super().__init__(blocks)
+    def __init__(self, regions: Regions) -> None:
+        super().__init__(regions)
         self.stateful: list[tuple[Operation, Kernel]] = []
         self.uses_blas = False
         self.targets: dict[Tensor, str] = {}
         self.next: Operation | None = None
         self.whole: int | None = None
-        self._formulas: dict[Operation, Apply | None] = {}
+        self._expressions: dict[Operation, Apply | None] = {}
         self._rows: dict[tuple[bytes, str, tuple[int, ...]], np.ndarray] = {}
         self._kernels: dict[Operation, Kernel] = {}
         self._at: dict[Operation, int] = {}  # position among `stateful`
@@ -96,16 +96,16 @@ class Writer(ListWriter):
             self._kernels[op] = kernel
         return kernel
 
-    def formula_of(self, op: Operation) -> Apply | None:
-        """The formula of ufuncs that the kernel of `op` computes; None if it is none."""
-        if op not in self._formulas:
+    def expression_of(self, op: Operation) -> Apply | None:
+        """The scalar expression of ufuncs that the kernel of `op` computes; None if it is none."""
+        if op not in self._expressions:
             found = None
             if len(op.outputs) == 1 and op.inputs and op.opdef.kernel is not None:
                 kernel = self.kernel_of(op)
                 if kernel.factory is op.opdef.kernel:
                     found = scalar_expression(op, kernel.factory, made_for(op, kernel))
-            self._formulas[op] = found
-        return self._formulas[op]
+            self._expressions[op] = found
+        return self._expressions[op]
 
     def is_product(self, op: Operation) -> bool:
         """Whether `op` multiplies two matrices whose static shapes match."""
@@ -127,7 +127,7 @@ class Writer(ListWriter):
             op = item.op
             if item.kind:
                 out.update(item.reads)
-            elif not (self.is_product(op) or self.formula_of(op) is not None or self._only_copies(op)):
+            elif not (self.is_product(op) or self.expression_of(op) is not None or self._only_copies(op)):
                 out.update(op.inputs)
         return out
 
@@ -160,7 +160,7 @@ class Writer(ListWriter):
             return
         if self.list_operation(op, item):
             return
-        found = self.formula_of(op)
+        found = self.expression_of(op)
         if found is not None and item.live:
             if op.outputs[0].shape == () and all(t.shape == () for t in op.inputs):
                 self._scalar(op, found)
@@ -231,10 +231,10 @@ class Writer(ListWriter):
             self.own(op.outputs[i], Value(name, is_fresh=is_fresh))
         return True
 
-    # *** formulas ***
+    # *** scalar expressions ***
 
     def _scalar(self, op: Operation, found: Apply) -> None:
-        """Writes a formula as operators on numpy scalars."""
+        """Writes a scalar expression as operators on numpy scalars."""
         inputs = tuple(self.plain(t, op) for t in op.inputs)
         used: dict[int, int] = {}
         _count(found, used)
@@ -273,7 +273,7 @@ class Writer(ListWriter):
 
         It may if both consist of operators alone, which do not fail.
         """
-        reader = self.formula_of(next)
+        reader = self.expression_of(next)
         if reader is None or next.outputs[0].shape != () or not all(t.shape == () for t in next.inputs):
             return False
         reads: dict[int, int] = {}
@@ -282,7 +282,7 @@ class Writer(ListWriter):
         return len(at) == 1 and reads.get(at[0]) == 1 and _is_operators(found, op) and _is_operators(reader, next)
 
     def _array(self, op: Operation, found: Apply, reusable: Collection[Tensor]) -> None:
-        """Writes a formula as calls of ufuncs, into reusable arrays where possible."""
+        """Writes a scalar expression as calls of ufuncs, into reusable arrays where possible."""
         inputs = tuple([self._beside(t, op, found) for t in op.inputs])
         if all(type(a) is Input for a in found.args):
             self._ufunc(op, found, inputs, reusable)
@@ -435,7 +435,7 @@ class Writer(ListWriter):
         return self.out.bind(self._rows[key], "c")
 
     def _number(self, node: Any, found: Apply) -> str:
-        """Text of a number in a formula: an array of the result's dtype, if possible.
+        """Text of a number in a scalar expression: an array of the result's dtype, if possible.
 
         As the second operand of an array, an array of rank 0 takes 0.25 µs less than a numpy scalar, and 0.5 µs less
         than a number of Python.
@@ -469,7 +469,7 @@ def _is_operators(node: Any, op: Operation) -> bool:
 
 
 def _count(node: Any, used: dict[int, int]) -> None:
-    """Counts the readers of each application in a formula."""
+    """Counts the readers of each application in a scalar expression."""
     used[id(node)] = used.get(id(node), 0) + 1
     if used[id(node)] == 1 and isinstance(node, Apply):
         for a in node.args:
@@ -494,7 +494,7 @@ def _alike(a: Apply, b: Apply) -> bool:
 
 
 def _kind(node: Any, op: Operation) -> str:
-    """The dtype kind of a part of a formula; "" for a number."""
+    """The dtype kind of a part of a scalar expression; "" for a number."""
     if isinstance(node, Input):
         return op.inputs[node.index].dtype.base.numpy.kind
     return node.dtype.kind if isinstance(node, Apply) else ""

@@ -43,7 +43,7 @@ KERNEL: Final = ""
 class Lists:
     """Representations of the tensor lists of a step; see the module's text."""
 
-    def __init__(self, blocks: Regions) -> None:
+    def __init__(self, regions: Regions) -> None:
         self._parent: dict[Tensor, Tensor] = {}
         self._elements: dict[Tensor, Tensor] = {}  # of a class of lists of lists: one of the lists in it
         self._bad: set[Tensor] = set()
@@ -54,14 +54,14 @@ class Lists:
         self._put: list[tuple[Tensor, Shape]] = []  # lists, each with the static shape of an element put into it
         # operations that state the shape of the elements they read, and that shape
         self._readers: list[tuple[Operation, Shape | str]] = []
-        for op in blocks.root.graph.operations:
+        for op in regions.root.graph.operations:
             if op.type == "_Arg":  # values from outside have the representation of kernels
                 self._spoil(op.outputs[0])
-        self._walk(blocks.root)
-        for block in blocks.functions.values():
-            for t in (*block.graph.params, *block.results):  # type: ignore[attr-defined]
+        self._walk(regions.root)
+        for region in regions.functions.values():
+            for t in (*region.graph.params, *region.results):  # type: ignore[attr-defined]
                 self._spoil(t)
-            self._walk(block)
+            self._walk(region)
         self._blank = {self._find(t) for t in self._blank}
         self._check_readers()
         self._bad = {self._find(t) for t in self._bad}
@@ -126,15 +126,15 @@ class Lists:
 
     # *** uses ***
 
-    def _walk(self, block: Region, used: dict[Tensor, int] | None = None) -> None:
-        """Records the uses of lists in a block; `used` counts each list's consumers."""
+    def _walk(self, region: Region, used: dict[Tensor, int] | None = None) -> None:
+        """Records the uses of lists in a region; `used` counts each list's consumers."""
         used = {} if used is None else used
-        for item in block.items:
+        for item in region.items:
             if item.kind:
                 self._structured(item, used)
             else:
                 self._plain(item.op, used)
-        for t in block.results:
+        for t in region.results:
             if t.dtype.base is dtypes.variant:
                 self._consume(t, used)
 
@@ -261,17 +261,17 @@ class Lists:
                 self._spoil(t)
         else:
             consumed: set[Tensor] = set()
-            for block in item.blocks:
-                graph = block.graph
+            for region in item.regions:
+                graph = region.graph
                 assert isinstance(graph, FuncGraph)
                 inside: dict[Tensor, int] = {}
-                for k in block.params:
+                for k in region.params:
                     self._alias(op.inputs[item.offset + k], graph.params[k])
-                for i, r in zip(item.live, block.results, strict=True):
+                for i, r in zip(item.live, region.results, strict=True):
                     self._alias(r, op.outputs[i])
-                self._walk(block, inside)
-                consumed |= {op.inputs[item.offset + k] for k in block.params if inside.get(graph.params[k])}
-                for k in block.params:
+                self._walk(region, inside)
+                consumed |= {op.inputs[item.offset + k] for k in region.params if inside.get(graph.params[k])}
+                for k in region.params:
                     if graph.params[k].dtype.base is dtypes.variant and not inside.get(graph.params[k]):
                         self._look(op.inputs[item.offset + k], used)
             for t in consumed:
@@ -279,7 +279,7 @@ class Lists:
 
     def _loop(self, item: Item, used: dict[Tensor, int]) -> None:
         op = item.op
-        test, inner = item.blocks
+        test, inner = item.regions
         cond, loop = test.graph, inner.graph
         assert isinstance(cond, FuncGraph)
         assert isinstance(loop, FuncGraph)

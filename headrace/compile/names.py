@@ -26,7 +26,7 @@ class Value(NamedTuple):
       text: A name, or an expression if the tensor is a scalar that only the next line reads.
       kind: "" for the representation of kernels; else `INT`, `LIST` or `ROWS`.
       is_natural: Whether an `INT` is certain not to be negative.
-      is_fresh: Whether the value is an array that was made in this block for this tensor alone.
+      is_fresh: Whether the value is an array that was made in this region for this tensor alone.
       is_global: Whether the value is a constant.
       `beside`: The name of the array of rank 0 of a scalar constant, which is faster as an operand with arrays.
     """
@@ -50,15 +50,15 @@ class Names:
       out: The source.
       values: The representation of each tensor.
       lists: The representations of tensor lists.
-      converted: For each open block, names of numpy scalars that were made of Python ints, by name and class.
-      wanted: Preferred names of results of open blocks: those of loop variables and of results of conditionals. A
-        result that is written into its preferred name needs no assignment at the end of the block.
+      converted: For each open region, names of numpy scalars that were made of Python ints, by name and class.
+      wanted: Preferred names of results of open regions: those of loop variables and of results of conditionals. A
+        result that is written into its preferred name needs no assignment at the end of the region.
     """
 
-    def __init__(self, blocks: Regions) -> None:
+    def __init__(self, regions: Regions) -> None:
         self.out = Source()
         self.values: dict[Tensor, Value] = {}
-        self.lists = Lists(blocks)
+        self.lists = Lists(regions)
         self.converted: list[dict[tuple[str, type], str]] = [{}]
         self.wanted: dict[Tensor, str] = {}
         self._owned: dict[Tensor, str] = {}  # the name that a tensor shares; it is deleted with its last tensor
@@ -92,7 +92,7 @@ class Names:
             self.values[t] = value._replace(is_fresh=False)
 
     def alias(self, p: Tensor, t: Tensor, op: Operation) -> None:
-        """Records that parameter `p` of an inner block is `t`, which outlives the block."""
+        """Records that parameter `p` of an inner region is `t`, which outlives the region."""
         if t.dtype.is_ref and not p.dtype.is_ref:
             self.share(p, t, op)
         else:

@@ -192,7 +192,7 @@ class _More:
         self, ops: Sequence[Operation], left: Collection[Operation], is_late: Callable[[Operation], bool]
     ) -> None:
         self.blamed: set[Operation] = set()
-        self._fates = deadness_of(ops, frames.derive(ops), is_late)
+        self._deadness = deadness_of(ops, frames.derive(ops), is_late)
         self._sure = _Sure()
         # symbols by the outlined operations through which they came, for a tensor or the control output of an operation
         self._more: dict[Tensor | Operation, Mapping[Operation, int]] = {}
@@ -213,7 +213,7 @@ class _More:
         """Symbols that a consumer of these tensors and operations waits for in any case."""
         out = 0
         for end in ends:
-            waits = (self._fates.after[end] if isinstance(end, Operation) else self._fates.out(end)).waits
+            waits = (self._deadness.after[end] if isinstance(end, Operation) else self._deadness.out(end)).waits
             for symbols in self._more.get(end, {}).values():
                 waits &= ~symbols
             out |= waits
@@ -230,7 +230,7 @@ class _More:
         return out
 
     def _left(self, op: Operation) -> None:
-        waits = self._fates.of[op].waits
+        waits = self._deadness.of[op].waits
         controls = self._surely(op.control_inputs)
         each = 0
         for k, (t, positions) in enumerate(zip(op.outputs, self._sure.of(op), strict=True)):
@@ -281,7 +281,7 @@ class _Sure:
             if more == once:
                 break
             once = more
-        goes_round = bool(self._trips(op))
+        goes_round = bool(self._trip_count(op))
         out = []
         for k, m in enumerate(once):
             if fixed >> k & 1:
@@ -290,7 +290,7 @@ class _Sure:
                 out.append(m if goes_round else asked | m & 1 << k)
         return out
 
-    def _trips(self, op: Operation) -> int | None:
+    def _trip_count(self, op: Operation) -> int | None:
         """Number of iterations of the loop `op`, if it is known."""
         counted = trip_count(op)
         if counted is None or not counted.is_exact:
@@ -315,7 +315,7 @@ class _Sure:
         if value is not None:
             return int(value) if value.shape == () and value.dtype.kind == "i" else None
         if op.opdef.structured == "While":
-            counted, n = trip_count(op), self._trips(op)
+            counted, n = trip_count(op), self._trip_count(op)
             first = self._number(op.inputs[t.index])
             counts = counted is not None and any(b.counter == t.index for b in counted.bounds)
             return first + n if counts and first is not None and n is not None else None

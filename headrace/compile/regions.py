@@ -38,10 +38,10 @@ class Item:
       kind: "" if a kernel computes it, else "If", "Case", "While", "Call" (the function is inlined) or "Recursive" (the
         function is called by name).
       live: The positions of the outputs that are read.
-      blocks: The regions of its graphs: the branches (of an If: else, then), the condition and the body, or the
+      regions: The regions of its graphs: the branches (of an If: else, then), the condition and the body, or the
         function.
       variables: The positions of the needed loop variables of a While that are not loop-invariant.
-      trips: The trip count of a While that only counts, else None.
+      trip_count: The trip count of a While that only counts, else None.
       counter: The position of the counter of a While that only counts, which no item of the body computes; else -1.
       offset: The position of the input that is parameter 0 of its graphs.
       reads: The tensors of the surrounding graph that the operation or its regions read.
@@ -50,9 +50,9 @@ class Item:
     op: Operation
     live: tuple[int, ...]
     kind: str = ""
-    blocks: tuple[Region, ...] = ()
+    regions: tuple[Region, ...] = ()
     variables: tuple[int, ...] = ()
-    trips: TripCount | None = None
+    trip_count: TripCount | None = None
     counter: int = -1
     offset: int = 0
     reads: tuple[Tensor, ...] = ()
@@ -97,9 +97,9 @@ class Regions:
         self.recursive = recursive_functions(graph.operations)
         self.functions: dict[str, Region] = {}
         ends = [op for op in graph.operations if op.type == "_Retval"]
-        self.root = self._block(graph, (), [*ends, *targets])
+        self.root = self._region(graph, (), [*ends, *targets])
 
-    def _block(self, graph: Graph, results: tuple[Tensor, ...], must: Iterable[Operation]) -> Region:
+    def _region(self, graph: Graph, results: tuple[Tensor, ...], must: Iterable[Operation]) -> Region:
         """The region of `graph` that computes `results` and runs the operations `must`."""
         known = self._known.get((graph, results))
         if known is not None:
@@ -121,9 +121,9 @@ class Regions:
         items.reverse()
         params: Sequence[Tensor] = graph.params if isinstance(graph, FuncGraph) else ()
         used = tuple(k for k, p in enumerate(params) if p in wanted or p.op in needed)
-        block = Region(graph, tuple(items), results, used)
-        self._known[graph, results] = block
-        return block
+        region = Region(graph, tuple(items), results, used)
+        self._known[graph, results] = region
+        return region
 
     def _item(self, op: Operation, live: tuple[int, ...]) -> Item:
         kind = op.opdef.structured
@@ -134,9 +134,9 @@ class Regions:
             graphs = [g for _, g in bodies(op)]
             if kind == "If":
                 graphs = [body(op, op.attrs["else_branch"]), body(op, op.attrs["then_branch"])]
-            blocks = tuple(self._block(g, tuple(g.results[i] for i in live), g.control_results) for g in graphs)
-            reads = dict.fromkeys(op.inputs[1 + k] for b in blocks for k in b.params)
-            return Item(op, live, kind, blocks, offset=1, reads=(op.inputs[0], *reads))
+            regions = tuple(self._region(g, tuple(g.results[i] for i in live), g.control_results) for g in graphs)
+            reads = dict.fromkeys(op.inputs[1 + k] for b in regions for k in b.params)
+            return Item(op, live, kind, regions, offset=1, reads=(op.inputs[0], *reads))
         if kind == "While":
             return self._loop(op, live)
         if kind in ("Call", "RemoteCall") and self._is_recursive(op):
@@ -147,7 +147,7 @@ class Regions:
         cond, loop = body(op, op.attrs["cond"]), body(op, op.attrs["body"])
         n = len(op.inputs)
         counted = trip_count(op)
-        test = self._block(cond, (cond.results[0],), cond.control_results)
+        test = self._region(cond, (cond.results[0],), cond.control_results)
         only_counts = counted is not None and counted.is_exact and _is_quiet(test) and all(map(_ends, counted.bounds))
         if counted is not None and only_counts:
             only_counts = all(_waits_for_nothing(loop.results[b.counter]) for b in counted.bounds)
@@ -158,7 +158,7 @@ class Regions:
             going.update(b.counter for b in counted.bounds)
         while True:
             results = tuple(loop.results[k] for k in sorted(going) if k != counter)
-            inner = self._block(loop, results, loop.control_results)
+            inner = self._region(loop, results, loop.control_results)
             more = {k for k in inner.params if k in varying} - going
             if not more:
                 break
@@ -192,7 +192,7 @@ class Regions:
                 graph = body(op, op.attrs["f"])
             self._graphs[op] = graph
         offset = 1 if kind == "RemoteCall" else 0
-        inner = self._block(graph, tuple(graph.results[i] for i in live), graph.control_results)
+        inner = self._region(graph, tuple(graph.results[i] for i in live), graph.control_results)
         return Item(op, live, "Call", (inner,), offset=offset, reads=tuple(dict.fromkeys(op.inputs)))
 
     def _is_recursive(self, op: Operation) -> bool:
@@ -205,13 +205,13 @@ class Regions:
         offset = 1 if op.opdef.structured == "RemoteCall" else 0
         if f.name not in self.functions:
             self.functions[f.name] = Region(graph, (), (), ())  # ends the recursion: a placeholder until it is built
-            self.functions[f.name] = self._block(graph, tuple(graph.results), graph.control_results)
+            self.functions[f.name] = self._region(graph, tuple(graph.results), graph.control_results)
         return Item(op, live, "Recursive", offset=offset, reads=tuple(op.inputs[offset:]))
 
 
-def _is_quiet(block: Region) -> bool:
+def _is_quiet(region: Region) -> bool:
     """Whether the items of a region have no effects and no control inputs."""
-    return all(i.op.opdef.is_pure and not i.op.control_inputs for i in block.items)
+    return all(i.op.opdef.is_pure and not i.op.control_inputs for i in region.items)
 
 
 def _ends(bound: Bound) -> bool:

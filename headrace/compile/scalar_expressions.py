@@ -2,11 +2,12 @@
 
 A kernel is made for an array namespace, `factory(xp, attrs)`, and numpy is only one such namespace. This module runs
 the kernel with a namespace that records ufuncs, on symbols instead of arrays. So a kernel like
-`lambda xp, y, dy: dy * (1 - y * y)` yields its formula: three ufuncs, each on arguments of known dtype and shape. A
-code generator writes it as operators on scalars, or as calls that put their results into existing buffers.
+`lambda xp, y, dy: dy * (1 - y * y)` yields its scalar expression: three ufuncs, each on arguments of known dtype and
+shape. A code generator writes it as operators on scalars, or as calls that put their results into existing buffers.
 
-A kernel that uses more than ufuncs (a reduction, an element, a decision that depends on values) has no formula and is
-called as it is. A formula of more than `DEEPEST` nested ufuncs, such as a sum of many tensors, is not used either.
+A kernel that uses more than ufuncs (a reduction, an element, a decision that depends on values) has no scalar
+expression and is called as it is. A scalar expression of more than `DEEPEST` nested ufuncs, such as a sum of many
+tensors, is not used either.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-# Nested ufuncs of a formula. The writers of formulas recurse, and a formula of scalars is written as one expression:
-# Python's tokenizer refuses 200 nested parentheses, and inputs of up to `thresholds.INLINE_EXPRESSION` characters add
-# their own. Formulas of records have fewer than ten; only sums of many tensors have more, and their kernel is as fast.
+# Nested ufuncs of a scalar expression. The writers of scalar expressions recurse, and one of scalars is written as one
+# expression: Python's tokenizer refuses 200 nested parentheses, and inputs of up to `thresholds.INLINE_EXPRESSION`
+# characters add their own. Scalar expressions of records have fewer than ten; only sums of many tensors have more, and
+# their kernel is as fast.
 DEEPEST: Final = 32
 
 
@@ -66,7 +68,7 @@ _INPUTS: Final = tuple(map(Input, range(8)))  # more than any ufunc has
 
 
 class _Symbol:
-    """Stand-in for an array while a kernel runs in order to find its formula."""
+    """Stand-in for an array while a kernel runs in order to find its scalar expression."""
 
     __slots__ = ("depth", "dtype", "node", "static")
     __array_ufunc__ = None
@@ -194,7 +196,7 @@ _namespace = _Namespace()
 
 
 def scalar_expression(op: Operation, factory: Callable[[Any, Mapping[str, Any]], Any], kernel: Any) -> Apply | None:
-    """The formula of the pure kernel of an operation.
+    """The scalar expression of the pure kernel of an operation.
 
     Args:
       op: An operation with one output.
@@ -202,7 +204,7 @@ def scalar_expression(op: Operation, factory: Callable[[Any, Mapping[str, Any]],
       kernel: The kernel that the factory makes for numpy.
 
     Returns:
-      The formula; None if the kernel has none.
+      The scalar expression; None if the kernel has none.
     """
     if isinstance(kernel, np.ufunc) and kernel.nout == 1 and kernel.nin == len(op.inputs):
         out_dtype = op.outputs[0].dtype.base.numpy

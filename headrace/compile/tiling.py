@@ -6,9 +6,10 @@ from memory and written back by each operation. Then it is faster to cut the fir
 operations on one slice before the next one. An intermediate result then never leaves the cache, and no large array is
 made for it.
 
-A `TiledGroup` is a sequence of operations that allow this: formulas of ufuncs, all of one static shape. They cannot
-fail, and a slice of the result is the result of slices. Other operations between them are allowed if their results are
-small and they have no effects: they move before or behind the group. docs/internals/fusion.md has the measurements.
+A `TiledGroup` is a sequence of operations that allow this: scalar expressions of ufuncs, all of one static shape. They
+cannot fail, and a slice of the result is the result of slices. Other operations between them are allowed if their
+results are small and they have no effects: they move before or behind the group. docs/internals/fusion.md has the
+measurements.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
 
 
-FormulaOf: TypeAlias = "Callable[[Operation], Apply | None]"
+ExpressionOf: TypeAlias = "Callable[[Operation], Apply | None]"
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -71,12 +72,12 @@ class TiledGroup:
 Unit: TypeAlias = "Item | TiledGroup"
 
 
-def units(items: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
-    """Groups items of a block, which moves the items of a group together.
+def units(items: Sequence[Item], expression_of: ExpressionOf) -> Sequence[Unit]:
+    """Groups items of a region, which moves the items of a group together.
 
     Args:
       items: The items, in order.
-      formula_of: Returns the formula of an operation, or None.
+      expression_of: Returns the scalar expression of an operation, or None.
 
     Returns:
       The items and groups, in order.
@@ -91,14 +92,14 @@ def units(items: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
 
     def close() -> None:
         out.extend(before)
-        out.extend(_group(run, formula_of))
+        out.extend(_group(run, expression_of))
         out.extend(behind)
         for part in (run, before, behind):
             part.clear()
         late.clear()
 
     for item in items:
-        if _can_join(item, formula_of):
+        if _can_join(item, expression_of):
             moved = {t for b in behind for t in b.op.outputs}
             if run and (item.op.outputs[0].shape != run[0].op.outputs[0].shape or not moved.isdisjoint(item.reads)):
                 close()
@@ -120,13 +121,13 @@ def units(items: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
     return out
 
 
-def _group(run: Sequence[Item], formula_of: FormulaOf) -> Sequence[Unit]:
+def _group(run: Sequence[Item], expression_of: ExpressionOf) -> Sequence[Unit]:
     """Makes a group of `run` if that pays; else returns its items."""
-    formulas = [formula_of(item.op) for item in run]
-    if sum(map(_steps, formulas)) < thresholds.TILED_UFUNCS:
+    expressions = [expression_of(item.op) for item in run]
+    if sum(map(_steps, expressions)) < thresholds.TILED_UFUNCS:
         return run
-    assert formulas[0] is not None  # ensured by `_can_join`
-    shape = formulas[0].shape
+    assert expressions[0] is not None  # ensured by `_can_join`
+    shape = expressions[0].shape
     assert shape is not None
     axis = next(k for k, d in enumerate(shape) if d > 1)
     made = {item.op.outputs[0] for item in run}
@@ -159,11 +160,11 @@ def fits(group: TiledGroup, wanted: Sequence[Tensor], dying: Sequence[Tensor], g
     return in_slices <= most
 
 
-def _can_join(item: Item, formula_of: FormulaOf) -> bool:
+def _can_join(item: Item, expression_of: ExpressionOf) -> bool:
     op = item.op
     if not _is_large(item) or not op.opdef.is_pure or op.control_inputs or any(t.dtype.is_ref for t in op.inputs):
         return False
-    found, shape = formula_of(op), op.outputs[0].shape
+    found, shape = expression_of(op), op.outputs[0].shape
     if found is None or found.shape != shape or not all(shapes.is_full(t.shape) for t in op.inputs):
         return False
     axis = next(k for k, d in enumerate(found.shape or ()) if d > 1)
@@ -199,5 +200,5 @@ def _row(shape: Sequence[int], axis: int, items: Sequence[Item]) -> int:
 
 
 def _steps(node: object) -> int:
-    """Number of ufuncs of a formula, counting shared ones once per reader."""
+    """Number of ufuncs of a scalar expression, counting shared ones once per reader."""
     return 1 + sum(map(_steps, node.args)) if isinstance(node, Apply) else 0

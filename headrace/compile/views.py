@@ -33,15 +33,15 @@ def view_expression(op: Operation, inputs: Texts, out: Source) -> Texts | None:
     Returns:
       The expressions; None if the kernel must be called.
     """
-    move = _MOVES.get(op.type)
-    if move is None:
+    view = _VIEWS.get(op.type)
+    if view is None:
         return None
     data = [t for t in op.inputs if t.dtype.base not in dtypes.INDEX] or op.inputs[:1]
     if not all(shapes.is_full(t.shape) for t in (*op.inputs, *op.outputs)):
         return None
     if any(t.dtype.base in dtypes.OBJECT or t.shape == () for t in data):
         return None
-    return move(op, inputs, out)
+    return view(op, inputs, out)
 
 
 def keeps_nothing(op: Operation) -> bool:
@@ -140,7 +140,7 @@ def _sum(op: Operation, inputs: Texts, out: Source) -> Texts | None:
     return [f"{out.bind(np.add.reduce, 'k')}({inputs[0]}, {over}{keeps})"]
 
 
-_MOVES: Final[Mapping[str, Callable[[Any, Texts, Any], Texts | None]]] = {
+_VIEWS: Final[Mapping[str, Callable[[Any, Texts, Any], Texts | None]]] = {
     "Reshape": _reshape,
     "ExpandDims": _reshape,
     "Squeeze": _reshape,

@@ -75,7 +75,7 @@ class SimplifyAlgebra(Pass):
 def _may_go(op: Operation, x: Tensor, walking: Rewriter) -> bool:
     """Whether `x` can stand in the place of what `op` gives, now that the two are the same."""
     y = op.outputs[0]
-    if op in walking.kept or x.dtype is not y.dtype:
+    if op in walking.preserved or x.dtype is not y.dtype:
         return False
     if op.control_inputs:
         walking.context.refused("identities", op, f"it waits for '{op.control_inputs[0].name}'")

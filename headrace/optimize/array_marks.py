@@ -220,7 +220,7 @@ class _Flow:
         for op in (history.track, *history.reads, *history.writes):
             of.setdefault(op.graph, []).append(op)
         for graph, ops in of.items():
-            edit = Editor(graph, context.kept_of(graph))
+            edit = Editor(graph, context.preserved_of(graph))
             for op in ops:
                 if op.type in MARKS:
                     for reader in list(edit.waits.get(op, ())):
@@ -238,7 +238,7 @@ class _Flow:
 def _lost(history: _History, flow: _Flow, context: PassContext) -> str:
     """Returns why removing the operations of an array would lose an effect; "" if it would not."""
     for op in (history.track, *history.reads, *history.writes):
-        must = op.graph.control_results if isinstance(op.graph, FuncGraph) else context.kept
+        must = op.graph.control_results if isinstance(op.graph, FuncGraph) else context.preserved
         if op in must:
             return f"'{op.name}' must run"
         if op.type in MARKS:

@@ -8,8 +8,8 @@ goes round until none of its passes does, and no more often than its limit.
 Rules, whatever the pass:
 
 * the same results, errors and effects, in the same order where order is kept. The pass `effects` has made these
-  explicit: a control edge, `control_results` or `PassContext.kept` says what must run, and when. A pass keeps control
-  edges between stateful operations; data edges it may take away without looking what is behind them;
+  explicit: a control edge, `control_results` or `PassContext.preserved` says what must run, and when. A pass keeps
+  control edges between stateful operations; data edges it may take away without looking what is behind them;
 * a new operation keeps the device and the source line of the one it stands for, and its name if that one goes;
 * operations that ask for different devices are never merged;
 * no seed changes, and no random operation is copied.
@@ -72,14 +72,14 @@ class PassContext:
 
     Attributes:
       options: what they may do.
-      kept: operations of the root graph that must stay though nothing reads them (the step's targets).
+      preserved: operations of the root graph that must stay though nothing reads them (the step's targets).
       explicit: whether effects are explicit (`optimize.effects`): no data edge says that one has to run.
       notes: the report.
       ran: (pass, graph, whether it changed anything) in order.
     """
 
     options: Options = dataclasses.field(default_factory=Options)
-    kept: Sequence[Operation] = ()
+    preserved: Sequence[Operation] = ()
     explicit: bool = False
     notes: list[Note] = dataclasses.field(default_factory=list)
     ran: list[tuple[str, str, bool]] = dataclasses.field(default_factory=list)
@@ -92,9 +92,9 @@ class PassContext:
         """Reports that `rule` could have applied to `op` but for `why`."""
         self.notes.append(Note(rule, op.name, why, False))
 
-    def kept_of(self, graph: Graph) -> Sequence[Operation]:
-        """Those of `kept` that are in `graph`."""
-        return [op for op in self.kept if op.graph is graph]
+    def preserved_of(self, graph: Graph) -> Sequence[Operation]:
+        """Those of `preserved` that are in `graph`."""
+        return [op for op in self.preserved if op.graph is graph]
 
 
 class Pass(abc.ABC):

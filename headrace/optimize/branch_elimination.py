@@ -108,7 +108,7 @@ def _skip(op: Operation, walking: Rewriter) -> None:
     if has_effects([cond]):
         walking.context.refused("branches", op, "it does not go round, but its condition does something")
         return
-    if op.control_inputs or op in walking.kept or walking.edit.is_waited_for(op):
+    if op.control_inputs or op in walking.preserved or walking.edit.is_waited_for(op):
         walking.context.refused("branches", op, "it does not go round, but there is waiting for it, or by it")
         return
     walking.replace(op, list(op.inputs), ())

@@ -115,7 +115,7 @@ class _Folding:
             t.shape = v.shape
             walking.knows_more(t)
         else:
-            if op in walking.kept:
+            if op in walking.preserved:
                 return
             new = []
             for t, v in zip(op.outputs, values, strict=True):

@@ -83,16 +83,16 @@ class _Cleaning:
             for t in op.inputs:
                 if t.op.type == "Const" and t.op.control_inputs:
                     readers.setdefault(t.op, []).append(op)
-        held = set(self.context.kept_of(graph))
+        preserved = set(self.context.preserved_of(graph))
         if isinstance(graph, FuncGraph):
-            held.update(t.op for t in graph.results)
-            held.update(graph.control_results)
+            preserved.update(t.op for t in graph.results)
+            preserved.update(graph.control_results)
         for op in self.ops:
-            held.update(op.control_inputs)
+            preserved.update(op.control_inputs)
         found: dict[Operation, None] = {}
         for c, mine in readers.items():
             if (
-                c in held
+                c in preserved
                 or len(mine) > thresholds.CONSTANT_READERS
                 or any(r.type == "_Retval" or r.opdef.structured for r in mine)
             ):

@@ -58,7 +58,7 @@ class MergeCommon(Pass):
                     context.refused(
                         "cse", op, f"'{other.name}' is the same but asks for {other.device or 'no device'!r}"
                     )
-            elif op not in walking.kept:
+            elif op not in walking.preserved:
                 walking.replace(op, twin.outputs, (twin,))
                 if op.inputs:
                     context.fired("cse", op, f"the same as '{twin.name}'")

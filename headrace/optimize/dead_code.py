@@ -34,10 +34,10 @@ class EliminateDeadCode(Pass):
 
 def remove_dead(graph: Graph, context: PassContext) -> bool:
     """Removes what the ends of `graph` do not reach, in it and in all graphs in it; returns whether there was any."""
-    kept = context.kept_of(graph)
+    preserved = context.preserved_of(graph)
     if primitives(graph) or not any(op.opdef.structured for op in graph.operations):
-        return bool(Editor(graph, kept).sweep())
-    reached = Reached(graph, kept, not context.explicit)
+        return bool(Editor(graph, preserved).sweep())
+    reached = Reached(graph, preserved, not context.explicit)
     changed = _sweep(graph, reached)
     for op, inputs in reached.inputs.items():
         outputs = reached.outputs[op]

@@ -12,8 +12,8 @@ Passes take data edges away (`n` is a constant if the shape of `x` is known), an
 its order. Rather than let every pass ask what it takes away, this one writes it down once, in each graph of a step:
 
 * *that* it happens: after dead code is gone, all that is left is reached. So each operation that has an effect is one
-  that must run: a `control_result` of the graph it stands in, or one of the step's (`Context.kept`). An operation that
-  owns graphs has an effect if anything in them has.
+  that must run: a `control_result` of the graph it stands in, or one of the step's (`PassContext.preserved`). An
+  operation that owns graphs has an effect if anything in them has.
 * *when* it happens: an operation that has an effect gets a control edge from each other one that it reaches, and from
   each one that reads what it writes; one that reads state gets an edge from each one with an effect that it reaches. Of
   edges that follow from others, by way of such operations and of NoOps alone, none is added.
@@ -73,9 +73,9 @@ def _make_explicit(graph: Graph, context: PassContext) -> bool:
         graph.set_control_results(dict.fromkeys([*graph.control_results, *must]))
         changed = len(graph.control_results) > known
     else:
-        known = len(context.kept)
-        context.kept = list(dict.fromkeys([*context.kept, *must]))
-        changed = len(context.kept) > known
+        known = len(context.preserved)
+        context.preserved = list(dict.fromkeys([*context.preserved, *must]))
+        changed = len(context.preserved) > known
     return _Ordering(graph, acting).run() or changed
 
 

@@ -34,7 +34,7 @@ class FuseHorizontally(Pass):
         cuts = [op for op in graph.operations if op.opdef.facts.split is not None and not op.control_inputs]
         if not cuts:
             return False
-        edit = Editor(graph, context.kept_of(graph))
+        edit = Editor(graph, context.preserved_of(graph))
         changed = False
         for cut in cuts:
             for same in _alike(edit, cut):
@@ -53,7 +53,7 @@ def _alike(edit: Editor, cut: Operation) -> list[list[Operation]]:
             continue
         op = uses[0][0]
         is_free = not op.control_inputs and not edit.waits.get(op) and "_class" not in op.attrs
-        if is_free and op not in edit.kept and _is_function(op) and op.device == cut.device:
+        if is_free and op not in edit.preserved and _is_function(op) and op.device == cut.device:
             found.setdefault((op.type, repr(sorted(op.attrs.items(), key=str))), []).append(op)
     return [ops for ops in found.values() if len(ops) > 1]
 

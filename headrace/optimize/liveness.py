@@ -34,7 +34,7 @@ class Reached:
 
     Args:
       graph: the graph of a step.
-      kept: operations of it that must run: targets.
+      preserved: operations of it that must run: targets.
       literal: whether a control edge from a structured operation reaches all its results, and a call its inputs,
         whether it reads them or not. Where effects are explicit (`optimize.effects`) that need not be: what must happen
         is named then.
@@ -46,7 +46,7 @@ class Reached:
       outputs: likewise of its outputs.
     """
 
-    def __init__(self, graph: Graph, kept: Collection[Operation] = (), literal: bool = True) -> None:
+    def __init__(self, graph: Graph, preserved: Collection[Operation] = (), literal: bool = True) -> None:
         self.ops: set[Operation] = set()
         self.inputs: dict[Operation, set[int]] = {}
         self.outputs: dict[Operation, set[int]] = {}
@@ -57,9 +57,9 @@ class Reached:
         self._whole: list[Operation] = []
         if isinstance(graph, FuncGraph):
             self._values += graph.results
-            self._whole += [*graph.control_results, *kept]
+            self._whole += [*graph.control_results, *preserved]
         else:
-            self._whole += roots(graph, kept)
+            self._whole += roots(graph, preserved)
         self._walk()
 
     def _walk(self) -> None:

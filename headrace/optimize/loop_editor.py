@@ -43,7 +43,7 @@ class LoopEditor:
         self.op = op
         self.body: FuncGraph = op.attrs["body"]
         self.cond: FuncGraph = op.attrs["cond"]
-        self.outer = Editor(op.graph, context.kept_of(op.graph))
+        self.outer = Editor(op.graph, context.preserved_of(op.graph))
         self.inner = Editor(self.body)
         self.trips = trip_count(op)
         self._copies: dict[Tensor, Tensor] = {}

@@ -48,7 +48,7 @@ def _merge_two(graph: Graph, context: PassContext) -> bool:
             size = len(first.attrs["body"]) + len(second.attrs["body"])
             if size > thresholds.FUSED_LOOP_OPS:
                 context.refused("loop_merging", second, f"with '{first.name}' it has {size} operations, which is many")
-            elif second in context.kept or any(second in op.control_inputs for op in graph.operations):
+            elif second in context.preserved or any(second in op.control_inputs for op in graph.operations):
                 context.refused("loop_merging", second, "something waits for it")
             elif first in walk.reachable([second]) or second in walk.reachable([first]):
                 context.refused("loop_merging", second, f"one of it and '{first.name}' needs the other")

@@ -78,17 +78,19 @@ def _move(op: Operation, context: PassContext) -> bool:
         return False
     leaving = {t.op for s in sums for t in s.terms}
     while True:  # what cannot leave, does not; so others, which it reads, cannot either
-        kept = Residuals(loop, leaving)
-        staying = {t.op: why for s in sums for t in s.terms if t.op in leaving and (why := _why_not(kept, t, context))}
-        if not staying:
+        residuals = Residuals(loop, leaving)
+        refused = {
+            t.op: why for s in sums for t in s.terms if t.op in leaving and (why := _why_not(residuals, t, context))
+        }
+        if not refused:
             break
-        for each, why in staying.items():
+        for each, why in refused.items():
             context.refused(_RULE, each, why)
-        leaving -= staying.keys()
+        leaving -= refused.keys()
     sums = [dataclasses.replace(s, terms=[t for t in s.terms if t.op in leaving]) for s in sums]
     sums = [s for s in sums if s.terms]
     for s in sums:
-        _behind(loop, kept, s)
+        _behind(loop, residuals, s)
     if not sums:
         return False
     loop.sweep()
@@ -132,16 +134,16 @@ def _operands(op: Operation) -> list[Tensor]:
     return []
 
 
-def _why_not(kept: Residuals, t: Tensor, context: PassContext) -> str:
+def _why_not(residuals: Residuals, t: Tensor, context: PassContext) -> str:
     """Why `t` is not to be added up behind the loop; "" if it is."""
-    op, loop = t.op, kept.loop
+    op, loop = t.op, residuals.loop
     operands = _operands(op)
-    pushed = list(dict.fromkeys(x for o in operands for x in kept.pushed(o)))
+    pushed = list(dict.fromkeys(x for o in operands for x in residuals.pushed(o)))
     if not all(shapes.is_full(o.shape) for o in operands) and not _joins(op, operands):
         return "the shape of what would have to be kept is not known"
     if any(shapes.size(o.shape) == 0 for o in operands):
         return "there is nothing to add"
-    n = kept.count
+    n = residuals.count
     if n is None:
         if not any(x.attrs.get("_accumulated") for x in loop.body.operations):
             return "it is not known how often the loop goes round, nor is as much kept already"
@@ -152,7 +154,7 @@ def _why_not(kept: Residuals, t: Tensor, context: PassContext) -> str:
             size = element_bytes(x)
             if size is not None and n * size > context.options.stack_bytes:
                 return f"{n} values of {size} bytes are more than {context.options.stack_bytes}"
-    others = {x for each in kept.leaving if each is not op for o in _operands(each) for x in kept.pushed(o)}
+    others = {x for each in residuals.leaving if each is not op for o in _operands(each) for x in residuals.pushed(o)}
     total = sum(size for x in pushed if x not in others and (size := element_bytes(x)) is not None)
     made = element_bytes(t)
     assert made is not None
@@ -184,11 +186,11 @@ def _axes(op: Operation) -> list[int]:
 # *** moving it ***
 
 
-def _behind(loop: LoopEditor, kept: Residuals, s: _Sum) -> None:
+def _behind(loop: LoopEditor, residuals: Residuals, s: _Sum) -> None:
     """Adds the terms of `s` behind the loop instead of in it."""
     op, k = loop.op, s.k
     p = loop.body.params[k]
-    parts = [_total(loop, kept, t) for t in s.terms]
+    parts = [_total(loop, residuals, t) for t in s.terms]
     before = op.outputs[k]
     b = loop.before(s.add)
     rest = [t for t in s.add.inputs if t is not p and t not in s.terms]
@@ -206,26 +208,26 @@ def _behind(loop: LoopEditor, kept: Residuals, s: _Sum) -> None:
         loop.outer.set_input(total.op, 0, before)
 
 
-def _total(loop: LoopEditor, kept: Residuals, t: Tensor) -> Tensor:
+def _total(loop: LoopEditor, residuals: Residuals, t: Tensor) -> Tensor:
     """The sum of the values of `t`, of a body, over all iterations."""
     op = t.op
     operands = _operands(op)
     b = loop.before(op)
     out: Tensor
     if not all(shapes.is_full(o.shape) for o in operands):
-        whole = [kept.joined(o) for o in operands]
+        whole = [residuals.joined(o) for o in operands]
         out = b.make(op.type, (*whole, *(loop.outside(x) for x in op.inputs[len(whole) :])), dict(op.attrs), op.name)
     elif op.type == "MatMul":
-        x, y = (kept.values(o) for o in operands)
+        x, y = (residuals.values(o) for o in operands)
         # the smaller one is turned around where that is necessary
         is_backward = (y if _size(operands[0]) <= _size(operands[1]) else x).is_backward
         flat = [
-            _flat(loop, kept.turned(v, is_backward), turn)
+            _flat(loop, residuals.turned(v, is_backward), turn)
             for v, turn in ((x, op.attrs["transpose_a"]), (y, not op.attrs["transpose_b"]))
         ]
         out = b.MatMul(*flat, transpose_a=True, name=op.name)
     else:
-        values = kept.values(operands[0]).tensor
+        values = residuals.values(operands[0]).tensor
         assert operands[0].shape is not None
         axes = _axes(op) if op.type == "Sum" else list(range(len(operands[0].shape) - 1))
         out = b.Sum(values, np.array([0, *(a + 1 for a in axes)], np.int32), name=op.name)

@@ -80,14 +80,14 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
         if not found.adds and not is_copy:
             return False  # it is a list already
         computed = {}
-    kept = Residuals(loop, {*leaving, *computed}, computed)
-    why = _why_not(kept, found, k, context)
+    residuals = Residuals(loop, {*leaving, *computed}, computed)
+    why = _why_not(residuals, found, k, context)
     if why:
         context.refused(_RULE, found.put, why)
         return False
-    rows = kept.values(value)
+    rows = residuals.values(value)
     is_backward = found.index is not None and not found.index.is_upward
-    tensor = kept.turned(rows, is_backward)
+    tensor = residuals.turned(rows, is_backward)
     made = _as_list(loop, k, found, tensor)
     before = op.outputs[k]
     if found.adds and op.inputs[k].op.type != "ZerosLike":
@@ -147,22 +147,22 @@ def _computed(loop: LoopEditor, value: Tensor, leaving: set[Operation]) -> dict[
     return found
 
 
-def _why_not(kept: Residuals, found: _List, k: int, context: PassContext) -> str:
+def _why_not(residuals: Residuals, found: _List, k: int, context: PassContext) -> str:
     """Why the list is not to be made behind the loop; "" if it is."""
-    loop, value = kept.loop, found.value
+    loop, value = residuals.loop, found.value
     first = loop.op.inputs[k].op
     if not shapes.is_full(value.shape) or loop.is_invariant(value):
         return "the shape of what is collected is not known, or it is the same in all iterations"
     if found.index is None and first.opdef.list_kind != "empty":
         return "the list has elements before the loop"
-    n = kept.count
+    n = residuals.count
     if found.index is not None and not found.adds:
         size = constant_value(first.inputs[1]) if first.opdef.list_kind == "reserve" else None
         low = constant_value(found.index.bound.first)
         if n is None or size != n or low != 0:
             return "it is not known that every element of the list is set"
-    leaves = [t for op in kept.computed for t in op.inputs if not loop.is_invariant(t)]
-    pushed = dict.fromkeys(x for t in leaves for x in kept.pushed(t))
+    leaves = [t for op in residuals.computed for t in op.inputs if not loop.is_invariant(t)]
+    pushed = dict.fromkeys(x for t in leaves for x in residuals.pushed(t))
     sizes = [n_bytes for t in pushed if (n_bytes := element_bytes(t)) is not None]
     made = element_bytes(value)
     assert made is not None

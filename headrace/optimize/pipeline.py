@@ -64,7 +64,7 @@ def names() -> list[str]:
 @deepens_recursion
 def optimize(
     graph: Graph,
-    kept: Sequence[Operation] = (),
+    preserved: Sequence[Operation] = (),
     options: Options = _DEFAULT,
     check: Callable[[Graph], None] | None = None,
     on_stage: Callable[[str, Graph], None] | None = None,
@@ -74,13 +74,13 @@ def optimize(
     Args:
       graph: a private copy, with `_Arg` and `_Retval` ends, whose operations own private copies of their graphs
         (`ir.edit.editor.own_bodies`). It is changed.
-      kept: operations of it that must run though nothing reads them: the step's targets.
+      preserved: operations of it that must run though nothing reads them: the step's targets.
       options: what passes may do.
       check: called with the graph after each pass that changed something (`ir.verify.verify`).
       on_stage: called with the name of a pass and the graph, after each pass that changed something: for dumps.
 
     Returns:
-      The report, and what has become of `kept`.
+      The report, and what has become of `preserved`.
 
     Raises:
       HeadraceError: of a pass or check, with the pass and those before it in its notes.
@@ -103,7 +103,7 @@ def optimize(
     """
     if options.off.issuperset(set(names()) - {_PRUNE.name}):  # nothing relies on it
         options = dataclasses.replace(options, off=options.off | {_EFFECTS.name})
-    context = PassContext(options, list(kept))
+    context = PassContext(options, list(preserved))
     for g in graphs_of(graph):
         if isinstance(g, FuncGraph):  # of what it was made matters no more, and what it was made of goes
             Editor(g).forget_captures()

@@ -34,7 +34,7 @@ class Rewriter:
       graph: the graph.
       context: the context of the pass.
       edit: the editor of the graph.
-      kept: operations of the graph that must stay themselves.
+      preserved: operations of the graph that must stay themselves.
       changed: whether the walk changed the graph.
     """
 
@@ -42,7 +42,7 @@ class Rewriter:
         self.graph = graph
         self.context = context
         self.edit = Editor(graph)
-        self.kept = set(context.kept_of(graph))
+        self.preserved = set(context.preserved_of(graph))
         self.changed = False
         self._moved: dict[Tensor, Tensor] = {}
         self._instead: dict[Operation, Sequence[Operation]] = {}
@@ -103,7 +103,7 @@ class Rewriter:
         """Replaces the outputs of `op` by `new`; `finish` removes `op`.
 
         Args:
-          op: the current operation, or an earlier one that nothing between reads; not one of `kept`.
+          op: the current operation, or an earlier one that nothing between reads; not one of `preserved`.
           new: a tensor for each output.
           waits: the operations that readers with a control edge from `op` wait for instead.
         """
@@ -118,7 +118,7 @@ class Rewriter:
         """Replaces `op` by several operations, which were inserted.
 
         Args:
-          op: the current operation. If it is one of `kept`, `ends` are kept instead.
+          op: the current operation. If it is one of `preserved`, `ends` are preserved instead.
           new: a tensor for each output.
           ends: the operations that readers with a control edge from `op` wait for instead.
           must: the operations that must run whenever `op` would have run.
@@ -129,11 +129,11 @@ class Rewriter:
             known = [c for c in self.graph.control_results if c is not op]
             self.graph.set_control_results(dict.fromkeys([*known, *mine]))
         else:
-            mine = ends if op in self.kept else must
-            self.kept.discard(op)
-            kept = dict.fromkeys(k for k in self.context.kept if k is not op)
-            self.context.kept = [*kept, *(m for m in mine if m not in kept)]
-            self.kept.update(mine)
+            mine = ends if op in self.preserved else must
+            self.preserved.discard(op)
+            preserved = dict.fromkeys(k for k in self.context.preserved if k is not op)
+            self.context.preserved = [*preserved, *(m for m in mine if m not in preserved)]
+            self.preserved.update(mine)
         self.replace(op, new, ends)
 
     def move(self, old: Tensor, new: Tensor) -> None:

@@ -73,7 +73,7 @@ def source(fetches: Any, feeds: Sequence[Any] = (), optimize: str = "off") -> st
         return session.explain(fetches, feeds).source
 
 
-def blocks(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = (), targets: Sequence[Operation] = ()) -> Regions:
+def regions(fetches: Sequence[Tensor], feeds: Sequence[Tensor] = (), targets: Sequence[Operation] = ()) -> Regions:
     """What is to be done in a step."""
     pruned = prune(feeds, fetches, targets)
     kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
@@ -86,19 +86,19 @@ def blocks_of_text(text: str, targets: Sequence[str] = ()) -> Regions:
     return Regions(graph, [graph.get_operation_by_name(n) for n in targets], differentiate)
 
 
-def names(block: Region) -> list[str]:
-    """The operations of a block, in order, its ends not counted."""
-    return [i.op.name for i in block.items if i.op.type not in ("_Arg", "_Retval")]
+def names(region: Region) -> list[str]:
+    """The operations of a region, in order, its ends not counted."""
+    return [i.op.name for i in region.items if i.op.type not in ("_Arg", "_Retval")]
 
 
-def item(block: Region, kind: str) -> Item:
-    """The one item of a kind in a block."""
-    (found,) = [i for i in block.items if i.kind == kind]
+def item(region: Region, kind: str) -> Item:
+    """The one item of a kind in a region."""
+    (found,) = [i for i in region.items if i.kind == kind]
     return found
 
 
 def kinds(made: Regions) -> dict[str, str]:
-    """For each operation that gives a tensor list, in blocks at any depth, what stands for its first list."""
+    """For each operation that gives a tensor list, in regions at any depth, what stands for its first list."""
     lists = Lists(made)
     out: dict[str, str] = {}
     todo = [made.root, *made.functions.values()]
@@ -107,7 +107,7 @@ def kinds(made: Regions) -> dict[str, str]:
             for t in (i.op.outputs[k] for k in i.live):
                 if t.dtype is hr.variant:
                     out.setdefault(i.op.name, lists.kind(t))
-            todo += i.blocks
+            todo += i.regions
     return out
 
 

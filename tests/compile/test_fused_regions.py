@@ -225,8 +225,8 @@ b = Neg(m)
 n = NextIteration({back})
 """
     )
-    fate = deadness_of(g.operations, frames.derive(g.operations), lambda op: False).of
-    outside, inside = fate[g.get_operation_by_name("outside")], fate[g.get_operation_by_name("b")]
+    deadness = deadness_of(g.operations, frames.derive(g.operations), lambda op: False).of
+    outside, inside = deadness[g.get_operation_by_name("outside")], deadness[g.get_operation_by_name("b")]
     assert outside.dead
     assert bool(outside.dead & inside.dead) is lasts
 

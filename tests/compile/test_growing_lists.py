@@ -11,7 +11,7 @@ import headrace as hr
 from headrace import v1
 from headrace.compile.lists import KERNEL, LIST
 from headrace.ir.graph import Tensor
-from tests.compile.running import blocks, both, failure, kinds
+from tests.compile.running import both, failure, kinds, regions
 
 f32, i32 = hr.float32, hr.int32
 
@@ -33,7 +33,7 @@ def dynamic(**kwargs: Any) -> Any:
 
 
 def all_lists(fetches: list[Any], feeds: Any = None) -> Any:
-    assert set(kinds(blocks(fetches, list(feeds or {}))).values()) == {LIST}
+    assert set(kinds(regions(fetches, list(feeds or {}))).values()) == {LIST}
     return both(fetches, feeds)
 
 
@@ -108,7 +108,7 @@ def test_a_shape_that_an_element_may_not_have_is_left_to_the_kernel() -> None:
     ta = filled(dynamic(), 2, lambda t, i: t.write(i, x))
     out = hr.identity(ta.flow)
     item = hr.api.scopes.builder().TensorListGetItem(out, 0, hr.constant([2]), element_dtype=f32)
-    assert set(kinds(blocks([item])).values()) == {KERNEL}
+    assert set(kinds(regions([item])).values()) == {KERNEL}
     for engine in ("compiled", "interpret"):
         assert "Incompatible shapes" in str(failure(item, engine=engine))
 

@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace.compile.lists import KERNEL, LIST, ROWS
 from headrace.ir.graph import Tensor
-from tests.compile.running import b, blocks, both, kinds, source
+from tests.compile.running import b, both, kinds, regions, source
 
 f32, i32 = hr.float32, hr.int32
 
@@ -52,7 +52,7 @@ def rows(x: Any, *dims: int) -> Tensor:
 
 def all_are(kind: str, fetches: list[Tensor], feeds: Any = None) -> Any:
     """That each list of the step is of a kind, and what both engines make of the step."""
-    found = kinds(blocks(fetches, list(feeds or {})))
+    found = kinds(regions(fetches, list(feeds or {})))
     assert found
     assert set(found.values()) == {kind}, found
     return both(fetches, feeds)
@@ -205,7 +205,7 @@ def test_a_list_captured_and_popped_in_an_inner_loop_stays_with_the_kernel() -> 
 def test_an_empty_list_from_outside_that_an_inner_loop_fills_stays_with_the_kernel() -> None:
     x = empty()
     _, out = hr.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s + drained(gathered(4, x), 4)), [0, 0.0])
-    assert set(kinds(blocks([out])).values()) == {KERNEL}
+    assert set(kinds(regions([out])).values()) == {KERNEL}
     both(out)
 
 
@@ -296,7 +296,7 @@ def test_lists_of_lists() -> None:
         return i + 1, v, s * 10.0 + drained(inner, 3 - i)
 
     _, _, out = hr.while_loop(lambda i, v, s: i < 4, back, [0, made, 0.0])
-    found = kinds(blocks([out]))
+    found = kinds(regions([out]))
     assert (found["while"], found["while_1/TensorListPopBack"]) == (LIST, LIST)
     assert found["while/while"] == KERNEL  # which shape an element has is not known of a list out of a list
     assert both(out) == 10200.0
@@ -321,7 +321,7 @@ def test_a_list_that_is_put_into_another_and_changed_still() -> None:
     _, inner = pop(outer, dtype=hr.variant)
     n = length(inner)
     out = [n, length(y)]
-    found = kinds(blocks(out))
+    found = kinds(regions(out))
     assert (found["EmptyTensorList"], found["EmptyTensorList_1"]) == (KERNEL, LIST)
     assert both(out) == [1, 2]
 
@@ -366,6 +366,6 @@ def test_a_tensor_array_is_a_list() -> None:
         return i + 1, ta.write(i, hr.cast(i, f32) * 2.0)
 
     _, ta = hr.while_loop(lambda i, ta: i < n, body, [0, hr.TensorArray(f32, size=n, element_shape=[])])
-    assert set(kinds(blocks([ta.stack()], [n])).values()) == {LIST}
+    assert set(kinds(regions([ta.stack()], [n])).values()) == {LIST}
     for k in (0, 5, 40):
         both(ta.stack(), {n: k})

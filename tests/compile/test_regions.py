@@ -11,7 +11,7 @@ import pytest
 import headrace as hr
 from headrace.errors import InvalidArgumentError
 from headrace.ir.graph import Tensor
-from tests.compile.running import b, blocks, both, item, names
+from tests.compile.running import b, both, item, names, regions
 
 
 def loop(cond: Any, body: Any, variables: list[Any], **kwargs: Any) -> Any:
@@ -27,12 +27,12 @@ def test_results_of_a_conditional_that_nobody_reads_are_not_made() -> None:
     with hr.Graph():
         p, x = hr.placeholder(hr.bool, [], name="p"), hr.placeholder(hr.float32, [], name="x")
         y, z = hr.cond(p, lambda: (hr.sin(x, name="s"), hr.cos(x, name="c")), lambda: (x, hr.exp(x, name="e")))
-        one = item(blocks([y], [p, x]).root, "If")
+        one = item(regions([y], [p, x]).root, "If")
         assert one.live == (0,)
-        assert [[n.split("/")[-1] for n in names(block)] for block in one.blocks] == [[], ["s"]]
-        two = item(blocks([y, z], [p, x]).root, "If")
+        assert [[n.split("/")[-1] for n in names(region)] for region in one.regions] == [[], ["s"]]
+        two = item(regions([y, z], [p, x]).root, "If")
         assert two.live == (0, 1)
-        assert [[n.split("/")[-1] for n in names(block)] for block in two.blocks] == [["e"], ["s", "c"]]
+        assert [[n.split("/")[-1] for n in names(region)] for region in two.regions] == [["e"], ["s", "c"]]
 
 
 def test_a_branch_reads_only_what_its_results_need() -> None:
@@ -40,7 +40,7 @@ def test_a_branch_reads_only_what_its_results_need() -> None:
         p = hr.placeholder(hr.bool, [], name="p")
         x, u = (hr.placeholder(hr.float32, [], name=n) for n in "xu")
         y, _ = hr.cond(p, lambda: (x + 1.0, u * 2.0), lambda: (x, u))
-        found = item(blocks([y], [p, x, u]).root, "If")
+        found = item(regions([y], [p, x, u]).root, "If")
         assert [t.op.attrs.get("of") for t in found.reads] == ["p:0", "x:0"]
 
 
@@ -50,17 +50,17 @@ def test_loop_variables_that_reach_nothing_do_not_go_round() -> None:
         _, a, *_ = loop(
             lambda i, a, x, y: i < 5, lambda i, a, x, y: (i + 1, a * 2.0, hr.sin(x) + y, hr.cos(y)), [0, 1.0, 2.0, 3.0]
         )
-        found = item(blocks([a]).root, "While")
+        found = item(regions([a]).root, "While")
         assert found.variables == (0, 1)
-        assert not any("sin" in n or "cos" in n for n in names(found.blocks[1]))
+        assert not any("sin" in n or "cos" in n for n in names(found.regions[1]))
 
 
 def test_loop_variables_that_reach_the_result_in_a_later_iteration_go_round() -> None:
     with hr.Graph():
         out = loop(lambda i, a, x, y: i < 5, lambda i, a, x, y: (i + 1, a + x, x + y, hr.cos(y)), [0, 1.0, 2.0, 3.0])
-        assert item(blocks([out[1]]).root, "While").variables == (0, 1, 2, 3)
-        assert item(blocks([out[2]]).root, "While").variables == (0, 2, 3)
-        assert item(blocks([out[3]]).root, "While").variables == (0, 3)
+        assert item(regions([out[1]]).root, "While").variables == (0, 1, 2, 3)
+        assert item(regions([out[2]]).root, "While").variables == (0, 2, 3)
+        assert item(regions([out[3]]).root, "While").variables == (0, 3)
         for t in out[1:]:
             both(t)
 
@@ -68,7 +68,7 @@ def test_loop_variables_that_reach_the_result_in_a_later_iteration_go_round() ->
 def test_a_loop_constant_does_not_go_round() -> None:
     with hr.Graph():
         _, a, c = loop(lambda i, a, c: i < 5, lambda i, a, c: (i + 1, a * c, c), [0, 1.0, 2.0])
-        found = item(blocks([a, c]).root, "While")
+        found = item(regions([a, c]).root, "While")
         assert found.variables == (0, 1)
         assert 2 in found.live
         assert both([a, c]) == [32.0, 2.0]
@@ -89,7 +89,7 @@ def test_what_an_effect_waits_for_is_done_before_it(capfd: pytest.CaptureFixture
         said = b().Print(x, [x], message="one ")
         with hr.control_dependencies([said.op]):
             y = x * 2.0
-        made = blocks([y], [x])
+        made = regions([y], [x])
         assert names(made.root)[0] == said.op.name
         assert both(y, {x: 3.0}) == 6.0
     assert capfd.readouterr().err.count("one ") == 2
@@ -106,7 +106,7 @@ def test_a_target_is_done_and_what_nobody_wants_is_not() -> None:
                 s.run([v.initializer, w.initializer])
                 s.run(more.op)
                 assert s.run(values) == [2.0, 1.0]
-        found = blocks([], [], [more.op])
+        found = regions([], [], [more.op])
         assert other.op.name not in names(found.root)
         assert more.op.name in names(found.root)
 
@@ -121,8 +121,8 @@ def test_effects_in_a_body_are_done_though_no_result_is_read() -> None:
                 return i + 1
 
         out = loop(lambda i: i < 4, body, [0])
-        found = item(blocks([], [], [out.op]).root, "While")
-        assert any("Assign" in i.op.type for i in found.blocks[1].items)
+        found = item(regions([], [], [out.op]).root, "While")
+        assert any("Assign" in i.op.type for i in found.regions[1].items)
         for engine in ("interpret", "compiled"):
             with hr.Session(graph=g, engine=engine) as s:
                 s.run(v.initializer)
@@ -150,8 +150,8 @@ def test_loops_that_count(name: str, n: int) -> None:
     with hr.Graph():
         limit = hr.placeholder(hr.int32, [], name="n")
         out = COUNTED[name](limit)
-        found = item(blocks([out], [limit]).root, "While")
-        assert found.trips is not None
+        found = item(regions([out], [limit]).root, "While")
+        assert found.trip_count is not None
         assert found.counter >= 0
         assert isinstance(both(out, {limit: n}), np.int32)
 
@@ -187,8 +187,8 @@ def test_loops_that_must_not_be_taken_for_counting_ones(name: str, n: int) -> No
     with hr.Graph():
         limit = hr.placeholder(hr.int32, [], name="n")
         out = NOT_COUNTED[name](limit)
-        found = item(blocks([out], [limit]).root, "While")
-        assert found.trips is None
+        found = item(regions([out], [limit]).root, "While")
+        assert found.trip_count is None
         assert found.counter == -1
         both(out, {limit: n})
 
@@ -205,7 +205,7 @@ def test_the_greatest_number_as_an_inclusive_limit_is_never_passed() -> None:
 def test_a_condition_with_effects_is_asked_each_time(capfd: pytest.CaptureFixture[str]) -> None:
     with hr.Graph():
         out = loop(lambda i: b().Print(i, [i], message="at ") < 3, f, [0])
-        assert item(blocks([out]).root, "While").trips is None
+        assert item(regions([out]).root, "While").trip_count is None
         assert both(out) == 3
     assert capfd.readouterr().err.count("at ") == 8
 
@@ -227,5 +227,5 @@ def test_a_loop_whose_ends_do_not_fit_is_refused() -> None:
         out = loop(lambda i: i < 3, f, [0])
         out.op.attrs["body"].results = []
         with pytest.raises(InvalidArgumentError, match="expects 1 back, but it takes 1 and returns 0"):
-            blocks([out])
+            regions([out])
         assert g.operations

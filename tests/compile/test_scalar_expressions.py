@@ -1,4 +1,4 @@
-"""Which kernels are formulas of ufuncs, and that a formula computes what its kernel does."""
+"""Which kernels are scalar expressions of ufuncs, and that a scalar expression computes what its kernel does."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ F64 = hr.float64
 
 
 def found(t: Tensor) -> Apply | None:
-    """The formula of what makes `t`."""
+    """The scalar expression of what makes `t`."""
     factory = t.op.opdef.kernel
     assert factory is not None
     return scalar_expression(t.op, factory, factory(np, t.op.attrs))
 
 
 def value(node: Any, given: list[Any]) -> Any:
-    """What a formula gives."""
+    """What a scalar expression gives."""
     if isinstance(node, Input):
         return given[node.index]
     return node.ufunc(*(value(a, given) for a in node.args)) if isinstance(node, Apply) else node
 
 
 def ufuncs(node: Any) -> list[str]:
-    """The names of the ufuncs in a formula, outermost first."""
+    """The names of the ufuncs in a scalar expression, outermost first."""
     return [node.ufunc.__name__, *(n for a in node.args for n in ufuncs(a))] if isinstance(node, Apply) else []
 
 
@@ -55,7 +55,7 @@ FORMULAS: dict[str, tuple[Callable[..., Tensor], list[str]]] = {
 
 @pytest.mark.parametrize("type", FORMULAS)
 @pytest.mark.parametrize("shape", [(), (3,), None])
-def test_elementwise_kernels_are_formulas(type: str, shape: Any) -> None:
+def test_elementwise_kernels_are_scalar_expressions(type: str, shape: Any) -> None:
     make, names = FORMULAS[type]
     with hr.Graph():
         x, y = (hr.placeholder(F64, shape, name=n) for n in "xy")
@@ -102,7 +102,7 @@ COST = Facts(cost=lambda ins, outs: 1.0)
 
 
 def made_of(kernel: Callable[..., Any], shape: Any = (3,), facts: Facts = COST) -> Apply | None:
-    """The formula of a kernel, as that of an operation on one float64."""
+    """The scalar expression of a kernel, as that of an operation on one float64."""
     with hr.Graph():
         op = hr.sin(hr.placeholder(F64, shape, name="x")).op
     record = dataclasses.replace(op.opdef, facts=facts)
@@ -166,7 +166,7 @@ def test_what_is_read_twice_is_one_application() -> None:
     assert product.args[0] is product.args[1] is again
 
 
-def test_all_formulas_of_numbers_can_be_written() -> None:
+def test_all_scalar_expressions_of_numbers_can_be_written() -> None:
     """A number stands in the source as Python writes it; what it does not write is bound to a name."""
     made = made_of(lambda xp, x: xp.minimum(x, math.inf) * -1.5 + np.float64(2))
     assert made is not None

@@ -22,7 +22,7 @@ from headrace.compile.tiling import TiledGroup
 from headrace.ir.graph import Tensor
 from headrace.ir.kernel import find_kernel
 from headrace.prune import prune
-from tests.compile.running import b, blocks, run, same, source
+from tests.compile.running import b, regions, run, same, source
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ def elementwise(rng: random.Random, x: Tensor, y: Tensor) -> Tensor:
 
 
 def aside(rng: random.Random, x: Tensor) -> Tensor:
-    """Something that is no formula, of the shape of `x`: it ends a group, or is small and moves out of its way."""
+    """A kernel without a scalar expression: it ends a group, or is small and moves out of its way."""
     return rng.choice([
         lambda v: hr.reverse(v, [0]), lambda v: v - hr.reduce_sum(v, 0), lambda v: v + hr.reduce_max(v),
         hr.identity, lambda v: hr.reshape(hr.reshape(v, [-1]), v.shape), lambda v: hr.reduce_prod(v[:1]) * v,
@@ -160,9 +160,9 @@ def test_source(tiny: None) -> None:
 
 def found(fetches: list[Tensor], feeds: list[Tensor]) -> list[str]:
     """The items of a step and its groups, by name."""
-    root = blocks(fetches, feeds).root
+    root = regions(fetches, feeds).root
 
-    def formula_of(op: Any) -> Any:
+    def expression_of(op: Any) -> Any:
         kernel = find_kernel(op)
         assert kernel is not None
         return (
@@ -171,7 +171,7 @@ def found(fetches: list[Tensor], feeds: list[Tensor]) -> list[str]:
             else None
         )
 
-    made = tiling.units([i for i in root.items if i.op.type not in ("_Retval", "Const")], formula_of)
+    made = tiling.units([i for i in root.items if i.op.type not in ("_Retval", "Const")], expression_of)
     return ["+".join(i.op.type for i in u.items) if isinstance(u, TiledGroup) else u.op.type for u in made]
 
 

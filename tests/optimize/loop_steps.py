@@ -34,19 +34,19 @@ class Optimized:
 
     Attributes:
       graph: it.
-      kept: its targets.
+      preserved: its targets.
       context: with the report.
       changed: whether any pass changed anything.
     """
 
     graph: Graph
-    kept: list[Operation]
+    preserved: list[Operation]
     context: PassContext
     changed: bool
 
     def run(self, fed: Sequence[Any], resources: ResourceManager | None = None) -> list[Any]:
         """What the fetches are, for these feeds."""
-        lowered = lower(self.graph, self.kept, differentiate)
+        lowered = lower(self.graph, self.preserved, differentiate)
         plan = make_plan(lowered.ops, lowered.functions)
         step = StepState(ResourceManager() if resources is None else resources, ResourceManager, None)
         executor = Executor(plan, step, _pool)
@@ -82,23 +82,25 @@ def optimize(
     """The step that is fed `feeds` and fetches `fetches`, after `passes`; the graph is verified after each."""
     pruned = prune(feeds, fetches, targets)
     own_bodies(pruned.graph)
-    kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
-    context = PassContext(options or Options(), kept)
+    preserved = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
+    context = PassContext(options or Options(), preserved)
     changed = False
     for _ in range(rounds):
         changed = run(list(passes), pruned.graph, context, verify)
     verify(pruned.graph)
-    return Optimized(pruned.graph, kept, context, changed)
+    return Optimized(pruned.graph, preserved, context, changed)
 
 
-def transformed(text: str, passes: Sequence[Pass], kept: Sequence[str] = (), **options: Any) -> tuple[str, PassContext]:
-    """The text of a graph after `passes`, and their report; `kept` are the step's targets.
+def transformed(
+    text: str, passes: Sequence[Pass], preserved: Sequence[str] = (), **options: Any
+) -> tuple[str, PassContext]:
+    """The text of a graph after `passes`, and their report; `preserved` are the step's targets.
 
     Of each line there is what a reader of a loop cares for: no constants, attributes, dtypes, shapes; of a loop its
     inputs, of its body the parameters' names, of its condition nothing.
     """
     graph = from_text(textwrap.dedent(text))
-    context = PassContext(Options(**options), [graph.get_operation_by_name(n) for n in kept])
+    context = PassContext(Options(**options), [graph.get_operation_by_name(n) for n in preserved])
     run(passes, graph, context, verify)
     again = from_text(to_text(graph))
     verify(again)
@@ -214,8 +216,8 @@ def _short(line: str) -> str:
 
 
 def _turns(attrs: str) -> str:
-    kept = re.findall(r"transpose_\w=true", attrs)
-    return f"[{', '.join(kept)}]" if kept else ""
+    preserved = re.findall(r"transpose_\w=true", attrs)
+    return f"[{', '.join(preserved)}]" if preserved else ""
 
 
 def close(got: Sequence[Any], want: Sequence[Any], tolerance: float) -> None:

@@ -45,17 +45,17 @@ class Step:
         """It is interpreted."""
 
     @property
-    def clustered(self) -> Plan:
+    def fused_plan(self) -> Plan:
         return self.plan
 
 
 def passes_of(steps: Steps | None) -> Callable[[Graph, Sequence[Operation]], PassContext]:
     """What applies `steps` to a step's graph and its targets; None: all that there are, in their order."""
 
-    def apply(graph: Graph, kept: Sequence[Operation]) -> PassContext:
+    def apply(graph: Graph, preserved: Sequence[Operation]) -> PassContext:
         if steps is None:
-            return optimize(graph, kept, check=verify)
-        context = PassContext(Options(), list(kept))
+            return optimize(graph, preserved, check=verify)
+        context = PassContext(Options(), list(preserved))
         run((Effects(), *steps), graph, context, verify)  # which all others rely on
         return context
 
@@ -70,11 +70,11 @@ def optimized(steps: Steps | None = None, seen: list[PassContext] | None = None)
     def compile_step(feeds: Any, fetches: Any, targets: Any, devices: Any, *_: Any) -> Step:
         pruned = prune(feeds, fetches, targets)
         own_bodies(pruned.graph)
-        kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
-        context = apply(pruned.graph, kept)
+        preserved = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
+        context = apply(pruned.graph, preserved)
         if seen is not None:
             seen.append(context)
-        lowered = lower(pruned.graph, context.kept, differentiate)
+        lowered = lower(pruned.graph, context.preserved, differentiate)
         return Step(pruned, make_plan(lowered.ops, lowered.functions))
 
     with mock.patch.object(headrace.pipeline, "compile_step", compile_step):
@@ -82,7 +82,7 @@ def optimized(steps: Steps | None = None, seen: list[PassContext] | None = None)
 
 
 def apply(
-    passes: Pass | Steps, text: str, options: Options | None = None, kept: Sequence[str] = ()
+    passes: Pass | Steps, text: str, options: Options | None = None, preserved: Sequence[str] = ()
 ) -> tuple[str, PassContext]:
     """The text of the graph that `passes`, verified, make of the one that `text` describes, and the report.
 
@@ -92,11 +92,11 @@ def apply(
     steps = (passes,) if isinstance(passes, (Pass, Repeat)) else tuple(passes)
     before = to_text(g)
     options = options or Options()
-    context = PassContext(options, [g.get_operation_by_name(n) for n in kept])
+    context = PassContext(options, [g.get_operation_by_name(n) for n in preserved])
     changed = run(steps, g, context, verify)
     after = to_text(g)
     assert changed == (after != before), context.notes
-    again = run(steps, g, PassContext(options, context.kept), verify)
+    again = run(steps, g, PassContext(options, context.preserved), verify)
     assert to_text(g) == after
     assert not again
     return after, context

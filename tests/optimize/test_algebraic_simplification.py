@@ -131,7 +131,7 @@ def test_a_device_of_its_own_is_what_it_may_be_there_for():
 
 
 def test_a_target_stays():
-    unchanged(SimplifyAlgebra(), f"{X}y = Identity(x)\nz = Tanh(y)", kept=["y"])
+    unchanged(SimplifyAlgebra(), f"{X}y = Identity(x)\nz = Tanh(y)", preserved=["y"])
 
 
 def test_what_reads_a_reference_stays():
@@ -194,7 +194,7 @@ def test_a_conditional_with_an_effect_goes_on_having_it():
     )
     after, context = apply((Effects(), SimplifyAlgebra()), text + RETURNS)
     assert "y = Neg[T=float32](u)" in after
-    assert "c" in [op.name for op in context.kept]
+    assert "c" in [op.name for op in context.preserved]
 
 
 RETURNS = "r = _Retval[index=0](y)\n    s = _Retval[index=1](z)\n"
@@ -310,7 +310,7 @@ def test_a_loop_with_an_effect_goes_on_having_it():
     text = LOOP.replace("(j, n) {", "(j, n) ^say {").replace("one =", say)
     after, context = apply((Effects(), SimplifyAlgebra()), text + RETURNS)
     assert "z = Neg[T=int32](n)" in after
-    assert "w" in [op.name for op in context.kept]
+    assert "w" in [op.name for op in context.preserved]
 
 
 def test_not_of_a_reference():

@@ -41,8 +41,8 @@ def after(*fetches: Any, targets: Sequence[Any] = ()) -> tuple[Graph, PassContex
     """The graph of a step after the pass, and the report."""
     pruned = prune([], list(fetches), list(targets))
     own_bodies(pruned.graph)
-    kept = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
-    context = PassContext(kept=kept)
+    preserved = [op for t in targets if (op := pruned.graph.find(t.name)) is not None]
+    context = PassContext(preserved=preserved)
     run([DropMarks()], pruned.graph, context)
     verify(pruned.graph)
     return pruned.graph, context

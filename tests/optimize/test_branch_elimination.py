@@ -86,7 +86,7 @@ def test_what_must_run_still_must():
     text = IF.replace("(s, a) {", "(s, a) ^say {").replace("s = Tanh(a)", say).replace("    k = NoOp ^c\n", "")
     after, context = apply(EliminateBranches(), text)
     assert "say = PrintV2(m)" in after
-    assert [op.name for op in context.kept] == ["say"]
+    assert [op.name for op in context.preserved] == ["say"]
 
 
 def test_in_a_body_too():
@@ -103,12 +103,12 @@ def test_in_a_body_too():
     )
     after, context = apply(EliminateBranches(), text)
     assert "-> (y) ^s ^x ^say {" in after  # to run the conditional meant all its results
-    assert not context.kept
+    assert not context.preserved
 
 
 def test_a_target_becomes_its_ends():
-    _, context = apply(EliminateBranches(), IF, kept=["c"])
-    assert [op.name for op in context.kept] == ["s", "x"]
+    _, context = apply(EliminateBranches(), IF, preserved=["c"])
+    assert [op.name for op in context.preserved] == ["s", "x"]
 
 
 CASE = """
@@ -237,7 +237,7 @@ def test_a_loop_that_is_waited_for_or_waits_stays():
     for other in (text + "    k = NoOp ^w", text.replace("](i, x)", "](i, x) ^x")):
         context = unchanged(EliminateBranches(), other)
         assert "there is waiting for it, or by it" in context.notes[0].text
-    unchanged(EliminateBranches(), text, kept=["w"])
+    unchanged(EliminateBranches(), text, preserved=["w"])
 
 
 def test_a_condition_that_does_something_stays():

@@ -116,7 +116,7 @@ def test_several_outputs_become_as_many_constants_of_those_that_are_read():
 
 def test_one_of_several_outputs_that_is_a_target_stays():
     text = "x = _Arg[T=float32, index=0, shape=[8,3]]\ns = ShapeN(x, x)\nz = Neg(s:1)"
-    unchanged(FoldConstants(), text, kept=["s"])
+    unchanged(FoldConstants(), text, preserved=["s"])
 
 
 def test_a_constant_waits_for_what_its_origin_waited_for():
@@ -147,7 +147,7 @@ def test_an_effect_that_only_a_shape_reaches_stays_and_stays_first():
     after, context = apply((Effects(), FoldConstants(), EliminateDeadCode()), text)
     assert "a = Const[value=int32[1]{3}, dtype=int32] :" in after
     assert "r = ReadVariableOp[dtype=float32](v) ^a ^w" in after
-    assert [op.name for op in context.kept] == ["w"]
+    assert [op.name for op in context.preserved] == ["w"]
 
 
 def test_a_check_that_only_a_shape_reaches_stays():

@@ -109,7 +109,7 @@ def test_what_computes_again_keeps_its_edges():
 
 def test_results_and_targets_that_are_constants_go_on_waiting():
     c = "c = Const[value=float32[]{1.0}, dtype=float32] ^b\n y = Neg(c)"
-    unchanged(SimplifyControlEdges(), HEAD + c, kept=["c"])
+    unchanged(SimplifyControlEdges(), HEAD + c, preserved=["c"])
     unchanged(
         SimplifyControlEdges(),
         """

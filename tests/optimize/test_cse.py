@@ -104,8 +104,8 @@ def test_another_device():
 
 
 def test_a_target_stays_but_others_may_become_it():
-    unchanged(MergeCommon(), f"{XY}a = Tanh(x)\nb = Tanh(x)", kept=["b"])
-    after, _ = apply(MergeCommon(), f"{XY}a = Tanh(x)\nb = Tanh(x)", kept=["a"])
+    unchanged(MergeCommon(), f"{XY}a = Tanh(x)\nb = Tanh(x)", preserved=["b"])
+    after, _ = apply(MergeCommon(), f"{XY}a = Tanh(x)\nb = Tanh(x)", preserved=["a"])
     same(after, f"{XY}a = Tanh(x)")
 
 

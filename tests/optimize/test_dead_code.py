@@ -27,7 +27,7 @@ def test_what_no_end_needs_goes():
         """
     after, _ = apply(EliminateDeadCode(), text)
     same(after, text.replace("        dead = Neg(b)\n", ""))
-    assert unchanged(EliminateDeadCode(), text, kept=["dead"]).ran[-1][0] == "prune"
+    assert unchanged(EliminateDeadCode(), text, preserved=["dead"]).ran[-1][0] == "prune"
 
 
 IF = """
@@ -211,15 +211,15 @@ def test_a_control_edge_from_a_conditional_reaches_all_its_results():
 def test_explicit_effects_need_no_results():
     text = IF.replace(":K", ":1") + "    z = _Retval[index=1](x) ^c"
     assert "Tout=(float32)," in explicit(text)  # the Tanh has no effect
-    assert "Tout=(float32)," in explicit(text, kept=["c"])
+    assert "Tout=(float32)," in explicit(text, preserved=["c"])
     must = text.replace("s = Tanh(a)", "s = Print[U=(float32)](a, a)")
     assert "Tout=(float32)," in explicit(must)
     assert "-> (t) ^s" in explicit(must)
 
 
-def explicit(text, kept=()):
+def explicit(text, preserved=()):
     graph = from_text(text)
-    context = PassContext(kept=[graph.get_operation_by_name(name) for name in kept])
+    context = PassContext(preserved=[graph.get_operation_by_name(name) for name in preserved])
     run((Effects(), EliminateDeadCode()), graph, context, verify)
     return to_text(graph)
 
@@ -272,7 +272,7 @@ def test_an_effect_that_a_conditional_need_not_have_goes():
 
 
 def test_a_target_is_wanted_with_all_its_results():
-    assert "Print" in apply(EliminateDeadCode(), SAYS, kept=["c"])[0]
+    assert "Print" in apply(EliminateDeadCode(), SAYS, preserved=["c"])[0]
 
 
 def test_what_must_run_is_wanted_with_all_its_results():

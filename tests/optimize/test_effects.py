@@ -15,13 +15,13 @@ V = """
     """
 
 
-def explicit(text, kept=()):
+def explicit(text, preserved=()):
     """The graph after the pass, and the names of what must run."""
     graph = from_text(text)
-    context = PassContext(kept=[graph.get_operation_by_name(name) for name in kept])
+    context = PassContext(preserved=[graph.get_operation_by_name(name) for name in preserved])
     run((Effects(),), graph, context, verify)
     assert context.explicit
-    return graph, [op.name for op in context.kept]
+    return graph, [op.name for op in context.preserved]
 
 
 def waits(graph, name):
@@ -34,8 +34,8 @@ def test_an_effect_that_is_reached_by_data_must_run():
 
 
 def test_an_effect_that_is_not_reached_does_not_run():
-    graph, kept = explicit(V + "a = AssignVariableOp(v, x)\n k = Identity(x)\n r = _Retval[index=0](k)")
-    assert kept == []
+    graph, preserved = explicit(V + "a = AssignVariableOp(v, x)\n k = Identity(x)\n r = _Retval[index=0](k)")
+    assert preserved == []
     assert graph.find("a") is None
 
 
@@ -44,8 +44,8 @@ def test_a_draw_must_run_but_has_no_order():
         "s = Shape(x)\n d = RandomUniform[dtype=float32](s)\n a = AssignVariableOp(v, d)\n "
         "k = Identity(x) ^a\n t = Shape(k)\n e = RandomUniform[dtype=float32](t)\n r = _Retval[index=0](e)"
     )
-    graph, kept = explicit(text)
-    assert kept == ["d", "a", "e"]
+    graph, preserved = explicit(text)
+    assert preserved == ["d", "a", "e"]
     assert waits(graph, "a") == waits(graph, "e") == []
 
 
@@ -132,16 +132,16 @@ BRANCH = (
 
 
 def test_a_branch_says_what_must_run_in_it():
-    graph, kept = explicit(BRANCH + "e = _Retval[index=0](c)")
+    graph, preserved = explicit(BRANCH + "e = _Retval[index=0](c)")
     c = graph.get_operation_by_name("c")
-    assert kept == ["a", "c"]
+    assert preserved == ["a", "c"]
     assert [op.name for op in c.attrs["then_branch"].control_results] == ["w"]
     assert waits(graph, "c") == ["a"]
 
 
 def test_a_conditional_waits_for_what_an_unread_result_reaches():
-    graph, kept = explicit(BRANCH.replace("w = AssignVariableOp(v, k)", "w = NoOp") + "e = _Retval[index=0](x) ^c")
-    assert kept == ["a"]
+    graph, preserved = explicit(BRANCH.replace("w = AssignVariableOp(v, k)", "w = NoOp") + "e = _Retval[index=0](x) ^c")
+    assert preserved == ["a"]
     assert waits(graph, "c") == []  # nothing can tell when it runs
 
 
@@ -149,4 +149,4 @@ def test_a_second_time_changes_nothing():
     graph = from_text(BRANCH + "e = _Retval[index=0](c)")
     context = PassContext()
     assert run((Effects(),), graph, context, verify)
-    assert not run((Effects(),), graph, PassContext(kept=context.kept), verify)
+    assert not run((Effects(),), graph, PassContext(preserved=context.preserved), verify)

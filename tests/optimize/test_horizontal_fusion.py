@@ -21,13 +21,13 @@ s = Split[num_split=4](axis, x)
 """
 
 
-def joined(text: str, kept: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
+def joined(text: str, preserved: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
     """The operations of a graph after the pass, and its report."""
     graph = from_text(text)
-    context = PassContext(Options(), [graph.get_operation_by_name(n) for n in kept])
+    context = PassContext(Options(), [graph.get_operation_by_name(n) for n in preserved])
     changed = run([FuseHorizontally()], graph, context, verify)
     assert changed is any(n.fired for n in context.notes)
-    assert not run([FuseHorizontally()], graph, PassContext(Options(), context.kept), verify)
+    assert not run([FuseHorizontally()], graph, PassContext(Options(), context.preserved), verify)
     lines = [line for line in to_text(graph).splitlines() if "Const" not in line and "Placeholder" not in line]
     return lines, [f"{n.op}: {n.text}" for n in context.notes]
 
@@ -83,7 +83,7 @@ b = Exp(s:2)
     ],
 )
 def test_what_stays(work: str, results: tuple[str, ...]) -> None:
-    assert joined(f"{SPLIT}{work}\n{ends(*results)}", kept=("c",) if "c = " in work else ())[1] == []
+    assert joined(f"{SPLIT}{work}\n{ends(*results)}", preserved=("c",) if "c = " in work else ())[1] == []
 
 
 def test_a_cut_that_waits_stays() -> None:
@@ -115,7 +115,7 @@ def test_all_that_is_done_to_each_element(type: str) -> None:
 
 
 def test_a_target_stays_itself() -> None:
-    assert joined(SPLIT + "a = Exp(s)\nb = Exp(s:1)\n" + ends("a", "b"), kept=("b",))[1] == []
+    assert joined(SPLIT + "a = Exp(s)\nb = Exp(s:1)\n" + ends("a", "b"), preserved=("b",))[1] == []
 
 
 def test_large_ones_are_done_one_by_one() -> None:

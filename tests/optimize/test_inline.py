@@ -122,7 +122,7 @@ def test_functions_of_primitives_stay():
 def test_what_must_run_when_it_is_called_does():
     text = CALL.replace("y = Mul(v, v)", SAY + "\n      y = Mul(v, v)")
     after, context = apply(Inline(), text.replace("-> (y) {", "-> (y) ^say {").replace("float32[]", "float32[2]"))
-    assert [op.name for op in context.kept] == ["a/say", "b/say"]
+    assert [op.name for op in context.preserved] == ["a/say", "b/say"]
     assert "k = NoOp ^b/y ^b/say" in after
 
 

@@ -24,11 +24,11 @@ LOOP = """
     """
 
 
-def reached(text, name, literal=True, kept=()):
+def reached(text, name, literal=True, preserved=()):
     """The inputs and outputs that the ends of a graph reach of one operation, and the names of all that they reach."""
     graph = from_text(text)
     op = graph.get_operation_by_name(name)
-    found = Reached(graph, [graph.get_operation_by_name(k) for k in kept], literal)
+    found = Reached(graph, [graph.get_operation_by_name(k) for k in preserved], literal)
     inputs, outputs = found.inputs.get(op, set()), found.outputs.get(op, set())
     return sorted(inputs), sorted(outputs), {each.name for each in found.ops}
 
@@ -40,7 +40,7 @@ def test_a_result_of_a_loop_reaches_the_variables_that_it_is_made_of(read, live)
 
 def test_a_control_edge_from_a_loop_reaches_all_variables():
     assert reached(LOOP + "y = _Retval[index=0](x) ^w", "w")[0] == [0, 1, 2, 3, 4]
-    assert reached(LOOP, "w", kept=["w"])[0] == [0, 1, 2, 3, 4]
+    assert reached(LOOP, "w", preserved=["w"])[0] == [0, 1, 2, 3, 4]
     assert reached(LOOP + "y = _Retval[index=0](x) ^w", "w", literal=False)[0] == [0, 4]
 
 

@@ -110,10 +110,10 @@ def test_both_with_an_effect() -> None:
     untouched("loop_merging", f"{_BEFORE}\n{_one('a', **effect)}\n{_one('b', **effect)}")
 
 
-@pytest.mark.parametrize("kept", [(), ("b",)])
-def test_something_waits_for_the_second(kept: tuple[str, ...]) -> None:
-    text = _two(behind="z = Neg(a:2)" + ("" if kept else "^b"))
-    untouched("loop_merging", text, "something waits for it", kept=kept)
+@pytest.mark.parametrize("preserved", [(), ("b",)])
+def test_something_waits_for_the_second(preserved: tuple[str, ...]) -> None:
+    text = _two(behind="z = Neg(a:2)" + ("" if preserved else "^b"))
+    untouched("loop_merging", text, "something waits for it", preserved=preserved)
 
 
 def test_the_second_needs_the_first() -> None:

@@ -109,7 +109,7 @@ def test_targets_of_which_others_are_made():
         """
     )
     context = optimize(g, [g.get_operation_by_name("c")], check=verify)
-    assert [op.name for op in context.kept] == ["say"]
+    assert [op.name for op in context.preserved] == ["say"]
     assert "say = PrintV2(m)" in to_text(g)
 
 

@@ -49,11 +49,11 @@ def own_bodies(graph: Graph) -> None:
             }
 
 
-def roots(graph: Graph, kept: Collection[Operation] = ()) -> list[Operation]:
-    """The operations that `graph` is run for: its ends, its control results, and `kept`."""
+def roots(graph: Graph, preserved: Collection[Operation] = ()) -> list[Operation]:
+    """The operations that `graph` is run for: its ends, its control results, and `preserved`."""
     if isinstance(graph, FuncGraph):
-        return [*(t.op for t in graph.results), *graph.control_results, *kept]
-    return [*(op for op in graph.operations if op.type == "_Retval"), *kept]
+        return [*(t.op for t in graph.results), *graph.control_results, *preserved]
+    return [*(op for op in graph.operations if op.type == "_Retval"), *preserved]
 
 
 def _free_names(graph: Graph, f: FuncGraph) -> None:
@@ -81,13 +81,13 @@ class Editor:
 
     Args:
       graph: the graph.
-      kept: operations that must stay though no operation may read them. Control results, parameters and ends always
-        stay.
+      preserved: operations that must stay though no operation may read them. Control results, parameters and ends
+        always stay.
     """
 
-    def __init__(self, graph: Graph, kept: Collection[Operation] = ()) -> None:
+    def __init__(self, graph: Graph, preserved: Collection[Operation] = ()) -> None:
         self.graph = graph
-        self.kept = kept
+        self.preserved = preserved
         self._uses: dict[Tensor, list[tuple[Operation, int]]] = {}
         self._waits: dict[Operation, list[Operation]] = {}
         self._noted = -1  # operations in the index, the first of the graph; -1: there is no index
@@ -116,7 +116,7 @@ class Editor:
 
     def roots(self) -> list[Operation]:
         """The operations that the graph is run for."""
-        return roots(self.graph, self.kept)
+        return roots(self.graph, self.preserved)
 
     def check(self) -> None:
         """Compares the index with the graph.
