@@ -1,4 +1,4 @@
-"""Which kernels are scalar expressions of ufuncs, and that a scalar expression computes what its kernel does."""
+"""Scalar expressions: they are found, and compute the same as their kernels."""
 
 from __future__ import annotations
 
