@@ -97,7 +97,7 @@ class Writer(ListWriter):
         return kernel
 
     def expression_of(self, op: Operation) -> Apply | None:
-        """The scalar expression of ufuncs that the kernel of `op` computes; None if it is none."""
+        """The scalar expression of the kernel of `op`; None if it has none."""
         if op not in self._expressions:
             found = None
             if len(op.outputs) == 1 and op.inputs and op.opdef.kernel is not None:
@@ -435,7 +435,7 @@ class Writer(ListWriter):
         return self.out.bind(self._rows[key], "c")
 
     def _number(self, node: Any, found: Apply) -> str:
-        """Text of a number in a scalar expression: an array of the result's dtype, if possible.
+        """Text of a number in an expression: an array of the result dtype, if possible.
 
         As the second operand of an array, an array of rank 0 takes 0.25 µs less than a numpy scalar, and 0.5 µs less
         than a number of Python.
