@@ -1,7 +1,7 @@
 """Table of named objects that records the line of each registration.
 
-A failed look-up suggests near names. The table serves op types, kernel overrides and devices. As in TensorFlow's
-`framework/registry.py`, the error of a duplicate names the line of the first registration.
+A failed look-up suggests near names. The tables are those of op types, device types and registered gradients. As in
+TensorFlow's `framework/registry.py`, the error of a duplicate names the line of the first registration.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Shape inference: what an op's record says of its outputs, given what is known of its inputs.
+"""Shape inference: shapes of an operation's outputs from its record and its inputs.
 
-`Inference` is what a shape rule sees. Besides the input shapes it can ask for the *value* of an input, when that is
-known before anything runs (constants, and small pure ops of constants), and for an integer vector read *as a shape*
-(so that `Reshape(x, Pack(Shape(x)[0], 4))` has shape `[?, 4]`).
+A shape rule receives an `Inference`. It has the shapes of the inputs, the *value* of an input where the graph
+determines it (constants, and small pure operations on constants), and an integer vector read *as a shape*, so that
+`Reshape(x, Pack(Shape(x)[0], 4))` has the shape `[?, 4]`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""Kernels: which function computes an op on a device, and what a stateful one is given.
+"""Kernels: forms, look-up by op and device, and the context of stateful kernels.
 
-A record holds a kernel in one of four forms (design §4):
+The record of an op holds its kernel for the CPU, in one of three forms:
 
 * `kernel=(xp, attrs) -> f(*arrays)`: pure; `xp` is the array namespace of the device (numpy on the CPU).
 * `stateful=(ctx, attrs) -> f(*arrays)`: made once for each step and node; `ctx` is a `KernelContext`.
 * `async_=(ctx, attrs) -> f(*arrays, done)`: may wait; calls `done(result)` or `done(exception)` exactly once, from any
   thread, and returns None or a function that cancels the wait.
-* `override(op, device, constraints)`: a kernel of one of these forms for devices of another type than CPU, or one that
-  replaces the record's on the CPU; for some dtypes.
+
+Control-flow primitives and operations that own or call functions have no kernel. `override(op, device, constraints)`
+adds a kernel of one of these forms outside of the record: for a device of another type, or in place of the record's
+kernel for the attributes that the constraints allow.
 
 `f` returns the array if the op has one output, a tuple of arrays if it has several, None if it has none. An array is
 immutable once it is returned.

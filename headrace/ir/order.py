@@ -1,26 +1,29 @@
-"""The order of stateful operations: what touches the same thing happens in the order in which it was written.
+"""Order of stateful operations: control edges between operations that touch the same state.
 
-In a graph nothing but edges says what comes first. For values that is all one needs. For what *changes* something it is
-not: `v.assign(1)` and a later read of `v` have no edge between them. An `Order`, one for each graph that wants it,
-hands the missing control edges to whoever makes the operations (the `Builder`).
+The edges of a graph alone determine the order of execution, and data edges suffice for pure operations. They do not
+suffice for effects: `v.assign(1)` and a later read of `v` have no edge between them. An ordered graph has an `Order`,
+which gives the `Builder` the missing control edges, so that effects happen in the order in which the program made
+them.
 
-**Keys.** What an operation touches is told by keys. Two operations with a common key, of which one writes, are ordered;
-reads are not ordered among themselves. The keys are
+**Keys.** Keys identify the state that an operation touches. Two operations with a common key, of which one writes, are
+ordered; reads are not ordered among themselves. The keys are
 
-* a resource: the operation that made its handle, or the parameter by which the handle came into a sub-graph (so what is
-  one variable outside is one parameter inside); for variables of a name, that name;
-* the standard output, which Print and Assert share; what Python functions do, which all of them share (so a Python
-  function must not wait for one that comes later: in graphs without an order it may);
-* a random operation itself: its stream goes on from one firing to the next.
+* a resource: its container and name at the operation that makes the handle, or the parameter through which the handle
+  enters a sub-graph (one variable outside is one parameter inside);
+* the standard output, which Print and Assert share;
+* the Python process, which Python functions and the operations on files of checkpoints share (a Python function must
+  not wait for a later one; in graphs without an order it may);
+* the state of the step, for operations on it that take no handle;
+* a random operation itself, whose stream continues from one firing to the next.
 
-A handle whose maker cannot be seen (a result of a conditional) may be any resource: `ANY`. A function that calls itself
-may touch what is yet to come in its body: `EVERYTHING`, as long as it is being made.
+A handle with an unknown maker (a result of a conditional) may be any resource: `ANY`. A function that calls itself may
+touch everything that its body adds later: `EVERYTHING`, while it is traced.
 
-An `If`, `While` or call touches what its graphs touch, the parameters among their keys replaced by what is passed for
-them. What waits by nature (queues, barriers) is never ordered: the one that waits could come before the one that it
-waits for.
+An `If`, `While` or call touches the keys of its graphs, with parameters replaced by the inputs of the operation.
+Operations that wait by nature (queues, barriers) are never ordered: the one that waits could come before the one that
+it waits for.
 
-Source: the idea is TensorFlow 2's automatic control dependencies.
+Source: TensorFlow 2's automatic control dependencies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Walks over graphs: what reaches what, in which order, who uses what. Nothing here changes a graph."""
+"""Traversals of graphs: reachability, topological order, consumers. No function changes a graph."""
 
 from __future__ import annotations
 
