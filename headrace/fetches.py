@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes, shapes, thresholds
+from headrace import dtypes, nest, shapes, thresholds
 from headrace.errors import FeedError, ResourceExhaustedError
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.resources.manager import Handle
@@ -39,21 +39,21 @@ def key_of(fetches: Any) -> Hashable:
     try:
         if isinstance(fetches, _ELEMENTS):
             return fetches
-        if isinstance(fetches, (list, tuple)):
-            return (type(fetches), *[f if isinstance(f, _ELEMENTS) else key_of(f) for f in fetches])
+        node = nest.nodes[type(fetches)]
+        if node is not None and node.is_fetchable:
+            parts = node.as_given(fetches)
+            return (node.form(fetches), *[f if isinstance(f, _ELEMENTS) else key_of(f) for f in parts])
         if hasattr(type(fetches), "graph_element"):
             return fetches.graph_element  # type: ignore[no-any-return]
-        if hasattr(type(fetches), "fetched_as"):
-            return (type(fetches), *fetches._flatten())
-        if isinstance(fetches, Mapping):
-            return (type(fetches), *[(k, key_of(v)) for k, v in fetches.items()])
-        if dataclasses.is_dataclass(fetches) and not isinstance(fetches, type):
-            return (type(fetches), *[key_of(getattr(fetches, f.name)) for f in dataclasses.fields(fetches)])
     except RecursionError:
         raise _too_deep() from None
-    raise TypeError(
-        f"cannot fetch {fetches!r} ({type(fetches).__name__}): a fetch is a tensor, an operation, the name of one, "
-        "or a list, tuple, dict or dataclass of fetches"
+    raise _no_fetch(fetches)
+
+
+def _no_fetch(f: Any) -> TypeError:
+    return TypeError(
+        f"cannot fetch {f!r} ({type(f).__name__}): a fetch is a tensor, an operation, the name of one, or a list, "
+        "tuple, dict or dataclass of fetches"
     )
 
 
@@ -96,27 +96,15 @@ class Fetches:
             if i == len(self.tensors):
                 self.tensors.append(element)
             return lambda values: values[i]
-        if hasattr(type(f), "fetched_as"):  # a composite of several tensors
-            several = [self._resolve(graph, t) for t in f._flatten()]
-            return lambda values: f.fetched_as(*[p(values) for p in several])
-        if isinstance(f, Mapping):
-            items = [(k, self._resolve(graph, v)) for k, v in f.items()]
-            make = dict if type(f) is dict else type(f)
-            return lambda values: make((k, p(values)) for k, p in items)  # type: ignore[call-arg]
-        if dataclasses.is_dataclass(f) and not isinstance(f, type):
-            record = type(f)
-            fields = [(d.name, self._resolve(graph, getattr(f, d.name))) for d in dataclasses.fields(f)]
-            return lambda values: record(**{k: p(values) for k, p in fields})
-        if isinstance(f, (list, tuple)):
-            parts = [self._resolve(graph, v) for v in f]
-            if hasattr(f, "_fields"):  # a namedtuple
-                cls = type(f)
-                return lambda values: cls(*[p(values) for p in parts])
-            if isinstance(f, tuple):
-                return lambda values: tuple([p(values) for p in parts])
-            return lambda values: [p(values) for p in parts]
-        key_of(f)  # raises
-        raise AssertionError
+        node = nest.nodes[type(f)]
+        if node is None or not node.is_fetchable:
+            raise _no_fetch(f)
+        parts = [self._resolve(graph, x) for x in node.parts(f)]
+        make = node.fetched_as
+        if make is not None:
+            return lambda values: make(*[p(values) for p in parts])
+        rebuild = node.rebuilder(f)
+        return lambda values: rebuild([p(values) for p in parts])
 
 
 def _element(graph: Graph, f: str | Tensor | Operation) -> Tensor | Operation:
@@ -147,7 +135,12 @@ def feed_tensor(graph: Graph, key: Any) -> Tensor:
 
 def feed_tensors(graph: Graph, key: Any) -> list[Tensor]:
     """Returns the tensors for a key of a feed dict; a composite (`SparseTensor`) has several."""
-    return [feed_tensor(graph, t) for t in (key._flatten() if hasattr(type(key), "fetched_as") else (key,))]
+    return [feed_tensor(graph, t) for t in _parts_fed(key)]
+
+
+def _parts_fed(key: Any) -> Sequence[Any]:
+    node = nest.nodes[type(key)]
+    return (key,) if node is None or node.fetched_as is None else node.parts(key)
 
 
 def spread(values: Sequence[Any], counts: Sequence[int]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace import nest
 from headrace.errors import InvalidArgumentError
 from headrace.fetches import Fetches, feed_tensors, key_of
 from headrace.ir.graph import Graph, Operation, Tensor
@@ -70,16 +71,11 @@ def simulate(
 
 def _graph(fetches: Any) -> Graph:
     """Graph of the first tensor or operation in a fetch structure."""
-    key: Any = key_of(fetches)  # raises the errors of `Session.run`
-    todo = [key]
-    while todo:
-        x = todo.pop()
-        if isinstance(x, (Tensor, Operation)):
-            return x.graph
-        if isinstance(x, tuple):
-            todo += reversed(x)
-        elif hasattr(type(x), "graph_element"):
-            todo.append(x.graph_element)
+    key_of(fetches)  # raises the errors of `Session.run`
+    for x in nest.flatten(fetches):
+        element = x.graph_element if hasattr(type(x), "graph_element") else x
+        if isinstance(element, (Tensor, Operation)):
+            return element.graph
     raise InvalidArgumentError(
         f"simulate needs a tensor or an operation among its fetches, to know which graph is meant; got {fetches!r}"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes, thresholds
+from headrace import dtypes, nest, shapes, thresholds
 from headrace.api import scopes
 from headrace.api.sparse_tensor import as_sparse, is_sparse
 from headrace.api.tensors import as_list, is_tensor, known_shape
@@ -511,7 +511,7 @@ def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
     """
     if is_sparse(input):
         sp = as_sparse(input)
-        with scopes.name_scope(name, "zeros_like", sp._flatten()) as scope:
+        with scopes.name_scope(name, "zeros_like", nest.flatten(sp)) as scope:
             return zeros(shape(sp), sp.dtype if dtype is None else dtype, scope)
     return _like(input, 0, dtype, name, "zeros_like", "ZerosLike")
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, shapes, thresholds
-from headrace.api import nest, scopes, tracing
+from headrace import dtypes, nest, shapes, thresholds
+from headrace.api import scopes, tracing
 from headrace.errors import InvalidArgumentError, SignatureError
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Operation, Tensor

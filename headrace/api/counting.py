@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, nest
 from headrace.api import arrays, debugging, math, reductions, scopes
 from headrace.api.debugging import Assert
 from headrace.api.sparse_tensor import SparseTensor
@@ -105,7 +105,7 @@ def sparse_weights(values: SparseTensor, weights: Any, dtype: Any) -> Any:
     Raises:
       ValueError: they are not a sparse tensor.
     """
-    b = scopes.builder(*values._flatten())
+    b = scopes.builder(*nest.flatten(values))
     if weights is None:
         return b.const(np.zeros(0, (dtype or values.dtype).numpy), dtype or values.dtype.base)
     if not isinstance(weights, SparseTensor):
@@ -129,13 +129,13 @@ def _sparse_counts(
 ) -> Any:
     """`bincount` of a sparse tensor."""
     sp = arr if arr.dtype.is_integer else arr.with_values(math.cast(arr.values, dtypes.int32))
-    b = scopes.builder(*sp._flatten(), weights, minlength, maxlength)
+    b = scopes.builder(*nest.flatten(sp), weights, minlength, maxlength)
     # how many numbers there are to count; the greatest of none is the least of all, of which 1 more must be 0
     greatest = math.maximum(reductions.reduce_max(sp.values), b.const(-1, sp.dtype.base))
     size = _lengths(b, sp.values, greatest, minlength, maxlength)
     attrs = {"binary_output": binary_output}
     if axis == -1:
-        inputs = (*sp._flatten(), size, sparse_weights(sp, weights, dtype))
+        inputs = (*nest.flatten(sp), size, sparse_weights(sp, weights, dtype))
         return b.make("SparseBincount", inputs, attrs)
     of_each = dense_weights(sp.values, None, dtype) if weights is None else sparse_weights(sp, weights, dtype)
     return b.make("DenseBincount", (sp.values, size, of_each), attrs)

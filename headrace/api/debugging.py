@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace import shapes
-from headrace.api import arrays, nest, reductions, scopes
+from headrace import nest, shapes
+from headrace.api import arrays, reductions, scopes
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.tensors import constant_value, is_tensor, pair
 from headrace.errors import InvalidArgumentError, ShapeError
@@ -98,7 +98,7 @@ def print(
 def _printed(x: Any) -> list[Any]:
     """The tensors whose values are shown for a leaf."""
     if isinstance(x, SparseTensor):
-        return x._flatten()
+        return nest.flatten(x)
     return [x] if is_tensor(x) else []
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
-from headrace.api import nest, scopes, tracing
+from headrace import dtypes, nest, shapes
+from headrace.api import scopes, tracing
 from headrace.errors import GraphError, SignatureError
 from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder

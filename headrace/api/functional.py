@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from headrace import dtypes, shapes
-from headrace.api import nest, scopes, tracing
+from headrace import dtypes, nest, shapes
+from headrace.api import scopes, tracing
 from headrace.api.sparse_tensor import SparseTensor, SparseTensorSpec
 from headrace.api.tensor_array import TensorArray
 from headrace.api.while_loop import while_loop
@@ -125,7 +125,7 @@ def map_fn(
 
 def _packed(sp: SparseTensor) -> Any:
     """The rows of a sparse tensor as strings, [n, 3]."""
-    parts = sp._flatten()
+    parts = nest.flatten(sp)
     out = scopes.builder(*parts).make("SerializeManySparse", parts, {"out_type": dtypes.string})
     if isinstance(out, Tensor) and sp.shape is not None:
         out.refine((sp.shape[0], 3))
@@ -170,7 +170,7 @@ def _of_spec(spec: SparseTensor | SparseTensorSpec, leaf: Any, fn: Callable[...,
             f"map_fn's function ({tracing.source_of(fn)}) must return a SparseTensor of dtype {spec.dtype.base.name}, "
             f"got {got}; say what it returns: fn_output_signature=, or cast it"
         )
-    parts = leaf._flatten()
+    parts = nest.flatten(leaf)
     return scopes.builder(*parts).make("SerializeSparse", parts, {"out_type": dtypes.string})
 
 

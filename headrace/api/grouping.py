@@ -6,7 +6,8 @@ import builtins
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.api import nest, scopes
+from headrace import nest
+from headrace.api import scopes
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Operation

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, forking, thresholds
-from headrace.api import nest, scopes
+from headrace import dtypes, forking, nest, thresholds
+from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
 from headrace.resources.callback import Callback
 

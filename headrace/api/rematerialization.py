@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes, flags, shapes, thresholds
-from headrace.api import nest, scopes, tracing
+from headrace import dtypes, flags, nest, shapes, thresholds
+from headrace.api import scopes, tracing
 from headrace.errors import InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import scopes
 from headrace.errors import ShapeError
 from headrace.ir import infer
@@ -32,7 +32,7 @@ class SparseTensorValue(NamedTuple):
     dense_shape: Any
 
 
-class SparseTensor:
+class SparseTensor(nest.Composite):
     """A tensor of which only some elements are there; the others are zero.
 
     Args:
@@ -90,7 +90,7 @@ class SparseTensor:
         if not isinstance(sparse_tensor_value, (SparseTensor, SparseTensorValue)):
             raise TypeError(f"a SparseTensor or SparseTensorValue expected, got {sparse_tensor_value!r}")
         return (
-            cls(*sparse_tensor_value._flatten())
+            cls(*nest.flatten(sparse_tensor_value))
             if isinstance(sparse_tensor_value, SparseTensor)
             else cls(*sparse_tensor_value)
         )

@@ -6,11 +6,12 @@ nothing). Behind it is a tensor list (`ops.tensor_list`), the *flow*, which is w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import scopes
 from headrace.api.grouping import no_op
 from headrace.dtypes import DType
@@ -22,7 +23,7 @@ from headrace.ir.symbolic import seen
 from headrace.shapes import Shape
 
 
-class TensorArray:
+class TensorArray(nest.Composite):
     """An array of tensors of one dtype, each of which is written and read by its index.
 
     Args:
@@ -93,13 +94,13 @@ class TensorArray:
             flow = b.TensorListReserve(shape, size, element_dtype=self._dtype, name="TensorListReserve")
             self._flow = self._made(b, flow, clear_after_read, tensor_array_name)
 
-    # *** as a structure: what loops and branches carry ***
+    # *** nest.Composite: loops and branches carry it ***
 
     def _flatten(self) -> list[Any]:
         return [self._flow]
 
-    def _unflatten(self, tensors: list[Any]) -> TensorArray:
-        return self._with(tensors[0])
+    def _unflatten(self, parts: Sequence[Any]) -> TensorArray:
+        return self._with(parts[0])
 
     def _key(self) -> str:
         return f"dtype {self._dtype.name}"

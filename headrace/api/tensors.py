@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
-from headrace.api import nest, scopes
+from headrace import dtypes, nest, shapes
+from headrace.api import scopes
 from headrace.errors import ShapeError
 from headrace.ir import infer
 from headrace.ir.conversion import as_array

@@ -14,8 +14,8 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace import dtypes, recursion
-from headrace.api import nest, scopes
+from headrace import dtypes, nest, recursion
+from headrace.api import scopes
 from headrace.errors import GraphError, SignatureError
 from headrace.ir import source
 from headrace.ir.function import bodies, owned, unify

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import shapes
-from headrace.api import nest, rematerialization, scopes, tracing
+from headrace import nest, shapes
+from headrace.api import rematerialization, scopes, tracing
 from headrace.api.cond import checked_predicate, is_true
 from headrace.errors import ShapeError, SignatureError
 from headrace.ir.builder import Builder
@@ -107,9 +107,7 @@ def while_loop(
         results = _run(cond, body, variables, maximum_iterations)
     if is_single or (len(results) == 1 and not return_same_structure):
         return results[0]
-    if isinstance(loop_vars, tuple):
-        return type(loop_vars)(*results) if hasattr(loop_vars, "_fields") else tuple(results)
-    return results
+    return nest.rebuilt(loop_vars, results)
 
 
 class _LoopTracer:
@@ -180,8 +178,9 @@ class _LoopTracer:
         for leaf, invariant in zip(leaves, given, strict=True):
             of_leaf = [next(rest) for _ in nest.flatten(leaf)]
             shape = None if invariant is None else shapes.as_shape(getattr(invariant, "shape", invariant))
-            if hasattr(type(leaf), "_loop_shapes"):
-                self.shapes += leaf._loop_shapes(shape)
+            own = leaf._loop_shapes(shape) if nest.is_composite(leaf) else None
+            if own is not None:
+                self.shapes += own
             elif invariants is None or (invariant is None and any(t.handle is not None for t in of_leaf)):
                 self.shapes += [t.shape for t in of_leaf]  # a tensor array has no shape to speak of
             else:

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.api import nest, scopes, tracing
+from headrace import nest
+from headrace.api import scopes, tracing
 from headrace.api.function import is_tensor
 from headrace.api.rematerialization import unrepeatable
 from headrace.errors import SignatureError, UnimplementedError

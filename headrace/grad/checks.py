@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace import dtypes
-from headrace.api import nest, scopes, tracing
+from headrace import dtypes, nest
+from headrace.api import scopes, tracing
 from headrace.grad.activity import carries
 from headrace.grad.transforms import jvp, vjp
 from headrace.ir.graph import Tensor

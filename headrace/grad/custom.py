@@ -18,8 +18,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace import dtypes
-from headrace.api import nest, scopes, tracing
+from headrace import dtypes, nest
+from headrace.api import scopes, tracing
 from headrace.errors import SignatureError
 from headrace.grad.activity import carries
 from headrace.grad.registered import OVERRIDE, Custom, as_gradient, title
@@ -186,12 +186,12 @@ def _fitted(args: Sequence[Any], got: Sequence[Any]) -> list[Any] | None:
         if g is None:
             out += [None] * n
         elif isinstance(g, IndexedSlices) or not nest.is_nested(g):
-            if nest.is_nested(arg) and not (n == 1 and hasattr(type(arg), "_flatten")):
+            if nest.is_nested(arg) and not (n == 1 and nest.is_composite(arg)):
                 return None
             out.append(g)
         elif not nest.is_nested(arg):
             return None
-        elif hasattr(type(g), "_flatten"):
+        elif nest.is_composite(g):
             out += nest.flatten(g)
         else:
             try:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace import dtypes, shapes
-from headrace.api import nest, scopes
+from headrace import dtypes, nest, shapes
+from headrace.api import scopes
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.errors import GraphError, SignatureError
 from headrace.gc_pause import paused
@@ -287,7 +287,7 @@ def _aligned(ys: Any, grad_ys: Any, n: int) -> list[Any]:
         return [None] * n
     if nest.is_nested(ys) and (isinstance(grad_ys, IndexedSlices) or not nest.is_nested(grad_ys)):
         grad_ys = [grad_ys]
-    elif not nest.is_nested(ys) and isinstance(grad_ys, (list, tuple)) and not hasattr(type(ys), "_flatten"):
+    elif not nest.is_nested(ys) and isinstance(grad_ys, (list, tuple)) and not nest.is_composite(ys):
         ys = [ys]
     try:
         found = nest.flatten_up_to(ys, grad_ys)
@@ -295,7 +295,7 @@ def _aligned(ys: Any, grad_ys: Any, n: int) -> list[Any]:
         given = len(grad_ys) if isinstance(grad_ys, (list, tuple)) else len(nest.flatten(grad_ys))
         raise SignatureError(f"Length mismatch: {given} grad_ys were passed for {n} ys ({e}); give one for each") from e
     # the gradient of a tensor array is one
-    return [g._flatten()[0] if nest.is_composite(g) and not isinstance(g, IndexedSlices) else g for g in found]
+    return [nest.flatten(g)[0] if nest.is_composite(g) and not isinstance(g, IndexedSlices) else g for g in found]
 
 
 def _seed(b: Builder, y: Tensor, dy: Any, i: int) -> Gradient:
@@ -353,7 +353,7 @@ def _structured(
 def _like(xs: Any, grads: Sequence[Any]) -> Any:
     """`grads` in the structure of `xs`; a list where that is a tuple, a list, or nothing but a leaf."""
     rest = iter(grads)
-    if not nest.is_nested(xs) or hasattr(type(xs), "_flatten"):
+    if not nest.is_nested(xs) or nest.is_composite(xs):
         return [_packed(xs, rest)]
     if isinstance(xs, (list, tuple)):
         return [_packed(x, rest) for x in xs]
@@ -362,6 +362,6 @@ def _like(xs: Any, grads: Sequence[Any]) -> Any:
 
 def _packed(x: Any, rest: Iterator[Any]) -> Any:
     mine = [next(rest) for _ in nest.flatten(x)]
-    if hasattr(type(x), "_flatten") and None in mine:
+    if nest.is_composite(x) and None in mine:
         return None
     return nest.pack(x, mine)

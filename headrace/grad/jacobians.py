@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace import dtypes
-from headrace.api import functional, nest, scopes, tracing
+from headrace import dtypes, nest
+from headrace.api import functional, scopes, tracing
 from headrace.api.function import TensorSpec
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.activity import carries

@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headrace import shapes
-from headrace.api import nest, scopes
+from headrace import nest, shapes
+from headrace.api import scopes
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.zeros import gradient_dtype, gradient_shape
 from headrace.ir.grad_node import GradNode

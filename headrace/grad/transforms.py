@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace import shapes
-from headrace.api import nest, scopes, tracing
+from headrace import nest, shapes
+from headrace.api import scopes, tracing
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.activity import carries
 from headrace.grad.called import DifferentiatedCall, GradProgram, anywhere, is_eager, named, positions

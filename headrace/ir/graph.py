@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace import forking, recursion, shapes
+from headrace import forking, nest, recursion, shapes
 from headrace.errors import GraphError, NotFoundError
 from headrace.ir import opdef as opdefs
 from headrace.ir.attr_values import Owned
@@ -154,6 +154,10 @@ class Operation(Uncopyable):
 
     def __repr__(self) -> str:
         return f"<Operation {self.name!r} type={self.type}>"
+
+
+nest.describe.register(Tensor, lambda t: f"the tensor {t.name!r}")
+nest.describe.register(Operation, lambda op: f"the operation {op.name!r}")
 
 
 class Ordering(Protocol):

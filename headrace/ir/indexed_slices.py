@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from headrace import shapes
+from headrace import nest, shapes
 from headrace.ir.graph import Tensor
 from headrace.ir.infer import shape_value
 from headrace.ir.symbolic import seen
@@ -47,7 +47,7 @@ class IndexedSlicesValue(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class IndexedSlices:
+class IndexedSlices(nest.Composite):
     """Rows of a tensor of shape `dense_shape`: `values[i]` belongs to row `indices[i]`; rows that come twice add up.
 
     The gradient with respect to what rows are gathered from is made of the rows that were gathered: for a table of a
@@ -119,7 +119,7 @@ class IndexedSlices:
     def __neg__(self) -> IndexedSlices:
         return self.with_values(-self.values)  # type: ignore[operator]  # `api.operators` installs it
 
-    # *** a composite of `api.nest` ***
+    # *** nest.Composite ***
 
     def _flatten(self) -> list[Any]:
         parts = [self.values, self.indices]

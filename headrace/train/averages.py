@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
-from headrace.api import grouping, math, nest, scopes
+from headrace import dtypes, nest, shapes
+from headrace.api import grouping, math, scopes
 from headrace.api.variable import Variable
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.api import gathering, grouping, math, nest, reductions, scopes
+from headrace import nest
+from headrace.api import gathering, grouping, math, reductions, scopes
 from headrace.api.cond import cond
 from headrace.api.variable import Variable
 from headrace.ir.graph import Graph

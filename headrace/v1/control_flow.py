@@ -6,8 +6,9 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from headrace import nest
 from headrace.api import cond as conditionals
-from headrace.api import functional, nest
+from headrace.api import functional
 from headrace.api import while_loop as loops
 from headrace.errors import SignatureError
 from headrace.v1.graph import in_default_graph

@@ -10,7 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from headrace.api import nest, rematerialization
+from headrace import nest
+from headrace.api import rematerialization
 from headrace.grad import custom, jacobians, registered
 from headrace.grad.gradients import make_gradients
 from headrace.v1.graph import in_default_graph

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace import nest
 from headrace.api import scopes, sparse, sparse_tensor
 from headrace.api.sparse import arithmetic as sparse_math
 from headrace.v1.arguments import named
@@ -123,7 +124,7 @@ def serialize_sparse(sp_input: Any, name: str | None = None, out_type: Any = "st
 
     Source: TensorFlow's `tf.serialize_sparse`.
     """
-    parts = sparse_tensor.as_sparse(sp_input)._flatten()
+    parts = nest.flatten(sparse_tensor.as_sparse(sp_input))
     return scopes.builder(*parts).make("SerializeSparse", parts, {"out_type": out_type}, name)
 
 
@@ -133,7 +134,7 @@ def serialize_many_sparse(sp_input: Any, name: str | None = None, out_type: Any 
 
     Source: TensorFlow's `tf.serialize_many_sparse`.
     """
-    parts = sparse_tensor.as_sparse(sp_input)._flatten()
+    parts = nest.flatten(sparse_tensor.as_sparse(sp_input))
     return scopes.builder(*parts).make("SerializeManySparse", parts, {"out_type": out_type}, name)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.api import nest
+from headrace import nest
 from headrace.errors import FeedError, ShapeError, SignatureError
 
 VALUES = np.array([[3, -4], [0.5, 0]], np.float32)

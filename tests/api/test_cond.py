@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.api import nest, scopes
+from headrace import nest
+from headrace.api import scopes
 from headrace.api.cond import case, cond, switch_case
 from headrace.api.grouping import group, no_op
 from headrace.api.tensor_array import TensorArray

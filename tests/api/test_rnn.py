@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.api import nest
+from headrace import nest
 from headrace.api.rnn import bidirectional, block_cells, cells, dynamic, raw, static, wrappers
 from headrace.errors import InvalidArgumentError, ShapeError
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.api import nest, scopes
+from headrace import nest
+from headrace.api import scopes
 from headrace.api.cond import cond
 from headrace.api.tensor_array import TensorArray
 from headrace.api.while_loop import while_loop

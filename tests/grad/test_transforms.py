@@ -14,7 +14,7 @@ from headrace.errors import GraphError, SignatureError
 
 def both_ways(f, *args):
     """What `f` gives outside of graphs, and what it gives in one: two structures of arrays."""
-    from headrace.api import nest
+    from headrace import nest
 
     outside = f(*args)
     with hr.Graph() as g:

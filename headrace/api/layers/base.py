@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
-from headrace.api import arrays, initializers, math, nest, scopes, tensors
+from headrace import dtypes, nest, shapes
+from headrace.api import arrays, initializers, math, scopes, tensors
 from headrace.api.partitioned import parts_of
 from headrace.api.variable import Variable
 from headrace.errors import ShapeError

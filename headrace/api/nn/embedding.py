@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import arrays, gathering, linalg, math, reductions, scopes, sparse
 from headrace.api.partitioned import parts_of
 from headrace.api.sparse_tensor import SparseTensor
@@ -136,9 +136,9 @@ def embedding_lookup_sparse(
         if not isinstance(given, SparseTensor) and (given is not None or what == "sp_ids"):
             raise TypeError(f"{what} must be SparseTensor, got {type(given).__name__}")
     if sp_weights is not None:
-        for one, other in zip(sp_ids._flatten(), sp_weights._flatten(), strict=True):
+        for one, other in zip(nest.flatten(sp_ids), nest.flatten(sp_weights), strict=True):
             shapes.merge(one.shape, other.shape)
-    with scopes.name_scope(name, "embedding_lookup_sparse", [*parts, *sp_ids._flatten()]) as scope:
+    with scopes.name_scope(name, "embedding_lookup_sparse", [*parts, *nest.flatten(sp_ids)]) as scope:
         segments, wanted = sp_ids.indices[:, 0], sp_ids.values
         is_direct = len(parts) == 1 and max_norm is None and (allow_fast_lookup or sp_weights is None)
         if is_direct:
@@ -203,10 +203,10 @@ def safe_embedding_lookup_sparse(
     parts = parts_of(embedding_weights)
     if embedding_weights is None or not parts:
         raise ValueError(f"Missing embedding_weights {embedding_weights}.")
-    b = scopes.builder(*parts, *sparse_ids._flatten())
+    b = scopes.builder(*parts, *nest.flatten(sparse_ids))
     wanted = None if sparse_weights is None else sparse_weights.dtype.base
     parts = [p if isinstance(p, Variable) and wanted in (None, p.dtype.base) else b.tensor(p, wanted) for p in parts]
-    with scopes.name_scope(name, "embedding_lookup", [*parts, *sparse_ids._flatten()]) as scope:
+    with scopes.name_scope(name, "embedding_lookup", [*parts, *nest.flatten(sparse_ids)]) as scope:
         shape = sparse_ids.dense_shape
         known = shapes.with_rank(shape.shape, 1)[0]
         rank = arrays.size(shape) if known is None else known

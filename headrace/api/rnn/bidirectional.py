@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.api import arrays, nest, scopes
+from headrace import nest
+from headrace.api import arrays, scopes
 from headrace.api.rnn.cells import check_cell
 from headrace.api.rnn.dynamic import unrolled
 from headrace.api.rnn.naming import NAME_SCOPES, Naming

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from headrace import dtypes
-from headrace.api import arrays, gathering, linalg, math, nest, scopes, tensors
+from headrace import dtypes, nest
+from headrace.api import arrays, gathering, linalg, math, scopes, tensors
 from headrace.api.function import TensorSpec
 from headrace.api.layers.base import Layer
 from headrace.api.nn import activations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace import dtypes, shapes
-from headrace.api import arrays, math, nest, reductions, scopes, tensors
+from headrace import dtypes, nest, shapes
+from headrace.api import arrays, math, reductions, scopes, tensors
 from headrace.api.function import TensorSpec
 from headrace.api.rnn import sizes
 from headrace.api.rnn.cells import check_cell

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace import dtypes, shapes
-from headrace.api import arrays, math, nest, reductions, scopes, tensors
+from headrace import dtypes, nest, shapes
+from headrace.api import arrays, math, reductions, scopes, tensors
 from headrace.api.tensor_array import TensorArray
 from headrace.errors import ShapeError
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace import dtypes
-from headrace.api import arrays, gathering, linalg, math, nest, reductions, scopes, tensors
+from headrace import dtypes, nest
+from headrace.api import arrays, gathering, linalg, math, reductions, scopes, tensors
 from headrace.api.function import TensorSpec
 from headrace.api.layers.base import Layer
 from headrace.api.rnn import sizes

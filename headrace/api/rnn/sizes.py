@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from headrace import shapes
-from headrace.api import arrays, nest, scopes, tensors
+from headrace import nest, shapes
+from headrace.api import arrays, scopes, tensors
 from headrace.errors import ShapeError
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace import shapes
-from headrace.api import arrays, nest, scopes, tensors
+from headrace import nest, shapes
+from headrace.api import arrays, scopes, tensors
 from headrace.api.rnn import lengths, sizes
 from headrace.api.rnn.cells import check_cell
 from headrace.api.rnn.dynamic import first_state, prepare, state_dtype

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace import shapes
-from headrace.api import arrays, gathering, math, nest, random, scopes, tensors
+from headrace import nest, shapes
+from headrace.api import arrays, gathering, math, random, scopes, tensors
 from headrace.api.nn.layers import dropout
 from headrace.api.rnn import sizes
 from headrace.api.rnn.cells import LSTMStateTuple, RNNCell, check_cell, is_symbolic, like_inputs
@@ -286,7 +286,7 @@ def _drops(keep: Any) -> bool:
 def _all_but_memory(state: Any) -> Any:
     if isinstance(state, LSTMStateTuple):
         return LSTMStateTuple(c=False, h=True)
-    return not hasattr(type(state), "_flatten")  # a tensor array
+    return not nest.is_composite(state)  # a tensor array
 
 
 def _answers(chooses: Callable[[Any], Any], state: Any) -> list[tuple[bool, int]]:

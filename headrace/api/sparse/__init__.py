@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import arrays, gathering, math, reductions, scopes, tensors
 from headrace.api.debugging import assert_equal, assert_less_equal
 from headrace.api.sparse.arithmetic import add as add
@@ -74,7 +74,7 @@ def to_dense(sp_input: Any, default_value: Any = None, validate_indices: bool = 
       <EagerTensor shape=[3] dtype=int32: array([-1,  5, -1], dtype=int32)>
     """
     sp = as_sparse(sp_input)
-    b = scopes.builder(*sp._flatten(), default_value)
+    b = scopes.builder(*nest.flatten(sp), default_value)
     if default_value is None:
         default_value = arrays.zeros([], sp.dtype)
     args = (sp.indices, sp.dense_shape, sp.values, default_value)
@@ -97,7 +97,7 @@ def to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Any
       <EagerTensor shape=[1,4] dtype=bool: array([[ True, False,  True, False]])>
     """
     sp = as_sparse(sp_input)
-    with scopes.name_scope(name, "SparseToIndicator", sp._flatten()) as scope:
+    with scopes.name_scope(name, "SparseToIndicator", nest.flatten(sp)) as scope:
         n = arrays.shape(sp.indices)[0]
         there = sp.with_values(arrays.fill(arrays.expand_dims(n, 0), True))
         return to_dense(merge(sp, there, vocab_size), False, validate_indices=False, name=scope)
@@ -186,7 +186,7 @@ def reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
       <EagerTensor shape=[2] dtype=int32: array([10, 20], dtype=int32)>
     """
     sp = as_sparse(sp_input)
-    indices, elements = scopes.builder(*sp._flatten()).make("SparseReorder", sp._flatten(), {}, name)
+    indices, elements = scopes.builder(*nest.flatten(sp)).make("SparseReorder", nest.flatten(sp), {}, name)
     if sp.shape is not None and shapes.is_full(sp.shape):
         return SparseTensor(indices, elements, np.array(sp.shape, np.int64))
     out = SparseTensor(indices, elements, identity(sp.dense_shape))
@@ -215,8 +215,8 @@ def reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
     """
     sp = as_sparse(sp_input)
     wanted = math.cast(shape, dtypes.int64)
-    with scopes.name_scope(name, "SparseReshape", sp._flatten()) as scope:
-        b = scopes.builder(*sp._flatten(), wanted)
+    with scopes.name_scope(name, "SparseReshape", nest.flatten(sp)) as scope:
+        b = scopes.builder(*nest.flatten(sp), wanted)
         indices, whole = b.make("SparseReshape", (sp.indices, sp.dense_shape, wanted), {}, scope)
         known = _reshaped(sp.shape, wanted)
         if known is not None:
@@ -264,7 +264,7 @@ def reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
       >>> hr.sparse.reset_shape(hr.SparseTensor([[1]], [5], [9])).dense_shape
       <EagerTensor shape=[1] dtype=int64: array([2])>
     """
-    indices, elements, old = (identity(t) for t in as_sparse(sp_input)._flatten())
+    indices, elements, old = (identity(t) for t in nest.flatten(as_sparse(sp_input)))
     if new_shape is None:
         greatest = reductions.reduce_max(indices, axis=0)
         ends = math.add(greatest, arrays.ones_like(old))
@@ -302,8 +302,8 @@ def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> Spa
     sp = as_sparse(sp_input)
     rank = shapes.with_rank(sp.dense_shape.shape, 1)[0]
     at = -1 if axis is None else axis
-    with scopes.name_scope(name, "expand_dims", sp._flatten()):
-        b = scopes.builder(*sp._flatten(), at)
+    with scopes.name_scope(name, "expand_dims", nest.flatten(sp)):
+        b = scopes.builder(*nest.flatten(sp), at)
         if isinstance(at, (int, np.integer)):
             at = b.const(at, dtypes.int32, "axis")
         elif not tensors.is_tensor(at):
@@ -338,7 +338,7 @@ def transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> Spars
       <EagerTensor shape=[1,2] dtype=int64: array([[2, 0]])>
     """
     sp = as_sparse(sp_input)
-    with scopes.name_scope(name, "SparseTranspose", sp._flatten()):
+    with scopes.name_scope(name, "SparseTranspose", nest.flatten(sp)):
         if perm is None and sp.shape is not None:
             perm = np.arange(len(sp.shape))[::-1]
         elif perm is None:
@@ -366,11 +366,11 @@ def slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> Spar
 
     Source: TensorFlow's `tf.sparse.slice`.
     """
-    sp = as_sparse(sp_input)
-    b = scopes.builder(*sp._flatten(), start, size)
+    parts = nest.flatten(as_sparse(sp_input))
+    b = scopes.builder(*parts, start, size)
     ends = (b.tensor(start, dtypes.int64), b.tensor(size, dtypes.int64))
-    with scopes.name_scope(name, "SparseSlice", sp._flatten()) as scope:
-        return SparseTensor(*scopes.builder(*sp._flatten()).make("SparseSlice", (*sp._flatten(), *ends), {}, scope))
+    with scopes.name_scope(name, "SparseSlice", parts) as scope:
+        return SparseTensor(*scopes.builder(*parts).make("SparseSlice", (*parts, *ends), {}, scope))
 
 
 def split(sp_input: Any = None, num_split: int | None = None, axis: Any = None, name: str | None = None) -> list[Any]:
@@ -384,11 +384,11 @@ def split(sp_input: Any = None, num_split: int | None = None, axis: Any = None, 
     if sp_input is None or num_split is None or axis is None:
         raise ValueError("sparse.split needs sp_input, num_split and axis")
     sp = as_sparse(sp_input)
-    b = scopes.builder(*sp._flatten(), axis)
+    b = scopes.builder(*nest.flatten(sp), axis)
     at = b.tensor(axis, None if tensors.is_tensor(axis) else dtypes.int64, "split_dim")
     if at.dtype.base is not dtypes.int64:
         at = math.cast(at, dtypes.int64)
-    made = tensors.as_list(b.make("SparseSplit", (at, *sp._flatten()), {"num_split": num_split}, name))
+    made = tensors.as_list(b.make("SparseSplit", (at, *nest.flatten(sp)), {"num_split": num_split}, name))
     return [SparseTensor(*made[i::num_split]) for i in builtins.range(num_split)]
 
 
@@ -406,7 +406,7 @@ def retain(sp_input: Any, to_retain: Any) -> SparseTensor:
       <EagerTensor shape=[1] dtype=int32: array([6], dtype=int32)>
     """
     sp = as_sparse(sp_input)
-    kept = scopes.builder(*sp._flatten(), to_retain).tensor(to_retain)
+    kept = scopes.builder(*nest.flatten(sp), to_retain).tensor(to_retain)
     n = shapes.with_rank(kept.shape, 1)
     if not shapes.compatible(n, sp.values.shape):
         raise ShapeError(f"Dimensions {sp.values.shape[0]} and {n[0]} are not compatible: so many values and bools")
@@ -429,10 +429,10 @@ def fill_empty_rows(sp_input: Any, default_value: Any, name: str | None = None) 
     Source: TensorFlow's `tf.sparse.fill_empty_rows`.
     """
     sp = as_sparse(sp_input)
-    with scopes.name_scope(name, "SparseFillEmptyRows", sp._flatten()):
-        b = scopes.builder(*sp._flatten(), default_value)
+    with scopes.name_scope(name, "SparseFillEmptyRows", nest.flatten(sp)):
+        b = scopes.builder(*nest.flatten(sp), default_value)
         default = b.tensor(default_value, sp.dtype.base)
-        indices, elements, was_empty, _ = b.make("SparseFillEmptyRows", (*sp._flatten(), default), {})
+        indices, elements, was_empty, _ = b.make("SparseFillEmptyRows", (*nest.flatten(sp), default), {})
         return SparseTensor(indices, elements, sp.dense_shape), was_empty
 
 

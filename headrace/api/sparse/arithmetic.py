@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
-from headrace.api import arrays, nest, reductions, scopes
+from headrace import dtypes, nest, shapes
+from headrace.api import arrays, reductions, scopes
 from headrace.api.counting import dense_weights, sparse_weights
 from headrace.api.debugging import assert_equal
 from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse
@@ -41,12 +41,13 @@ def add(a: Any, b: Any, threshold: Any = 0) -> Any:
         raise TypeError("At least one input should be SparseTensor; do you mean to use hr.add()?")
     if not (is_sparse(a) and is_sparse(b)):
         sparse, dense = (as_sparse(a), b) if is_sparse(a) else (as_sparse(b), a)
-        return scopes.builder(*sparse._flatten(), dense).make("SparseTensorDenseAdd", (*sparse._flatten(), dense), {})
+        inputs = (*nest.flatten(sparse), dense)
+        return scopes.builder(*inputs).make("SparseTensorDenseAdd", inputs, {})
     x, y = as_sparse(a), as_sparse(b)
     real = dtypes.from_numpy(np.empty(0, x.dtype.numpy).real.dtype)
-    builder = scopes.builder(*x._flatten(), *y._flatten(), threshold)
+    builder = scopes.builder(*nest.flatten(x), *nest.flatten(y), threshold)
     least = builder.tensor(threshold, real, "threshold")
-    indices, elements, whole = builder.make("SparseAdd", (*x._flatten(), *y._flatten(), least), {})
+    indices, elements, whole = builder.make("SparseAdd", (*nest.flatten(x), *nest.flatten(y), least), {})
     known = shapes.broadcast(x.shape, shapes.merge(x.shape, y.shape))
     if shapes.is_full(known):
         whole = np.array(known, np.int64)
@@ -56,7 +57,7 @@ def add(a: Any, b: Any, threshold: Any = 0) -> Any:
 def _greatest(name: str, type: str, what: str) -> Callable[..., SparseTensor]:
     def function(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTensor:
         x, y = as_sparse(sp_a), as_sparse(sp_b)
-        inputs = (*x._flatten(), *y._flatten())
+        inputs = (*nest.flatten(x), *nest.flatten(y))
         with scopes.name_scope(name, type, inputs) as scope:
             indices, elements = scopes.builder(*inputs).make(type, inputs, {}, scope)
         return SparseTensor(indices, elements, x.dense_shape)
@@ -128,8 +129,8 @@ def softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
     Source: TensorFlow's `tf.sparse.softmax`.
     """
     sp = as_sparse(sp_input)
-    with scopes.name_scope(name, "SparseSoftmax", sp._flatten()):
-        return sp.with_values(scopes.builder(*sp._flatten()).make("SparseSoftmax", sp._flatten(), {}))
+    with scopes.name_scope(name, "SparseSoftmax", nest.flatten(sp)):
+        return sp.with_values(scopes.builder(*nest.flatten(sp)).make("SparseSoftmax", nest.flatten(sp), {}))
 
 
 # *** over axes ***
@@ -144,11 +145,11 @@ def _reduction(name: str, type: str, what: str) -> Callable[..., Any]:
         name: str | None = None,
     ) -> Any:
         sp = as_sparse(sp_input)
-        b = scopes.builder(*sp._flatten(), axis)
+        b = scopes.builder(*nest.flatten(sp), axis)
         if axis is None:
             rank = shapes.with_rank(sp.dense_shape.shape, 1)[0]
             axis = reductions.range(0, arrays.size(sp.dense_shape)) if rank is None else np.arange(rank, dtype=np.int32)
-        inputs, attrs = (*sp._flatten(), axis), {"keep_dims": bool(keepdims)}
+        inputs, attrs = (*nest.flatten(sp), axis), {"keep_dims": bool(keepdims)}
         if output_is_sparse:
             return SparseTensor(*b.make(f"{type}Sparse", inputs, attrs, name))
         return b.make(type, inputs, attrs, name)
@@ -198,10 +199,10 @@ def sparse_dense_matmul(
             adjoint_a, adjoint_b = not adjoint_a, not adjoint_b
         return arrays.transpose(sparse_dense_matmul(b, sp_a, adjoint_a, adjoint_b))
     sp = as_sparse(sp_a)
-    with scopes.name_scope(name, "SparseTensorDenseMatMul", [*sp._flatten(), b]):
-        builder = scopes.builder(*sp._flatten(), b)
+    with scopes.name_scope(name, "SparseTensorDenseMatMul", [*nest.flatten(sp), b]):
+        builder = scopes.builder(*nest.flatten(sp), b)
         attrs = {"adjoint_a": adjoint_a, "adjoint_b": adjoint_b}
-        inputs = (*sp._flatten(), builder.tensor(b, None, "b"))
+        inputs = (*nest.flatten(sp), builder.tensor(b, None, "b"))
         return builder.make("SparseTensorDenseMatMul", inputs, attrs)
 
 
@@ -294,7 +295,7 @@ def bincount(
                 weights = None if weights is None else arrays.reshape(weights, [-1])
                 x = arrays.reshape(x, [-1])
         if isinstance(x, SparseTensor):
-            made = b.make("SparseCountSparseOutput", (*x._flatten(), sparse_weights(x, weights, None)), attrs)
+            made = b.make("SparseCountSparseOutput", (*nest.flatten(x), sparse_weights(x, weights, None)), attrs)
         else:
             made = b.make("DenseCountSparseOutput", (x, dense_weights(x, weights, None)), attrs)
         return SparseTensor(*made)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 from typing import Any, Final
 
-from headrace import dtypes
+from headrace import dtypes, nest
 from headrace.api import scopes
 from headrace.api.sparse_tensor import SparseTensor, convert_to_tensor_or_sparse_tensor
 
@@ -39,8 +39,8 @@ def size(a: Any, validate_indices: bool = True) -> Any:
     if not isinstance(sp, SparseTensor):
         raise TypeError(f"Expected `SparseTensor`, got {a!r}")
     _check(sp, "a")
-    b = scopes.builder(*sp._flatten())
-    return b.make("SetSize", sp._flatten(), {"validate_indices": validate_indices})
+    b = scopes.builder(*nest.flatten(sp))
+    return b.make("SetSize", nest.flatten(sp), {"validate_indices": validate_indices})
 
 
 def intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
@@ -106,6 +106,6 @@ def _in_order(a: Any, b: Any) -> tuple[Any, Any, builtins.bool]:
 
 def _operation(a: Any, b: Any, what: str, validate_indices: bool) -> SparseTensor:
     kinds = ["Sparse" if isinstance(x, SparseTensor) else "Dense" for x in (a, b)]
-    inputs = [t for x in (a, b) for t in (x._flatten() if isinstance(x, SparseTensor) else [x])]
+    inputs = [t for x in (a, b) for t in (nest.flatten(x) if isinstance(x, SparseTensor) else [x])]
     attrs = {"set_operation": what, "validate_indices": validate_indices}
     return SparseTensor(*scopes.builder(*inputs).make(f"{kinds[0]}To{kinds[1]}SetOperation", inputs, attrs))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace import dtypes, shapes
-from headrace.api import nest, scopes
+from headrace import dtypes, nest, shapes
+from headrace.api import scopes
 from headrace.api.cond import cond
 from headrace.api.grouping import no_op
 from headrace.api.math import cast, maximum, multiply, subtract

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
-from headrace.api import grouping, nest, scopes
+from headrace import dtypes, nest, shapes
+from headrace.api import grouping, scopes
 from headrace.api.variable import Variable
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.gradients import make_gradients

@@ -14,7 +14,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from headrace.api import nest, scopes
+from headrace import nest
+from headrace.api import scopes
 from headrace.api.variable import Variable
 from headrace.grad.gradients import make_gradients
 from headrace.ir.graph import Tensor

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace import dtypes, shapes
-from headrace.api import nest, scopes
+from headrace import dtypes, nest, shapes
+from headrace.api import scopes
 from headrace.errors import SignatureError
 from headrace.train.optimizers import tensors
 from headrace.train.optimizers.rule import Hyperparameters, Rule, initial

@@ -16,8 +16,8 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, Protocol
 
-from headrace import dtypes, shapes
-from headrace.api import nest, scopes
+from headrace import dtypes, nest, shapes
+from headrace.api import scopes
 from headrace.api.partitioned import SLICE, PartitionedVariable
 from headrace.api.storage.lookup import DenseHashTable, LookupTable, MutableHashTable, StaticHashTable
 from headrace.api.storage.queues import QueueBase

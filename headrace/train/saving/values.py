@@ -8,7 +8,6 @@ no such text: then the file has just the tensors, under the dict's names.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -16,7 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.api import nest, scopes
+from headrace import nest, recursion
+from headrace.api import scopes
 from headrace.api.variable import Variable
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError
 from headrace.files import checkpoints, commit
@@ -25,7 +25,7 @@ from headrace.train.saving.nodes import FORMATS
 from headrace.train.saving.restoring import prefix_of
 
 STRUCTURE: Final = "_structure"  # the name of the text that says what the structure was
-_MOST_DEPTH: Final = 100
+_ROOM: Final = 4 * recursion.MOST  # calls: a level takes two objects of JSON, or two calls of a walk and a rebuilder's
 
 
 def save(path: str | os.PathLike[str] | Any, values: Any, *, format: str = "native") -> Any:
@@ -60,7 +60,8 @@ def save(path: str | os.PathLike[str] | Any, values: Any, *, format: str = "nati
     if format not in FORMATS:
         raise ValueError(f"no checkpoint format {format!r}; there are {', '.join(map(repr, FORMATS))}")
     leaves: dict[str, Any] = {}
-    structure = _named(values, (), leaves, 0)
+    with recursion.recursion_room(_ROOM):
+        text = json.dumps(_named(values, (), leaves, 0), ensure_ascii=False)
     if not leaves:
         raise InvalidArgumentError("there is nothing to save: the structure has no values in it")
     b = scopes.builder(path, *leaves.values())
@@ -68,7 +69,6 @@ def save(path: str | os.PathLike[str] | Any, values: Any, *, format: str = "nati
     named = {name: b.tensor(x) if is_graph else _array(x) for name, x in leaves.items()}
     is_flat = isinstance(values, Mapping) and set(leaves) == set(values)
     if not is_flat:
-        text = json.dumps(structure, ensure_ascii=False)
         named[STRUCTURE] = b.tensor(text) if is_graph else np.array(text.encode(), object)
     if is_graph:
         names = list(named)
@@ -106,16 +106,18 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
 
     if like is not None:
         leaves: dict[str, Any] = {}
-        _named(like, (), leaves, 0)
-        absent = sorted(name for name in leaves if name not in reader.entries)
-        if absent:
-            raise NotFoundError(f"the checkpoint {os.fspath(path)!r} has no {', '.join(map(repr, absent))}")
-        return nest.pack(like, [value(name) for name in _in_order(like)])
+        with recursion.recursion_room(_ROOM):
+            _named(like, (), leaves, 0)
+            absent = sorted(name for name in leaves if name not in reader.entries)
+            if absent:
+                raise NotFoundError(f"the checkpoint {os.fspath(path)!r} has no {', '.join(map(repr, absent))}")
+            return nest.pack(like, [value(name) for name in leaves], expand=False)
     if STRUCTURE not in reader.entries:
         return {name: value(name) for name in sorted(reader.entries)}
     try:
-        structure = json.loads(_plain(reader.read(STRUCTURE)))
-        return _filled(structure, reader.entries, value, 0)
+        with recursion.recursion_room(_ROOM):
+            structure = json.loads(_plain(reader.read(STRUCTURE)))
+            return _filled(structure, reader.entries, value, 0)
     except (ValueError, RecursionError, TypeError, KeyError) as e:
         raise DataLossError(f"{os.fspath(path)!r} does not say what the structure of its values is: {e}") from None
 
@@ -132,62 +134,39 @@ def _array(x: Any) -> Any:
     return np.array(made, object) if isinstance(made, bytes) else made
 
 
-def _in_order(like: Any) -> list[str]:
-    """The names of the leaves of a structure, in `nest`'s order."""
-    out: list[str] = []
-
-    def visit(x: Any, path: tuple[str, ...]) -> None:
-        parts = _parts(x)
-        if parts is None:
-            out.append("/".join(path) or "value")
-        else:
-            for key, part in sorted(parts) if isinstance(x, Mapping) else parts:
-                visit(part, (*path, key))
-
-    visit(like, ())
-    return out
-
-
-def _parts(x: Any) -> list[tuple[str, Any]] | None:
-    """The parts of a structure with their names; None for a leaf."""
-    if x is None:
-        return []
-    if isinstance(x, Mapping):
-        for k in x:
-            if not isinstance(k, str) or not k:
-                raise TypeError(f"the keys of a dict that is saved must be text, got {k!r} ({type(k).__name__})")
-        return list(x.items())
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return list(zip(x._fields, x, strict=True))
-    if isinstance(x, (list, tuple)):
-        return [(str(i), v) for i, v in enumerate(x)]
-    if nest.is_record(x):
-        return [(f.name, getattr(x, f.name)) for f in dataclasses.fields(x)]
-    return None
-
-
 def _named(x: Any, path: tuple[str, ...], leaves: dict[str, Any], depth: int) -> Any:
-    """Puts the leaves of `x` into `leaves` by name; the structure as JSON can say it, with names for leaves."""
-    if depth > _MOST_DEPTH:
-        raise InvalidArgumentError(f"a structure of more than {_MOST_DEPTH} levels cannot be saved")
-    parts = _parts(x)
-    if parts is None:
+    """The structure `x` as JSON, with names for leaves.
+
+    The leaves are added to `leaves` by name, in the order of `nest`.
+    """
+    if depth > recursion.MOST:
+        raise InvalidArgumentError(
+            f"a structure of more than {recursion.MOST} levels, or one that contains itself, cannot be saved"
+        )
+    node = nest.nodes[type(x)]
+    if node is None or node.is_composite:
         name = "/".join(path) or "value"
         if name in leaves or name == STRUCTURE:
             raise InvalidArgumentError(f"two values come to have the name {name!r}; call one of them otherwise")
         leaves[name] = x
         return name
-    inner = [(key, _named(part, (*path, key), leaves, depth + 1)) for key, part in parts]
+    keys = node.keys(x)
+    if isinstance(x, Mapping):
+        for k in x:
+            if not isinstance(k, str) or not k:
+                raise TypeError(f"the keys of a dict that is saved must be text, got {k!r} ({type(k).__name__})")
+    parts = [_named(part, (*path, str(k)), leaves, depth + 1) for k, part in zip(keys, node.parts(x), strict=True)]
     if x is None:
         return None
-    if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
-        return {"tuple" if isinstance(x, tuple) else "list": [part for _, part in inner]}
-    return {"dict": dict(inner)}
+    if isinstance(keys, range):  # of a list or tuple
+        return {"tuple" if isinstance(x, tuple) else "list": parts}
+    named = dict(zip(keys, parts, strict=True))
+    return {"dict": {k: named[k] for k in x} if isinstance(x, Mapping) else named}
 
 
 def _filled(structure: Any, known: Mapping[str, Any], value: Any, depth: int) -> Any:
-    if depth > _MOST_DEPTH:
-        raise ValueError(f"it has more than {_MOST_DEPTH} levels")
+    if depth > recursion.MOST:
+        raise ValueError(f"it has more than {recursion.MOST} levels")
     if structure is None:
         return None
     if isinstance(structure, str):

@@ -1,4 +1,4 @@
-"""`api.nest`: order of leaves, packing, what differs between two structures."""
+"""`nest`: order of leaves, packing, what differs between two structures."""
 
 import collections
 import dataclasses
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.api import nest
+from headrace import nest
 
 Point = namedtuple("Point", "x y")
 
@@ -24,7 +24,7 @@ class Frozen:
     value: Any
 
 
-class Pair:
+class Pair(nest.Composite):
     """A composite."""
 
     def __init__(self, a: Any, b: Any, kind: str = "k") -> None:
