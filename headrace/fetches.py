@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes, nest, shapes, thresholds
+from headrace import dtypes, nest, shapes
 from headrace.errors import FeedError, ResourceExhaustedError
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.resources.manager import Handle
@@ -420,7 +420,6 @@ class PreparedCall:
       pack: builds the structure of the fetches from the values of the step.
       fetch_names: names of the fetched tensors.
       counts: number of tensors of each feed key.
-      used: number of calls that `CallCache` had made at the last use of this one.
     """
 
     step: CompiledStep
@@ -428,7 +427,6 @@ class PreparedCall:
     pack: Callable[[Sequence[Any]], Any]
     fetch_names: list[str]
     counts: list[int]
-    used: int = 0
 
     def feed(self, values: Sequence[Any]) -> list[Any]:
         """Checks and converts the values of the feeds."""
@@ -438,49 +436,3 @@ class PreparedCall:
         if len(feeders) != len(values):
             values = spread(values, self.counts)
         return [f(v) for f, v in zip(feeders, values, strict=True)]
-
-
-class CallCache:
-    """Cache of a session's prepared calls, by their fetches and feed keys.
-
-    All entries are of one version of the graph: when the graph grows, the entries of the version before are dropped,
-    since no call can use them any more. Of more than `thresholds.SESSION_CALLS` entries the least recently
-    used is dropped. Any thread may read; the caller must hold a lock for `add`.
-
-    Attributes:
-      version: the version of the graph of all entries.
-      made: number of calls that were ever added.
-    """
-
-    def __init__(self) -> None:
-        self.version = -1
-        self.made = 0
-        self._by_key: dict[Hashable, PreparedCall] = {}
-
-    def __contains__(self, key: Hashable) -> bool:
-        """Whether there is a call of `key`, possibly of the version before the current one."""
-        return key in self._by_key
-
-    def find(self, key: Hashable, version: int) -> PreparedCall | None:
-        """Returns the call of `key` for `version` of the graph, or None."""
-        if version != self.version:
-            return None
-        call = self._by_key.get(key)
-        if call is not None:
-            call.used = self.made  # uses between two additions need no order
-        return call
-
-    def add(self, key: Hashable, version: int, call: PreparedCall) -> None:
-        """Adds `call`, and drops stale entries and the least recently used of too many."""
-        self.made += 1
-        call.used = self.made
-        if version != self.version:
-            self._by_key, self.version = {key: call}, version
-            return
-        self._by_key[key] = call
-        if len(self._by_key) > thresholds.SESSION_CALLS:
-            del self._by_key[min(self._by_key, key=lambda k: self._by_key[k].used)]
-
-    def all(self) -> list[PreparedCall]:
-        """Calls in the order of their addition."""
-        return list(self._by_key.values())

@@ -263,7 +263,7 @@ class CompiledStep:
     @property
     def variants(self) -> Mapping[tuple[Shape, ...], CompileResult]:
         """Results of compiling, by the shapes of the feeds whose static shapes are incomplete."""
-        return {} if self._variants is None else self._variants.made
+        return {} if self._variants is None else dict(self._variants.made.items())
 
     def _find_variants(self) -> Variants[CompileResult]:
         wanted = self._engine != "interpret" and flags.OPTIMIZE.value != "off" and not self.is_divided

@@ -1,10 +1,10 @@
-"""Report for requests for help: versions, machine, changed flags and the failing stage.
+"""Report for requests for help: versions, machine, changed flags, the failing stage and the memos.
 
     >>> import headrace as hr
     >>> hr.report().splitlines()[0].split()[0]
     'headrace'
 
-It has at most 20 lines, for an issue. It omits folders, and shows only headrace's own flags of the environment. So it
+It has at most 40 lines, for an issue. It omits folders, and shows only headrace's own flags of the environment. So it
 contains nothing private, except for the first line of the error itself.
 """
 
@@ -15,7 +15,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Final
 
-from headrace import flags
+from headrace import flags, memo
 from headrace.execute.devices import device_types
 from headrace.ir import source
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-LINES: Final = 20
+LINES: Final = 40
 WIDTH: Final = 300  # characters of a line
 
 _PACKAGES: Final = ("numpy", "ml_dtypes", "protobuf", "scipy", "threadpoolctl")
@@ -67,7 +67,11 @@ class Report(str):
 
 
 def report(error: BaseException | None = None) -> Report:
-    """Reports versions, machine, changed flags and the failing stage, in at most 20 lines.
+    """Reports versions, machine, changed flags, the failing stage and the memos.
+
+    The text has at most 40 lines. Each bounded memo of the process that has been used has a line with its entries,
+    limit, hits and misses; memos of one name share a line. Many misses of a full memo mean that its entries are made
+    again and again.
 
     Args:
       error: the error to report; None: the error that is being handled, or the last unhandled one.
@@ -84,10 +88,12 @@ def report(error: BaseException | None = None) -> Report:
       ...         told = hr.report(e)
       >>> [line for line in told.splitlines() if line.startswith("stage")]
       ['stage: run']
+      >>> [line for line in told.splitlines() if line.startswith("memo session calls")]  # doctest: +ELLIPSIS
+      ['memo session calls: ... hits, ... misses']
     """
     if error is None:
         error = sys.exc_info()[1] or getattr(sys, "last_value", None)
-    lines = [*_machine(), *([] if error is None else _failure(error))]
+    lines = [*_machine(), *([] if error is None else _failure(error)), *_memos()]
     return Report("\n".join(_line(text) for text in lines[:LINES]))
 
 
@@ -118,6 +124,16 @@ def _machine() -> Iterator[str]:
     changed = [f"HEADRACE_{name}={_shown(value)}" for name, value in flags.changed().items()]
     yield f"flags: {', '.join(changed) or 'none changed'}"
     yield f"types of devices: {', '.join(sorted(device_types))}"
+
+
+def _memos() -> Iterator[str]:
+    """A line for each name of memos that have been used."""
+    for m in memo.statistics():
+        if m.hits or m.misses or m.entries:
+            entries = f"{m.entries} of {m.limit} entries"
+            if m.memos > 1:
+                entries = f"{m.entries} entries in {m.memos} memos of at most {m.limit}"
+            yield f"memo {m.name}: {entries}, {m.hits} hits, {m.misses} misses"
 
 
 def _usable() -> int:

@@ -27,9 +27,11 @@ from headrace.execute.static_schedule import ScheduledStep, static_schedule
 from headrace.execute.step import StepState
 from headrace.execute.threads import Pool
 from headrace.explain import Explanation, explanation
-from headrace.fetches import CallCache, Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, strict
+from headrace.fetches import Convert, Fetches, PreparedCall, as_own, feed_tensors, feeder, key_of, strict
 from headrace.ir.function import find_anywhere
+from headrace.ir.graph import Tensor
 from headrace.ir.kernel_errors import as_op_error
+from headrace.memo import Memo
 from headrace.metadata import RunMetadata, RunOptions, SessionStatistics
 from headrace.metadata.counters import measuring
 from headrace.partial import PartialRun, take
@@ -155,8 +157,12 @@ class Session:
         if self._intra < 1 or self._inter < 1:
             raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
         self._resources = ResourceManager()
-        self._calls = CallCache()
-        self._grown: dict[Hashable, int] = {}  # number of growths of the graph, by fetches and by line
+        #: By version of the graph, fetches and feed keys. All entries are of one version.
+        self._calls: Memo[tuple[Hashable, ...], PreparedCall] = Memo("session calls", thresholds.SESSION_CALLS)
+        self._version = -1  # of the graph, when the newest call was prepared
+        self._made = 0  # calls prepared so far
+        #: Number of growths of the graph, by fetches and by line.
+        self._grown: Memo[Hashable, int] = Memo("session growth", thresholds.SESSION_CALLS)
         self._is_warned = False
         self._lock = threading.Lock()
         self._pool: Pool | None = None
@@ -285,29 +291,39 @@ class Session:
           0
         """
         with self._lock:
-            engines = [call.step.engine for call in self._calls.all()]
+            engines = [call.step.engine for call in self._calls.values()]
         memory = {name: m.statistics() for name, m in self._memories.items()}
         return SessionStatistics(
-            len(self._active), len(self._partial), len(engines), self._calls.made, Counter(filter(None, engines)),
+            len(self._active), len(self._partial), len(engines), self._made, Counter(filter(None, engines)),
             tuple(self._resources.names()), memory,
         )  # fmt: skip
 
     def _call(self, fetches: Any, feeds: Any) -> PreparedCall:
-        """Returns the prepared call of `fetches` and feed keys, cached per version of the graph."""
+        """Returns the prepared call of `fetches` and feed keys.
+
+        When the graph grows, the calls of the version before are dropped, since no run can use them any more.
+        """
         if self._closed:
             raise RuntimeError(self._closed)
-        key = (key_of(fetches), *feeds)
-        call = self._calls.find(key, self.graph.version)
+        calls = self._calls
+        # a single tensor is its own key; `key_of` takes a tenth of a short run to find that
+        key = (self.graph.version, fetches if fetches.__class__ is Tensor else key_of(fetches), *feeds)
+        call = calls.get(key)
         if call is not None:
             return call
         with self._lock:
-            version = self.graph.version
-            call = self._calls.find(key, version)  # another thread may have made it
+            version, what = self.graph.version, key[1:]
+            key = (version, *what)
+            call = calls.get(key) if key in calls else None  # another thread may have prepared it
             if call is None:
                 call = self._compile(fetches, list(feeds))
-                if self._calls.made and version > self._calls.version:
-                    self._look_at_growth(key, fetches, key in self._calls)
-                self._calls.add(key, version, call)
+                if version != self._version:
+                    if self._made:
+                        self._look_at_growth(what, fetches, (self._version, *what) in calls)
+                    calls.clear()
+                    self._version = version
+                calls.put(key, call)
+                self._made += 1
         return call
 
     def _compile(self, fetches: Any, feed_keys: list[Any]) -> PreparedCall:
@@ -327,7 +343,10 @@ class Session:
         """Warns, once, if the graph grows between runs of one fetch or one line."""
         newest = self.graph.operations[-1]
         for what, limit in ((key if is_known else None, GROWTH), (newest.source, GROWTH_BY_LINE)):
-            n = self._grown[what] = self._grown.get(what, 0) + (what is not None)
+            if what is None:
+                continue
+            n = (self._grown.get(what) or 0) + 1
+            self._grown.put(what, n)
             if n == limit and not self._is_warned:
                 self._is_warned = True
                 notices.warn(

@@ -49,7 +49,7 @@ NESTED_CASE_PAIRS: Final = 100
 # Unit: calls. Bound (tests/ops/test_py_function.py).
 PY_FUNCTION_CALLS: Final = 64
 
-# Operations that eager execution keeps prepared. At this number all are dropped.
+# Operations that eager execution keeps prepared; the least recently used ones are dropped first.
 # Unit: prepared operations. Bound (tests/eager/test_builder.py).
 EAGER_PREPARED_OPS: Final = 4096
 
@@ -401,7 +401,7 @@ UNPACKED_BYTES: Final = 1 << 20
 
 # Prepared calls of `Session.run` that a session keeps; the least recently used one is dropped first.
 # Unit: calls. Bound (tests/session/test_step_cache.py).
-SESSION_CALLS: Final = 1000
+SESSION_CALLS: Final = 256
 
 # Firings that run metadata lists one by one: of a step, and of one loop.
 # Unit: firings. Bound (tests/session/test_metadata.py).

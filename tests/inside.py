@@ -20,7 +20,12 @@ def step_of(session: hr.Session, fetches: Any, feeds: Iterable[Any] = ()) -> Com
 
 def steps_of(session: hr.Session) -> list[CompiledStep]:
     """All cached steps, the oldest first."""
-    return [call.step for call in session._calls.all()]
+    return [call.step for call in session._calls.values()]
+
+
+def growth_of(session: hr.Session) -> int:
+    """Fetches and lines for which the session counts runs after a growth of the graph."""
+    return len(session._grown)
 
 
 def resources_of(session: hr.Session) -> list[Any]:

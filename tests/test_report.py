@@ -1,4 +1,4 @@
-"""`hr.report()`: versions, machine, changed flags and the failing stage, in 20 lines, and nothing private."""
+"""`hr.report()`: versions, machine, changed flags, failing stage and memos, and nothing private."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 import headrace as hr
 from headrace import flags
+from headrace.memo import Memo
 from headrace.report import LINES, report, stage, without_folders
 
 
@@ -51,6 +52,21 @@ def test_the_machine() -> None:
     assert "threads)" in field(text, "BLAS") or "not known" in field(text, "BLAS")
     assert field(text, "flags") == "none changed" or "HEADRACE_" in field(text, "flags")
     assert "CPU" in field(text, "types of devices")
+
+
+def test_memos_that_were_used() -> None:
+    used: Memo[int, int] = Memo("used once", 4)
+    several = [Memo[int, int]("two of one name", 8) for _ in range(2)]
+    unused: Memo[int, int] = Memo("not used", 4)
+    used.get(1)
+    for m in several:
+        m.put(1, 1)
+        m.get(1)
+    text = report(ValueError("no"))
+    assert field(text, "memo used once") == "0 of 4 entries, 0 hits, 1 misses"
+    assert field(text, "memo two of one name") == "2 entries in 2 memos of at most 8, 2 hits, 0 misses"
+    assert unused.name not in text
+    assert text.index("stage: ") < text.index("memo ")  # the error comes first, if there are many
 
 
 def test_it_shows_itself() -> None:

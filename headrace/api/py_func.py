@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import collections
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, forking, nest, thresholds
+from headrace import dtypes, nest, thresholds
 from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
+from headrace.memo import Memo
 from headrace.resources.callback import Callback
 
 
@@ -107,17 +106,13 @@ class _OnTensors:
         self._func = func
         self._types = types
         self._is_recorded = False
-        self._lock = threading.Lock()
-        self._calls: collections.OrderedDict[Any, tuple[Any, list[Any], list[Any]]] = collections.OrderedDict()
+        self._calls: Memo[Any, tuple[Any, list[Any], list[Any]]] = Memo(
+            "py_function calls", thresholds.PY_FUNCTION_CALLS
+        )
         self.__qualname__ = getattr(func, "__qualname__", repr(func))
         code = getattr(func, "__code__", None)
         if code is not None:
             self.__code__ = code
-        forking.register_at_fork(self)
-
-    def _forked(self) -> None:
-        """See `forking`."""
-        self._lock = threading.Lock()
 
     def __call__(self, *arrays: Any) -> Any:
         if not self._is_recorded:
@@ -128,10 +123,7 @@ class _OnTensors:
         if len(results) != len(self._types):
             return results  # which is reported as that of any function
         ys = tuple(r.numpy() for r in results)
-        with self._lock:
-            self._calls[_content((*arrays, *ys))] = call
-            if len(self._calls) > thresholds.PY_FUNCTION_CALLS:
-                self._calls.popitem(last=False)
+        self._calls.put(_content((*arrays, *ys)), call)
         return ys
 
     def _run(self, convert: Callable[..., Any], arrays: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -161,8 +153,7 @@ class _OnTensors:
         n_dys = sum(map(_carries, self._types))
         n_xs = len(arrays) - len(self._types) - n_dys
         given, dys = arrays[: len(arrays) - n_dys], list(arrays[len(arrays) - n_dys :])
-        with self._lock:
-            call = self._calls.pop(_content(given), None)
+        call = self._calls.pop(_content(given))
         if call is None:
             call = self._recorded(given[:n_xs])
             if _content([y.numpy() for y in call[2]]) != _content(given[n_xs:]):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace import dtypes, forking, shapes, thresholds
+from headrace.memo import Memo
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Tensor
@@ -33,14 +34,14 @@ class Variants(Generic[T]):
 
     Attributes:
       open: The positions of the inputs whose static shape is not full.
-      made: The variants, the newest last.
+      made: The variants, the newest last. No variant is made for a full memo, so none is dropped.
     """
 
     def __init__(self, inputs: Sequence[Tensor], make: Callable[[Mapping[int, Shape]], T | None]) -> None:
         self.open = tuple(
             i for i, t in enumerate(inputs) if not shapes.is_full(t.shape) and t.dtype.base not in dtypes.OBJECT
         )
-        self.made: dict[tuple[Shape, ...], T] = {}
+        self.made: Memo[tuple[Shape, ...], T] = Memo("shape variants", thresholds.SHAPE_VARIANTS)
         self._make = make
         self._lock = threading.Lock()
         forking.register_at_fork(self)
@@ -56,10 +57,13 @@ class Variants(Generic[T]):
 
     def _add(self, key: tuple[Shape, ...]) -> T | None:
         with self._lock:
-            if len(self.made) < thresholds.SHAPE_VARIANTS and key not in self.made:
-                made = self._make(dict(zip(self.open, key, strict=True)))
-                if made is None:
-                    self.open = ()
-                else:
-                    self.made[key] = made
-            return self.made.get(key)
+            if key in self.made:  # another thread has made it
+                return self.made.get(key)
+            if len(self.made) == self.made.limit:
+                return None
+            made = self._make(dict(zip(self.open, key, strict=True)))
+            if made is None:
+                self.open = ()
+            else:
+                self.made.put(key, made)
+            return made

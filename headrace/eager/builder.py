@@ -24,6 +24,7 @@ from headrace.ir.graph import Operation, Tensor
 from headrace.ir.kernel import Kernel, KernelContext, find_kernel, made_for
 from headrace.ir.kernel_errors import brief, translated
 from headrace.ir.opdef import OpDef, op_registry
+from headrace.memo import Memo
 from headrace.resources.manager import ResourceManager
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
     def __init__(self) -> None:
         self.session = ResourceManager()
         forking.register_at_fork(self.session)
-        self._prepared: dict[Any, _Prepared] = {}
+        self._prepared: Memo[tuple[Any, ...], _Prepared] = Memo("eager ops", thresholds.EAGER_PREPARED_OPS)
 
     def forget_kernels(self) -> None:
         """Clears the memo of kernels, because kernels were registered."""
@@ -287,10 +288,7 @@ class EagerBuilder(OpCalls[EagerTensor]):
             _locate(e, type)
             raise
         with contextlib.suppress(TypeError):  # an attribute is an array
-            hash(key)
-            if len(self._prepared) >= thresholds.EAGER_PREPARED_OPS:
-                self._prepared.clear()
-            self._prepared[key] = found
+            self._prepared.put(key, found)
         return found
 
 

@@ -10,10 +10,10 @@ Source: TensorFlow's `tf.DeviceSpec`, with its syntax.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 
 from headrace.errors import GraphError
+from headrace.memo import cached
 
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _JOB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
@@ -102,7 +102,7 @@ class DeviceSpec:
         )
 
 
-@functools.lru_cache(maxsize=1024)  # a graph asks for the same few devices thousands of times
+@cached(1024, "device names")  # a graph asks for the same few devices thousands of times
 def _parse(text: str) -> DeviceSpec:
     given: dict[str, str | None] = {}
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.errors import InvalidArgumentError, UnimplementedError
+from headrace.memo import cached
 from headrace.opkit.arrays import dims
 from headrace.opkit.windows import Axis, Sliding, sliding
 from headrace.shapes import merge, show, with_rank
@@ -27,7 +28,7 @@ Array: TypeAlias = np.ndarray
 Axes: TypeAlias = tuple[Axis, ...]
 
 
-@functools.lru_cache(1024)
+@cached(1024, "pooling windows")
 def axes_of(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
     """The windows over all axes of an array of the shape `x`.
 

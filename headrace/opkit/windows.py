@@ -11,13 +11,13 @@ that is. Source: TensorFlow's conventions of padding ("SAME", "VALID", "EXPLICIT
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from headrace.errors import InvalidArgumentError, UnimplementedError
+from headrace.memo import cached
 
 if TYPE_CHECKING:
     from headrace.shapes import Dim
@@ -194,7 +194,7 @@ def sliding(type: str, attrs: Mapping[str, Any]) -> Sliding:
     return _sliding(type, attrs["strides"], attrs.get("dilations"), attrs["padding"], margins, layout)
 
 
-@functools.lru_cache(256)
+@cached(256, "sliding windows")
 def _sliding(
     type: str,
     strides: tuple[int, ...],

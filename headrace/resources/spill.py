@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import errno
-import functools
 import math
 import os
 import weakref
@@ -24,6 +23,7 @@ from typing import Final
 import numpy as np
 
 from headrace import forking, thresholds
+from headrace.memo import cached
 
 PAGE: Final = 4096  # the size of a slot is a multiple of this
 
@@ -65,7 +65,7 @@ class Layout:
         return memoryview((ctypes.c_char * self.span).from_address(address))
 
 
-@functools.lru_cache(256)  # loops keep many values of a few layouts
+@cached(256, "layouts of spilled arrays")  # loops keep many values of a few layouts
 def _layout(shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> Layout | None:
     if any(n > 1 and not step for n, step in zip(shape, strides, strict=True)):
         return None  # a broadcast array, whose elements share memory

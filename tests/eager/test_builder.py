@@ -240,8 +240,8 @@ def test_many_threads(b: EagerBuilder) -> None:
     assert int(v) == 400
 
 
-def test_prepared_ops_are_bounded(b: EagerBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.thresholds.EAGER_PREPARED_OPS", 8)
+def test_prepared_ops_are_bounded(b: EagerBuilder) -> None:
+    b._prepared.limit = 8
     for i in range(30):
         x: Any = b.OneHot([1], i + 2, 1.0, 0.0, axis=-1)
         assert b.Squeeze(b.Reshape(x, [1, 1, i + 2]), squeeze_dims=(i % 2,)).shape == (1, i + 2)

@@ -135,7 +135,7 @@ def test_an_attribute_that_cannot_be_hashed_is_taken() -> None:
     for _ in range(2):
         made = b.Const(value=np.arange(3, dtype=np.int32), dtype=dtypes.int32)
         assert made.numpy().tolist() == [0, 1, 2]
-    assert b._prepared == {}
+    assert len(b._prepared) == 0
 
 
 def test_a_variable_stands_for_its_value() -> None:

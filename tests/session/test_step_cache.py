@@ -9,8 +9,8 @@ import weakref
 import pytest
 
 import headrace as hr
-from headrace import thresholds
-from tests.inside import step_of, steps_of
+from headrace import memo, thresholds
+from tests.inside import growth_of, step_of, steps_of
 
 
 def test_steps_of_an_older_graph_go_when_it_has_grown() -> None:
@@ -67,6 +67,51 @@ def test_the_least_recently_used_step_goes_first(monkeypatch: pytest.MonkeyPatch
     assert second not in steps_of(session)
     assert session.run(ys[1], {x: 1.0}) == 2.0  # made anew
     assert session.statistics().made == 6
+
+
+def test_300_different_fetches_leave_at_most_256_live_steps() -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, ())
+        ys = [x + float(i) for i in range(300)]
+    session = hr.Session(graph=g)
+    made = [weakref.ref(step_of(session, y, [x])) for y in ys]
+    gc.collect()
+    live = [step() is not None for step in made]
+    assert session.statistics().steps == sum(live) <= 256
+    assert live == sorted(live)  # the newest
+    assert session.run(ys[0], {x: 1.0}) == 1.0
+    assert session.statistics().steps <= 256
+
+
+def test_what_is_counted_of_a_growing_graph_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "SESSION_CALLS", 3)
+    with hr.Graph():
+        x = hr.placeholder(hr.float32, ())
+        session = hr.Session()
+        # ten lines, each of which makes the operation that a run fetches
+        program = "\n".join("session.run(x * 2.0, {x: 1.0})" for _ in range(10))
+        exec(compile(program, __file__, "exec"), {"session": session, "x": x})
+    assert session.statistics().made == 10
+    assert growth_of(session) <= 3
+
+
+def test_the_hits_and_misses_of_a_session_are_in_the_report() -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, ())
+        ys = [x + 1.0, x + 2.0]
+    session = hr.Session(graph=g)
+    before = of_sessions()
+    for y in (ys[0], ys[0], ys[1], ys[0]):
+        session.run(y, {x: 1.0})
+    after = of_sessions()
+    assert (after.hits - before.hits, after.misses - before.misses) == (2, 2)
+    (line,) = [t for t in hr.report().splitlines() if t.startswith("memo session calls: ")]
+    assert line.endswith(f"{after.hits} hits, {after.misses} misses")
+
+
+def of_sessions() -> memo.MemoStatistics:
+    gc.collect()  # sessions of other tests
+    return next(m for m in memo.statistics() if m.name == "session calls")
 
 
 def test_a_callable_keeps_its_step(monkeypatch: pytest.MonkeyPatch) -> None:

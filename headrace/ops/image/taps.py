@@ -10,11 +10,12 @@ between two elements falls there here too. Cubic: Keys, "Cubic Convolution Inter
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+
+from headrace.memo import cached
 
 Array: TypeAlias = np.ndarray
 F32 = np.float32
@@ -131,7 +132,7 @@ def rounded(at: Array) -> Array:
     return np.trunc(at + np.copysign(0.5, at.astype(np.float64))).astype(np.int64)
 
 
-@functools.lru_cache(256)
+@cached(256, "image taps")
 def nearest(length: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
     """One element each."""
     scale, i = _scale(length, out, align_corners), np.arange(out, dtype=F32)
@@ -140,7 +141,7 @@ def nearest(length: int, out: int, align_corners: bool, half_pixel_centers: bool
     return (Tap(ALL, np.clip(index, 0, length - 1), None),)
 
 
-@functools.lru_cache(256)
+@cached(256, "image taps")
 def bilinear(length: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
     """The elements on both sides."""
     at = _places(length, out, align_corners, half_pixel_centers)
@@ -162,7 +163,7 @@ def _cubic(a: float) -> tuple[Array, Array]:
     return near.astype(F32), (((a * x - 5 * a) * x + 8 * a) * x - 4 * a).astype(F32)
 
 
-@functools.lru_cache(256)
+@cached(256, "image taps")
 def bicubic(length: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Taps:
     """Two elements on each side. With half pixels, those beyond the edge count nothing, otherwise the last one's."""
     at = _places(length, out, align_corners, half_pixel_centers)
@@ -190,7 +191,7 @@ def _ragged(starts: Array, counts: Array, weight: Callable[[Any, Array], Array],
     return tuple(taps)
 
 
-@functools.lru_cache(64)
+@cached(64, "image taps")
 def area(length: int, out: int, align_corners: bool) -> Taps:
     """The mean over the part of the axis that an element of the result covers."""
     scale, i = _scale(length, out, align_corners), np.arange(out, dtype=F32)
@@ -244,7 +245,7 @@ KERNELS: dict[str, tuple[float, Callable[[Array], Array]]] = {
 }
 
 
-@functools.lru_cache(64)
+@cached(64, "image taps")
 def kernel_taps(kind: str, length: int, out: int, scale: float, translation: float, antialias: bool) -> Taps:
     """The elements around the place in the source, weighed by a kernel; nothing where that is outside the source."""
     radius, kernel = KERNELS[kind]

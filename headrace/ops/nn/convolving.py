@@ -7,7 +7,6 @@ Performance Convolutional Neural Networks for Document Processing", 2006). Half 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
@@ -18,6 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 from headrace import dtypes, thresholds
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError, OpError
+from headrace.memo import cached
 from headrace.opkit.arrays import check_size
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.windows import Axis, Sliding, taps
@@ -196,7 +196,7 @@ def groups_of(inputs: Dim, channels: Dim, outputs: Dim) -> int | None:
     return groups
 
 
-@functools.lru_cache(1024)
+@cached(1024, "convolution shapes")
 def geometry(s: Sliding, x: tuple[int, ...], w: tuple[int, ...]) -> tuple[Axes, int, tuple[int, ...]]:
     """The axes and the number of groups of the convolution of arrays of the shapes `x` and `w`, and its result's shape.
 

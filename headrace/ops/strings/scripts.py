@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from headrace.memo import cached
+
 UNKNOWN = 103  # of what no script has
 NONE = -1  # of what is no character
 
@@ -59,7 +61,7 @@ def _expressions() -> tuple[Any, list[int]]:
     return scripts, numbers
 
 
-@functools.lru_cache(2**16)
+@cached(2**16, "scripts of code points")
 def script_of(point: int) -> int:
     """The number of the script of a code point."""
     if not 0 <= point <= 0x10FFFF:
