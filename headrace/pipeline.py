@@ -33,7 +33,7 @@ from headrace.ir.analysis.signature_check import check_fits
 from headrace.ir.device import DeviceSpec
 from headrace.ir.edit.editor import Editor, own_bodies
 from headrace.ir.edit.lowered_names import name_as_lowered
-from headrace.ir.function import with_owned
+from headrace.ir.function import nested_operations
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import CPU
 from headrace.ir.text.dumps import Dumps
@@ -386,7 +386,7 @@ class CompiledStep:
     def _count(self, ops: Iterable[Operation]) -> None:
         """Marks the accumulators of loops in a private graph as counted, if memory is limited."""
         if self._devices.has_limit:
-            for op in with_owned(ops):
+            for op in nested_operations(ops):
                 if "_accumulates" in op.attrs:
                     Editor(op.graph).set_attr(op, "_counted", True)
 
@@ -588,7 +588,7 @@ def _optimized(
         specialize(graph, known)
     check = _checkpoint if flags.VERIFY.value > 2 else None
     options = options_from(flags.OPTIMIZE.value)
-    if has_limit and any("_swap" in op.attrs for op in with_owned(graph.operations)):
+    if has_limit and any("_swap" in op.attrs for op in nested_operations(graph.operations)):
         options = dataclasses.replace(options, off=options.off | _STACKING)
     context = optimize(graph, preserved, options, check, dumps.graph if dumps else None)
     name_as_lowered(graph)

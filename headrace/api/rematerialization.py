@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import bodies, unify
+from headrace.ir.function import nested_operations, unify
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.order import Order, counts
@@ -125,7 +125,7 @@ def _bytes_an_iteration(body: FuncGraph) -> int:
     done in a loop or a recursive function in the body counts once.)"""
     out = 0
     changing = {p.op for p in body.params if p not in body.results}
-    for op in _within(body, set()):
+    for op in nested_operations(body.operations, calls=True):
         for t in op.outputs if not op.opdef.is_cheap or op in changing else ():
             size = shapes.size(t.shape)
             if t.dtype.base.is_floating or t.dtype.base.is_complex:
@@ -135,22 +135,12 @@ def _bytes_an_iteration(body: FuncGraph) -> int:
 
 def unrepeatable(graph: FuncGraph) -> Operation | None:
     """An operation of `graph` that does another thing the second time, or does something twice."""
-    for op in _within(graph, set()):
+    for op in nested_operations(graph.operations, calls=True):
         facts = op.opdef.facts
         says = facts.effect == "stdout" and not op.outputs  # it is not run again, nothing needs what it gives
         if (facts.effect and (facts.writes or facts.effect in ("random", "python")) and not says) or facts.waits:
             return op
     return None
-
-
-def _within(graph: FuncGraph, seen: set[FuncGraph]) -> Iterator[Operation]:
-    if graph not in seen:
-        seen.add(graph)
-        for op in graph.operations:
-            yield op
-            if op.opdef.structured:
-                for _, g in bodies(op):
-                    yield from _within(g, seen)
 
 
 def segmented(

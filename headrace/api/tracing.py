@@ -18,7 +18,7 @@ from headrace import dtypes, nest, recursion
 from headrace.api import scopes
 from headrace.errors import GraphError, SignatureError
 from headrace.ir import source
-from headrace.ir.function import bodies, owned, unify
+from headrace.ir.function import bodies, inside_out, owned, unify
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.order import Order, effects
 from headrace.ir.source import Source
@@ -200,24 +200,20 @@ def operation_of(made: Any) -> Operation:
 
 def regrow(graph: FuncGraph) -> None:
     """Brings the operations of `graph` that own graphs into agreement with these, which have captured more since."""
-    for op in graph.operations:
+    for op in [op for g in inside_out(graph) for op in g.operations]:
         graphs = owned(op)
-        if not graphs:
-            continue
-        for g in graphs:
-            regrow(g)
-        more = unify(graphs, len(op.opdef.ins[-1].dtypes(op.attrs)))
+        more = unify(graphs, len(op.opdef.ins[-1].dtypes(op.attrs))) if graphs else []
         if not more:
             continue
         types = tuple(t.dtype.base for t in more)
         if op.opdef.structured == "While":
             body: FuncGraph = op.attrs["body"]
             body.add_results(body.params[len(body.results) :])
-            graph.extend_op(op, more, {"T": op.attrs["T"] + types})
+            op.graph.extend_op(op, more, {"T": op.attrs["T"] + types})
             for out, t in zip(op.outputs[-len(more) :], more, strict=True):
                 out.copy_static(t)
         else:
-            graph.extend_op(op, more, {"Tin": op.attrs["Tin"] + types})
+            op.graph.extend_op(op, more, {"Tin": op.attrs["Tin"] + types})
 
 
 def refinish(graphs: Sequence[FuncGraph]) -> None:
@@ -230,9 +226,7 @@ def refinish(graphs: Sequence[FuncGraph]) -> None:
 
 
 def _refinished(graph: FuncGraph) -> FuncGraph:
-    for op in graph.operations:
-        for g in owned(op):
-            _refinished(g)
-    if graph.is_ordered:
-        graph.set_control_results(changes(graph))
+    for g in inside_out(graph):
+        if isinstance(g, FuncGraph) and g.is_ordered:
+            g.set_control_results(changes(g))
     return graph

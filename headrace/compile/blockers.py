@@ -8,8 +8,7 @@ from headrace import recursion, thresholds
 from headrace.errors import NotFoundError
 from headrace.ir.analysis.concurrency import concurrent
 from headrace.ir.analysis.graph_size import graph_size
-from headrace.ir.attr_values import Func
-from headrace.ir.function import bodies, functions_of, recursive_functions, with_owned
+from headrace.ir.function import bodies, called, recursive_functions
 from headrace.ir.graph import FuncGraph
 from headrace.ir.kernel import find_kernel
 from headrace.ir.kernel_errors import place
@@ -90,12 +89,10 @@ def _recursive(ops: Iterable[Operation]) -> list[str]:
         name, own = todo.pop()
         if name not in inside:
             inside[name] = set()
-            for op in with_owned(own):
-                for f in functions_of(op) if op.opdef.structured else ():
-                    if isinstance(f, Func):
-                        todo.append((f.name, op.graph.function(f.name, op).operations))
-                        if op.opdef.structured not in ("Call", "RemoteCall"):
-                            inside[name].add(f.name)
+            for op, f in called(own):
+                todo.append((f.name, op.graph.function(f.name, op).operations))
+                if op.opdef.structured not in ("Call", "RemoteCall"):
+                    inside[name].add(f.name)
     left = {name: set(others) for name, others in inside.items()}
     while ends := [name for name, others in left.items() if not others & left.keys()]:
         for name in ends:

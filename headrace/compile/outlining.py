@@ -29,7 +29,7 @@ from headrace.compile.deadness import deadness_of
 from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.analysis.trip_count import trip_count
-from headrace.ir.function import functions_of, owned, with_owned
+from headrace.ir.function import nested_operations, owned, owns_all
 from headrace.ir.graph import FuncGraph, Operation
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import find_kernel
@@ -126,7 +126,7 @@ class OutlinedStructures:
                 return False
         if op.opdef.structured != "While" or trip_count(op) is not None:
             return True
-        return not any(map(_only_reads, with_owned(_all_in(graphs))))
+        return not any(map(_only_reads, nested_operations(_all_in(graphs))))
 
     def _is_light(self, op: Operation) -> bool:
         """Whether no operation in `op`, outside of loops, is heavy."""
@@ -137,8 +137,7 @@ class OutlinedStructures:
 
 def _graphs(op: Operation) -> list[FuncGraph]:
     """Graphs that `op` owns; [] if it names a recursive or large library function."""
-    graphs = owned(op)
-    return graphs if len(graphs) == len(functions_of(op)) else []
+    return owned(op) if owns_all(op) else []
 
 
 def _all_in(graphs: Iterable[FuncGraph]) -> Iterable[Operation]:

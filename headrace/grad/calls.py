@@ -38,7 +38,7 @@ from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copied
 from headrace.ir.edit.for_as_while import counting
-from headrace.ir.function import owned, recursive_functions
+from headrace.ir.function import called, recursive_functions
 from headrace.ir.graph import FuncGraph, Graph, Tensor
 
 if TYPE_CHECKING:
@@ -173,13 +173,7 @@ def _free(home: Graph, name: str) -> str:
 
 def _calls(graph: FuncGraph) -> list[Operation]:
     """The calls of functions of the library in `graph`, also in the branches and bodies in it."""
-    out = []
-    for op in graph.operations:
-        if op.opdef.structured == "Call" and isinstance(op.attrs["f"], Func):
-            out.append(op)
-        for g in owned(op):
-            out += _calls(g)
-    return out
+    return [op for op, _ in called(graph.operations) if op.opdef.structured == "Call"]
 
 
 def grad_for(

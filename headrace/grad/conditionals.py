@@ -31,7 +31,7 @@ from headrace.grad.zeros import no_slices, shape_of_gradient, zeros_for
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import unify
+from headrace.ir.function import param_offset, unify
 from headrace.ir.graph import FuncGraph, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
 
@@ -91,7 +91,7 @@ def grad_branches(
     """
     since = len(b.graph)
     graphs = add_values.own_graphs(op)
-    offset = len(op.inputs) - len(graphs[0].params)
+    offset = param_offset(op)
     outs = [k for k, dy in enumerate(dys) if dy is not None]
     given = [dense(b, dy) for dy in dys if dy is not None]
     ins = [k for k in range(offset, len(op.inputs)) if wanted[k]]

@@ -41,7 +41,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied, copy_into
 from headrace.ir.edit.for_as_while import counting
-from headrace.ir.function import base_name, bodies, owned
+from headrace.ir.function import base_name, bodies, nested, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
 
@@ -66,7 +66,7 @@ def of_branches(
     """
     op = _able_to_grow(b, op, dxs)
     graphs = add_values.own_graphs(op)
-    offset = len(op.inputs) - len(graphs[0].params)
+    offset = param_offset(op)
     flow = Activity()
     needs = [flow.of(g) for g in graphs]
 
@@ -225,8 +225,8 @@ def _able_to_grow(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> Op
     for before in map(graph.capture_control, op.control_inputs):
         if before is not None:
             graph.add_control_input(twin, before)
-    for g in owned(twin):
-        _say_nothing(g)
+    for _, g in nested([twin]):  # of a copy only the results matter: what was printed or asserted once is not again
+        g.set_control_results(())
     return twin
 
 
@@ -241,14 +241,6 @@ def _check_repeatable(op: Operation, graph: FuncGraph) -> None:
             op.name,
             op,
         )
-
-
-def _say_nothing(graph: FuncGraph) -> None:
-    """Of a copy only the results matter; what was printed or asserted once is not printed or asserted again."""
-    graph.set_control_results(())
-    for op in graph.operations:
-        for g in owned(op):
-            _say_nothing(g)
 
 
 def _inside(b: Builder, graph: FuncGraph, op: Operation) -> Builder:

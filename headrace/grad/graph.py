@@ -35,6 +35,7 @@ import numpy as np
 
 from headrace import dtypes, shapes, thresholds
 from headrace.ir.builder import Builder
+from headrace.ir.function import param_offset
 from headrace.ir.graph import FuncGraph, Graph, Tensor
 from headrace.ir.opdef import PerElement, op_registry
 from headrace.ir.order import Order
@@ -67,7 +68,7 @@ class GradGraph(FuncGraph):
             self.order = Order()
             self.is_ordered = True
         self.position = {p: k for k, p in enumerate(forward.params)}
-        self.offset = len(op.inputs) - len(forward.params)
+        self.offset = param_offset(op)
         self.have: dict[Tensor, Tensor] = {}
         self._dormant: set[Operation] = set()
         self.measured: dict[tuple[Any, ...], Tensor] = {}

@@ -12,7 +12,7 @@ from headrace.grad.differentiate import differentiate
 from headrace.inspect.parts import Box, Value
 from headrace.inspect.structure import draw, value
 from headrace.ir import walk
-from headrace.ir.function import with_owned
+from headrace.ir.function import nested_operations
 from headrace.lower import lower, lower_whole
 from headrace.prune import prune
 
@@ -165,7 +165,7 @@ def _describe(
     waited_for = {t.op for t in uses} | {c for op in ops for c in op.control_inputs}
     resources = [op for op in ops if _is_resource(op)]
     effects = [op for op in ops if _has_effect(op) and not _is_resource(op)]
-    constants = [value(op.outputs[0]) for op in with_owned(ops) if op.type == "Const"]
+    constants = [value(op.outputs[0]) for op in nested_operations(ops) if op.type == "Const"]
     return Description(
         ops=_counts(op.type for op in ops),
         inputs=tuple(value(op.outputs[0]) for op in ops if op.opdef.facts.placeholder),

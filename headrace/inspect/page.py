@@ -35,7 +35,7 @@ from headrace.inspect.parts import (
 from headrace.inspect.rows import rows
 from headrace.inspect.structure import draw
 from headrace.inspect.text import box_heading
-from headrace.ir.function import with_owned
+from headrace.ir.function import nested_operations
 from headrace.recursion import MOST, recursion_room_for_levels
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def render_snippet(box: Box, title: str, limit: int | None = SNIPPET_LIMIT, more
 
 def graph_html(graph: Graph) -> str:
     """HTML of a graph in a notebook: a drawing, or, if large, a summary."""
-    ops = list(with_owned(graph.operations))
+    ops = list(nested_operations(graph.operations))
     title = f"graph of {plural(len(ops), 'operation')}"
     if len(ops) <= PAGE_LIMIT:
         return render_snippet(draw(graph), title, more="headrace.inspect.render_page(describe(graph), title) has more")

@@ -16,7 +16,7 @@ from headrace.ir import attr_values
 from headrace.ir.analysis.frames import Frame
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.attr_values import REQUIRED, Func
-from headrace.ir.function import body
+from headrace.ir.function import body, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.ir.serial import attrs as wire
 from headrace.ir.serial.nodedefs import show_tensor
@@ -38,8 +38,6 @@ _KINDS: Final = {
     "RemoteCall": "call",
     "SymbolicGradient": "gradient",
 }
-# number of inputs at the front that the graphs do not receive
-_OWN: Final = {"If": 1, "Case": 1, "RemoteCall": 1, "For": 3}
 
 
 @deepens_recursion
@@ -265,9 +263,9 @@ class _Drawing:
 def _passed(op: Operation) -> Iterator[Passed]:
     """Values passed to an operation's graphs, named as in the last one."""
     form = op.opdef.structured
-    given = op.inputs[_OWN.get(form, 0) :]
     graph = _readable(op)
     shift = 1 if form == "For" else 0  # the first parameter of the body is the counter
+    given = op.inputs[param_offset(op) + shift :]
     for i, t in enumerate(given):
         inner = graph.params[i + shift] if graph is not None and i + shift < len(graph.params) else None
         called = Value("", t.dtype.name, t.shape)

@@ -20,8 +20,9 @@ change something.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from headrace.ir.attr_values import Func
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
@@ -62,13 +63,90 @@ def owned(op: Operation) -> list[FuncGraph]:
     return [f for f in functions_of(op) if isinstance(f, FuncGraph)] if op.opdef.structured else []
 
 
-def with_owned(ops: Iterable[Operation]) -> Iterator[Operation]:
-    """`ops`, then those of the graphs that they own, then those of the graphs in these, and so on."""
-    todo = [ops]
+def owns_all(op: Operation) -> bool:
+    """Whether `op` owns all its graphs: it names no library function."""
+    return len(owned(op)) == len(functions_of(op))
+
+
+def param_offset(op: Operation) -> int:
+    """Number of an input of `op` minus the number of its parameter.
+
+    It is the number of inputs that `op` does not pass to its graphs, such as a predicate. (For passes its first input,
+    which has no number in the body, as parameter 0.)
+    """
+    return _OFFSETS.get(op.opdef.structured, 0)
+
+
+_OFFSETS: Final = {"If": 1, "Case": 1, "RemoteCall": 1, "For": 2}
+
+
+# *** nested graphs ***
+
+
+def nested(ops: Iterable[Operation], calls: bool = False) -> Iterator[tuple[Operation, FuncGraph]]:
+    """Iterates over (owner, graph) for the graphs nested in `ops`.
+
+    Each graph comes once, outer graphs first. The iteration needs no recursion, so the depth of the graphs does not
+    matter. The operations of a graph are read after the graph has been yielded.
+
+    Args:
+      ops: the operations.
+      calls: whether the graphs include the library functions that operations call, with one of the callers as owner.
+
+    Raises:
+      NotFoundError: a library function is missing.
+    """
+    seen: set[FuncGraph] = set()
+    todo: list[Iterable[Operation]] = [ops]
     for some in todo:
         for op in some:
-            yield op
-            todo += [f.operations for f in owned(op)]
+            if op.opdef.structured:
+                for graph in [g for _, g in bodies(op)] if calls else owned(op):
+                    if graph not in seen:
+                        seen.add(graph)
+                        yield op, graph
+                        todo.append(graph.operations)
+
+
+def nested_operations(ops: Iterable[Operation], calls: bool = False) -> Iterator[Operation]:
+    """Iterates over `ops`, then over the operations of the graphs nested in them (`nested`)."""
+    ops = list(ops)
+    yield from ops
+    for _, graph in nested(ops, calls):
+        yield from graph.operations
+
+
+def inside_out(graph: Graph) -> Iterator[Graph]:
+    """Iterates over the graphs owned in `graph`, innermost first, and `graph` itself.
+
+    A graph comes after all graphs nested in it. A graph's operations are read before the first graph nested in it is
+    yielded, so the caller may change graphs.
+    """
+    seen: set[Graph] = {graph}
+    todo: list[tuple[Graph, Iterator[FuncGraph]]] = [(graph, iter(_directly_owned(graph)))]
+    while todo:
+        inner = next(todo[-1][1], None)
+        if inner is None:
+            yield todo.pop()[0]
+        elif inner not in seen:
+            seen.add(inner)
+            todo.append((inner, iter(_directly_owned(inner))))
+
+
+def _directly_owned(graph: Graph) -> list[FuncGraph]:
+    return [f for op in graph.operations if op.opdef.structured for f in owned(op)]
+
+
+def called(ops: Iterable[Operation]) -> Iterator[tuple[Operation, Func]]:
+    """Iterates over (caller, function) for the library functions named in `ops`.
+
+    Callers are `ops` and the operations of the graphs that they own, not those of library functions.
+    """
+    for op in nested_operations(ops):
+        if op.opdef.structured:
+            for f in functions_of(op):
+                if isinstance(f, Func):
+                    yield op, f
 
 
 def bodies(op: Operation) -> list[tuple[str, FuncGraph]]:
@@ -96,14 +174,8 @@ def body(op: Operation, f: Func | FuncGraph | Any) -> FuncGraph:
 
 def find_anywhere(graph: Graph, name: str) -> Operation | None:
     """The operation of that name in `graph`, or in one of the graphs that its operations own."""
-    todo = [graph]
-    for g in todo:
-        found = g.find(name)
-        if found is not None:
-            return found
-        for op in g.operations:
-            todo.extend(owned(op))
-    return None
+    graphs = itertools.chain([graph], (g for _, g in nested(graph.operations)))
+    return next((op for g in graphs if (op := g.find(name)) is not None), None)
 
 
 def recursive_functions(ops: Iterable[Operation]) -> frozenset[str]:
@@ -114,29 +186,23 @@ def recursive_functions(ops: Iterable[Operation]) -> frozenset[str]:
 
     def callees(ops: Iterable[Operation]) -> set[str]:
         out: set[str] = set()
-        todo = [ops]
-        while todo:
-            for op in todo.pop():
-                for f in functions_of(op) if op.opdef.structured else ():
-                    if isinstance(f, FuncGraph):
-                        todo.append(f.operations)
-                        continue
-                    out.add(f.name)
-                    if f.name not in calls:
-                        calls[f.name] = set()
-                        pending.append((f.name, op.graph.function(f.name, op)))
+        for op, f in called(ops):
+            out.add(f.name)
+            if f.name not in calls:
+                calls[f.name] = set()
+                pending.append((f.name, op.graph.function(f.name, op)))
         return out
 
     callees(ops)
     while pending:
         name, graph = pending.pop()
         calls[name] = callees(graph.operations)
-    called: dict[str, set[str]] = {name: set() for name in calls}
+    callers: dict[str, set[str]] = {name: set() for name in calls}
     for name, others in calls.items():
         for other in others:
-            called[other].add(name)
+            callers[other].add(name)
     # who calls nobody that is left, or is called by nobody, calls not itself; of most libraries nothing is left
-    for edges, back in ((calls, called), (called, calls)):
+    for edges, back in ((calls, callers), (callers, calls)):
         done = [name for name, others in edges.items() if not others]
         while done:
             name = done.pop()

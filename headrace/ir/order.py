@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import dtypes, thresholds
 from headrace.ir.attr_values import Func
-from headrace.ir.function import bodies, body, functions_of
+from headrace.ir.function import bodies, body, functions_of, param_offset
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
@@ -187,23 +187,22 @@ def _of_bodies(op: Operation, question: _Question) -> Effects:
     out: Effects = {}
     question.calls |= named
     for _, graph in bodies(op):
-        offset = len(op.inputs) - len(graph.params)
         for key, writes in _of_graph(graph, question).items():
-            outer = _outside(key, graph, op, offset)
+            outer = _outside(key, graph, op)
             if outer is not None:
                 out[outer] = out.get(outer, False) or writes
     question.calls -= named
     return out
 
 
-def _outside(key: Key, graph: FuncGraph, op: Operation, offset: int) -> Key | None:
+def _outside(key: Key, graph: FuncGraph, op: Operation) -> Key | None:
     """A key of a sub-graph as a key of the graph that its owner `op` stands in."""
     if not (isinstance(key, tuple) and key[0] == "resource" and len(key) == 2):
         return key
     param = key[1]
     if param.op.graph is not graph:
         return key
-    at = graph.params.index(param) + offset
+    at = graph.params.index(param) + param_offset(op)
     if op.opdef.structured == "While" and not is_constant(body(op, op.attrs["body"]), at):
         return ANY
     return key_of(op.inputs[at]) if 0 <= at < len(op.inputs) else ANY

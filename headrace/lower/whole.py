@@ -23,7 +23,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import bodies, functions_of
+from headrace.ir.function import bodies, called
 from headrace.ir.graph import FuncGraph
 from headrace.ir.primitive_names import visible_name
 from headrace.lower.lowering import Lowering, LoweringScope, Made, Shared
@@ -100,15 +100,12 @@ class Whole(Lowering):
     def _add_functions(self) -> None:
         """Adds the functions that the called functions call to the graph."""
         functions = self.graph.functions
-        todo = [op for f in functions.values() for op in f.operations]
-        while todo:
-            op = todo.pop()
-            for f in functions_of(op) if op.opdef.structured else ():
-                if isinstance(f, FuncGraph):
-                    todo.extend(f.operations)
-                elif f.name not in functions:
+        todo = list(functions.values())
+        for graph in todo:
+            for op, f in called(graph.operations):
+                if f.name not in functions:
                     functions[f.name] = op.graph.function(f.name)
-                    todo.extend(functions[f.name].operations)
+                    todo.append(functions[f.name])
 
     def constant(self, op: Operation, place: LoweringScope) -> Tensor:
         # the constant stays where it is used instead of entering the loop: TensorFlow infers shapes from constants, but

@@ -29,7 +29,7 @@ import numpy as np
 from headrace import shapes
 from headrace.dtypes import OBJECT
 from headrace.ir.analysis.speculatable import is_speculatable
-from headrace.ir.function import owned
+from headrace.ir.function import owned, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext
@@ -229,7 +229,7 @@ def _bypass_results(op: Operation, walking: Rewriter) -> None:
         return
     graphs = owned(op)
     found = {}
-    offset = len(op.inputs) - len(graphs[0].params)
+    offset = param_offset(op)
     for k, t in enumerate(op.outputs):
         j = _handed_on(op, graphs, k)
         if j is not None and op.inputs[j + offset].dtype is t.dtype:  # a reference is not what it refers to

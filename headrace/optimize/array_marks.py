@@ -26,13 +26,12 @@ import numpy as np
 
 from headrace import dtypes, thresholds
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import owned, with_owned
+from headrace.ir.function import inside_out, nested_operations, owned, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.order import is_constant
 from headrace.opkit.tensor_lists import MARKS
-from headrace.optimize.base import Pass, PassContext, graphs_of
-from headrace.optimize.list_flow import NO_ARGUMENTS
+from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import owns_graphs, primitives
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class DropMarks(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         # To look further would find nothing.
-        if not any(op.type == _TRACK for op in with_owned(graph.operations)):  # mutate: no
+        if not any(op.type == _TRACK for op in nested_operations(graph.operations)):  # mutate: no
             return False
         flow = _Flow(graph)
         histories = {t: flow.history(t) for t in flow.tracked}
@@ -139,7 +138,7 @@ class _Flow:
         self._readers: dict[Tensor, list[tuple[Operation, int]]] = {}
         self._waits: dict[Operation, list[Operation]] = {}  # for marks
         self._results: dict[Tensor, list[tuple[Graph, int]]] = {}
-        for g in graphs_of(graph):
+        for g in inside_out(graph):
             for op in g.operations:
                 self._owner.update((f, op) for f in owned(op))
                 if op.type == _TRACK:
@@ -181,7 +180,7 @@ class _Flow:
         goes: list[Tensor] = []
         for op, i in self._readers.get(t, ()):
             if owns_graphs(op):
-                goes += [g.params[i - NO_ARGUMENTS[op.opdef.structured]] for g in owned(op)]
+                goes += [g.params[i - param_offset(op)] for g in owned(op)]
             elif op.opdef.structured:
                 return None
             elif op.type != "ZerosLike":  # a list of its own
@@ -404,7 +403,7 @@ def _find_linear(t: Tensor, loop: Operation, flow: _Flow, known: dict[Tensor, _L
         owner, k = flow.owner(op.graph), op.attrs["index"]
         if owner is loop:
             return _Linear() if is_constant(loop.attrs["body"], k) else _Linear(k, 1, 0)
-        return _linear(owner.inputs[k + NO_ARGUMENTS[owner.opdef.structured]], loop, flow, known)
+        return _linear(owner.inputs[k + param_offset(owner)], loop, flow, known)
     forwards = 0 if op.type == "Cast" and op.inputs[0].dtype.base in _INTEGERS else op.opdef.facts.forwards
     if forwards is not None:
         return _linear(op.inputs[forwards], loop, flow, known)

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.ir.function import owned
+from headrace.ir.function import inside_out
 from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
@@ -132,14 +132,6 @@ class Repeat:
     limit: int = 8
 
 
-def graphs_of(graph: Graph) -> Iterator[Graph]:
-    """The graphs that operations of `graph` own, each after those inside it; then `graph`."""
-    for op in [op for op in graph.operations if op.opdef.structured]:
-        for f in owned(op):
-            yield from graphs_of(f)
-    yield graph
-
-
 def run(
     steps: Iterable[Pass | Repeat], graph: Graph, context: PassContext, check: Callable[[Graph], None] | None = None
 ) -> bool:
@@ -177,7 +169,7 @@ def _run_one(p: Pass, graph: Graph, context: PassContext, check: Callable[[Graph
         return False
     changed = False
     try:
-        for g in [graph] if p.whole else graphs_of(graph):
+        for g in [graph] if p.whole else inside_out(graph):
             why = p.requires(g)
             if why:
                 context.ran.append((f"{p.name} (not: {why})", _title(g), False))

@@ -20,7 +20,7 @@ import numpy as np
 
 from headrace import dtypes, thresholds
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import owned
+from headrace.ir.function import owned, param_offset
 from headrace.ir.order import is_constant
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import const, is_plain, owns_graphs, primitives
@@ -109,7 +109,7 @@ def _merge_params(op: Operation, context: PassContext) -> bool:
     if not owns_graphs(op):
         return False
     graphs = owned(op)
-    offset = len(op.inputs) - len(graphs[0].params)
+    offset = param_offset(op)
     is_loop = op.opdef.structured == "While"
     first: dict[Tensor, int] = {}
     pairs: list[tuple[int, int]] = []

@@ -34,9 +34,10 @@ from typing import TYPE_CHECKING
 
 from headrace import thresholds
 from headrace.ir.edit.editor import Editor
+from headrace.ir.function import inside_out
 from headrace.ir.graph import FuncGraph
 from headrace.ir.order import ANY, EVERYTHING, Key, effects, is_resource, key_of
-from headrace.optimize.base import Pass, PassContext, graphs_of
+from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.dead_code import remove_dead
 from headrace.optimize.queries import has_effect, in_order, primitives
 
@@ -57,7 +58,7 @@ class Effects(Pass):
     def call(self, graph: Graph, context: PassContext) -> bool:
         context.explicit = False
         changed = remove_dead(graph, context)
-        for g in graphs_of(graph):
+        for g in inside_out(graph):
             changed |= _make_explicit(g, context)
         context.explicit = True
         return changed

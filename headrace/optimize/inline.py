@@ -14,7 +14,7 @@ from headrace import thresholds
 from headrace.errors import HeadraceError
 from headrace.ir.attr_values import Func
 from headrace.ir.edit import add_values
-from headrace.ir.function import bodies, functions_of, owned, recursive_functions
+from headrace.ir.function import bodies, functions_of, nested, owned, recursive_functions
 from headrace.ir.graph import FuncGraph
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import primitives
@@ -87,4 +87,4 @@ def _why_not(op: Operation, recursive: frozenset[str], made: int) -> str:
 
 
 def _size(graph: FuncGraph) -> int:
-    return len(graph) + sum(_size(f) for op in graph.operations for f in owned(op))
+    return len(graph) + sum(len(g) for _, g in nested(graph.operations))

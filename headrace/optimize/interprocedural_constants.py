@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import owned
+from headrace.ir.function import owned, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import forget
 from headrace.ir.order import is_constant
@@ -42,7 +42,7 @@ class PropagateConstants(Pass):
 
 def _push_into(op: Operation, context: PassContext) -> bool:
     graphs = owned(op)
-    offset = len(op.inputs) - len(graphs[0].params)
+    offset = param_offset(op)
     is_loop = op.opdef.structured == "While"
     edits = [Editor(g) for g in graphs]
     pushed = []

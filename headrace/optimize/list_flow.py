@@ -13,12 +13,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes
-from headrace.ir.function import owned
+from headrace.ir.function import nested, nested_operations, owned, param_offset
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
 
-NO_ARGUMENTS: Final = {"If": 1, "Case": 1, "Call": 0, "While": 0}  # by kind, how many inputs are none of its graphs'
+FOLLOWED: Final = ("If", "Case", "Call", "While")  # kinds of operations that lists are followed through
 
 
 @dataclasses.dataclass(slots=True)
@@ -50,21 +50,17 @@ class ListFlow:
         self.new: list[Operation] = []
         self._readers: dict[Tensor, list[tuple[Operation, int]]] = {}
         self._results: dict[Tensor, list[tuple[Operation, Graph, int]]] = {}  # of graphs, and who owns these
-        self._add(graph)
-
-    def _add(self, graph: Graph) -> None:
-        for op in graph.operations:
+        for op in nested_operations(graph.operations):
             role = op.opdef.facts.list_role
             if role is not None and role.makes:
                 self.new.append(op)
             for i, t in enumerate(op.inputs):
                 if t.dtype.base is dtypes.variant:
                     self._readers.setdefault(t, []).append((op, i))
-            for g in owned(op):
-                for k, t in enumerate(g.results):
-                    if t.dtype.base is dtypes.variant:
-                        self._results.setdefault(t, []).append((op, g, k))
-                self._add(g)
+        for owner, g in nested(graph.operations):
+            for k, t in enumerate(g.results):
+                if t.dtype.base is dtypes.variant:
+                    self._results.setdefault(t, []).append((owner, g, k))
 
     def of(self, new: Tensor) -> Uses | None:
         """What is done with the list that begins as `new`; None if that is not known."""
@@ -79,7 +75,7 @@ class ListFlow:
                     return None
                 goes += through
             for op, g, k in self._results.get(t, ()):
-                if op.opdef.structured not in NO_ARGUMENTS:
+                if op.opdef.structured not in FOLLOWED:
                     return None
                 goes.append(op.outputs[k])
                 if op.opdef.structured == "While":
@@ -94,8 +90,8 @@ class ListFlow:
 def _through(op: Operation, i: int, uses: Uses) -> list[Tensor] | None:
     """What the list is called behind `op`, whose input `i` it is; None if that is not known."""
     if op.opdef.structured:
-        skipped, graphs = NO_ARGUMENTS.get(op.opdef.structured), owned(op)
-        return None if skipped is None or not graphs or i < skipped else [g.params[i - skipped] for g in graphs]
+        graphs, k = owned(op), i - param_offset(op)
+        return None if op.opdef.structured not in FOLLOWED or not graphs or k < 0 else [g.params[k] for g in graphs]
     if i == 0 and op.type == "Identity":
         return [op.outputs[0]]
     role = op.opdef.facts.list_role

@@ -21,7 +21,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from headrace.ir.edit.editor import roots
-from headrace.ir.function import owned
+from headrace.ir.function import owned, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.optimize.queries import owns_graphs
 
@@ -96,7 +96,7 @@ class Reached:
         if not op.opdef.structured or not owns_graphs(op):
             return False
         graphs = owned(op)
-        offset = len(op.inputs) - len(graphs[0].params)
+        offset = param_offset(op)
         results = len(op.inputs) if op.opdef.structured == "While" else len(op.outputs)
         for g in graphs:
             n = 1 if g is op.attrs.get("cond") else results

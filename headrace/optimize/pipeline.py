@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.edit.editor import Editor
+from headrace.ir.function import inside_out
 from headrace.ir.graph import FuncGraph
 from headrace.optimize.algebraic_simplification import SimplifyAlgebra
 from headrace.optimize.array_marks import DropMarks
-from headrace.optimize.base import Options, Pass, PassContext, Repeat, graphs_of, run
+from headrace.optimize.base import Options, Pass, PassContext, Repeat, run
 from headrace.optimize.branch_elimination import EliminateBranches
 from headrace.optimize.constant_folding import FoldConstants
 from headrace.optimize.control_edges import SimplifyControlEdges
@@ -104,7 +105,7 @@ def optimize(
     if options.off.issuperset(set(names()) - {_PRUNE.name}):  # nothing relies on it
         options = dataclasses.replace(options, off=options.off | {_EFFECTS.name})
     context = PassContext(options, list(preserved))
-    for g in graphs_of(graph):
+    for g in inside_out(graph):
         if isinstance(g, FuncGraph):  # of what it was made matters no more, and what it was made of goes
             Editor(g).forget_captures()
 

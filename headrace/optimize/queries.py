@@ -10,7 +10,7 @@ import numpy as np
 from headrace.dtypes import OBJECT
 from headrace.ir import walk
 from headrace.ir.analysis.speculatable import is_speculatable
-from headrace.ir.function import bodies, functions_of, owned
+from headrace.ir.function import bodies, nested_operations, owns_all
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def primitives(graph: Graph) -> str:
 def owns_graphs(op: Operation) -> bool:
     """Whether `op` is a conditional, loop or call whose graphs are its own, so that inputs and outputs of it and of
     them can be told apart and changed."""
-    if op.opdef.structured not in ("If", "Case", "Call", "While"):
-        return False
-    return len(owned(op)) == len(functions_of(op))
+    return op.opdef.structured in ("If", "Case", "Call", "While") and owns_all(op)
 
 
 def is_plain(op: Operation) -> bool:
@@ -92,15 +90,5 @@ def has_effect(op: Operation) -> bool:
 
 def has_effects(graphs: Iterable[FuncGraph]) -> bool:
     """Whether any operation of `graphs`, or of those that they own or call, has one."""
-    todo = list(graphs)
-    seen = set(todo)
-    for graph in todo:
-        for op in graph.operations:
-            if op.opdef.structured:
-                for _, g in bodies(op):
-                    if g not in seen:
-                        seen.add(g)
-                        todo.append(g)
-            elif has_effect(op):
-                return True
-    return False
+    ops = nested_operations((op for g in graphs for op in g.operations), calls=True)
+    return any(has_effect(op) for op in ops if not op.opdef.structured)

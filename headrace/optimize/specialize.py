@@ -28,11 +28,11 @@ from headrace import dtypes, shapes, thresholds
 from headrace.ir import walk
 from headrace.ir.attr_values import equal
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import owned, with_owned
+from headrace.ir.function import nested_operations, owned, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value, forget, infer_more
 from headrace.ir.static_info import merged
-from headrace.optimize.list_flow import NO_ARGUMENTS, ListFlow
+from headrace.optimize.list_flow import FOLLOWED, ListFlow
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -85,10 +85,10 @@ def _infer(graph: Graph, depth: int) -> None:
 
 def _look_into(op: Operation, depth: int) -> None:
     """Finds out what is known in the graphs of a structured operation."""
-    graphs, skipped = owned(op), NO_ARGUMENTS.get(op.opdef.structured)
-    if skipped is None or not graphs:
+    graphs = owned(op)
+    if op.opdef.structured not in FOLLOWED or not graphs:
         return
-    args = op.inputs[skipped:]
+    args = op.inputs[param_offset(op) :]
     if op.opdef.structured != "While":
         for g in graphs:
             for p, t in zip(g.params, args, strict=True):
@@ -133,7 +133,7 @@ class _Facts:
     """What was known of all tensors in some graphs, and in those within."""
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
-        ops = with_owned(op for g in graphs for op in g.operations)
+        ops = nested_operations(op for g in graphs for op in g.operations)
         self._facts = [(t, t.shape, t.handle, t._constant) for op in ops for t in op.outputs]
 
     def restore(self) -> None:

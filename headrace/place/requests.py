@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import bodies
-from headrace.ir.graph import FuncGraph
+from headrace.ir.function import nested_operations
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
@@ -46,7 +45,7 @@ def check_devices(ops: Sequence[Operation], names: Sequence[str], soft: bool) ->
     """
     if soft:
         return
-    for op in _nested(ops):
+    for op in nested_operations(ops, calls=True):
         if op.device:
             spec: Any = DeviceSpec.from_string(op.device)
             if not any(spec.matches(DeviceSpec.from_string(d)) for d in names):
@@ -57,19 +56,6 @@ def check_devices(ops: Sequence[Operation], names: Sequence[str], soft: bool) ->
                     op.name,
                     op,
                 )
-
-
-def _nested(ops: Iterable[Operation]) -> Iterator[Operation]:
-    """Iterates over `ops` and the operations of the graphs that they own or call."""
-    seen: set[FuncGraph] = set()
-    todo = [ops]
-    while todo:
-        for op in todo.pop():
-            yield op
-            if op.opdef.structured:
-                graphs = [g for _, g in bodies(op) if g not in seen]
-                seen.update(graphs)
-                todo += [g.operations for g in graphs]
 
 
 def owns_state(op: Operation) -> bool:

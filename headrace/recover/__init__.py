@@ -18,7 +18,7 @@ from headrace import recursion
 from headrace.errors import GraphError, InvalidArgumentError, OpError
 from headrace.ir import walk
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import owned
+from headrace.ir.function import nested
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.recover.contexts import SubgraphDraft
 from headrace.recover.handles import is_flow, lists_for_handles
@@ -100,12 +100,8 @@ def _behind(graph: Graph, tensors: Sequence[Tensor]) -> list[Operation]:
 
 def _effectful(graph: Graph) -> frozenset[str]:
     """Names of the operations with effects inside structured operations of the graph."""
-    names: set[str] = set()
-    todo = [f for op in graph.operations for f in owned(op)]
-    for f in todo:
-        names.update(op.name for op in f.operations if op.opdef.is_effectful)
-        todo += [inner for op in f.operations for inner in owned(op)]
-    return frozenset(names)
+    inside = (op for _, f in nested(graph.operations) for op in f.operations)
+    return frozenset(op.name for op in inside if op.opdef.is_effectful)
 
 
 def _recover(graph: Graph, ops: Sequence[Operation], tensors: Sequence[Tensor], roots: Collection[Operation]) -> None:

@@ -31,7 +31,7 @@ from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import bodies, owned
+from headrace.ir.function import bodies, owned, param_offset
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class _Handles:
         out: list[tuple[Graph, Tensor]] = []
         graphs = dict(bodies(op))
         for name, g in graphs.items():
-            k = i - (len(op.inputs) - len(g.params))
+            k = i - param_offset(op)
             if k < 0 or g not in owned(op):
                 return None
             p = g.params[k]

@@ -12,7 +12,7 @@ import headrace as hr
 import headrace.v1 as tf
 from headrace.api.function import Function
 from headrace.ir.edit.editor import own_bodies
-from headrace.ir.function import with_owned
+from headrace.ir.function import nested_operations
 from headrace.ir.graph import Graph
 from headrace.ir.verify import verify
 from headrace.optimize.array_marks import DropMarks
@@ -49,7 +49,7 @@ def after(*fetches: Any, targets: Sequence[Any] = ()) -> tuple[Graph, PassContex
 
 
 def left(graph: Graph) -> int:
-    return sum(op.type.startswith("_TensorArray") for op in with_owned(graph.operations))
+    return sum(op.type.startswith("_TensorArray") for op in nested_operations(graph.operations))
 
 
 def check(fetch: Any, refused: str = "") -> None:

@@ -11,10 +11,10 @@ import pytest
 import headrace as hr
 from headrace.api import scopes
 from headrace.ir.edit.editor import own_bodies
+from headrace.ir.function import inside_out
 from headrace.ir.graph import Graph
 from headrace.ir.infer import constant_value
 from headrace.ir.verify import verify
-from headrace.optimize.base import graphs_of
 from headrace.optimize.list_flow import ListFlow
 from headrace.optimize.specialize import specialize
 from headrace.prune import prune
@@ -97,7 +97,7 @@ def accumulated(x: Any, item: Any, is_gradient: bool = False) -> Any:
 
 def got(graph: Graph) -> Any:
     """What the second loop of `accumulated` reads."""
-    (op,) = [op for g in graphs_of(graph) for op in g.operations if op.name.endswith("got")]
+    (op,) = [op for g in inside_out(graph) for op in g.operations if op.name.endswith("got")]
     return op.inputs[0]
 
 

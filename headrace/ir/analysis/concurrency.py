@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.ir import walk
-from headrace.ir.function import bodies, body
+from headrace.ir.function import body, nested_operations
 from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from headrace.ir.graph import Graph, Operation
+    from headrace.ir.graph import Operation
 
 
 def concurrent(graphs: Iterable[Sequence[Operation]], is_ordered: bool) -> tuple[Operation, Operation] | None:
@@ -50,19 +50,7 @@ def _blocking_in(op: Operation, is_ordered: bool) -> Operation | None:
     """
     if not op.opdef.structured:
         return op if _is_blocking(op, is_ordered) else None
-    seen: set[Graph] = set()
-    todo = [op]
-    while todo:
-        for _, graph in bodies(todo.pop()):
-            if graph in seen:
-                continue
-            seen.add(graph)
-            for each in graph.operations:
-                if _is_blocking(each, is_ordered):
-                    return each
-                if each.opdef.structured:
-                    todo.append(each)
-    return None
+    return next((each for each in nested_operations([op], calls=True) if _is_blocking(each, is_ordered)), None)
 
 
 def _is_blocking(op: Operation, is_ordered: bool) -> bool:

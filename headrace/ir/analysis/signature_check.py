@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.errors import InvalidArgumentError
-from headrace.ir.function import bodies
+from headrace.ir.function import bodies, nested_operations
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -61,12 +61,7 @@ def check_fit(op: Operation) -> None:
 
 
 def check_fits(ops: Iterable[Operation]) -> None:
-    """`check_fit` of those of `ops` that are structured, of those in their graphs, and so on."""
-    todo, seen = [ops], set()
-    while todo:
-        for op in todo.pop():
-            if op.opdef.structured:
-                check_fit(op)
-                new = [g for _, g in bodies(op) if g not in seen]
-                seen.update(new)
-                todo += [g.operations for g in new]
+    """Checks the structured operations among `ops` and in the graphs that they own or call (`check_fit`)."""
+    for op in nested_operations(ops, calls=True):
+        if op.opdef.structured:
+            check_fit(op)

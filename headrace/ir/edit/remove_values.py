@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.ir.function import owned
+from headrace.ir.function import owned, param_offset
 
 if TYPE_CHECKING:
     from headrace.ir.graph import FuncGraph, Operation, Tensor
@@ -30,7 +30,7 @@ def remove_all_but(op: Operation, inputs: Collection[int], outputs: Collection[i
       outputs: numbers of outputs; of a While they follow from `inputs`.
     """
     graphs = owned(op)
-    offset = len(op.inputs) - len(graphs[0].params)
+    offset = param_offset(op)
     is_loop = op.opdef.structured == "While"
     gone = [k for k in range(len(op.inputs)) if k not in inputs]
     lost = gone if is_loop else [k for k in range(len(op.outputs)) if k not in outputs]

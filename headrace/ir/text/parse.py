@@ -15,6 +15,7 @@ from headrace.dtypes import DType
 from headrace.errors import GraphError
 from headrace.ir import attr_values
 from headrace.ir.analysis.loop_shapes import infer_all
+from headrace.ir.function import param_offset
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.opdef import OpDef, op_registry
 from headrace.ir.serial.functiondef import EncodedFunction
@@ -307,8 +308,7 @@ class _Block:
 def _connect(op: Operation, graph: Graph) -> None:
     """Says of the parameters of a graph that `op` owns which tensors they stand for."""
     assert isinstance(graph, FuncGraph)
-    offset = len(op.inputs) - len(graph.params)
-    for k, p in enumerate(graph.params, offset):
+    for k, p in enumerate(graph.params, param_offset(op)):
         if p.op.attrs["of"] and 0 <= k < len(op.inputs):
             graph.captures.setdefault(op.inputs[k], p)
 
