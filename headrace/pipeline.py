@@ -352,7 +352,9 @@ class CompiledStep:
         # lowering drops operations without consumers; so bodies that stay structured must not have them either
         preserved = list(optimize(graph, preserved, Options(off=frozenset(names()) - {"prune"})).preserved)
         name_as_lowered(graph)
-        lowered = select_outlined(lambda stays: lower(graph, preserved, differentiate, stays), may_be_heavy, waits)
+        lowered = select_outlined(
+            lambda is_outlined: lower(graph, preserved, differentiate, is_outlined), may_be_heavy, waits
+        )
         if lowered is None:
             return None
         self._count([*lowered.ops, *itertools.chain(*lowered.functions.values())])

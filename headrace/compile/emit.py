@@ -102,7 +102,7 @@ class Emitter(Writer):
 
         Args:
           units: The items and groups, in order.
-          kept: Tensors that are never deleted.
+          never_deleted: Tensors that are never deleted.
           retained: Tensors of which an object may keep a view or a reference.
           mine: Tensors that are deleted after their last reader. The outputs of the units are added.
         """

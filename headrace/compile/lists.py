@@ -237,16 +237,16 @@ class Lists:
 
     def _check_readers(self) -> None:
         """Spoils lists whose elements may not have the shape that a reader states."""
-        held: dict[Tensor, Shape] = {}  # by class: the common static shape of all its elements
+        common: dict[Tensor, Shape] = {}  # by class: the common static shape of all its elements
         for t, shape in self._put:
             c = self._find(t)
-            held[c] = shapes.join(held[c], shape) if c in held else shape
+            common[c] = shapes.join(common[c], shape) if c in common else shape
         for op, stated in self._readers:
             this, kind = op.inputs[0], op.opdef.list_kind
             c = self._find(this)
             if kind in ("get", "pop"):
                 assert this.handle is not None
-                fits = c not in held or _surely_fits(held[c], stated) or _surely_fits(this.handle[1], stated)
+                fits = c not in common or _surely_fits(common[c], stated) or _surely_fits(this.handle[1], stated)
                 if kind == "pop" and c in self._blank:
                     fits = fits and shapes.is_full(op.outputs[1].shape)
                 if not fits:

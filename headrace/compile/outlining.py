@@ -79,15 +79,15 @@ def select_outlined(
     Returns:
       The lowered step; None if no structured operation stays whole.
     """
-    stays = OutlinedStructures(is_heavy)
+    outlined = OutlinedStructures(is_heavy)
     for _ in range(thresholds.OUTLINING_ROUNDS):
-        lowered = lower(stays)
+        lowered = lower(outlined)
         early = must_not_wait(lowered.ops, is_late).union(
             *(must_not_wait(ops, is_late) for ops in lowered.functions.values())
         )
         if not early:
             return lowered if lowered.left else None
-        stays.refused.update(lowered.left[op] for op in early)
+        outlined.refused.update(lowered.left[op] for op in early)
     return None
 
 

@@ -77,16 +77,16 @@ class RunState:
 
     Attributes:
       kernels: The stateful kernels, made for this run.
-      held: The bytes in a list of lists, by the list's id.
+      list_bytes: The bytes in a list of lists, by the list's id.
       step: The context of the step, which is checked for cancellation and the deadline; None if there is none.
     """
 
-    __slots__ = ("_at_once", "_left", "_looked", "held", "kernels", "step")
+    __slots__ = ("_at_once", "_left", "_looked", "kernels", "list_bytes", "step")
 
     def __init__(self, step: StepContext | None, kernels: Sequence[Callable[..., Any]]) -> None:
         self.step: Any = step
         self.kernels = kernels
-        self.held: dict[int, int] = {}
+        self.list_bytes: dict[int, int] = {}
         self._left = 0  # iterations of short loops until the next check
         self._at_once = thresholds.FIRST_LOOK  # their number after a check
         self._looked = 0.0  # time of the last check
@@ -384,12 +384,13 @@ def within(items: list[Any], value: Any, limit: int, what: str) -> None:
 
 def nested_within(run: RunState, items: list[Any], limit: int, what: str) -> None:
     """Raises `ResourceExhaustedError` if an accumulator of lists is too large after a push."""
-    before = run.held.get(id(items), 0) if len(items) > 1 else 0  # a list of one element is new, and its id was reused
+    # a list of one element is new, and its id was reused
+    before = run.list_bytes.get(id(items), 0) if len(items) > 1 else 0
     last = items[-1]
-    total = before + (run.held.get(id(last)) or _bytes(last) if isinstance(last, list) else last.nbytes)
+    total = before + (run.list_bytes.get(id(last)) or _bytes(last) if isinstance(last, list) else last.nbytes)
     if total > limit:
         raise _too_much(items, before, limit, what)
-    run.held[id(items)] = total
+    run.list_bytes[id(items)] = total
 
 
 def _bytes(items: list[Any]) -> int:

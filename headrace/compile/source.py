@@ -79,7 +79,7 @@ class Source:
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
         self._bound: dict[int, str] = {}
-        self._held: list[Any] = []  # keeps bound objects alive, so that their ids stay unique
+        self._alive: list[Any] = []  # keeps bound objects alive, so that their ids stay unique
         self._count = 0
         self._done: list[tuple[str, Mark]] = []  # lines of functions that are complete
         self._open: list[_Function] = [_Function()]
@@ -95,7 +95,7 @@ class Source:
         if name is None:
             name = self._bound[id(obj)] = self.new(prefix)
             self.names[name] = obj
-            self._held.append(obj)
+            self._alive.append(obj)
         return name
 
     def line(self, text: str, op: Operation | None = None, inputs: tuple[str, ...] = ()) -> None:

@@ -84,7 +84,7 @@ class Executor:
             "_calls_wait",
             "_dead",
             "_events",
-            "_held",
+            "_deferred",
             "_is_fed",
             "_kernels",
             "_mode",
@@ -114,7 +114,7 @@ class Executor:
         self._ready: Ready = collections.deque() if ready is None else ready
         self._calls: list[tuple[PlanNode, Iteration, Any]] = []  # calls that wait for their turn
         self._calls_wait = ready is None
-        self._held: list[tuple[PlanNode, Iteration, Any]] = []  # blocking kernels to call when no node is ready
+        self._deferred: list[tuple[PlanNode, Iteration, Any]] = []  # blocking kernels to call when no node is ready
         self._mode = user_mode() if plan.blocks else None  # of the calling thread; blocking kernels run in it
         make = AcyclicPropagator if plan.is_straight else Propagator
         self.propagator: Propagator = make(plan, self._ready, None if self._events is None else self._events.iteration)
@@ -392,24 +392,24 @@ class Executor:
 
     def _block(self, node: PlanNode, it: Iteration, x: Any) -> None:
         self._waiting[node, it] = None
-        self._held.append((node, it, x))
+        self._deferred.append((node, it, x))
 
-    def _start_held(self) -> None:
+    def _start_deferred(self) -> None:
         """Calls the blocking kernels that wait for the ready queue to be empty.
 
         Each runs on a thread of its own. If nothing else of the step is in flight and nothing else could end the step,
         a single kernel runs on the thread of the step.
         """
-        held, self._held = self._held, []
-        if len(held) == len(self._waiting) == 1 and not is_observed(self.step):
-            node, it, x = held[0]
+        deferred, self._deferred = self._deferred, []
+        if len(deferred) == len(self._waiting) == 1 and not is_observed(self.step):
+            node, it, x = deferred[0]
             try:
                 value = _call(node, self._kernels[node.bound], x)
             except BaseException as e:
                 raise_blamed(e, node, it, x)
             self._complete((node, it, x, value, None))
             return
-        for node, it, x in held:
+        for node, it, x in deferred:
             self._start_blocking(node, it, x)
 
     def _start_blocking(self, node: PlanNode, it: Iteration, x: Any) -> None:
@@ -448,8 +448,8 @@ class Executor:
         self._poll()
         if self._ready or self._open_call():
             return True
-        if self._held:
-            self._start_held()
+        if self._deferred:
+            self._start_deferred()
             if self._ready:
                 return True
         if not self._waiting:

@@ -224,7 +224,7 @@ class Propagator:
             elif frame.open < frame.plan.limit:
                 nxt = self._open_next(frame)
         if nxt is None:
-            frame.held.append((node, value))
+            frame.next_iteration_roots.append((node, value))
         else:
             push = self._push
             for dst in node.direct:
@@ -523,7 +523,7 @@ class Propagator:
             frame.open -= 1
             if self.watch is not None:
                 self.watch("free", frame, it)
-            if frame.held and frame.open < frame.plan.limit:
+            if frame.next_iteration_roots and frame.open < frame.plan.limit:
                 self._release(frame)
             if it.next is not None:
                 it = frame.oldest = it.next
@@ -541,9 +541,9 @@ class Propagator:
 
     def _release(self, frame: Frame) -> None:
         """Opens the iteration for which tokens are held, and sends them there."""
-        held, frame.held = frame.held, []
+        roots, frame.next_iteration_roots = frame.next_iteration_roots, []
         it = self._open_next(frame)
-        for node, value in held:
+        for node, value in roots:
             self._send(node.outs[0], it, value)
             self._send_all_controls(node, it)
 

@@ -94,7 +94,8 @@ class Frame:
       newest: the newest open iteration.
       open: number of open iterations.
       enters_left: number of Enters that have not arrived.
-      held: (node, value) of NextIterations that would open an iteration beyond the limit; they follow `newest`.
+      next_iteration_roots: (node, value) of NextIterations that would open an iteration beyond the limit; they
+        follow `newest`.
       values: template of a new iteration's slots: the plan's, with the loop constants that have arrived.
       pending: template of a new iteration's pending counts.
       constants: (node, value or None, origin or None) of loop constants that do not fit into the templates.
@@ -111,9 +112,9 @@ class Frame:
         "dead_exits",
         "depth",
         "enters_left",
-        "held",
         "live_exits",
         "newest",
+        "next_iteration_roots",
         "oldest",
         "open",
         "origins",
@@ -149,7 +150,7 @@ class Frame:
         self.serial = serial
         self.open = 0
         self.enters_left = plan.enters
-        self.held: list[tuple[PlanNode, Any]] = []
+        self.next_iteration_roots: list[tuple[PlanNode, Any]] = []
         self.values = plan.values
         self.pending = plan.later
         self.constants: list[tuple[PlanNode, Any, Origin | None]] = []

@@ -58,7 +58,7 @@ def grad_call(
     if not graph.gradient and not is_by_name(op):
         return grad_branches(b, op, dys, wanted, backward)
     if not graph.gradient or dys[-1] is not None:
-        _keep(op, _kept(_home(op.graph, f.name), f.name, backward))
+        _call_forward(op, _with_residuals(_home(op.graph, f.name), f.name, backward))
         graph = op.graph.function(op.attrs["f"].name)
     given = [
         zeros_for(b, t) if dy is None else dense(b, dy)
@@ -101,7 +101,7 @@ class _GradCall(GradGraph):
         super().drop(dead)
         self.items = [t for t in self.items if t not in gone]
 
-    def kept(self, t: Tensor) -> Tensor:
+    def residual(self, t: Tensor) -> Tensor:
         self.items.append(t)
         return self.add_param(t.dtype, t.shape, t.op.name, t.name, t.op.source, t.handle)
 
@@ -115,13 +115,13 @@ def _home(graph: Graph, name: str) -> Graph:
     return graph
 
 
-def _keep(op: Operation, kept: FuncGraph) -> None:
-    """Makes `op` a call of `kept`, which returns one thing more."""
-    op.graph.extend_op(op, (), {"f": Func(kept.name), "Tout": (*op.attrs["Tout"], dtypes.variant)})
+def _call_forward(op: Operation, forward: FuncGraph) -> None:
+    """Makes `op` a call of `forward`, which returns one thing more."""
+    op.graph.extend_op(op, (), {"f": Func(forward.name), "Tout": (*op.attrs["Tout"], dtypes.variant)})
     op.outputs[-1].refine(())
 
 
-def _kept(home: Graph, name: str, backward: Backward) -> FuncGraph:
+def _with_residuals(home: Graph, name: str, backward: Backward) -> FuncGraph:
     """The function that does what the recursive function `name` does and keeps what its gradient needs; it and its
     gradient are made if they are not there yet."""
     graph = home.function(name)
@@ -139,7 +139,7 @@ def _kept(home: Graph, name: str, backward: Backward) -> FuncGraph:
     for call in list(_calls(forward)):
         f = call.attrs["f"]
         if is_by_name(call):
-            _keep(call, _kept(home, f.name, backward))
+            _call_forward(call, _with_residuals(home, f.name, backward))
 
     inner = _GradCall(f"{forward.gradient}_inner", home, next(iter(forward.params)).op, forward)
     dys = [inner.add_param(r.dtype, r.shape, f"d{i}", handle=r.handle) for i, r in enumerate(carried)]

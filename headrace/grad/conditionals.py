@@ -7,7 +7,7 @@ has the gradient
     dx = If(p, dy, x)      then: dy * cos(x)      else: dy * x + dy * x
 
 an If on the same predicate, whose branches are the gradients of the branches. What such a branch needs of the forward
-branch and cannot have otherwise, the forward If returns as one result more (`GradGraph.kept`); the other branch has
+branch and cannot have otherwise, the forward If returns as one result more (`GradGraph.residual`); the other branch has
 nothing to return there and returns a `FakeParam`, which nobody reads: the gradient takes the same branch.
 
 Where a branch does not use an input, its gradient there is zeros, if the other one's is not. A call is a conditional
@@ -51,7 +51,7 @@ class GradBranch(GradGraph):
         self._returned: dict[Tensor, Tensor] = {}  # a result of the branch -> what the operation has for it
         self._read = 0  # so many results are in it
 
-    def kept(self, t: Tensor) -> Tensor:
+    def residual(self, t: Tensor) -> Tensor:
         op = self.op
         graphs = add_values.own_graphs(op)
         for k in range(self._read, len(op.outputs)):

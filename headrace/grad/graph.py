@@ -3,7 +3,7 @@
 Let F be a graph that an operation owns (a branch, a loop's body), the *forward* graph. Its gradient B is a graph of its
 own: it runs later, and it belongs to another operation (an If on the same predicate, a loop that runs backwards). The
 rules of the operations say what goes into B, and name tensors of F while they do: the gradient of `y = sin(x)` is
-`dy * cos(x)`. That x is a tensor of F, and when the multiplication is put into B it has to be had there.
+`dy * cos(x)`. That x is a tensor of F, and when the multiplication is put into B it must be available there.
 
 That is all `GradGraph` is about. It is a FuncGraph, and FuncGraphs *capture*: an operation that is given a tensor from
 elsewhere gets what stands for it. A tensor of F is captured by the first of these ways that serves (`fetch`):
@@ -11,9 +11,10 @@ elsewhere gets what stands for it. A tensor of F is captured by the first of the
 1. it is a constant: a clone of it;
 2. it is a parameter of F that hands in a value from outside (an input of a branch, a loop constant): that value, taken
    from the graph around B, which may be the gradient of a graph again and get it in the same manner;
-3. it is had already;
-4. it is cheap to compute (`OpDef.is_cheap`) from what can be had by ways 1 to 3: it is computed again in B;
-5. else it is *kept* (`kept`): a conditional returns it as one result more, a loop adds it to a list in each iteration.
+3. it is available already;
+4. it is cheap to compute (`OpDef.is_cheap`) from values that ways 1 to 3 make available: it is rematerialized in B;
+5. else it becomes a *residual* (`residual`): a conditional returns it as one more result, a loop adds it to a list in
+   each iteration.
 
 Shapes are a case of their own. Many rules need no more of a tensor than its shape. The `GradBuilder` puts an operation
 that only looks at shapes beside the tensor it looks at, so that what is kept is a few integers and not the tensor.
@@ -80,18 +81,18 @@ class GradGraph(FuncGraph):
         return True
 
     def given(self, k: int) -> Tensor | None:
-        """What parameter `k` is, if that can be had without keeping anything."""
+        """What parameter `k` is, if that is available without keeping anything."""
         return self.capture_outer(self.op.inputs[k + self.offset]) if self.passes(k) else None
 
     def is_given(self, k: int) -> bool:
         """Whether `given(k)` would find something."""
         return self.passes(k)
 
-    def kept(self, t: Tensor) -> Tensor:
+    def residual(self, t: Tensor) -> Tensor:
         """`t`, a tensor of the forward graph, which the operation is made to keep."""
         raise NotImplementedError
 
-    # *** how tensors are had ***
+    # *** how tensors become available ***
 
     def capture(self, t: Tensor) -> Tensor:
         if t.op.graph is not self.forward:
@@ -114,17 +115,17 @@ class GradGraph(FuncGraph):
         """`t`, a tensor of the forward graph, by the first way that serves; see the module's text."""
         op = t.op
         if _is_constant(op):
-            return self.redone(t)
+            return self.rematerialize(t)
         k = self.position.get(t)
         if k is not None:
             given = self.given(k)
-            return self.kept(t) if given is None else given
+            return self.residual(t) if given is None else given
         same = _forwarded(op)
         if same is not None:
             return self.capture(same)
-        if self.is_redone(t):
-            return self.redone(t)
-        return self.kept(t)
+        if self.is_rematerialized(t):
+            return self.rematerialize(t)
+        return self.residual(t)
 
     def _chain(self, t: Tensor) -> list[Tensor]:
         """`t`, and before it what `fetch` would capture for it, one after the other: chains of operations that are done
@@ -150,27 +151,27 @@ class GradGraph(FuncGraph):
         same = _forwarded(op)
         if same is not None:
             return (same,)
-        return op.inputs if self.is_redone(t) else ()
+        return op.inputs if self.is_rematerialized(t) else ()
 
-    def redone(self, t: Tensor) -> Tensor:
+    def rematerialize(self, t: Tensor) -> Tensor:
         """`t`, computed here, by a copy of its operation."""
         op = t.op
         copy = self.copy_op(op, [self.capture(i) for i in op.inputs], (), self.unique_name(op.name))
         self.have.update(zip(op.outputs, copy.outputs, strict=True))
         return copy.outputs[t.index]
 
-    def is_redone(self, t: Tensor) -> bool:
-        """Whether `t` is cheap to compute from what can be had, or from one tensor that is no larger to keep."""
+    def is_rematerialized(self, t: Tensor) -> bool:
+        """Whether `t` is cheap to compute from available values, or from one tensor that is no larger to keep."""
         op = t.op
         if not _is_cheap(op):
             return False
         seen: dict[Tensor, bool] = {}
-        lack = {i for i in op.inputs if not self.is_had(i, thresholds.RECOMPUTED_CHAIN, seen)}
+        lack = {i for i in op.inputs if not self.is_available(i, thresholds.RECOMPUTED_CHAIN, seen)}
         if not lack:
             return True
         return len(lack) == 1 and _is_no_larger(lack.pop(), t)
 
-    def is_had(self, t: Tensor, depth: int, seen: dict[Tensor, bool]) -> bool:
+    def is_available(self, t: Tensor, depth: int, seen: dict[Tensor, bool]) -> bool:
         """Whether `t` is available without keeping what takes memory, by at most `depth` operations in a row."""
         got = seen.get(t)
         if got is None:
@@ -182,7 +183,7 @@ class GradGraph(FuncGraph):
                 got = self.is_given(k)
             else:
                 is_free = depth > 0 and (_is_cheap(t.op) or _is_checked_read(t.op))
-                got = is_free and all(self.is_had(i, depth - 1, seen) for i in t.op.inputs)
+                got = is_free and all(self.is_available(i, depth - 1, seen) for i in t.op.inputs)
             seen[t] = got
         return got
 

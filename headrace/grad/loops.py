@@ -81,7 +81,7 @@ class _Returned:
 
     Attributes:
       carried: a tensor → the variable that it is the next value of.
-      held: a loop-invariant tensor → the variable whose last value it is.
+      invariants: a loop-invariant tensor → the variable whose last value it is.
       pushed: a tensor → the list to which each iteration pushes it.
     """
 
@@ -89,7 +89,7 @@ class _Returned:
         self._op, self._body = op, body
         self._read = 0
         self.carried: dict[Tensor, int] = {}
-        self.held: dict[Tensor, int] = {}
+        self.invariants: dict[Tensor, int] = {}
         self.pushed: dict[Tensor, int] = {}
 
     def read(self) -> None:
@@ -99,7 +99,7 @@ class _Returned:
             if result is not param:
                 self.carried.setdefault(result, k)
             if first.type == "FakeParam":
-                self.held.setdefault(result, k)
+                self.invariants.setdefault(result, k)
             push = result.op
             if push.opdef.list_kind == "push" and push.inputs[0] is param and first.opdef.list_kind == "empty":
                 self.pushed.setdefault(push.inputs[1], k)
@@ -191,8 +191,8 @@ class GradBody(GradGraph):
     def made_of(self, t: Tensor) -> Sequence[Tensor]:
         return () if self.popped(t) is not None else super().made_of(t)
 
-    def is_had(self, t: Tensor, depth: int, seen: dict[Tensor, bool]) -> bool:
-        return self.popped(t) is not None or super().is_had(t, depth, seen)
+    def is_available(self, t: Tensor, depth: int, seen: dict[Tensor, bool]) -> bool:
+        return self.popped(t) is not None or super().is_available(t, depth, seen)
 
     def popped(self, t: Tensor) -> int | None:
         """If `t` is what a backward loop popped from an accumulator, the number of that variable.
@@ -229,10 +229,10 @@ class GradBody(GradGraph):
         fixed = by.op.type == "Const" or (at is not None and self.passes(at))
         return r if fixed and by.shape == () else None
 
-    def kept(self, t: Tensor) -> Tensor:
+    def residual(self, t: Tensor) -> Tensor:
         self._returned.read()
         if self.is_invariant(t):
-            k = self._returned.held.get(t)
+            k = self._returned.invariants.get(t)
             return self.capture_outer(hoisted(self.op, t) if k is None else self.op.outputs[k])
         k = self._returned.carried.get(t)
         return self._accumulated(t) if k is None else self._carried(t, k)

@@ -64,7 +64,7 @@ def lower(
     graph: Graph,
     targets: Sequence[Operation] = (),
     differentiate: Callable[[Operation], FuncGraph] | None = None,
-    stays: Callable[[Operation], bool] = lambda op: False,
+    is_outlined: Callable[[Operation], bool] = lambda op: False,
 ) -> Lowered:
     """Lowers `graph` to its primitive form.
 
@@ -72,7 +72,7 @@ def lower(
       graph: The structured graph, with `_Arg` and `_Retval` ends (`prune`).
       targets: Operations of the graph that must run although no operation may read their outputs.
       differentiate: Returns the graph of a SymbolicGradient operation.
-      stays: Whether a structured operation is not lowered but compiled in a fused region (`compile.outlining`).
+      is_outlined: Whether a structured operation is not lowered but compiled in a fused region (`compile.outlining`).
 
     Returns:
       The primitive graph with the functions that it calls.
@@ -82,7 +82,7 @@ def lower(
       NotFoundError: A called function does not exist.
     """
     is_inlined = graph_size(graph.operations, reads=True).repeated <= thresholds.EXPANDED_OPERATIONS
-    shared = Shared(_RULES, recursive_functions(graph.operations), differentiate, stays, is_inlined)
+    shared = Shared(_RULES, recursive_functions(graph.operations), differentiate, is_outlined, is_inlined)
     top = Lowering(shared)
     functions: dict[str, Sequence[Operation]] = {}
     try:

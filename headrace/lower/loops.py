@@ -119,8 +119,8 @@ class _While:
         at.pivot = low.emit(at, "Identity", [first], {"T": first.dtype.base}, f"{name}/Identity", like=op)
         values = self.given(self.body, {k: r.go for k, r in self.rounds.items()})
         # a control edge from a Switch is alive on both sides, so operations wait for an Identity of the token
-        held = {r: self.identity(at, r.go) for r, token in ordering.items() if token.body}
-        waits = _waits((o, wait) for r, wait in held.items() for o in ordering[r].body)
+        gates = {r: self.identity(at, r.go) for r, token in ordering.items() if token.body}
+        waits = _waits((o, wait) for r, wait in gates.items() for o in ordering[r].body)
         done = low.sub_graph(self.body, values, at, waits)
         for k, r in self.rounds.items():
             self.end(r, low.settled(values[self.body.results[k]], at, op, f"{name}/Identity"), at)

@@ -138,7 +138,7 @@ class Shared:
       rules: The rule by kind of structured operation.
       recursive: The names of recursive functions.
       differentiate: Returns the graph of a SymbolicGradient operation.
-      stays: Whether a structured operation is not lowered.
+      is_outlined: Whether a structured operation is not lowered.
       left: The operations that were not lowered, each with the operation of which it is a copy.
       called: The functions that are called in frames of their own, by name.
       differentiated: The functions whose gradients are being inlined.
@@ -152,13 +152,13 @@ class Shared:
         rules: Mapping[str, Rule],
         recursive: frozenset[str],
         differentiate: Callable[[Operation], FuncGraph] | None,
-        stays: Callable[[Operation], bool] = lambda op: False,
+        is_outlined: Callable[[Operation], bool] = lambda op: False,
         is_inlined: bool = True,
     ) -> None:
         self.rules = rules
         self.recursive = recursive
         self.differentiate = differentiate
-        self.stays = stays
+        self.is_outlined = is_outlined
         self.left: dict[Operation, Operation] = {}
         self.called: dict[str, FuncGraph] = {}
         self.differentiated: set[str] = set()
@@ -346,7 +346,7 @@ class Lowering:
         if rule is None:
             raise HeadraceInternalError(f"{op.type} ('{op.name}') has no lowering")
         check_fit(op)
-        if not place.prefix and self.shared.stays(op):  # with a prefix, operations inside would need other names
+        if not place.prefix and self.shared.is_outlined(op):  # with a prefix, operations inside would need other names
             copy = self.copy(place, op, inputs, controls)
             self.shared.left[copy] = op
             return list(copy.outputs), lambda: [copy]

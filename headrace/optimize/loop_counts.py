@@ -31,9 +31,9 @@ class CountLoops(Pass):
         changed = False
         for op in loops_of(graph):
             loop = LoopEditor(op, context)
-            if loop.trips is None or (n := loop.trips.count) is None:
+            if loop.trip_count is None or (n := loop.trip_count.count) is None:
                 continue
-            for k in dict.fromkeys(bound.counter for bound in loop.trips.bounds):
+            for k in dict.fromkeys(bound.counter for bound in loop.trip_count.bounds):
                 first, last = constant_value(op.inputs[k]), op.outputs[k]
                 if first is None or not loop.outer.is_used(last):
                     continue

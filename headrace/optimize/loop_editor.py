@@ -36,7 +36,7 @@ class LoopEditor:
     Attributes:
       body, cond: its graphs.
       outer, inner: editors of the graph around it, and of the body.
-      trips: how often it goes round, if it counts.
+      trip_count: the trip count of a loop that counts, else None.
     """
 
     def __init__(self, op: Operation, context: PassContext) -> None:
@@ -45,7 +45,7 @@ class LoopEditor:
         self.cond: FuncGraph = op.attrs["cond"]
         self.outer = Editor(op.graph, context.preserved_of(op.graph))
         self.inner = Editor(self.body)
-        self.trips = trip_count(op)
+        self.trip_count = trip_count(op)
         self._copies: dict[Tensor, Tensor] = {}
 
     # *** what is known ***

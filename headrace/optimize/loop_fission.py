@@ -62,7 +62,7 @@ def _move(op: Operation, context: PassContext) -> bool:
         if rows.why and any(each.opdef.list_kind == "get" for each in needed):
             context.refused("loop_fission", op, rows.why)
         return False
-    n = loop.trips.most if loop.trips is not None else None
+    n = loop.trip_count.most if loop.trip_count is not None else None
     if n is not None and n < 2:
         context.refused("loop_fission", op, "it goes round once at most")
         return False

@@ -49,7 +49,7 @@ class HoistInvariants(Pass):
 
 def _hoist_body(op: Operation, context: PassContext) -> bool:
     loop = LoopEditor(op, context)
-    goes_round = loop.trips is not None and bool(loop.trips.count)
+    goes_round = loop.trip_count is not None and bool(loop.trip_count.count)
     only_reads = not any(effects(op).values())
     found: dict[Operation, None] = {}
     for each in walk.in_order(walk.reachable(loop.inner.roots())):

@@ -58,7 +58,7 @@ class Residuals:
         self.loop = loop
         self.leaving = leaving
         self.computed = computed
-        self._had: dict[Tensor, bool] = {}
+        self._available: dict[Tensor, bool] = {}
         self._values: dict[Tensor, Values] = {}
         self._lists: dict[Tensor, Tensor] = {}
         self._turned: dict[Tensor, Tensor] = {}
@@ -66,23 +66,23 @@ class Residuals:
     @property
     def count(self) -> int | None:
         """How often the loop goes round, if that is known."""
-        return None if self.loop.trips is None else self.loop.trips.count
+        return None if self.loop.trip_count is None else self.loop.trip_count.count
 
     # *** what there is ***
 
-    def is_had(self, t: Tensor) -> bool:
+    def is_available(self, t: Tensor) -> bool:
         """Whether the values need not be pushed."""
-        got = self._had.get(t)
+        got = self._available.get(t)
         if got is None:
-            self._had[t] = False
-            got = self._had[t] = shapes.is_full(t.shape) and (
+            self._available[t] = False
+            got = self._available[t] = shapes.is_full(t.shape) and (
                 popped_from(self.loop, t) is not None or self.is_row(t) or self._is_computed(t)
             )
         return got
 
     def pushed(self, t: Tensor) -> list[Tensor]:
         """What has to be pushed for the values of `t`."""
-        if self.is_had(t):
+        if self.is_available(t):
             return []
         return [t] if self._list_of(t) is None else []
 
@@ -97,8 +97,8 @@ class Residuals:
         maker = loop.op.inputs[k].op
         if maker.opdef.list_kind != "from_tensor":
             return False
-        assert loop.trips is not None  # or there would be no index
-        is_whole = len(loop.trips.bounds) == 1 and constant_value(loop.trips.bounds[0].first) == 0
+        assert loop.trip_count is not None  # or there would be no index
+        is_whole = len(loop.trip_count.bounds) == 1 and constant_value(loop.trip_count.bounds[0].first) == 0
         return bool(is_whole) and maker.inputs[0].shape == (self.count, *t.shape)
 
     def _is_computed(self, t: Tensor) -> bool:
@@ -111,10 +111,10 @@ class Residuals:
         used = [r for x in op.outputs for r, _ in loop.inner.uses.get(x, ())]
         if any(x in loop.body.results for x in op.outputs) or not all(r in self.leaving for r in used):
             return False
-        had = [self.is_had(x) for x in op.inputs]
-        if not all(h or loop.is_invariant(x) for x, h in zip(op.inputs, had, strict=True)):
+        available = [self.is_available(x) for x in op.inputs]
+        if not all(h or loop.is_invariant(x) for x, h in zip(op.inputs, available, strict=True)):
             return False
-        return can_batch(op, had)
+        return can_batch(op, available)
 
     def _list_of(self, t: Tensor) -> Tensor | None:
         """The list of its values that the loop makes already."""
@@ -141,7 +141,7 @@ class Residuals:
     def _make(self, t: Tensor) -> Values:
         loop, op = self.loop, t.op
         b = loop.before(op)
-        if not self.is_had(t):
+        if not self.is_available(t):
             return Values(stacked(loop, self.list(t), t), False)
         k = popped_from(loop, t)
         if k is not None:

@@ -74,7 +74,7 @@ class RowReads:
         self._made: dict[Tensor, Tensor] = {}
         self._work: dict[Tensor, float] = {}  # operations an element; only moving it about is none
         self._products: set[Tensor] = set()  # those with a product of matrices in them
-        if loop.trips is not None and not loop.trips.is_exact:
+        if loop.trip_count is not None and not loop.trip_count.is_exact:
             self.why = "the loop may end before its counter does"
         for p, r in zip(loop.body.params, loop.body.results, strict=True):
             if popped_from(loop, r) is not None and shapes.is_full(r.shape) and p.shape == r.shape:
@@ -270,7 +270,7 @@ def popped_from(loop: LoopEditor, t: Tensor) -> int | None:
 def stacked(loop: LoopEditor, values: Tensor, t: Tensor) -> Tensor:
     """The elements of the list `values`, one for each iteration, along a new first dimension; they are like `t`, of the
     body, whose shape is known."""
-    n = None if loop.trips is None else loop.trips.count
+    n = None if loop.trip_count is None else loop.trip_count.count
     assert t.shape is not None
     if values.op.opdef.list_kind == "from_tensor" and values.op.inputs[0].shape == (n, *t.shape):
         rows: Tensor = values.op.inputs[0]
@@ -288,18 +288,18 @@ def stacked(loop: LoopEditor, values: Tensor, t: Tensor) -> Tensor:
 
 def index_of(loop: LoopEditor, t: Tensor) -> Index | None:
     """If `t`, a tensor of the body, is the number of a row that goes up or down by one each iteration, how."""
-    trips = loop.trips
-    if trips is None:
+    trip_count = loop.trip_count
+    if trip_count is None:
         return None
     x = _uncast(t)
     k = loop.position(x)
     if k is not None:
-        bound = next((b for b in trips.bounds if b.counter == k), None)
+        bound = next((b for b in trip_count.bounds if b.counter == k), None)
         return None if bound is None else Index(t, True, bound)
     if x.op.type == "Sub":
         most, count = map(_uncast, x.op.inputs)
         k = loop.position(count)
-        for b in trips.bounds:
+        for b in trip_count.bounds:
             if b.counter == k and b.is_inclusive and _is_limit(loop, b, most):
                 return Index(t, False, b)
     return None

@@ -42,7 +42,7 @@ class TurnConstants(Pass):
 
 
 def _turn(loop: LoopEditor, context: PassContext) -> bool:
-    n = loop.trips.most if loop.trips is not None else None
+    n = loop.trip_count.most if loop.trip_count is not None else None
     turned: list[Operation] = []
     made: dict[Tensor, Tensor] = {}
     for op in walk.in_order(loop.body.operations):

@@ -97,7 +97,7 @@ def _hold_back(ops: Iterable[Operation], times: Times, mine: Mapping[Operation, 
     cost, latest = times.cost, times.latest
     gates = sorted((op for op in ops if mine.get(op) and _can_be_gate(op)), key=lambda op: latest[op] + cost[op])
     ends = [latest[op] + cost[op] for op in gates]
-    held = 0
+    delayed = 0
     for recv in ops:
         if recv.opdef.primitive != "Recv":
             continue
@@ -106,8 +106,8 @@ def _hold_back(ops: Iterable[Operation], times: Times, mine: Mapping[Operation, 
             i -= 1
         if i >= 0 and times.earliest[gates[i]] + cost[gates[i]] > times.earliest[recv]:
             recv.graph.add_control_input(recv, gates[i])
-            held += 1
-    return held
+            delayed += 1
+    return delayed
 
 
 def _can_be_gate(op: Operation) -> bool:

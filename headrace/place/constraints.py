@@ -2,7 +2,7 @@
 
 Four rules apply, in this order:
 
-1. *Kernels*: a device must have one for each operation of a colocation group (`bonds` has the groups).
+1. *Kernels*: a device must have one for each operation of a colocation group (`colocation` has the groups).
 2. A *first* placement: a variable stays on its device.
 3. *Requests*: each operation's own device string, any part of which may be left open.
 4. If the placement is soft, *relaxation*: of a request that cannot be met, a part is met (the type of device instead of
@@ -36,10 +36,10 @@ _SOFTEN: Final = "Set allow_soft_placement to run it on a device that is there."
 
 
 class Constraints:
-    """Finds the devices of the groups of `bonds`.
+    """Finds the devices of the groups of `colocation`.
 
     Args:
-      bonds: the colocation groups.
+      colocation: the colocation groups.
       cluster: the available devices.
       soft: whether a request that cannot be met is relaxed; else it is an error.
       first: fixed placements.
@@ -51,13 +51,13 @@ class Constraints:
 
     def __init__(
         self,
-        bonds: ColocationConstraints,
+        colocation: ColocationConstraints,
         cluster: Cluster,
         soft: bool,
         first: Mapping[Operation, str],
         bodies: Mapping[Operation, str],
     ) -> None:
-        self._bonds = bonds
+        self._colocation = colocation
         self._soft = soft
         self._first = first
         self._bodies = bodies
@@ -66,7 +66,11 @@ class Constraints:
         # Merges with a reader of the index of the input that arrived: the executor makes this number, and does so for
         #   CPUs
         self._telling = {
-            t.op for g in bonds.groups for op in g.ops for t in op.inputs if t.index and t.op.opdef.primitive == "Merge"
+            t.op
+            for group in colocation.groups
+            for op in group.ops
+            for t in op.inputs
+            if t.index and t.op.opdef.primitive == "Merge"
         }
         self.reasons: dict[Operation, str] = {}
 
@@ -77,7 +81,7 @@ class Constraints:
           InvalidArgumentError: no device is possible for some group.
           UnimplementedError: no device has a kernel for some operation.
         """
-        groups = self._bonds.groups
+        groups = self._colocation.groups
         for group in groups:
             group.devices = self._solve(group)
         return groups
@@ -152,7 +156,7 @@ class Constraints:
         if who is not None and able and _yields(op):
             self.reasons[op] = (
                 f"it asks for {op.device!r}, but stands with '{who.name}' ({self._wanted(who)}): "
-                + "; ".join(self._bonds.reasons(op, who))
+                + "; ".join(self._colocation.reasons(op, who))
             )
             return devices
         if able and who is not None and who in self._bodies and op in self._bodies:
@@ -241,7 +245,7 @@ class Constraints:
         ]
         if len(lines) < len(group.ops):
             lines.append(f"  and {len(group.ops) - len(lines)} more")
-        together = self._bonds.reasons(op, other) if other is not None else []
+        together = self._colocation.reasons(op, other) if other is not None else []
         if together:
             lines.append("They stand together because " + "; ".join(together) + ".")
         return InvalidArgumentError(

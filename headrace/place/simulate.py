@@ -137,25 +137,35 @@ class _Entry:
     Attributes:
       frame: the frame.
       outside: the iteration around it; None for the root.
-      trips: trip count of the loop.
+      trip_count: trip count of the loop.
       limit: the largest number of open iterations.
       rounds: the open iterations, the oldest first.
       opened: number of iterations opened so far.
-      held: readers of tokens for the next iteration, which may not be opened yet.
+      next_iteration_roots: readers of tokens for the next iteration, which may not be opened yet.
       constants: readers of the loop constants that have arrived.
       missing: number of Enters that have not arrived.
     """
 
-    __slots__ = ("constants", "frame", "held", "limit", "missing", "opened", "outside", "rounds", "trips")
+    __slots__ = (
+        "constants",
+        "frame",
+        "limit",
+        "missing",
+        "next_iteration_roots",
+        "opened",
+        "outside",
+        "rounds",
+        "trip_count",
+    )
 
-    def __init__(self, frame: Frame, outside: _Round | None, trips: int, missing: int) -> None:
+    def __init__(self, frame: Frame, outside: _Round | None, trip_count: int, missing: int) -> None:
         self.frame = frame
         self.outside = outside
-        self.trips = trips
+        self.trip_count = trip_count
         self.limit = frame.parallel_iterations
         self.rounds: list[_Round] = []
         self.opened = 0
-        self.held: list[Operation] = []
+        self.next_iteration_roots: list[Operation] = []
         self.constants: list[Operation] = []
         self.missing = missing
 
@@ -191,7 +201,7 @@ class _Simulator:
         models = {d.name: d for d in cluster.devices}
         self._seconds = {op: costs.seconds(op, models[of[op]]) for op in ops}
         self._ops = ops
-        self._trips = {f: round(trips.get(f.name, n)) for f, n in costs.trips_of(tree).items()}
+        self._trip_counts = {f: round(trips.get(f.name, n)) for f, n in costs.trips_of(tree).items()}
         self._enters = {f: sum(e in inside for e in f.enters) for f in tree.frames}
         loop_merges = {e.merge for f in tree.frames for e in f.back_edges}
         self._wants: dict[Operation, int] = {}
@@ -283,7 +293,7 @@ class _Simulator:
         entry = at.entry
         readers: Iterable[tuple[Tensor | None, Operation]] = self._readers[op]
         if op in self._ending:
-            side = 0 if at.number >= entry.trips else 1
+            side = 0 if at.number >= entry.trip_count else 1
             readers = [(t, r) for t, r in readers if t is None or t.index == side]
         here = self._of[op]
         by_device: dict[str, list[tuple[Tensor | None, Operation]]] = {}
@@ -347,7 +357,9 @@ class _Simulator:
         frame = self._tree.entered_by(enter)
         entry = self._entries.get((frame, outside))
         if entry is None:
-            entry = self._entries[frame, outside] = _Entry(frame, outside, self._trips[frame], self._enters[frame])
+            entry = self._entries[frame, outside] = _Entry(
+                frame, outside, self._trip_counts[frame], self._enters[frame]
+            )
             outside.active += 1
             self._open(entry)
         entry.missing -= 1
@@ -374,7 +386,7 @@ class _Simulator:
             for r in readers:
                 self._token(r, into)
         else:
-            entry.held += readers
+            entry.next_iteration_roots += readers
 
     def _left(self, at: _Round) -> None:
         """Counts an end in the iteration `at`, and frees the oldest iterations that are done."""
@@ -385,10 +397,10 @@ class _Simulator:
     def _free(self, entry: _Entry) -> None:
         while entry.rounds and not entry.rounds[0].active and entry.missing <= 0 and entry.outside is not None:
             entry.rounds.pop(0)
-            if entry.held:
-                held, entry.held = entry.held, []
+            if entry.next_iteration_roots:
+                roots, entry.next_iteration_roots = entry.next_iteration_roots, []
                 into = self._open(entry)
-                for r in held:
+                for r in roots:
                     self._token(r, into)
             elif not entry.rounds:
                 self._entries.pop((entry.frame, entry.outside), None)
@@ -398,7 +410,7 @@ class _Simulator:
     def _push_on(self) -> bool:
         """Ends an iteration that waits for tokens that never arrive; returns whether there was one."""
         for entry in list(self._entries.values()):
-            if entry.held:
+            if entry.next_iteration_roots:
                 entry.missing = 0
                 entry.rounds[0].active = 0
                 self._free(entry)

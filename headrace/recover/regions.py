@@ -508,8 +508,8 @@ class FrameRegion:
     def _from_elsewhere(self, t: Tensor, home: SubgraphDraft, made: Tensor, context: SubgraphDraft) -> Tensor:
         """The value of `t` from an earlier conditional of the predicate, or from another side."""
         op = t.op
-        redone = op.opdef.is_cheap and not op.opdef.primitive
-        if redone and (made.dtype.base in dtypes.OBJECT or all(self._is_near(i, context) for i in op.inputs)):
+        is_recomputed = op.opdef.is_cheap and not op.opdef.primitive
+        if is_recomputed and (made.dtype.base in dtypes.OBJECT or all(self._is_near(i, context) for i in op.inputs)):
             kept = {o: self.home[o] for o in op.outputs}, self.done[op]
             copy = self.copy(op, context)
             self.home.update(kept[0])

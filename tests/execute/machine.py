@@ -75,7 +75,7 @@ class SeededReady:
             assert (twice, never) == ({}, []), f"{where}{it.tag or 'root'}: fired too often {twice}, never {never}"
             assert it.left == 0, f"{where}{it.tag}: {it.left} still to fire"
             frame = it.frame
-            kept = [*frame.origins, *frame.held, *frame.children]
+            kept = [*frame.origins, *frame.next_iteration_roots, *frame.children]
             assert kept == [], where + it.tag
             assert frame.parent is None or frame.open == frame.enters_left == 0, where + it.tag
         if propagator is not None:

@@ -665,7 +665,9 @@ def test_the_frame_of_a_loop_holds_nothing_for_iterations_that_are_over() -> Non
         def watch(event: str, frame: object, it: object, frames: dict = frames, m: Machine = m) -> None:
             m._watch(event, frame, it)  # type: ignore[arg-type]
             frames[frame] = True
-            sizes.append(max((len(f.origins) + len(f.held) + len(f.children) for f in frames), default=0))
+            sizes.append(
+                max((len(f.origins) + len(f.next_iteration_roots) + len(f.children) for f in frames), default=0)
+            )
 
         m.propagator.watch = watch  # type: ignore[assignment]
         m.run()
