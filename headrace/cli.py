@@ -114,37 +114,41 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME",
-        help="an operation to run beforehand, one after the other",
+        help="an operation to run first; several run in the given order",
     )
     run.add_argument(
         "--save", action="append", default=[], metavar="NAME=@FILE.npy", help="save a fetched tensor for numpy.load"
     )
     run.add_argument("--trace", metavar="FILE.json", help="write a Chrome trace (open it in ui.perfetto.dev)")
-    run.add_argument("--stats", action="store_true", help="tell what took how long, on standard error (slows the run)")
-    run.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="give up after so long")
+    run.add_argument(
+        "--stats", action="store_true", help="print the time of each operation on standard error (slows the run)"
+    )
+    run.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="time limit of the run")
     run.add_argument("--full", action="store_true", help="print all elements of every value")
     run.add_argument("--quiet", action="store_true", help="no progress line on long runs")
     run.set_defaults(command=_run)
 
-    look = commands.add_parser("inspect", help="tell what is in a graph")
+    look = commands.add_parser("inspect", help="describe the contents of a graph")
     _add_common(look)
-    look.add_argument("--fetch", action="append", default=[], metavar="NAME", help="tell what fetching this takes")
-    look.add_argument("--feed", action="append", default=[], metavar="NAME", help="... when this is fed")
+    look.add_argument(
+        "--fetch", action="append", default=[], metavar="NAME", help="describe the step that fetches this"
+    )
+    look.add_argument("--feed", action="append", default=[], metavar="NAME", help="feed of that step")
     look.add_argument(
         "--lowered",
         action="store_true",
-        help="the primitive form: conditionals, loops and calls as the machine runs them",
+        help="the primitive form: conditionals, loops and calls lowered for the executor",
     )
     form = look.add_mutually_exclusive_group()
-    form.add_argument("--dot", action="store_true", help="as Graphviz text, to be drawn by `dot -Tsvg`")
-    form.add_argument("--html", action="store_true", help="as a page that needs no other file and no network")
-    look.add_argument("--full", action="store_true", help="no list or drawing is cut")
+    form.add_argument("--dot", action="store_true", help="as Graphviz text for `dot -Tsvg`")
+    form.add_argument("--html", action="store_true", help="as one self-contained web page")
+    look.add_argument("--full", action="store_true", help="show lists and drawings in full")
     look.set_defaults(command=_inspect)
 
-    compare = commands.add_parser("diff", help="tell what differs between two graphs (status 0: nothing, 1: something)")
+    compare = commands.add_parser("diff", help="compare two graphs (exit status 0: equal, 1: different)")
     _add_common(compare)
-    compare.add_argument("other", metavar="OTHER", help="the graph to compare it with")
-    compare.add_argument("--full", action="store_true", help="no list is cut")
+    compare.add_argument("other", metavar="OTHER", help="the second graph")
+    compare.add_argument("--full", action="store_true", help="show lists in full")
     compare.set_defaults(command=_diff, failed=BAD_USAGE)
 
     text = commands.add_parser("text", help="print a graph as text")
@@ -154,8 +158,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("graph", metavar="GRAPH", help="a GraphDef, binary or text, or headrace's text")
-    parser.add_argument("--traceback", action="store_true", help="show Python's traceback when something fails")
+    parser.add_argument("graph", metavar="GRAPH", help="a GraphDef (binary or text) or headrace's text form")
+    parser.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     parser.set_defaults(failed=FAILED)
 
 
@@ -224,7 +228,7 @@ def _run(args: argparse.Namespace) -> int:
         print(_shown(f, value, args.full))
     for t, file in saves:
         _write_array(t, file, values[fetches.index(t)])
-    print(f"ran in {show_seconds(ended - compiled)}, after {show_seconds(compiled - began)} of preparing it")
+    print(f"ran in {show_seconds(ended - compiled)}, prepared in {show_seconds(compiled - began)}")
     return OK
 
 

@@ -96,8 +96,8 @@ VERIFY: Final = _flag(
     0,
     "0, 1, 2 or 3",
     _is_int(0, 3),
-    "0: trust; 1: verify graphs after each stage; 2: also check what kernels give against inference; 3: also verify "
-    "after each pass.",
+    "0: no checks; 1: verify graphs after each stage; 2: also compare the results of kernels with inferred shapes and "
+    "dtypes; 3: also verify after each pass.",
 )
 WAIT_LIMIT: Final = _flag(
     "WAIT_LIMIT",
@@ -105,7 +105,8 @@ WAIT_LIMIT: Final = _flag(
     600.0,
     "a number above 0, at most 1e9",
     lambda v: isinstance(v, (int, float)) and 0 < v <= 1e9,
-    "Seconds a step may wait for a queue or peer without any progress before it fails with DeadlineExceededError.",
+    "Seconds that a step may wait for a queue or another device without progress before it fails with "
+    "DeadlineExceededError.",
 )
 STRING_LIMIT: Final = _flag(
     "STRING_LIMIT",
@@ -113,8 +114,8 @@ STRING_LIMIT: Final = _flag(
     1 << 30,
     "an integer above 0",
     _is_int(1),
-    "Bytes that the strings which one operation makes may have together: decompressed, joined, formatted or replaced "
-    "ones. More is a ResourceExhaustedError, before they are made.",
+    "Limit in bytes of all strings that one operation creates by decompressing, joining, formatting or replacing. "
+    "The operation fails with ResourceExhaustedError before it allocates more.",
 )
 ENGINES: Final = ("auto", "interpret", "compiled")
 ENGINE: Final = _flag(
@@ -123,7 +124,7 @@ ENGINE: Final = _flag(
     "auto",
     ", ".join(ENGINES[:-1]) + f" or {ENGINES[-1]}",
     lambda v: v in ENGINES,
-    "What runs the steps of sessions that do not say: interpret, compiled, or auto, which compiles what can be.",
+    "Engine of sessions without the argument engine: interpret, compiled, or auto, which compiles where possible.",
 )
 OPTIMIZE: Final = _flag(
     "OPTIMIZE",
@@ -131,7 +132,7 @@ OPTIMIZE: Final = _flag(
     "on",
     "on, off, or names of passes with a '-' before each, separated by commas",
     lambda v: isinstance(v, str),  # `optimize.pipeline` has the names
-    "Which passes run before a step is compiled: on (all), off (none), or all but some: -fold,-cse.",
+    "Passes that run before a step is compiled: on (all), off (none), or all except those listed: -fold,-cse.",
 )
 DUMP: Final = _flag(
     "DUMP",
@@ -139,7 +140,7 @@ DUMP: Final = _flag(
     "",
     "the path of a folder",
     _is_text,
-    "A folder: each step writes its graph there as text, after each stage that changed it, and the source it becomes.",
+    "Folder for dumps: each step writes its graph as text after each stage that changed it, and its compiled source.",
 )
 CALL_DEPTH: Final = _flag(
     "CALL_DEPTH",
@@ -147,7 +148,7 @@ CALL_DEPTH: Final = _flag(
     100_000,
     "a whole number from 1 to 100000000",
     _is_int(1, 10**8),
-    "How deep calls of recursive functions may be nested in a step before it fails with ResourceExhaustedError.",
+    "Maximum depth of recursive calls in a step; a deeper call fails with ResourceExhaustedError.",
 )
 ACCUMULATOR_LIMIT: Final = _flag(
     "ACCUMULATOR_LIMIT",
@@ -155,7 +156,8 @@ ACCUMULATOR_LIMIT: Final = _flag(
     0,
     "a whole number of bytes, 0 or more",
     _is_int(0),
-    "Bytes that the gradient of a loop may keep of one value; 0: three quarters of the machine's memory.",
+    "Limit in bytes of the residuals that the gradient of a loop keeps of one value; 0: three quarters of the "
+    "machine's memory.",
 )
 SPILL_FOLDER: Final = _flag(
     "SPILL_FOLDER",
@@ -163,7 +165,7 @@ SPILL_FOLDER: Final = _flag(
     "",
     "the path of a folder",
     _is_text,
-    "A folder on a disk, for what sessions with a memory limit swap; empty: where the system has temporary files.",
+    "Folder on a disk for values that sessions with a memory limit swap out; empty: the system's temporary folder.",
 )
 _OF_TESTS: Final = {"CONFORMANCE", "RECORD"}  # read by headrace's own tests
 
@@ -179,7 +181,7 @@ def _warn_of_unknown() -> None:
 
             near = difflib.get_close_matches(name.upper(), _FLAGS, 1)
             hint = f"did you mean HEADRACE_{near[0]}?" if near else f"there are {', '.join(_FLAGS)}"
-            notices.warn(f"the environment variable {variable} means nothing to headrace; {hint}")
+            notices.warn(f"the environment variable {variable} is no flag of headrace; {hint}")
 
 
 _warn_of_unknown()
@@ -239,13 +241,13 @@ def page() -> str:
     """Text of `docs/reference/flags.md`."""
     return f"""# Flags
 
-Environment variables that change how headrace behaves. They are read once, when headrace is imported; an empty one
-counts as not set, a value that is not allowed is an error, and a variable `HEADRACE_...` that is none of these gets a
-warning with the name that may be meant.
+Environment variables that change the behaviour of headrace. They are read once, when headrace is imported. An empty
+variable counts as unset, and a value that is not allowed is an error. Any other variable `HEADRACE_...` causes a warning
+that suggests the closest name.
 
 {describe()}
 
-In a program, `headrace.flags.override(NAME=value)` sets flags for the length of a `with` block:
+In a program, `headrace.flags.override(NAME=value)` sets flags for the duration of a `with` block:
 
 ```python
 import headrace as hr
@@ -254,11 +256,11 @@ with hr.flags.override(ENGINE="interpret", VERIFY=1):
     print(hr.flags.ENGINE.value)  # interpret
 ```
 
-A flag has one value in the whole process, so threads and asynchronous tasks beside the block see it too. Sessions ask
-for `ENGINE` when they are made, steps for the other flags when they are compiled or run. What only one session is to
-have is an argument of it: `hr.Session(engine="interpret")`.
+A flag has one value in the whole process, so all threads and asynchronous tasks read the new value. Sessions read
+`ENGINE` when they are created; steps read the other flags when they are compiled or run. A setting for one session is an
+argument: `hr.Session(engine="interpret")`.
 
-This page is made by `python -m tests.manners.pages`; a test keeps it so.
+This page is generated by `python -m tests.manners.pages`; a test compares it.
 """
 
 

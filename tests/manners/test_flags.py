@@ -80,12 +80,12 @@ def test_an_empty_variable_is_not_set() -> None:
 
 
 @pytest.mark.system
-def test_a_variable_that_means_nothing_gets_a_warning_at_the_import() -> None:
+def test_an_unknown_variable_gets_a_warning_at_the_import() -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
     status, out, err = run("import os\nimport headrace", env={**env, "HEADRACE_VERIFI": "2", "HEADRACE_TURBO": "1"})
     assert (status, out) == (0, "")
     assert re.search(r"<string>:2: HeadraceWarning: .*HEADRACE_VERIFI means nothing .* mean HEADRACE_VERIFY\?", err)
-    assert re.search(r"<string>:2: .*HEADRACE_TURBO means nothing to headrace; there are VERIFY, ", err)
+    assert re.search(r"<string>:2: .*HEADRACE_TURBO is no flag of headrace; there are VERIFY, ", err)
 
 
 def test_overrides_that_overlap() -> None:
