@@ -84,7 +84,7 @@ def test_an_unknown_variable_gets_a_warning_at_the_import() -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
     status, out, err = run("import os\nimport headrace", env={**env, "HEADRACE_VERIFI": "2", "HEADRACE_TURBO": "1"})
     assert (status, out) == (0, "")
-    assert re.search(r"<string>:2: HeadraceWarning: .*HEADRACE_VERIFI means nothing .* mean HEADRACE_VERIFY\?", err)
+    assert re.search(r"<string>:2: HeadraceWarning: .*HEADRACE_VERIFI is no flag .* mean HEADRACE_VERIFY\?", err)
     assert re.search(r"<string>:2: .*HEADRACE_TURBO is no flag of headrace; there are VERIFY, ", err)
 
 
