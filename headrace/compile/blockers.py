@@ -101,7 +101,7 @@ def _recursive(ops: Iterable[Operation]) -> list[str]:
 
 
 def _why(op: Operation) -> str:
-    if op.type in ("_Arg", "_Retval"):
+    if op.opdef.facts.graph_end:
         return ""
     primitive = op.opdef.primitive
     if primitive:

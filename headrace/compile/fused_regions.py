@@ -169,7 +169,8 @@ def apart(ops: Iterable[Operation], is_heavy: Callable[[Operation], bool]) -> di
     few = f"fewer than {thresholds.FUSED_REGION_OPS} that compute something wait for the same and die together"
     out: dict[str, list[Operation]] = {}
     for op in ops:
-        if op.type not in ("_FusedRegion", "_FusedRegionOfStep", "_Arg", "_Retval") and constant(op) is None:
+        is_region = op.type in ("_FusedRegion", "_FusedRegionOfStep")
+        if not is_region and not op.opdef.facts.graph_end and constant(op) is None:
             why = _why_not(op) or ("may be worth a thread of its own" if is_heavy(op) else few)
             out.setdefault(why, []).append(op)
     return out

@@ -318,12 +318,13 @@ class _Sure:
             first = self._number(op.inputs[t.index])
             counts = counted is not None and any(b.counter == t.index for b in counted.bounds)
             return first + n if counts and first is not None and n is not None else None
-        if op.type not in ("Sub", "AddV2", "Add") or t.shape != () or self._depth >= thresholds.OUTLINED_TRIPS_DEPTH:
+        sign = op.opdef.facts.sum_sign
+        if not sign or t.shape != () or self._depth >= thresholds.OUTLINED_TRIPS_DEPTH:
             return None
         self._depth += 1
         x, y = map(self._number, op.inputs)
         self._depth -= 1
-        return None if x is None or y is None else x - y if op.type == "Sub" else x + y
+        return None if x is None or y is None else x + sign * y
 
     def _results(self, graph: FuncGraph) -> list[int]:
         """For each result of `graph`, the parameters that it waits for."""

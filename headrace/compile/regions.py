@@ -221,7 +221,7 @@ def _ends(bound: Bound) -> bool:
     a positive constant was subtracted from, such as the count of a loop in its gradient, is not that number.
     """
     limit = bound.limit
-    less = constant_value(limit.op.inputs[1]) if limit.op.type == "Sub" else None
+    less = constant_value(limit.op.inputs[1]) if limit.op.opdef.facts.sum_sign < 0 else None
     is_less = less is not None and int(less) > 0
     return not bound.is_inclusive or is_less or constant_value(limit) is not None
 

@@ -87,7 +87,7 @@ def _before(op: Operation) -> list[Operation]:
 
 
 def _is_told(op: Operation) -> bool:
-    return not (op.opdef.primitive or op.type in ("Const", "Placeholder") or op.type[0] == "_")
+    return not (op.opdef.primitive or op.type == "Const" or op.opdef.facts.placeholder or op.type[0] == "_")
 
 
 def tell(

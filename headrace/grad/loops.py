@@ -168,7 +168,7 @@ class GradBody(GradGraph):
             return number if number.dtype.base is dtype else self.builder.Cast(number, DstT=dtype, name="number")
         # it counts backwards: before the last step it had its last value less that step
         v = self.add_variable(self.outer.capture(self.op.outputs[k]), self.op.name + "_counter", ())
-        down = self.builder.AddV2 if step.op.type == "Sub" else self.builder.Sub
+        down = self.builder.AddV2 if step.op.opdef.facts.sum_sign < 0 else self.builder.Sub
         by = next(t for t in step.op.inputs if t is not self.forward.params[k])
         v.next = down(v.param, by, name="counter")
         return v.next
@@ -216,12 +216,13 @@ class GradBody(GradGraph):
     def step(self, k: int) -> Tensor | None:
         """If variable `k` is a counter, what it becomes: an integer plus or minus the same in each iteration."""
         p, r = self.forward.params[k], self.forward.results[k]
-        if p.dtype.base not in _COUNTERS or p.shape != () or r.op.type not in ("AddV2", "Add", "Sub"):
+        sign = r.op.opdef.facts.sum_sign
+        if p.dtype.base not in _COUNTERS or p.shape != () or not sign:
             return None
         x, y = r.op.inputs
         if x is p:
             by = y
-        elif y is p and r.op.type != "Sub":
+        elif y is p and sign > 0:
             by = x
         else:
             return None

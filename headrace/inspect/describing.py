@@ -152,9 +152,8 @@ def describe_step(
 
 def _describe_lowered(pruned: Graph) -> Description:
     """Describes the primitive form of a graph that was pruned for a step."""
-    ends = ("_Arg", "_Retval")
-    lowered = lower(pruned, [op for op in pruned.operations if op.type not in ends], differentiate)
-    ops = [op for op in lowered.ops if op.type not in ends]
+    lowered = lower(pruned, [op for op in pruned.operations if not op.opdef.facts.graph_end], differentiate)
+    ops = [op for op in lowered.ops if not op.opdef.facts.graph_end]
     return _describe(lowered.graph, ops, lowered.functions)
 
 

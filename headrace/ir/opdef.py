@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -222,6 +222,8 @@ class Facts:
       slope: it is the derivative of a function by the result, `op(y, dy) = dy * slope(b, y)`: makes that factor.
       placeholder: the caller may feed output 0, or must.
       stateless: it calls functions (`structured`) that have no effects.
+      graph_end: it is a parameter or a result of a graph.
+      sum_sign: output 0 is input 0 plus (1) or minus (-1) input 1, element by element; 0: it is no such op.
       compares: output 0 is whether this relation holds between input 0 and input 1, element by element.
       split: role of an op that cuts an input into consecutive pieces.
       list_role: role of an op on tensor lists.
@@ -246,6 +248,8 @@ class Facts:
     slope: Callable[[Any, Any], Any] | None = None
     placeholder: bool = False
     stateless: bool = False
+    graph_end: bool = False
+    sum_sign: Literal[-1, 0, 1] = 0
     compares: Relation | None = None
     split: SplitRole | None = None
     list_role: ListRole | None = None
@@ -565,6 +569,8 @@ def _wrong_role(record: OpDef) -> str:
         return "facts.stateless= is for ops that call functions"
     if facts.placeholder and len(outs) != 1:
         return f"facts.placeholder= is for ops with one output, and there are {len(outs)}"
+    if facts.sum_sign and (len(ins) != 2 or len(outs) != 1 or len({a.type_attr for a in (*ins, *outs)}) != 1):
+        return f"facts.sum_sign={facts.sum_sign} is for ops with two inputs and one output, all of one type"
     if facts.compares is not None and (
         facts.compares not in MIRRORED or len(ins) != 2 or [a.dtype for a in outs] != [dtypes.bool_]
     ):

@@ -216,7 +216,7 @@ def is_constant(body: FuncGraph, k: int) -> bool:
 def counts(body: FuncGraph, k: int) -> bool:
     """Whether variable `k` of a loop is an int32 or int64 number to which the body adds 1."""
     p, r = body.params[k], body.results[k]
-    if p.dtype.base not in (dtypes.int32, dtypes.int64) or p.shape != () or r.op.type not in ("AddV2", "Add"):
+    if p.dtype.base not in (dtypes.int32, dtypes.int64) or p.shape != () or r.op.opdef.facts.sum_sign != 1:
         return False
     x, y = r.op.inputs
     one = constant_value(y if x is p else x) if p in (x, y) else None

@@ -87,7 +87,7 @@ def lower(
     functions: dict[str, Sequence[Operation]] = {}
     try:
         done = top.root(graph)
-        ends = [op for op in top.graph.operations if op.type in ("_Arg", "_Retval")]
+        ends = [op for op in top.graph.operations if op.opdef.facts.graph_end]
         ops = top.needed([*ends, *done.of_all(targets)])
         while len(functions) < len(shared.called):
             for name, body in list(shared.called.items()):

@@ -278,6 +278,7 @@ op(
     shape=lambda c: [c.attrs["shape"]],
     stateful=_unfed,
     grad=NOT_DIFFERENTIABLE,
+    facts=Facts(graph_end=True),
     doc="What was fed for the tensor `of`.",
 )
 op(
@@ -287,5 +288,6 @@ op(
     shape=nothing,
     stateful=_unfed,
     grad=NOT_DIFFERENTIABLE,
+    facts=Facts(graph_end=True),
     doc="What is fetched as result `index`.",
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -55,6 +55,7 @@ def _binary(
     flops: float = 1,
     commutative: bool = False,
     total_for: frozenset[DType] | None = None,
+    sum_sign: Literal[-1, 0, 1] = 0,
     args: str = "x: T, y: T",
 ) -> None:
     """Registers one function of two arguments; `oracle` is one of two Python numbers, or a pair: real, complex."""
@@ -67,7 +68,13 @@ def _binary(
         kernel=kernel if callable(kernel) else ufunc(kernel),
         grad=grad,
         jvp=jvp,
-        facts=Facts(commutative=commutative, cost=flops_per_element(flops), total=(), total_for=total_for),
+        facts=Facts(
+            commutative=commutative,
+            cost=flops_per_element(flops),
+            total=(),
+            total_for=total_for,
+            sum_sign=sum_sign,
+        ),
         oracle=each(*oracle) if isinstance(oracle, tuple) else each(oracle),
         sample=sample,
         doc=doc,
@@ -323,11 +330,11 @@ _POSITIVE = binary(0.5, 3)
 
 # fmt: off
 _binary("Add", NUMERIC - UNSIGNED | {uint8, dtypes.string}, _add, lambda x, y: x + y, _ANY,
-        "The sum; of strings: the one after the other.", _by_each(_same, _same), jvp=_sum_jvp(+1))
+        "The sum; of strings: the one after the other.", _by_each(_same, _same), jvp=_sum_jvp(+1), sum_sign=1)
 _binary("AddV2", NUMERIC, "add", lambda x, y: x + y, _ANY, "The sum.", _by_each(_same, _same),
-        jvp=_sum_jvp(+1), commutative=True)
+        jvp=_sum_jvp(+1), commutative=True, sum_sign=1)
 _binary("Sub", NUMERIC, "subtract", lambda x, y: x - y, binary(3, 6, 0, 3), "The difference.",
-        _by_each(_same, lambda b, n, dy: b.Neg(dy)), jvp=_sum_jvp(-1))
+        _by_each(_same, lambda b, n, dy: b.Neg(dy)), jvp=_sum_jvp(-1), sum_sign=-1)
 _binary("Mul", NUMERIC, "multiply", lambda x, y: x * y, _ANY, "The product.",
         _by_each(lambda b, n, dy: b.Mul(dy, conj(b, n.y)), lambda b, n, dy: b.Mul(dy, conj(b, n.x))),
         jvp=multilinear("x", "y"), commutative=True)

@@ -407,8 +407,8 @@ def _find_linear(t: Tensor, loop: Operation, flow: _Flow, known: dict[Tensor, _L
     forwards = 0 if op.type == "Cast" and op.inputs[0].dtype.base in _INTEGERS else op.opdef.facts.forwards
     if forwards is not None:
         return _linear(op.inputs[forwards], loop, flow, known)
-    sign = {"AddV2": 1, "Add": 1, "Sub": -1}.get(op.type)
-    if sign is None:
+    sign = op.opdef.facts.sum_sign
+    if not sign:
         return None
     x, y = (_linear(i, loop, flow, known) for i in op.inputs)
     if x is None or y is None or len({x.counter, y.counter} - {None}) > 1:

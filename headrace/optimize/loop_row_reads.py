@@ -296,7 +296,7 @@ def index_of(loop: LoopEditor, t: Tensor) -> Index | None:
     if k is not None:
         bound = next((b for b in trip_count.bounds if b.counter == k), None)
         return None if bound is None else Index(t, True, bound)
-    if x.op.type == "Sub":
+    if x.op.opdef.facts.sum_sign < 0:
         most, count = map(_uncast, x.op.inputs)
         k = loop.position(count)
         for b in trip_count.bounds:

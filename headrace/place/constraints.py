@@ -104,7 +104,7 @@ class Constraints:
         """Devices with a kernel for `op`."""
         if op in self._telling:
             return frozenset(name for name, spec in self._devices.items() if spec.type == kernel.CPU)
-        if op.opdef.primitive or op.opdef.structured or op.type in ("_Arg", "_Retval"):
+        if op.opdef.primitive or op.opdef.structured or op.opdef.facts.graph_end:
             return frozenset(self._devices)
         types = [t for t in self._types if kernel.find_kernel(op, t) is not None]
         if not types:

@@ -103,7 +103,8 @@ class Costs:
         known = self.measured.get((op.name, device.type))
         if known is not None:
             return known
-        if op.opdef.primitive or op.type in ("_Arg", "_Retval") or op.opdef.facts.forwards is not None:
+        facts = op.opdef.facts
+        if op.opdef.primitive or facts.graph_end or facts.forwards is not None:
             return device.overhead
         cost = op.opdef.facts.cost
         flops = cost([_guess(t.shape) for t in op.inputs], [_guess(t.shape) for t in op.outputs]) if cost else 0.0

@@ -76,21 +76,23 @@ class PrimitiveTripCounts:
         if merge.opdef.primitive != "Merge" or len(into) != 1 or len(again) != 1:
             return None
         start, new = self._value(into[0]), _origin(again[0]).op
-        if start is None or new.type not in ("Add", "AddV2", "Sub"):
+        sign = new.opdef.facts.sum_sign
+        if start is None or not sign:
             return None
-        for k in (0, 1) if new.type != "Sub" else (0,):
+        for k in (0, 1) if sign > 0 else (0,):
             step, old = self._value(new.inputs[1 - k]), _origin(new.inputs[k]).op
             if step and old.opdef.primitive == "Switch" and _origin(old.inputs[0]).op is merge:
-                return start, -step if new.type == "Sub" else step
+                return start, sign * step
         return None
 
     def _value(self, t: Tensor, depth: int = thresholds.PLACED_TRIPS_DEPTH) -> float | None:
         """Value of `t` if it is known; at most `depth` nested additions are followed."""
         t = _origin(t)
         op = t.op
-        if op.type in ("Sub", "Add", "AddV2"):
+        sign = op.opdef.facts.sum_sign
+        if sign:
             x, y = [self._value(i, depth - 1) if depth else None for i in op.inputs]
-            return None if x is None or y is None else x - y if op.type == "Sub" else x + y
+            return None if x is None or y is None else x + sign * y
         if op.opdef.primitive == "Exit":
             counter, n = self._counter(_merge(op)), self.count(self._tree.of(op))
             return None if counter is None or n is None else counter[0] + counter[1] * n

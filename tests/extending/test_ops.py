@@ -151,6 +151,7 @@ def test_a_list_op_of_a_package_is_compiled_as_a_list() -> None:
         ({"split": extend.SplitRole(0, 1)}, "names two inputs"),
         ({"list_role": ListRole("push", element_input=1)}, "has 2 inputs and 1 outputs"),
         ({"list_role": ListRole("shift")}, "'shift' is no kind"),
+        ({"sum_sign": 1}, "two inputs and one output"),
         ({"stateless": True}, "ops that call functions"),
     ],
 )

@@ -489,6 +489,15 @@ def test_a_comparison_states_its_relation() -> None:
         np.testing.assert_array_equal(got, RELATIONS[MIRRORED[relation]](y, x), r.type)
 
 
+def test_a_sum_states_its_sign() -> None:
+    found = [r for r in records() if r.facts.sum_sign]
+    assert {r.facts.sum_sign for r in found} == {1, -1}
+    x, y = np.array([1, 2, 3], np.int32), np.array([5, 7, 9], np.int32)
+    for r in found:
+        (got,) = run_kernel(constant_op(r, Case((x, y))), [x, y])
+        np.testing.assert_array_equal(got, x + r.facts.sum_sign * y, r.type)
+
+
 def test_stateless_and_placeholder_ops_are_of_their_forms() -> None:
     assert all(r.structured for r in records() if r.facts.stateless)
     for r in records():
