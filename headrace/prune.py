@@ -105,8 +105,7 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
 
     new = Graph()
     if user is not None and order:
-        new.outer, new.functions, new.library = user.outer, user.functions, user.library
-        new.gradient_functions = user.gradient_functions
+        new.share_functions(user)
     args = tuple(
         new.add_op(
             "_Arg",

@@ -10,6 +10,7 @@ from headrace.api.scopes import builder, current_graph
 from headrace.ir import source
 from headrace.ir.builder import Builder
 from headrace.ir.device import DeviceSpec
+from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import Graph, Operation, Tensor
 
 
@@ -97,7 +98,7 @@ def _separate(ops: Sequence[Operation]) -> None:
     for op in ops:
         name = op.attrs.get("shared_name") if op.type == "VarHandleOp" else None
         if name and op.name != name and op.name.endswith(f"/{name}"):
-            op.attrs["shared_name"] = op.name
+            Editor(op.graph).set_attr(op, "shared_name", op.name)
 
 
 def _settle(b: Builder, ops: Sequence[Operation]) -> None:
@@ -108,18 +109,21 @@ def _settle(b: Builder, ops: Sequence[Operation]) -> None:
     """
     controls = [c for c in map(b.graph.capture_control, b.control_inputs) if c is not None]
     outer = DeviceSpec.from_string(b.device)
+    edit = Editor(b.graph)
     for op in ops:
         for c in controls:
             b.graph.add_control_input(op, c)
         if b.colocate:
-            op.attrs["_class"] = tuple(f"loc:@{name}" for name in b.colocate)
+            edit.set_attr(op, "_class", tuple(f"loc:@{name}" for name in b.colocate))
         if "_class" in op.attrs:
             continue
         if b.device:
-            op.device = outer.merge(DeviceSpec.from_string(op.device)).to_string()
+            edit.set_device(op, outer.merge(DeviceSpec.from_string(op.device)).to_string())
         if b.device_function is not None:
-            op.device = b.device_function(op)
+            edit.set_device(op, b.device_function(op))
     for op in ops:
         names = [text.removeprefix("loc:@") for text in op.attrs.get("_class", ())]
         beside = [other for other in map(b.graph.find, names) if other is not None and other is not op]
-        op.device = next((other.device for other in beside if other.device), op.device)
+        device = next((other.device for other in beside if other.device), "")
+        if device:
+            edit.set_device(op, device)

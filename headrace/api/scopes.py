@@ -21,6 +21,7 @@ from headrace.errors import GraphError
 from headrace.ir import graph as ir_graph
 from headrace.ir.builder import Builder
 from headrace.ir.device import DeviceSpec
+from headrace.ir.edit.editor import Editor
 from headrace.ir.graph import Operation, Tensor
 from headrace.ir.order import Order
 
@@ -334,7 +335,7 @@ def _chosen(
         chosen = DeviceSpec.from_string(choose(op) or "")
         merged: str = DeviceSpec.from_string(op.device).merge(chosen).to_string()
         if outer is not None:
-            op.device = merged
+            Editor(op.graph).set_device(op, merged)
             merged = outer(op)
         return merged
 

@@ -136,7 +136,8 @@ def _again(b: Builder, op: Operation, forward: FuncGraph) -> tuple[Builder, Call
     """The same for a call that computes again: its gradient begins with a copy of `forward`, which the walk is in."""
     moved: dict[Tensor, Tensor] = {}
     graph = copied(forward, b.graph, moved, f"{forward.name}_grad")
-    graph.captures_from_outer, graph.captures, graph.control_results = True, {}, []
+    graph.captures_from_outer, graph.captures = True, {}
+    graph.set_control_results(())
     graph.role = f"the gradient of {forward.role or repr(forward.name)}"
     return Builder(graph, b.scope), moved.__getitem__
 

@@ -134,13 +134,11 @@ class Builder(OpCalls[Tensor]):
             controls: Sequence[Operation] = self.control_inputs
             if controls:
                 controls = [c for c in map(graph.capture_control, controls) if c is not None]
-            op = graph.add_checked(record, full or self._reserve(name), inputs, complete, controls)
+            op = graph.add_checked(record, full or self._reserve(name), inputs, complete, controls, self.device, where)
         except (TypeError, ValueError) as e:
             if where is not None and not isinstance(e, ShapeError):
                 e.add_note(f"while making {type} at {where}")
             raise
-        op.device = self.device
-        op.source = where
         infer_shapes(op)
         if self.device_function is not None:
             op.device = self.device_function(op)

@@ -3,9 +3,10 @@
     with hr.Graph() as g: ...
 
 A `Graph` owns `Operation`s in the order they were made. An operation has data inputs (tensors), control inputs
-(operations that must be done first), attributes, a requested device and the user's line that made it. Graphs only grow;
-the methods of this module are the only ones that change one, and each raises `Graph.version`. Creation order is *not*
-topological (a loop's back edge refers forward): use `ir.walk`.
+(operations that must be done first), attributes, a requested device and the user's line that made it. A user's graph
+only grows, through the methods of this module; private copies change through `ir.edit.editor.Editor`. Import and
+recovery also settle a user's graph with an editor. Each change raises `Graph.version`. `tests/test_graph_writes.py`
+finds assignments anywhere else. Creation order is *not* topological (a loop's back edge refers forward): use `ir.walk`.
 """
 
 from __future__ import annotations
@@ -430,9 +431,7 @@ class Graph(Uncopyable):
         for c in controls:
             if c.graph is not self:
                 raise GraphError(f"operation {name!r} ({type}) has the control input {c!r} of another graph")
-        op = self.add_checked(record, name, inputs, complete, controls)
-        op.device, op.source = device, source
-        return op
+        return self.add_checked(record, name, inputs, complete, controls, device, source)
 
     def add_checked(
         self,
@@ -441,8 +440,10 @@ class Graph(Uncopyable):
         inputs: list[Tensor],
         attrs: dict[str, Any],
         control_inputs: Iterable[Operation],
+        device: str = "",
+        source: Source | None = None,
     ) -> Operation:
-        """`add_op` for who has made sure that inputs, control inputs and attributes fit (the `Builder`)."""
+        """`add_op` for inputs, control inputs and attributes that fit, as the `Builder` ensures."""
         self._check_open()
         if not _NAME.match(name):
             raise GraphError(
@@ -450,7 +451,7 @@ class Graph(Uncopyable):
                 "(letters, digits and _ . / \\ > - are valid, and the first is a letter, a digit or a dot)"
             )
         controls = list(dict.fromkeys(control_inputs)) if control_inputs else []
-        op = Operation(self, name, record, inputs, controls, attrs, "", None)
+        op = Operation(self, name, record, inputs, controls, attrs, device, source)
         with self._lock:
             if name in self._by_name:
                 raise GraphError(f"Node {name!r} is not unique: the graph has an operation of that name already")
@@ -551,6 +552,11 @@ class Graph(Uncopyable):
                 op.id = i
             self._operations[:] = kept
             self._grew()
+
+    def share_functions(self, other: Graph) -> None:
+        """Makes the functions that operations of `other` may call callable in this graph, a part or copy of it."""
+        self.outer, self.functions, self.library = other.outer, other.functions, other.library
+        self.gradient_functions = other.gradient_functions
 
     def capture(self, t: Tensor) -> Tensor:
         """`t` as operations of this graph may use it. Here: itself, for it must be of this graph.

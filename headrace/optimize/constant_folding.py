@@ -112,7 +112,7 @@ class _Folding:
         if len(values) == 1:
             (t,), (v,) = op.outputs, values
             walking.edit.become(op, "Const", (), {"value": v, "dtype": t.dtype, **colocated}, before)
-            t.shape = v.shape
+            t.replace_static(v.shape, t.handle)
             walking.knows_more(t)
         else:
             if op in walking.preserved:

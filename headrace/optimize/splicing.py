@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from headrace.ir import walk
 from headrace.ir.edit import lowered_names
-from headrace.ir.function import owned
 from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def splice(walking: Rewriter, op: Operation, graph: FuncGraph, args: Sequence[Te
                 controls = list(dict.fromkeys([*controls, *before]))
             gated.add(each)
         copy = outer.copy_op(each, inputs, controls, _free(outer, prefix + each.name))
-        _adopt(copy, prefix)
+        lowered_names.adopt(copy, prefix)
         copies[each] = copy
         moved.update(zip(each.outputs, copy.outputs, strict=True))
         walking.insert(copy)
@@ -78,11 +77,3 @@ def _settled(walking: Rewriter, op: Operation, t: Tensor, before: Sequence[Opera
     new.outputs[0].copy_static(t)
     walking.insert(new)
     return new.outputs[0]
-
-
-def _adopt(op: Operation, prefix: str) -> None:
-    """Lets the graphs that `op` owns, a copy that takes the place of its original, lie in the graph of `op`."""
-    for f in owned(op):
-        f.outer = op.graph
-        if f.shares_names:
-            lowered_names.prefix(f, prefix)

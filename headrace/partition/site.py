@@ -40,9 +40,7 @@ class Site:
         self.ops: dict[Operation, Operation] = {}
         self.tensors: dict[Tensor, Tensor] = {}
         if originals:
-            whole, mine = originals[0].graph, self.graph
-            mine.outer, mine.functions, mine.library = whole.outer, whole.functions, whole.library
-            mine.gradient_functions = whole.gradient_functions
+            self.graph.share_functions(originals[0].graph)
         for op in originals:
             self.graph.unique_name(op.name)
 

@@ -52,6 +52,14 @@ def name_as_lowered(graph: Graph) -> None:
                 todo.append((f, depth + bool(called)))
 
 
+def adopt(op: Operation, text: str) -> None:
+    """Moves the graphs that `op`, a copy, owns into its graph; `text` as in `prefix`."""
+    for f in owned(op):
+        f.outer = op.graph
+        if f.shares_names:
+            prefix(f, text)
+
+
 def prefix(graph: FuncGraph, text: str) -> None:
     """Puts `text` before the names of all operations of `graph`, and of those inside that share names with it."""
     ops = list(graph.operations)
