@@ -82,14 +82,14 @@ def _brief(names: Sequence[str]) -> str:
 
 def explanation(step: CompiledStep) -> Explanation:
     """Returns the explanation of `step`."""
-    outcome = (list(step.variants.values()) or [step.outcome])[-1]
-    report, compiled = outcome.report, outcome.compiled
+    result = (list(step.variants.values()) or [step.result])[-1]
+    report, compiled = result.report, result.compiled
     failures = tuple(f"{f}\n{f.details}" for f in step.failures)
     if compiled is None:
         reports = [c.report for c in step.fused_regions if c.report is not None]
         return Explanation(
             "interpret",
-            outcome.reasons,
+            result.reasons,
             tuple(dict.fromkeys(name for r in reports for name, _, changed in r.ran if changed)),
             tuple(note for r in reports for note in r.notes),
             "",

@@ -125,7 +125,7 @@ class CompiledStep:
         self._fused_plan: Plan | None = None
         self._fused_regions: tuple[FusedRegion, ...] = ()
         self._is_apart = may_be_heavy
-        self._outcome: CompileResult | None = None
+        self._result: CompileResult | None = None
         self._variants: Variants[CompileResult] | None = None
         self._fixed: CompileResult | None = None  # the result, if it does not depend on the feeds' shapes
         self._placed: tuple[Placement, Sequence[Operation], Mapping[str, Sequence[Operation]]] | None = None
@@ -161,7 +161,7 @@ class CompiledStep:
         if self._engine != "auto":
             return self.plan
         if self._fused_plan is None:
-            self._fused_plan, self._fused_regions = self._contracted()
+            self._fused_plan, self._fused_regions = self._fused_or_plain()
             self._dumps.text("fused_regions.py", "\n".join(f"# {show([c])}\n{c.source}" for c in self._fused_regions))
         return self._fused_plan
 
@@ -220,33 +220,33 @@ class CompiledStep:
         return self._divided[is_fused]
 
     @property
-    def outcome(self) -> CompileResult:
+    def result(self) -> CompileResult:
         """Result of compiling the step.
 
         Raises:
           InvalidArgumentError: the engine is "compiled" and the step cannot be compiled.
         """
-        if self._outcome is None:
+        if self._result is None:
             with self._lock:
-                if self._outcome is None:
-                    self._outcome = self._compile() if self._engine != "interpret" else CompileResult()
-        return self._outcome
+                if self._result is None:
+                    self._result = self._compile() if self._engine != "interpret" else CompileResult()
+        return self._result
 
     @property
     def compiled(self) -> Compiled | None:
         """The step as one Python function; None if the executor runs it."""
-        outcome = self._outcome  # read at every run
-        return self.outcome.compiled if outcome is None else outcome.compiled
+        result = self._result  # read at every run
+        return self.result.compiled if result is None else result.compiled
 
     def compiled_for(self, fed: Sequence[Any]) -> Compiled | None:
         """Returns the Python function for the values `fed`; None if the executor runs the step."""
         if self._fixed is not None:  # read at every run
             return self._fixed.compiled
         variants = self._variants or self._find_variants()
-        outcome = variants.find(fed) if variants.open else None
-        if outcome is not None:
-            return outcome.compiled
-        self._fixed = None if variants.open else self.outcome
+        result = variants.find(fed) if variants.open else None
+        if result is not None:
+            return result.compiled
+        self._fixed = None if variants.open else self.result
         return self.compiled
 
     @property
@@ -257,8 +257,8 @@ class CompiledStep:
         """
         if self.variants:
             return "compiled"
-        outcome = self._outcome
-        return "" if outcome is None else "interpret" if outcome.compiled is None else "compiled"
+        result = self._result
+        return "" if result is None else "interpret" if result.compiled is None else "compiled"
 
     @property
     def variants(self) -> Mapping[tuple[Shape, ...], CompileResult]:
@@ -274,10 +274,10 @@ class CompiledStep:
         return self._variants
 
     def _compile_for(self, known: Mapping[int, Shape]) -> CompileResult | None:
-        outcome = self._compile(known)
-        if outcome.compiled is not None:
-            return outcome
-        self._outcome = outcome  # the same for all shapes
+        result = self._compile(known)
+        if result.compiled is not None:
+            return result
+        self._result = result  # the same for all shapes
         return None
 
     def _take_pruned(self) -> Pruned:
@@ -314,7 +314,7 @@ class CompiledStep:
         return lowered.ops, lowered.functions
 
     @paused()
-    def _contracted(self) -> tuple[Plan, tuple[FusedRegion, ...]]:
+    def _fused_or_plain(self) -> tuple[Plan, tuple[FusedRegion, ...]]:
         """Returns the plan with fused regions as nodes; without any if fusing fails."""
         try:
             return self._fused()

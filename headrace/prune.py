@@ -95,13 +95,13 @@ def prune(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[
         fetches = [edges.given(t) for t in fetches]
         targets = [edges.instead_of(op) for op in targets]
         fed.update((edges.given(t), i) for t, i in list(fed.items()))
-        kept = edges.reachable([t.op for t in fetches if t not in fed] + list(targets), set(fed), skipped)
-        order = edges.in_order(kept)
+        needed = edges.reachable([t.op for t in fetches if t not in fed] + list(targets), set(fed), skipped)
+        order = edges.in_order(needed)
     else:
         edges = None
         roots = [t.op for t in fetches if t not in fed] + list(targets)
-        kept = walk.reachable([op for op in roots if op not in skipped], set(fed)) - skipped
-        order = walk.in_order(kept)
+        needed = walk.reachable([op for op in roots if op not in skipped], set(fed)) - skipped
+        order = walk.in_order(needed)
 
     new = Graph()
     if user is not None and order:

@@ -459,9 +459,9 @@ class Session:
                 self._account(part.step, name, options)
             return parts
         plan = compiled.plan if is_seen else compiled.fused_plan
-        sequence = None if is_seen else static_schedule(plan)
-        if sequence is not None:
-            return ScheduledStep(sequence, step, self._intra)
+        schedule = None if is_seen else static_schedule(plan)
+        if schedule is not None:
+            return ScheduledStep(schedule, step, self._intra)
         ready = options.ready("") if callable(options.ready) else options.ready
         return Executor(plan, step, self._get_pool, options.listener, ready, self._intra)
 

@@ -372,8 +372,8 @@ def _guarded(fn: Branch, preds: Sequence[Any], at_least_one: bool) -> Branch:
     @functools.wraps(fn.func if isinstance(fn, functools.partial) else fn)
     def guarded() -> Any:
         b = scopes.builder()
-        held = b.Sum(b.Cast(b.Pack(preds, name="preds_c"), DstT=dtypes.int32), 0, name="num_true_conds")
-        holds = b.GreaterEqual(held, 1) if at_least_one else b.LessEqual(held, 1)
+        true_conds = b.Sum(b.Cast(b.Pack(preds, name="preds_c"), DstT=dtypes.int32), 0, name="num_true_conds")
+        holds = b.GreaterEqual(true_conds, 1) if at_least_one else b.LessEqual(true_conds, 1)
         ok = b.Assert(
             holds, [b.const(_NONE_HOLDS if at_least_one else _MANY_HOLD), b.Pack(preds)], summarize=len(preds)
         )

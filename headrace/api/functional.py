@@ -318,11 +318,11 @@ class _Fold:
         if initializer is None:
             self.state = [a.read(self.first) for a in self.arrays]
             self.start = b.Sub(self.first, 1, name="sub") if reverse else b.const(1, dtypes.int32)
-            self.trips = less
+            self.maximum_iterations = less
         else:
             self.state = [b.tensor(x) for x in nest.flatten(initializer)]
             self.start = self.first
-            self.trips = self.n
+            self.maximum_iterations = self.n
 
     def next(self, i: Any) -> Any:
         """The counter after `i`."""
@@ -356,7 +356,7 @@ class _Fold:
             parallel_iterations=parallel,
             back_prop=back_prop,
             swap_memory=swap_memory,
-            maximum_iterations=self.trips,
+            maximum_iterations=self.maximum_iterations,
         )
 
 

@@ -111,8 +111,8 @@ def strategy(save: Any, body: FuncGraph, limit: Tensor | None, loop: str) -> Rec
             )
         return save
     if save == "auto":
-        trips = None if limit is None else constant_value(limit)
-        most = thresholds.AUTO_SAVE_TRIPS if trips is None else int(trips)
+        trip_count = None if limit is None else constant_value(limit)
+        most = thresholds.AUTO_SAVE_TRIPS if trip_count is None else int(trip_count)
         too_much = most * _bytes_an_iteration(body) > flags.accumulator_limit()
         return Recompute(None) if too_much and unrepeatable(body) is None else None
     if save == "all":

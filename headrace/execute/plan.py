@@ -298,13 +298,13 @@ class Plan:
       uses_blas: whether some node may call the BLAS library.
       has_loops: whether some fused region of the step contains a loop.
       device: the device of one part of a step over several devices; "" for a whole step.
-      sequence: static schedule of the step (`execute.static_schedule`); None before it is computed; False if the step
+      static_schedule: schedule of the step (`execute.static_schedule`); None before it is computed; False if the step
         has none.
     """
 
     __slots__ = (
         *("args", "binders", "device", "frames", "has_loops", "is_straight"),
-        *("nodes", "retvals", "sequence", "uses_blas"),
+        *("nodes", "retvals", "static_schedule", "uses_blas"),
     )
 
     def __init__(self) -> None:
@@ -316,7 +316,7 @@ class Plan:
         self.is_straight = True
         self.uses_blas = self.has_loops = False
         self.device = ""
-        self.sequence: Any = None
+        self.static_schedule: Any = None
 
     @property
     def flushes(self) -> bool:

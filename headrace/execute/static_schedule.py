@@ -69,7 +69,7 @@ class StaticSchedule:
 
     Attributes:
       plan: the plan.
-      blocks: the nodes in order, in blocks of `thresholds.FIRINGS_PER_LOOK` nodes; a run checks for cancellation
+      chunks: the nodes in order, in chunks of `thresholds.FIRINGS_PER_LOOK` nodes; a run checks for cancellation
         between them.
       places: initial contents of a run's places: the constants, else None.
       args: for each feed the place of its value.
@@ -84,7 +84,7 @@ class StaticSchedule:
         self.args: list[int] = []
         self.root = Iteration(Frame(plan.root, None), 0, [], [], 0)
         code = _Layout(plan, list(order), self.places, self.args).code
-        self.blocks = [
+        self.chunks = [
             code[i : i + thresholds.FIRINGS_PER_LOOK] for i in range(0, len(code), thresholds.FIRINGS_PER_LOOK)
         ]
 
@@ -94,11 +94,11 @@ def static_schedule(plan: Plan) -> StaticSchedule | None:
 
     The schedule is computed at the first call and kept in the plan.
     """
-    found = plan.sequence
+    found = plan.static_schedule
     if found is None:
         with paused():
             order = _order(plan) if plan.is_straight and all(n.kind in _KINDS for n in plan.nodes) else None
-            found = plan.sequence = False if order is None else StaticSchedule(plan, order)
+            found = plan.static_schedule = False if order is None else StaticSchedule(plan, order)
     return found or None
 
 
@@ -188,7 +188,7 @@ class ScheduledStep:
     """A run of a static schedule, with the interface of `Executor`.
 
     Args:
-      sequence: the schedule to run.
+      schedule: the schedule to run.
       step: the identity, resources and cancellation of the step.
       blas_threads: number of threads that the BLAS library may use during the run.
 
@@ -197,19 +197,19 @@ class ScheduledStep:
       results: for each fetch its value, once it is computed.
     """
 
-    __slots__ = ("_blas_threads", "_places", "_sequence", "results", "step")
+    __slots__ = ("_blas_threads", "_places", "_schedule", "results", "step")
 
-    def __init__(self, sequence: StaticSchedule, step: StepState, blas_threads: int = 1) -> None:
-        self._sequence = sequence
-        self._places = sequence.places[:]
+    def __init__(self, schedule: StaticSchedule, step: StepState, blas_threads: int = 1) -> None:
+        self._schedule = schedule
+        self._places = schedule.places[:]
         self._blas_threads = blas_threads
         self.step = step
-        fetches = sequence.plan.retvals
+        fetches = schedule.plan.retvals
         self.results: list[Any] = [None] * (fetches[-1].position + 1 if fetches else 0)
 
     def feed(self, position: int, value: Any) -> None:
         """Supplies the feed `position`."""
-        self._places[self._sequence.args[position]] = value
+        self._places[self._schedule.args[position]] = value
 
     def run(self) -> None:
         """Runs the step.
@@ -217,7 +217,7 @@ class ScheduledStep:
         Raises:
           OpError: the error of a kernel, `DeadlineExceededError` or `CancelledError`.
         """
-        plan = self._sequence.plan
+        plan = self._schedule.plan
         if plan.uses_blas:
             with blas.threads(self._blas_threads), flushed(), np.errstate(all="ignore"):
                 self._run()
@@ -234,18 +234,18 @@ class ScheduledStep:
         self.results[position] = None
 
     def _run(self) -> None:
-        sequence, step, v = self._sequence, self.step, self._places
-        plan = sequence.plan
+        schedule, step, v = self._schedule, self.step, self._places
+        plan = schedule.plan
         kernels = [factory(KernelContext(step, op), op.attrs) for op, factory in plan.binders] if plan.binders else []
         node: Any = None
         given: Any
         ins: Any = ()
         try:
-            for n, block in enumerate(sequence.blocks):
+            for n, chunk in enumerate(schedule.chunks):
                 if n:
                     node = None
                     step.look()
-                for kind, kernel, ins, out, drops, node in block:
+                for kind, kernel, ins, out, drops, node in chunk:
                     if kind == UNARY:
                         v[out] = kernel(v[ins])
                     elif kind == BINARY:
@@ -277,4 +277,4 @@ class ScheduledStep:
                         v[i] = None
         except BaseException as e:
             x = [] if node is None else [v[i] for i in (ins if isinstance(ins, tuple) else (ins,))]
-            raise_blamed(e, node, sequence.root, x[0] if len(x) == 1 else x)
+            raise_blamed(e, node, schedule.root, x[0] if len(x) == 1 else x)

@@ -202,8 +202,8 @@ class Shared:
         """Operations that the results and control results of `graph` need, in topological order."""
         got = self.schedules.get(graph)
         if got is None:
-            kept = walk.reachable([t.op for t in graph.results] + graph.control_results)
-            got = self.schedules[graph] = walk.in_order(kept)
+            needed = walk.reachable([t.op for t in graph.results] + graph.control_results)
+            got = self.schedules[graph] = walk.in_order(needed)
         return got
 
 
@@ -244,8 +244,8 @@ class Lowering:
 
     def needed(self, ends: Iterable[Operation]) -> list[Operation]:
         """Operations that `ends` and the roots need, in the order in which they were made."""
-        kept = walk.reachable([*ends, *self.roots])
-        return [op for op in self.graph.operations if op in kept]
+        needed = walk.reachable([*ends, *self.roots])
+        return [op for op in self.graph.operations if op in needed]
 
     def sub_graph(
         self,

@@ -91,7 +91,7 @@ class _Record:
 
     Attributes:
       use: The step that keeps the value.
-      holder: The holder for which it is counted.
+      allocation: The allocation for which it is counted.
       nbytes: The bytes that it takes.
       value: The array, if it is in memory.
       layout: The layout of the array; None if it is never written.
@@ -103,7 +103,7 @@ class _Record:
     """
 
     use: MemoryUser
-    holder: Allocation
+    allocation: Allocation
     nbytes: int
     value: Value
     layout: Layout | None
@@ -145,7 +145,7 @@ class SpilledTensor:
         if record.layout is not None:
             memory.note(record)
         value = record.value
-        return memory.bring(record) if value is None else value
+        return memory.fetch_back(record) if value is None else value
 
     @property
     def is_away(self) -> bool:
@@ -170,7 +170,7 @@ class SpilledTensor:
         record.use.memory.note(record)
 
     def __repr__(self) -> str:
-        return f"Saved({self.dtype}{list(self.shape)}, {self._record.state})"
+        return f"SpilledTensor({self.dtype}{list(self.shape)}, {self._record.state})"
 
 
 def prefetch(items: Any, at: int, step: int) -> None:
@@ -226,7 +226,7 @@ class Memory:
         self.limit = limit
         self._soft = 0 if limit is None else limit - limit // 4  # above it, the oldest values leave
         self._held = self._peak = self._leaving = self._coming = 0
-        self._holders: dict[str, Allocation] = {}
+        self._allocations: dict[str, Allocation] = {}
         self._changed = threading.Condition(threading.Lock())
         self._resident: collections.OrderedDict[_Record, None] = collections.OrderedDict()  # may leave, in this order
         self._notes: collections.deque[_Record] = collections.deque()
@@ -282,9 +282,9 @@ class Memory:
             if after > before:
                 self._make_room(after - before, what, None, None)
             if before:
-                self._lose(self._holder(what, None), before)
+                self._lose(self._allocation(what, None), before)
             if after:
-                self._gain(self._holder(what, None), after)
+                self._gain(self._allocation(what, None), after)
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -301,8 +301,8 @@ class Memory:
         n = nbytes_of(value) if layout is None else layout.span
         with self._changed:
             self._make_room(n, what, may_swap, use)
-            record = _Record(use, self._holder(what, may_swap), n, value, layout)
-            self._gain(record.holder, n)
+            record = _Record(use, self._allocation(what, may_swap), n, value, layout)
+            self._gain(record.allocation, n)
             if layout is not None:
                 self._resident[record] = None
         return SpilledTensor(record)
@@ -330,12 +330,12 @@ class Memory:
                 self._go()
         return True
 
-    def bring(self, record: _Record) -> Value:
+    def fetch_back(self, record: _Record) -> Value:
         """See `SpilledTensor.value`."""
         while True:
             with self._changed:
                 if record.state == AWAY:
-                    self._make_room(record.nbytes, record.holder.name, True, record.use)
+                    self._make_room(record.nbytes, record.allocation.name, True, record.use)
                     if record.state == AWAY:  # no other thread began to read it during the wait for room
                         self._begin(record)
                 if record.value is not None:
@@ -348,28 +348,28 @@ class Memory:
                 return self._read([record])[0]
             except OSError as e:
                 record.use.look()
-                raise DataLossError(f"{record.holder.name} was swapped, and cannot be read again: {e}") from e
+                raise DataLossError(f"{record.allocation.name} was swapped, and cannot be read again: {e}") from e
 
     # *** the account; the lock is held ***
 
-    def _holder(self, what: str, swaps: bool | None) -> Allocation:
-        found = self._holders.get(what)
+    def _allocation(self, what: str, swaps: bool | None) -> Allocation:
+        found = self._allocations.get(what)
         if found is None:
-            found = self._holders[what] = Allocation(what, swaps)
+            found = self._allocations[what] = Allocation(what, swaps)
         return found
 
-    def _gain(self, holder: Allocation, n: int) -> None:
-        holder.count += 1
-        holder.bytes += n
+    def _gain(self, allocation: Allocation, n: int) -> None:
+        allocation.count += 1
+        allocation.bytes += n
         self._held += n
         self._peak = max(self._peak, self._held)
 
-    def _lose(self, holder: Allocation, n: int) -> None:
-        holder.count -= 1
-        holder.bytes -= n
+    def _lose(self, allocation: Allocation, n: int) -> None:
+        allocation.count -= 1
+        allocation.bytes -= n
         self._held -= n
-        if not holder.count:
-            del self._holders[holder.name]
+        if not allocation.count:
+            del self._allocations[allocation.name]
 
     def _make_room(self, n: int, what: str, swaps: bool | None, use: MemoryUser | None) -> None:
         """Lets values leave until `n` bytes are free, and waits for that if necessary.
@@ -416,7 +416,7 @@ class Memory:
 
     def _put_away(self, record: _Record) -> None:
         record.state, record.value = AWAY, None
-        self._lose(record.holder, record.nbytes)
+        self._lose(record.allocation, record.nbytes)
 
     def _go(self) -> None:
         """Submits all pending copies as one piece of work.
@@ -442,8 +442,9 @@ class Memory:
         assert record.layout is not None
         record.buffer = np.empty(record.layout.span, np.uint8)
         record.state, record.is_read = COMING, False
-        record.holder = self._holder(record.holder.name, record.holder.swaps)  # the previous one may be deleted
-        self._gain(record.holder, record.nbytes)
+        # the previous allocation may be deleted
+        record.allocation = self._allocation(record.allocation.name, record.allocation.swaps)
+        self._gain(record.allocation, record.nbytes)
         self._coming += record.nbytes
 
     def _settle(self) -> None:
@@ -461,7 +462,7 @@ class Memory:
         if state == GONE:
             return
         if state != AWAY:
-            self._lose(record.holder, record.nbytes)
+            self._lose(record.allocation, record.nbytes)
         if state == LEAVING:
             self._leaving -= record.nbytes
         elif state == COMING:
@@ -482,7 +483,7 @@ class Memory:
                 if not are_read:
                     self._write(records)
                     continue
-                with contextlib.suppress(OSError):  # `bring` tries again and raises the error
+                with contextlib.suppress(OSError):  # `fetch_back` tries again and raises the error
                     self._read(records)
         except BaseException:  # raised by a listener: later copies must still be made
             with self._changed:
@@ -590,7 +591,7 @@ class Memory:
         use, end = records[0].use, time.perf_counter_ns()
         assert use.listener is not None
         more = f", and {len(records) - 1} more" if len(records) > 1 else ""
-        name = f"swap {way}: {records[0].holder.name}{more}"
+        name = f"swap {way}: {records[0].allocation.name}{more}"
         nbytes = sum(r.nbytes for r in records)
         use.listener(trace.StreamSpan(began, end, use.step_id, self.device, "copy", name, nbytes))
 
@@ -599,7 +600,7 @@ class Memory:
     def _exhausted(
         self, n: int, what: str, swaps: bool | None, failed: OSError | None = None
     ) -> ResourceExhaustedError:
-        largest = sorted(self._holders.values(), key=lambda h: -h.bytes)
+        largest = sorted(self._allocations.values(), key=lambda h: -h.bytes)
         held = [f"{h.bytes:,} for {h.name}" + (f" ({h.count:,} values)" if h.count > 1 else "") for h in largest[:5]]
         more = f"; and {len(largest) - 5} more" if len(largest) > 5 else ""
         now = f"{self._held:,} bytes are held: {'; '.join(held)}{more}" if held else "nothing is held"

@@ -97,7 +97,7 @@ class Reader:
         self._source: Source | None = None
         self._work = ""  # the last file that was begun
         self._ahead: deque[str] = deque()  # files of cancelled requests
-        self._kept: deque[Piece] = deque()  # pieces of cancelled requests
+        self._unread: deque[Piece] = deque()  # pieces of cancelled requests
         self.records_produced = 0
         self._started = self.work_units_completed = 0
 
@@ -197,8 +197,8 @@ class Reader:
         with self._files:
             out: list[Piece] = []
             most = request.most or 1
-            while self._kept and len(out) < most:
-                out.append(self._kept.popleft())
+            while self._unread and len(out) < most:
+                out.append(self._unread.popleft())
             while len(out) < most:
                 if self._source is None:
                     if out or not self._ahead:
@@ -246,7 +246,7 @@ class Reader:
             request.done(result)
         else:
             with self._files:
-                self._kept.extendleft(reversed(pieces))
+                self._unread.extendleft(reversed(pieces))
 
     def _wait_for_name(self, request: _Request) -> None:
         def got(result: Any) -> None:

@@ -245,12 +245,12 @@ class HashTable(Table):
 
     def __init__(self, name: str, key_dtype: DType, value_dtype: DType, account: Account | None = None) -> None:
         super().__init__(name, key_dtype, value_dtype, account=account)
-        self._held: _Rows | None = None
+        self._rows: _Rows | None = None
 
     @property
     def is_initialized(self) -> bool:
         """Whether the table was filled."""
-        return self._held is not None
+        return self._rows is not None
 
     def initialize(self, keys: np.ndarray, new: np.ndarray) -> None:
         """Fills the table; further calls with as many keys have no effect, as in TensorFlow.
@@ -260,21 +260,21 @@ class HashTable(Table):
           FailedPreconditionError: A key has two values, or the table was filled with another number of keys.
         """
         with self._lock:
-            if self._held is not None:
-                if len(self._held) != keys.size:
+            if self._rows is not None:
+                if len(self._rows) != keys.size:
                     raise FailedPreconditionError(
-                        f"Table was already initialized with different data: {self.name} has {len(self._held)} keys, "
+                        f"Table was already initialized with different data: {self.name} has {len(self._rows)} keys, "
                         f"and these are {keys.size}"
                     )
                 return
             if not keys.size:
                 raise InvalidArgumentError("keys and values cannot be empty tensors.")
-            held = _Rows(self.value_dtype, ())
+            rows = _Rows(self.value_dtype, ())
             if self.account is not None:
-                self.account.set(held.growth(keys, new))
-            held.put(keys, new)
+                self.account.set(rows.growth(keys, new))
+            rows.put(keys, new)
             flat = new.reshape(-1)
-            got = held.find(keys.reshape(-1), flat, each=True)
+            got = rows.find(keys.reshape(-1), flat, each=True)
             wrong = np.flatnonzero((got != flat) & ~((got != got) & (flat != flat)))
             if wrong.size:
                 self.release()
@@ -283,11 +283,11 @@ class HashTable(Table):
                     f"HashTable has different value for same key. Key {_show(key)} has {_show(flat[wrong[0]])} and "
                     f"trying to add value {_show(last)}"
                 )
-            self._held = held
+            self._rows = rows
 
     def size(self) -> int:
         """Number of keys; 0 before the table is filled."""
-        return 0 if self._held is None else len(self._held)
+        return 0 if self._rows is None else len(self._rows)
 
     def find(self, keys: np.ndarray, default: Any) -> np.ndarray:
         """Values of `keys`; for missing ones the first element of `default`.
@@ -295,12 +295,12 @@ class HashTable(Table):
         Raises:
           FailedPreconditionError: The table is not filled.
         """
-        held = self._held
-        if held is None:
+        rows = self._rows
+        if rows is None:
             raise FailedPreconditionError(f"Table not initialized: run the initializer of {self.name} first")
         if not keys.size:
             return values.zeros(self.value_dtype, keys.shape)  # type: ignore[no-any-return]
-        return held.find(keys, np.reshape(default, -1)[0], each=False)
+        return rows.find(keys, np.reshape(default, -1)[0], each=False)
 
     def insert(self, keys: np.ndarray, new: np.ndarray) -> None:
         """Raises `UnimplementedError`, because the table cannot change."""
@@ -316,11 +316,11 @@ class HashTable(Table):
         Raises:
           AbortedError: The table is not filled.
         """
-        held = self._held
-        if held is None:
+        rows = self._rows
+        if rows is None:
             raise AbortedError(f"HashTable is not initialized: run the initializer of {self.name} first")
-        keys = held.keys()
-        return _key_array(keys, self.key_dtype), held.taken(keys)
+        keys = rows.keys()
+        return _key_array(keys, self.key_dtype), rows.taken(keys)
 
     def restore(self, keys: np.ndarray, new: np.ndarray) -> None:
         """Fills the table; see `initialize`."""
@@ -342,48 +342,48 @@ class MutableHashTable(Table):
         account: Account | None = None,
     ) -> None:
         super().__init__(name, key_dtype, value_dtype, value_shape, account)
-        self._held = _Rows(value_dtype, value_shape)
+        self._rows = _Rows(value_dtype, value_shape)
 
     def size(self) -> int:
         """Number of keys."""
-        return len(self._held)
+        return len(self._rows)
 
     def find(self, keys: np.ndarray, default: Any) -> np.ndarray:
         """Values of `keys`; for missing ones `default`, or its row for the key."""
         # if it has as many elements as the result, each key has a row of its own
         each = np.size(default) == keys.size * math.prod(self.value_shape)
         with self._lock:
-            return self._held.find(keys, default, each)
+            return self._rows.find(keys, default, each)
 
     def insert(self, keys: np.ndarray, new: np.ndarray) -> None:
         """Sets the values of keys; the last one for a key that occurs several times."""
         with self._lock:
             if self.account is not None:
-                self.account.add(self._held.growth(keys, new))
-            self._held.put(keys, new)
+                self.account.add(self._rows.growth(keys, new))
+            self._rows.put(keys, new)
 
     def remove(self, keys: np.ndarray) -> None:
         """Removes keys; missing ones are ignored."""
         with self._lock:
             if self.account is not None:
-                self.account.remove(self._held.share(keys))
-            self._held.drop(keys)
+                self.account.remove(self._rows.share(keys))
+            self._rows.drop(keys)
 
     def export(self) -> tuple[np.ndarray, np.ndarray]:
         """All keys and their values, in the order of a C++ hash table."""
         with self._lock:
-            keys = self._held.keys()
+            keys = self._rows.keys()
             keys = [keys[i] for i in hash_order.unordered(list(map(hash_order.hash_of, keys)))]
-            return _key_array(keys, self.key_dtype), self._held.taken(keys)
+            return _key_array(keys, self.key_dtype), self._rows.taken(keys)
 
     def restore(self, keys: np.ndarray, new: np.ndarray) -> None:
         """Replaces the contents by `keys` and their values."""
-        held = _Rows(self.value_dtype, self.value_shape)
+        rows = _Rows(self.value_dtype, self.value_shape)
         with self._lock:
             if self.account is not None:
-                self.account.set(held.growth(keys, new))
-            held.put(keys, new)
-            self._held = held
+                self.account.set(rows.growth(keys, new))
+            rows.put(keys, new)
+            self._rows = rows
 
 
 def _show(x: Any) -> str:

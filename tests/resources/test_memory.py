@@ -169,7 +169,7 @@ def test_what_goes_while_it_is_copied_leaves_nothing_behind() -> None:
     saved.clear()
     assert memory.held == memory.spilled == 0
     assert memory._leaving == memory._coming == 0
-    assert not memory._holders
+    assert not memory._allocations
     assert not memory._resident
 
 

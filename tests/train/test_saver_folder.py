@@ -74,8 +74,8 @@ def test_all_are_kept_if_so_wanted(tmp_path: Path, session: hr.Session) -> None:
 def test_one_of_so_many_hours_is_kept_for_ever(tmp_path: Path, session: hr.Session) -> None:
     saver = saving.Saver(graph=session.graph, max_to_keep=1, keep_checkpoint_every_n_hours=1.0)  # type: ignore[arg-type]
     clock = iter([0.0, *(1800.0 * i for i in range(1, 20))])
-    saver._kept.now = lambda: next(clock)  # type: ignore[method-assign]
-    saver._kept.next_preserved = saver._kept.now() + 3600
+    saver._retained.now = lambda: next(clock)  # type: ignore[method-assign]
+    saver._retained.next_preserved = saver._retained.now() + 3600
     trained(session, saver, tmp_path / "m", range(1, 10))  # written at 0:30, 1:00, 1:30, ...
     assert there(tmp_path) == {"m-3", "m-5", "m-7", "m-9"}
 

@@ -110,7 +110,7 @@ class Saver:
         self._pads = pad_step_number
         self._is_relative = save_relative_paths
         self._hours = float(keep_checkpoint_every_n_hours)
-        self._kept = latest.RetainedCheckpoints(max_to_keep, self._hours)
+        self._retained = latest.RetainedCheckpoints(max_to_keep, self._hours)
         self._swept: set[str] = set()  # folders in which killed writers' files have been removed
         self._is_portable = format != "native" and not random_state  # whether TensorFlow could read the graph
         self._meta_graph: tuple[Any, bytes] = (None, b"")  # of which graph and settings; the bytes of its file
@@ -155,7 +155,7 @@ class Saver:
                 filename_tensor_name=names[0],
                 save_tensor_name=names[1],
                 restore_op_name=made.restore.name,
-                max_to_keep=self._kept.most,
+                max_to_keep=self._retained.most,
                 sharded=self._settings["sharded"],
                 keep_checkpoint_every_n_hours=self._hours,
                 version=1 if self._settings["format"] == "tensorflow-v1" else 2,
@@ -178,7 +178,7 @@ class Saver:
             raise GraphError("a SaverDef names operations of a graph: give graph=, or enter it")
         self.saver_def = found
         self._hours = found.keep_checkpoint_every_n_hours or FOR_EVER_HOURS
-        self._kept = latest.RetainedCheckpoints(found.max_to_keep, self._hours)
+        self._retained = latest.RetainedCheckpoints(found.max_to_keep, self._hours)
         self._is_built = True
         self._nodes()
 
@@ -321,12 +321,12 @@ class Saver:
             with commit.replacing(latest.meta_graph_path(made, meta_graph_suffix)) as file:
                 file.write(graph)
         if write_state:
-            self._kept.add(made)
-            paths, times = self._kept.to_list()
+            self._retained.add(made)
+            paths, times = self._retained.to_list()
             latest.update_checkpoint_state(
                 folder, made, paths, latest_filename, times, save_relative_paths=self._is_relative
             )
-            self._kept.sweep(meta_graph_suffix)
+            self._retained.sweep(meta_graph_suffix)
         return made
 
     def _with_step(self, sess: Any, prefix: str, global_step: Any) -> str:
@@ -450,7 +450,7 @@ class Saver:
     @property
     def last_checkpoints(self) -> list[str]:
         """The prefixes of the checkpoints that are kept, oldest first: those that were saved and not yet removed."""
-        return [prefix for prefix, _ in self._kept.last]
+        return [prefix for prefix, _ in self._retained.last]
 
     def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
         """Takes these prefixes, oldest first, as what was saved so far. When they were saved is not known.
@@ -459,14 +459,14 @@ class Saver:
         """
         if not isinstance(last_checkpoints, (list, tuple)):
             raise TypeError(f"last_checkpoints must be a list, got {last_checkpoints!r}")
-        self._kept.set((prefix, 0.0) for prefix in last_checkpoints)
+        self._retained.set((prefix, 0.0) for prefix in last_checkpoints)
 
     def set_last_checkpoints_with_time(self, last_checkpoints_with_time: Iterable[tuple[str, float]]) -> None:
         """Takes these prefixes and times (seconds since 1970), oldest first, as what was saved so far.
 
         Source: TensorFlow's `tf.train.Saver.set_last_checkpoints_with_time`.
         """
-        self._kept.set(last_checkpoints_with_time)
+        self._retained.set(last_checkpoints_with_time)
 
     def recover_last_checkpoints(self, checkpoint_paths: Iterable[str]) -> None:
         """Takes those of these prefixes, oldest first, that are there as what was saved so far.
@@ -474,7 +474,7 @@ class Saver:
         Source: TensorFlow's `tf.train.Saver.recover_last_checkpoints`.
         """
         there = [(p, latest.get_checkpoint_mtimes([p])) for p in checkpoint_paths]
-        self._kept.set((p, times[0]) for p, times in there if times)
+        self._retained.set((p, times[0]) for p, times in there if times)
 
     # *** the graph ***
 
