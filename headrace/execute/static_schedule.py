@@ -76,7 +76,7 @@ class StaticSchedule:
       root: the only iteration, for messages.
     """
 
-    __slots__ = ("args", "blocks", "places", "plan", "root")
+    __slots__ = ("args", "chunks", "places", "plan", "root")
 
     def __init__(self, plan: Plan, order: Iterable[PlanNode]) -> None:
         self.plan = plan
