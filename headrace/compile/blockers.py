@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace import recursion, thresholds
 from headrace.errors import NotFoundError
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.ir.graph import Operation
+    from headrace.ir.opdef import Primitive
 
-_HARMLESS = ("", "ControlTrigger")
+_HARMLESS: Final[tuple[Primitive, ...]] = ("", "ControlTrigger")
 
 
 def blockers(ops: Iterable[Operation], is_ordered: bool = False) -> list[str]:

@@ -32,6 +32,7 @@ from headrace.ir.kernel import CPU, find_kernel, made_for, why_none
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
+    from headrace.ir.opdef import Primitive
 
 # Kinds of nodes: how a node fires. The dispatch loop compares these numbers, the most frequent kinds first.
 PASS: Final = 0  # one data input, whose value is the output
@@ -333,7 +334,7 @@ class Plan:
         return self.frames[0]
 
 
-_PRIMITIVES = {
+_PRIMITIVES: Final[Mapping[Primitive, int]] = {
     "Switch": SWITCH,
     "SwitchN": SWITCH_N,
     "Merge": MERGE,

@@ -2,12 +2,13 @@
 
 One call of `op(...)` makes a record: in a file of `headrace/ops/`, or in an extension package by way of
 `headrace.extend`. A record holds the arguments, attributes, shape rule, CPU kernel, gradient and tangent rules, the
-properties that passes rely on (`Facts`), and the cases that tests run. Three kinds of rule about op types stand
-outside of the records: kernels for other devices or attributes (`ir.kernel`), rewriting rules of passes, and the
-forms in which the compiler writes operations. `tests/test_op_tables.py` lists the modules that have such tables, each
-with its reason. `docs/how-to/adding_ops.md` explains records field by field. Arguments are written as TensorFlow's op
-registry writes them: `"x: T, y: T"`, `"values: N * T"`, `"components: Tcomponents"` (a list of types), `"ref:
-Ref(T)"`, `"handle: resource"`.
+properties that passes rely on (`Facts`), and the cases that tests run. Rules for single op types also stand outside of
+the records: kernels for other devices or attributes (`ir.kernel`), rewriting rules of passes, and the forms in which
+the compiler writes operations. `tests/test_op_tables.py` lists all modules below `v1/` with a table of op types, each
+with its reason. `docs/how-to/adding_ops.md` explains records field by field.
+
+Arguments are written as TensorFlow's op registry writes them: `"x: T, y: T"`, `"values: N * T"`, `"ref: Ref(T)"`,
+`"components: Tcomponents"` (a list of types), `"handle: resource"`.
 """
 
 from __future__ import annotations
@@ -307,6 +308,11 @@ class Symmetric:
 SYMMETRIC: Final = Symmetric()
 
 
+# Control-flow primitives that the token machine executes, and kinds of ops that own or call functions; "" is neither.
+Primitive: TypeAlias = Literal[
+    "", "Switch", "SwitchN", "Merge", "Enter", "Exit", "NextIteration", "ControlTrigger", "Send", "Recv"
+]
+Structured: TypeAlias = Literal["", "If", "Case", "While", "For", "Call", "RemoteCall", "SymbolicGradient"]
 Sample: TypeAlias = "Callable[[np.random.Generator, DType], Iterable[Case]]"
 KernelFactory: TypeAlias = Callable[..., Callable[..., Any]]
 # The arguments and results of rules are types of modules that import this one: `b` is an `ir.builder.Builder`, `n` an
@@ -328,8 +334,8 @@ class OpDef:
     kernel: KernelFactory | None
     stateful: KernelFactory | None
     async_: KernelFactory | None
-    primitive: str
-    structured: str
+    primitive: Primitive
+    structured: Structured
     grad: GradRule
     jvp: JvpRule
     facts: Facts
@@ -485,8 +491,8 @@ def op(
     kernel: KernelFactory | None = None,
     stateful: KernelFactory | None = None,
     async_: KernelFactory | None = None,
-    primitive: str = "",
-    structured: str = "",
+    primitive: Primitive = "",
+    structured: Structured = "",
     grad: GradRule,
     jvp: JvpRule = None,
     facts: Facts = Facts(),

@@ -15,6 +15,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
     Facts,
+    Primitive,
     int_attr,
     missing,
     op,
@@ -61,7 +62,7 @@ def _enter_shape(c: Inference) -> Sequence[Shape]:
     return [c.shapes[0]]
 
 
-def _pair(name: str, ins: str, outs: str, attrs: dict[str, Any], shape: Any, primitive: str, doc: str) -> None:
+def _pair(name: str, ins: str, outs: str, attrs: dict[str, Any], shape: Any, primitive: Primitive, doc: str) -> None:
     """Registers an op and its reference form (`T` becomes `Ref(T)` on the data path)."""
     op(name, ins, outs, attrs, shape=shape, primitive=primitive, grad=_STRUCTURED, doc=doc)
     ref = {"data: T": "data: Ref(T)", "inputs: N * T": "inputs: N * Ref(T)", "output: T": "output: Ref(T)"}

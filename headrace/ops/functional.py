@@ -21,6 +21,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
     Facts,
+    Structured,
     case,
     func_attr,
     int_attr,
@@ -73,7 +74,7 @@ def _joined(c: Inference, fs: Sequence[Any], loop: bool = False) -> Sequence[Sha
     return out
 
 
-def _functional(name: str, ins: str, attrs: Mapping[str, Any], structured: str, shape: Any, doc: str) -> None:
+def _functional(name: str, ins: str, attrs: Mapping[str, Any], structured: Structured, shape: Any, doc: str) -> None:
     """Registers an op and its form that changes nothing outside, whose name begins with "Stateless"."""
     ends = "output: T" if "T" in attrs else "output: Tout"
     for prefix in ("", "Stateless"):
