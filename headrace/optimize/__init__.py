@@ -1,1 +1,1 @@
-"""Optimization: the same results by less work, on the structured graph, before anything runs (`base`, `pipeline`)."""
+"""Optimization passes, which rewrite the structured graph of a step (`base`, `pipeline`)."""

@@ -1,22 +1,23 @@
-"""Operations that give back what they were given are bypassed.
+"""Algebraic simplification: bypasses operations that return one of their inputs unchanged.
 
-| what | becomes | where |
+| operation | replaced by | condition |
 |---|---|---|
-| `Identity(x)` and whatever else hands on its input | `x` | it cannot fail |
+| `Identity(x)` and every other operation that forwards its input | `x` | it cannot fail |
 | `x + 0`, `x - 0`, `x * 1`, `x / 1`, `x and true`, `x or false` | `x` | see below |
 | `Neg(Neg(x))`, `LogicalNot`, `Invert` | `x` | |
-| `Transpose` by the order as it is; of one that it undoes | `x` | |
-| `Cast` to the dtype as it is; there and back through one that holds every value | `x` | |
-| `Reshape`, `BroadcastTo` to the shape as it is; `EnsureShape` of such a one | `x` | that is known |
+| `Transpose` by the identity permutation; the inverse of another `Transpose` | `x` | |
+| `Cast` to the same dtype; a cast to a dtype that holds every value, and back | `x` | |
+| `Reshape`, `BroadcastTo` to the same shape; `EnsureShape` of such a shape | `x` | the shape is known |
 | `Sum`, `Prod`, `Max`, `Min`, `Mean`, `All`, `Any` over no dimension | `x` | |
 | `Reshape(Reshape(x, s), t)` | `Reshape(x, t)` | the first cannot fail |
-| a result of a conditional or call that is what went in; a loop constant's | what went in | |
+| a result of a conditional or call that is one of its inputs; the result of a loop constant | that input | |
 
-Only what is the same bit for bit: for floats, `x + 0` is not (-0.0 becomes 0.0), `x + (-0.0)` and `x - 0` are; for
-complex numbers not even `x * 1`. And only where the shape is the same: `zeros([3]) + x` may be larger than `x`.
+The replacement must be equal bit by bit. For floats, `x + 0` is not equal to `x` (-0.0 becomes 0.0), while `x + (-0.0)`
+and `x - 0` are. For complex numbers not even `x * 1` is. The shape must be equal too: `zeros([3]) + x` may be larger
+than `x`.
 
-What waits for such an operation waits for what makes `x`. One that waits for others itself is left alone, and so is one
-that asks for another device than what makes `x`: it is there to bring the value to that device.
+Operations that waited for the bypassed operation wait for the producer of `x`. Two kinds of operations stay: those with
+control inputs, and those that ask for another device than the producer of `x`, because they move the value to it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Rule: TypeAlias = "Callable[[Operation], Tensor | None]"
 
 
 class SimplifyAlgebra(Pass):
-    """See the module's text."""
+    """Pass that bypasses identities; see the head of the module."""
 
     name = "identities"
 
@@ -63,7 +64,7 @@ class SimplifyAlgebra(Pass):
                 if not x.op.opdef.structured or not walking.edit.is_waited_for(op):
                     walking.replace(op, [x], (x.op,))
                 elif walking.edit.is_used(op.outputs[0]):
-                    walking.move(op.outputs[0], x)  # to wait for `x` alone, it stays
+                    walking.move(op.outputs[0], x)  # `op` stays, for the operations that wait for `x` alone
                 else:
                     continue
                 context.fired("identities", op, f"{op.type} gives '{x.name}' as it is")
@@ -73,7 +74,7 @@ class SimplifyAlgebra(Pass):
 
 
 def _may_go(op: Operation, x: Tensor, walking: Rewriter) -> bool:
-    """Whether `x` can stand in the place of what `op` gives, now that the two are the same."""
+    """Whether `x` can replace the output of `op`, which has the same value."""
     y = op.outputs[0]
     if op in walking.preserved or x.dtype is not y.dtype:
         return False
@@ -101,7 +102,13 @@ _ANY: Final = "any but complex numbers"
 
 
 def _neutral(right: Callable[[np.ndarray], bool], which: str = _ANY, either: bool = False) -> Rule:
-    """`x op n` is x for each `n` that `right` accepts; `either`: `n op x` is too."""
+    """Returns the rule that `x op n` is x for each `n` that `right` accepts.
+
+    Args:
+      right: whether a constant is a neutral element.
+      which: the dtypes to which the rule applies.
+      either: whether `n op x` is x, too.
+    """
 
     def rule(op: Operation) -> Tensor | None:
         dtype: DType = op.outputs[0].dtype
@@ -118,7 +125,7 @@ def _neutral(right: Callable[[np.ndarray], bool], which: str = _ANY, either: boo
 
 
 def _keeps_shape(op: Operation, x: Tensor, n: np.ndarray) -> bool:
-    """Whether `n` does not stretch `x`."""
+    """Whether broadcasting with `n` keeps the shape of `x`."""
     if n.ndim == 0:
         return True
     if x.shape is not None and n.size == 1 and n.ndim <= len(x.shape):
@@ -138,7 +145,7 @@ def _is_one(n: np.ndarray) -> bool:
     return bool((n == 1).all())
 
 
-# *** what undoes itself ***
+# *** operations that cancel each other ***
 
 
 def _twice(op: Operation) -> Tensor | None:
@@ -147,7 +154,10 @@ def _twice(op: Operation) -> Tensor | None:
 
 
 def _is_beside(inner: Operation, op: Operation) -> bool:
-    """Whether what `inner` does is nothing but the first half of what `op` does."""
+    """Whether an operation may bypass `inner`, which computes its input.
+
+    It may if `inner` is plain, has no control inputs and is on the same device.
+    """
     return not inner.control_inputs and inner.device == op.device and is_plain(inner)
 
 
@@ -173,7 +183,7 @@ def _cast(op: Operation) -> Tensor | None:
     if first.type != op.type or not _is_beside(first, op):
         return None
     narrow, wide = (np.dtype(first.attrs[k].numpy) for k in ("SrcT", "DstT"))
-    # integers of 64 bits go "safely" into floats for numpy, but do not come back
+    # numpy calls the cast from 64-bit integers to floats safe, but the values do not come back
     kinds = narrow.kind + wide.kind
     return first.inputs[0] if kinds in ("ii", "uu", "ui", "ff") and np.can_cast(narrow, wide, "safe") else None
 
@@ -220,11 +230,11 @@ _RULES: Final[Mapping[str, Rule]] = {
 }
 
 
-# *** structures that hand on what they are given ***
+# *** structured operations that forward inputs ***
 
 
 def _bypass_results(op: Operation, walking: Rewriter) -> None:
-    """Lets who reads a result of `op` that is what went in read that."""
+    """Makes the readers of forwarded results of `op` read the inputs."""
     if not owns_graphs(op):
         return
     graphs = owned(op)
@@ -232,7 +242,7 @@ def _bypass_results(op: Operation, walking: Rewriter) -> None:
     offset = param_offset(op)
     for k, t in enumerate(op.outputs):
         j = _handed_on(op, graphs, k)
-        if j is not None and op.inputs[j + offset].dtype is t.dtype:  # a reference is not what it refers to
+        if j is not None and op.inputs[j + offset].dtype is t.dtype:  # a reference and its value differ
             found[t] = op.inputs[j + offset]
     read = [t for t in found if walking.edit.is_used(t)] if found else []
     if not read:
@@ -243,7 +253,7 @@ def _bypass_results(op: Operation, walking: Rewriter) -> None:
 
 
 def _handed_on(op: Operation, graphs: list[FuncGraph], k: int) -> int | None:
-    """The parameter that result `k` of `op` is, whatever it does; None if there is none."""
+    """Position of the parameter that result `k` of `op` always equals, or None."""
     if op.opdef.structured == "While":
         return k if is_constant(op.attrs["body"], k) else None
     ends = {g.results[k].op.attrs["index"] if g.results[k].op.type == "_Arg" else None for g in graphs}

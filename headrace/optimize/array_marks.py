@@ -1,17 +1,18 @@
-"""Removes the access checks of a TensorFlow 1 array where its indices show that none can fail.
+"""Removes access checks of TensorFlow 1 arrays whose indices prove that none fails.
 
     array = _TensorArrayTrack(TensorListReserve(...))
     While(i = 0, array)         body: array = TensorListSetItem(array, i, x) ^_TensorArrayMarkWritten(array, i)
     TensorListStack(array) ^_TensorArrayMarkRead(array)
 
-Each iteration writes an index of its own, and all is read once, at the end. So nothing is written twice, written after
-it was read, or read twice, and what is left is a tensor list as `hr.TensorArray` makes it, which the passes on loops
-and the compiler know. `ops.array_accesses` has the rules; `docs/reference/loops.md` what becomes of such loops.
+Each iteration writes an index of its own, and all elements are read once, at the end. So no element is written twice,
+written after a read, or read twice. Without the checks the array is a tensor list as `hr.TensorArray` makes it, for
+which the passes on loops and the compiler have rules. `ops.array_accesses` defines the checks, and
+`docs/reference/loops.md` describes the optimization of such loops.
 
-The pass finds all that is made of the list of one array, through loops and conditionals (`_History`), and says for each
-mark what it touches (`_Places`): numbers that are known, all elements, or a number that each iteration of one loop
-changes by as much. Then every two marks that could be in each other's way must be shown not to be. If that fails for
-one, the checks of that array stay, all of them.
+The pass finds all versions of the list of one array, through loops and conditionals (`_History`). For each mark it
+determines the elements that the mark touches (`_Places`): known indices, all elements, or an index that changes by the
+same amount in each iteration of one loop. Then it must prove for every two marks that could conflict that they do not.
+If one proof fails, all checks of that array stay.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _MARK_READ: Final = "_TensorArrayMarkRead"
 
 
 class DropMarks(Pass):
-    """See the module's text."""
+    """Pass that removes the access checks of arrays; see the head of the module."""
 
     name = "array_marks"
     whole = True
@@ -52,7 +53,7 @@ class DropMarks(Pass):
         return primitives(graph)
 
     def call(self, graph: Graph, context: PassContext) -> bool:
-        # To look further would find nothing.
+        # Without an array there is nothing to find.
         if not any(op.type == _TRACK for op in nested_operations(graph.operations)):  # mutate: no
             return False
         flow = _Flow(graph)
@@ -84,9 +85,9 @@ class _History:
     """Versions of the list of one array, and the marks on them.
 
     Attributes:
-      track: the operation that makes it an array.
+      track: the operation that makes the list an array.
       reads, writes: the marks; a `_TensorArrayRefill` is one of the writes.
-      next: for each version of the list those that it becomes next.
+      next: for each version of the list, the versions that follow it directly.
     """
 
     track: Operation
@@ -100,13 +101,13 @@ class _Places:
     """The elements that one mark touches, each of them once.
 
     Attributes:
-      numbers: which, if that is known.
-      loop: otherwise the loop in which the mark is, with one element for each iteration. None: it is in none, and which
-        elements it touches is not known.
-      counter: the position of the loop's variable that `scale` and `offset` are of.
-      scale, offset: the number is `scale * counter + offset`, the offset None if it is not known.
-      first: the number of the first iteration, if that is known.
-      step: by how much it changes from one iteration to the next; not 0.
+      numbers: the indices, if they are known.
+      loop: otherwise the loop that contains the mark, with one element for each iteration. None: the mark is in no
+        loop, and its elements are not known.
+      counter: the position of the loop variable in the formula of the index.
+      scale, offset: the index is `scale * counter + offset`; the offset is None if it is not known.
+      first: the index in the first iteration, if it is known.
+      step: the change of the index from one iteration to the next; not 0.
     """
 
     numbers: frozenset[int] | None = None
@@ -121,14 +122,14 @@ class _Places:
 class _Flow:
     """Paths of tensor lists through a graph and its nested graphs.
 
-    `list_flow` follows lists that are no arrays.
+    `list_flow` follows lists that are not arrays.
 
     Args:
-      graph: of a step.
+      graph: the graph of a step.
 
     Attributes:
-      tracked: the lists that begin an array.
-      marks: all operations that mark.
+      tracked: the tensors with which an array begins.
+      marks: all mark operations.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -136,7 +137,7 @@ class _Flow:
         self.marks: list[Operation] = []
         self._owner: dict[Graph, Operation] = {}
         self._readers: dict[Tensor, list[tuple[Operation, int]]] = {}
-        self._waits: dict[Operation, list[Operation]] = {}  # for marks
+        self._waits: dict[Operation, list[Operation]] = {}  # operations with a control edge from a mark
         self._results: dict[Tensor, list[tuple[Graph, int]]] = {}
         for g in inside_out(graph):
             for op in g.operations:
@@ -183,7 +184,7 @@ class _Flow:
                 goes += [g.params[i - param_offset(op)] for g in owned(op)]
             elif op.opdef.structured:
                 return None
-            elif op.type != "ZerosLike":  # a list of its own
+            elif op.type != "ZerosLike":  # its list is new
                 goes += [out for out in op.outputs if out.dtype.base is dtypes.variant]
         for g, k in self._results.get(t, ()):
             if g is within:
@@ -210,11 +211,11 @@ class _Flow:
         return self._owner[graph]
 
     def waiting(self, mark: Operation) -> Sequence[Operation]:
-        """The operations that wait for a mark."""
+        """Operations that wait for a mark."""
         return self._waits.get(mark, ())
 
     def drop(self, history: _History, context: PassContext) -> None:
-        """Takes the marks of an array away, and what makes its list an array."""
+        """Removes the marks of an array, and the operations that make its list an array."""
         of: dict[Graph, list[Operation]] = {}
         for op in (history.track, *history.reads, *history.writes):
             of.setdefault(op.graph, []).append(op)
@@ -227,7 +228,7 @@ class _Flow:
                         edit.set_controls(reader, [*rest, *op.control_inputs])
                 else:
                     maker = op.inputs[0].op
-                    if op.type == _REFILL:  # the operations that made the array before must run still
+                    if op.type == _REFILL:  # the operations that made the previous version must still run
                         edit.add_controls(maker, [op.inputs[1].op])
                     edit.replace(op.outputs[0], op.inputs[0])
                     edit.replace_control(op, [maker])
@@ -235,7 +236,7 @@ class _Flow:
 
 
 def _lost(history: _History, flow: _Flow, context: PassContext) -> str:
-    """Returns why removing the operations of an array would lose an effect; "" if it would not."""
+    """Returns the effect that removing the operations of an array would lose, or ""."""
     for op in (history.track, *history.reads, *history.writes):
         must = op.graph.control_results if isinstance(op.graph, FuncGraph) else context.preserved
         if op in must:
@@ -254,7 +255,7 @@ def _lost(history: _History, flow: _Flow, context: PassContext) -> str:
 
 
 def _conflict(history: _History, flow: _Flow) -> str:
-    """Why two accesses to one element cannot be ruled out; "" if they can."""
+    """Returns why two accesses to one element cannot be ruled out; "" if they can."""
     accesses = {}
     for op in (*history.reads, *history.writes):
         way = flow.way(op, history.track)
@@ -273,7 +274,7 @@ def _conflict(history: _History, flow: _Flow) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Access:
-    """A mark, the way to it (`_Flow.way`), and what it touches."""
+    """A mark, the path to it (`_Flow.way`), and the elements that it touches."""
 
     op: Operation
     way: Sequence[tuple[Operation, Graph]]
@@ -285,7 +286,7 @@ def _loops(way: Sequence[tuple[Operation, Graph]]) -> list[Operation]:
 
 
 def _by_element(accesses: Sequence[_Access]) -> tuple[dict[int, list[int]], list[int]]:
-    """Positions in `accesses` by the known elements that they touch, and of those that touch others."""
+    """Positions of accesses: by known element, and those with unknown elements."""
     known: dict[int, list[int]] = {}
     for k, a in enumerate(accesses):
         for n in a.places.numbers or ():
@@ -327,7 +328,7 @@ def _late(reads: Sequence[_Access], writes: Sequence[_Access], written: Mapping[
 
 
 def _written(history: _History, flow: _Flow) -> dict[Tensor, int]:
-    """Returns for each version of the list a set of the writes before it, as bits."""
+    """Returns the writes before each version of the list, as bits of an integer."""
     out = dict.fromkeys(history.next, 0)
     for k, write in enumerate(history.writes):
         for op in [write] if write.type == _REFILL else flow.waiting(write):
@@ -361,7 +362,7 @@ def _touched(op: Operation, way: Sequence[tuple[Operation, Graph]], flow: _Flow)
 
 
 def _changing(t: Tensor, loop: Operation, flow: _Flow) -> _Places | None:
-    """Returns the values of `t` in the iterations of a loop, if no two are equal."""
+    """Returns the elements `t` in a loop's iterations; None if two may be equal."""
     known: dict[Tensor, _Linear | None] = {}
     found = _linear(t, loop, flow, known)
     if found is None or found.counter is None:
@@ -388,7 +389,7 @@ class _Linear:
 
 
 def _linear(t: Tensor, loop: Operation, flow: _Flow, known: dict[Tensor, _Linear | None]) -> _Linear | None:
-    """Returns `t` as a linear function of one loop variable; None if it is not known to be one."""
+    """Returns `t` as a linear function of one loop variable, or None."""
     if t not in known:
         known[t] = _find_linear(t, loop, flow, known) if len(known) < thresholds.INDEX_TENSORS else None
     return known[t]
@@ -441,7 +442,7 @@ def _is_either(a: _Access, b: _Access) -> bool:
 
 
 def _is_before(read: _Places, write: _Places) -> bool:
-    """Whether a write to a later version of the list never touches an element that was read."""
+    """Whether no write to a later version touches an element that was read."""
     if read.numbers is not None:
         return all(_is_apart(write, n) for n in read.numbers)
     if write.numbers is not None:

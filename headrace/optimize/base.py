@@ -1,21 +1,23 @@
-"""The contract of passes: what a pass is, what it may rely on, what it must keep, and how it tells what it did.
+"""The contract of passes: input, guarantees, order of calls and report.
 
-A pass changes a graph that is private to one step, in place. `run` gives it the root graph and, innermost first, every
-graph that an operation owns; before the first and after each pass the graph is legal (`HEADRACE_VERIFY=3` makes sure,
-and an error names the pass and those before it). A pass says truthfully whether it changed anything: a `Repeat` group
-goes round until none of its passes does, and no more often than its limit.
+A pass changes a graph in place. The graph is private to one step. `run` calls a pass for the root graph and for every
+graph that an operation owns, innermost first. Before the first pass and after each one the graph is legal;
+`HEADRACE_VERIFY=3` verifies this, and an error names the pass and its predecessors. A pass returns exactly whether it
+changed the graph: a `Repeat` group runs until none of its passes reports a change, or its limit is reached.
 
-Rules, whatever the pass:
+Every pass follows these rules:
 
-* the same results, errors and effects, in the same order where order is kept. The pass `effects` has made these
-  explicit: a control edge, `control_results` or `PassContext.preserved` says what must run, and when. A pass keeps
-  control edges between stateful operations; data edges it may take away without looking what is behind them;
-* a new operation keeps the device and the source line of the one it stands for, and its name if that one goes;
-* operations that ask for different devices are never merged;
-* no seed changes, and no random operation is copied.
+* Results, errors and effects stay the same, and so does their order where order is kept. The pass `effects` makes
+  effects explicit: a control edge, `control_results` or `PassContext.preserved` states that an operation must run, and
+  when. A pass keeps control edges between stateful operations. It may remove data edges without looking at the
+  operations behind them.
+* A new operation keeps the device and the source line of the operation that it replaces, and also the name if the
+  replaced operation is removed.
+* Operations that ask for different devices are never merged.
+* No seed changes, and no random operation is copied.
 
-Each pass has a switch: its name in `Options.off` (`HEADRACE_OPTIMIZE=-name`). What it did, and what it left alone and
-why, is in the report (`fired`, `refused`).
+Each pass has a switch: its name in `Options.off` (`HEADRACE_OPTIMIZE=-name`). The report lists its changes (`fired`),
+and the operations that it left alone with the reasons (`refused`).
 """
 
 from __future__ import annotations
@@ -39,10 +41,10 @@ class Note:
     """One line of the report.
 
     Attributes:
-      rule: the pass, or the rule of it.
+      rule: the name of the pass, or of one of its rules.
       op: the name of the operation.
-      text: what was done, or why it was not.
-      fired: which of the two.
+      text: the change, or the reason why there was none.
+      fired: whether the rule changed something.
     """
 
     rule: str
@@ -53,12 +55,12 @@ class Note:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """What passes may do.
+    """Limits and switches of the passes.
 
     Attributes:
       off: names of the passes that are switched off.
-      fold_bytes: folding makes no constant larger than this.
-      stack_bytes: loop fission keeps no more than this of one value.
+      fold_bytes: the largest size of a constant that folding makes, in bytes.
+      stack_bytes: the largest size of one value that loop fission stores for all iterations, in bytes.
     """
 
     off: frozenset[str] = frozenset()
@@ -68,14 +70,14 @@ class Options:
 
 @dataclasses.dataclass(slots=True)
 class PassContext:
-    """What the passes of one step share.
+    """State that the passes of one step share.
 
     Attributes:
-      options: what they may do.
-      preserved: operations of the root graph that must stay though nothing reads them (the step's targets).
-      explicit: whether effects are explicit (`optimize.effects`): no data edge says that one has to run.
+      options: limits and switches.
+      preserved: operations of the root graph that must stay although nothing reads them (the targets of the step).
+      explicit: whether effects are explicit (`optimize.effects`): no data edge implies that an operation must run.
       notes: the report.
-      ran: (pass, graph, whether it changed anything) in order.
+      ran: (pass, graph, whether it changed the graph) for each call, in order.
     """
 
     options: Options = dataclasses.field(default_factory=Options)
@@ -89,22 +91,22 @@ class PassContext:
         self.notes.append(Note(rule, op.name, text, True))
 
     def refused(self, rule: str, op: Operation, why: str) -> None:
-        """Reports that `rule` could have applied to `op` but for `why`."""
+        """Reports that `rule` matched `op` and was not applied; `why` is the reason."""
         self.notes.append(Note(rule, op.name, why, False))
 
     def preserved_of(self, graph: Graph) -> Sequence[Operation]:
-        """Those of `preserved` that are in `graph`."""
+        """Operations of `preserved` that are in `graph`."""
         return [op for op in self.preserved if op.graph is graph]
 
 
 class Pass(abc.ABC):
-    """One change of graphs. Subclasses are stateless.
+    """A change of graphs. Subclasses are stateless.
 
     Attributes:
-      name: its switch.
-      whole: whether it is called for the root graph alone, and sees to the graphs in it itself.
+      name: the name of its switch.
+      whole: whether it is called for the root graph alone, and itself handles the graphs in it.
       grows: whether it may leave more operations than it found.
-      is_exact: whether results stay the same to the bit; else floats may be added or multiplied in another order.
+      is_exact: whether results stay equal bit by bit; if not, floats may be added or multiplied in another order.
     """
 
     name: ClassVar[str]
@@ -114,19 +116,22 @@ class Pass(abc.ABC):
 
     @abc.abstractmethod
     def call(self, graph: Graph, context: PassContext) -> bool:
-        """Changes `graph` (unless `whole`, not those that its operations own); returns whether it did."""
+        """Changes `graph`; returns whether it changed.
+
+        Unless the pass is `whole`, graphs that the operations of `graph` own stay as they are.
+        """
 
     def requires(self, graph: Graph) -> str:
-        """Why the pass cannot run on `graph`; "" if it can."""
+        """Reason why the pass cannot run on `graph`; "" if it can."""
         return ""
 
-    def ensures(self, graph: Graph) -> None:  # noqa: B027 - most promise nothing besides a legal graph
-        """Raises if `graph` lacks what the pass promises; called where graphs are verified."""
+    def ensures(self, graph: Graph) -> None:  # noqa: B027 - most passes promise no more than a legal graph
+        """Raises if `graph` breaks the promise of the pass; called where graphs are verified."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repeat:
-    """Passes that go round until none of them changes anything, at most `limit` times."""
+    """Passes that are repeated until none of them changes anything, at most `limit` times."""
 
     passes: tuple[Pass, ...]
     limit: int = 8
@@ -135,19 +140,19 @@ class Repeat:
 def run(
     steps: Iterable[Pass | Repeat], graph: Graph, context: PassContext, check: Callable[[Graph], None] | None = None
 ) -> bool:
-    """Runs passes over `graph` and all that is in it, in order; returns whether anything changed.
+    """Runs passes in order over `graph` and the graphs in it; returns whether anything changed.
 
     Args:
       steps: passes and groups of passes.
       graph: the root graph of a step.
       context: options and report.
-      check: called after each pass that changed something (`ir.verify.verify`); None: not.
+      check: called with `graph` after each pass that changed something (`ir.verify.verify`); None: no check.
 
     Raises:
-      Whatever a pass or the check raises, with the pass and those before it in its notes.
+      Exception: any error of a pass or of the check, with the pass and its predecessors in a note.
     """
     changed = False
-    idle: set[Pass] = set()  # those that had nothing to do, and nothing has changed since
+    idle: set[Pass] = set()  # the passes without a change since the last change of the graph
     for step in steps:
         group, limit = (step.passes, step.limit) if isinstance(step, Repeat) else ((step,), 1)
         for _ in range(limit):

@@ -1,11 +1,11 @@
-"""From one operation an iteration to one operation for all: how an operation is done to rows that lie in one tensor.
+"""Batching rules: one operation on all rows in place of one operation in each iteration.
 
-If `x` is a row of `xs` in each iteration, then `tanh(x)` is a row of `tanh(xs)`, `x @ w` one of `xs @ w` (whose first
-two dimensions are made one for that, so that it is a single product), and a sum over dimension 0 of `x` is one over
-dimension 1 of `xs`. `batch` says so for the operations that it knows; those that are elementwise by their records need
-not be known one by one.
+If `x` is a row of `xs` in each iteration, then `tanh(x)` is a row of `tanh(xs)`. `x @ w` is a row of `xs @ w`; for this
+product the first two dimensions of `xs` are merged, so that it is a single matrix product. A sum over dimension 0 of
+`x` is a row of a sum over dimension 1 of `xs`. `batch` has such rules for some op types. Operations whose records say
+that they are elementwise need no rule of their own.
 
-What an operation reads is either a tensor with one dimension more, in front (`rows`), or the same for all rows.
+Each input of an operation either has rows, that is one more dimension in front (`rows`), or is the same for all rows.
 """
 
 from __future__ import annotations
@@ -27,16 +27,20 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
     from headrace.shapes import Shape
 
-# (builder, operation, what stands for its inputs, which of those have rows) -> what stands for its outputs
+# (builder, operation, batched inputs, whether each of them has rows) -> batched outputs
 Rule: TypeAlias = "Callable[[Builder, Operation, Sequence[Tensor], Sequence[bool]], Sequence[Tensor]]"
 Test: TypeAlias = "Callable[[Operation, Sequence[bool]], bool]"
 
 
 def can_batch(op: Operation, rows: Sequence[bool]) -> bool:
-    """Whether `op` can be done to all rows at once, where `rows` says which of its inputs have rows.
+    """Whether `op` can be applied to all rows at once.
 
-    It is sure not to fail then, and to give for each row what it gives for that alone (float sums aside, whose order is
-    up to the library of matrix products).
+    Then it cannot fail, and the result for each row equals the result for that row alone. Only the order of float sums
+    may differ, because the library of matrix products chooses it.
+
+    Args:
+      op: an operation.
+      rows: for each input, whether it has rows.
     """
     if not any(rows) or not is_speculatable(op):
         return False
@@ -47,16 +51,16 @@ def can_batch(op: Operation, rows: Sequence[bool]) -> bool:
 
 
 def batch(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bool]) -> Sequence[Tensor]:
-    """Does `op` to all rows; see `can_batch`, which must hold.
+    """Applies `op` to all rows; `can_batch` must hold.
 
     Args:
-      b: where to.
-      op: the operation that is done in each iteration.
-      inputs: what stands for its inputs; they are of the graph of `b`.
-      rows: which of them have rows.
+      b: the builder for the new operations.
+      op: the operation that each iteration runs.
+      inputs: the tensors in place of its inputs, in the graph of `b`.
+      rows: for each input, whether it has rows.
 
     Returns:
-      What stands for its outputs; all have rows.
+      The tensors in place of its outputs; all have rows.
     """
     if _is_elementwise(op):
         return _made(b, op, inputs)
@@ -64,7 +68,7 @@ def batch(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence[bo
 
 
 def _made(b: Builder, op: Operation, inputs: Sequence[Tensor], **attrs: Any) -> Sequence[Tensor]:
-    """`op` on other inputs."""
+    """Makes `op` on other inputs."""
     out = b.make(op.type, _arguments(op, inputs), {**op.attrs, **attrs}, op.name)
     return out if isinstance(out, tuple) else (out,)
 
@@ -85,8 +89,10 @@ def _is_elementwise(op: Operation) -> bool:
 
 
 def _lines_up(op: Operation, rows: Sequence[bool]) -> bool:
-    """Whether the dimensions of the inputs lie over one another still when some have one more in front: those have all
-    the dimensions of the result."""
+    """Whether the dimensions of the inputs align when some have a row dimension.
+
+    All inputs with rows must have as many dimensions as the result.
+    """
     rank = _rank(op.outputs[0].shape)
     if any(r and _rank(t.shape) != rank for t, r in zip(op.inputs, rows, strict=True)):
         return False
@@ -102,9 +108,9 @@ def _rank(shape: Shape) -> int | None:
 
 def _one_product(op: Operation, rows: Sequence[bool]) -> bool:
     x, y = op.inputs[0].shape, op.outputs[0].shape
-    assert x is not None  # or it could fail
+    assert x is not None  # an unknown rank could fail, and `can_batch` excludes failures
     assert y is not None
-    is_known = bool(x[1]) and y[1] is not None  # of how many columns they are, to find the rows again
+    is_known = bool(x[1]) and y[1] is not None  # the numbers of columns, which the reshapes need
     return is_known and tuple(rows) == (True, False) and not op.attrs["transpose_a"]
 
 
@@ -118,7 +124,10 @@ def _product(b: Builder, op: Operation, inputs: Sequence[Tensor], rows: Sequence
 
 
 def front_shape(b: Builder, op: Operation, x: Tensor, n: int, rest: Sequence[int | None]) -> Any:
-    """The first `n` dimensions of `x`, then `rest`, as an operation takes a shape: known numbers where there are."""
+    """Returns the first `n` dimensions of `x`, then `rest`, as a shape argument.
+
+    It is a constant if all of these dimensions are known.
+    """
     assert x.shape is not None
     dims = [*x.shape[:n], *rest]
     if None not in dims:
@@ -131,7 +140,7 @@ def front_shape(b: Builder, op: Operation, x: Tensor, n: int, rest: Sequence[int
 
 
 def _only_first(op: Operation, rows: Sequence[bool]) -> bool:
-    """The data have rows, and what says how they are treated has not."""
+    """Whether only the first input, the data, may have rows."""
     return not any(rows[1:])
 
 
@@ -144,7 +153,7 @@ def _bias(op: Operation, rows: Sequence[bool]) -> bool:
 
 
 def _axis_input(op: Operation, i: int) -> np.ndarray:
-    """The axes that input `i` of `op` names, as those of a tensor with rows."""
+    """Axes that input `i` of `op` names, adjusted for the row dimension in front."""
     axes = constant_value(op.inputs[i])
     assert axes is not None
     return np.where(axes >= 0, axes + 1, axes).astype(axes.dtype)

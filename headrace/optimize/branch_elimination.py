@@ -1,10 +1,10 @@
-"""Branches and loops of which it is known what they do.
+"""Removes conditionals with a known branch, and loops that run no iteration.
 
-* A conditional whose predicate is a constant becomes the branch that it takes.
-* In a branch the predicate is known: a conditional on the same predicate inside becomes one of its branches, too.
-* A loop whose condition is false at the first look does nothing: it gives back what it is given.
+* A conditional whose predicate is a constant is replaced by the branch that it takes.
+* Within a branch the predicate is known, so a nested conditional on the same predicate is replaced by a branch, too.
+* A loop whose condition is false at its first evaluation returns its initial values.
 
-The branch that is not taken would not have run, so nothing is lost with it.
+The branch that is not taken would not have run, so no effect is lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class EliminateBranches(Pass):
-    """See the module's text."""
+    """Pass that removes conditionals and loops with a known outcome."""
 
     name = "branches"
     grows = True  # a branch that is a mere parameter becomes an Identity where the conditional waits for something
@@ -60,7 +60,7 @@ class EliminateBranches(Pass):
 
 
 def _taken(op: Operation) -> tuple[str, FuncGraph] | None:
-    """(name, graph) of the branch that a conditional takes, if that is known."""
+    """Returns (name, graph) of the branch of a conditional, if it is known."""
     value = const(op.inputs[0])
     if value is None or value.ndim or value.dtype.kind not in "biuf":
         return None
@@ -73,7 +73,7 @@ def _taken(op: Operation) -> tuple[str, FuncGraph] | None:
 
 
 def _tell_predicate(op: Operation, context: PassContext) -> bool:
-    """Puts constants in the place of the predicate, where the branches of `op` read it."""
+    """Replaces the predicate by constants in the branches of `op` that read it."""
     pred = op.inputs[0]
     if pred.dtype.base is not dtypes.bool_ or pred.shape != ():
         return False
@@ -101,7 +101,7 @@ def _tell_predicate(op: Operation, context: PassContext) -> bool:
 
 
 def _skip(op: Operation, walking: Rewriter) -> None:
-    """Takes away the loop `op` if it never goes round."""
+    """Removes the loop `op` if it never runs an iteration."""
     cond: FuncGraph = op.attrs["cond"]
     if _value(cond, op.inputs) is not False:
         return
@@ -116,7 +116,7 @@ def _skip(op: Operation, walking: Rewriter) -> None:
 
 
 def _value(cond: FuncGraph, inputs: list[Tensor]) -> bool | None:
-    """What a loop's condition is for `inputs`, if it follows from those that are constants."""
+    """Value of a loop's condition, if it follows from constants among `inputs`."""
     known: dict[Tensor, Any] = {}
     for p, t in zip(cond.params, inputs, strict=True):
         value = const(t)
@@ -132,12 +132,12 @@ def _value(cond: FuncGraph, inputs: list[Tensor]) -> bool | None:
                 known[op.outputs[0]] = value
         elif op.outputs and is_plain(op) and not op.opdef.facts.no_fold and all(t in known for t in op.inputs):
             kernel = constant_kernel(op)
-            if kernel is None:  # one that is made for each step has been put in the place of the record's
+            if kernel is None:  # the record's kernel is replaced by one that is made for each step
                 return None
             try:
                 with np.errstate(all="ignore"):
                     out = kernel(*(known[t] for t in op.inputs))
-            except Exception:  # it says so itself, when it runs
+            except Exception:  # the operation raises the error itself when it runs
                 return None
             known.update(zip(op.outputs, (out,) if len(op.outputs) == 1 else out, strict=True))
         elif op.type == "LogicalAnd" and op.outputs[0].shape == () and any(not known.get(t, True) for t in op.inputs):

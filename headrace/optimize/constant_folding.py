@@ -1,14 +1,14 @@
-"""Constant folding: what can be computed now is not computed in every step.
+"""Constant folding: computes operations of constants at compile time.
 
     n = Shape(x)                x: float32[8,3]         n = Const[int32[2]{8, 3}]
     y = Mul(two, three)                         becomes y = Const[6]
 
-A pure operation of constants becomes a `Const`, in place: under its name, on its device, with its line, waiting for
-what it waited for. So does one that asks only for shapes, where these are known (*shape materialisation*): the tensor
-it was asked of is then perhaps not needed at all. What reads a variable, or is to be fed, fails if there is no value;
-the constant waits for it, so that it fails as before.
+A pure operation of constants is replaced by a `Const` in place: the name, the device, the source line and the control
+inputs stay. The same is done for an operation that reads only shapes, where these are known (*shape materialization*):
+then the tensor whose shape was read may not be needed at all. A read of a variable and a placeholder fail if there is
+no value. The constant waits for them, so the step fails as before.
 
-An operation that fails when it is tried is left to fail when it runs, if it does.
+If the kernel fails during folding, the operation stays. It fails when it runs, if it runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 class FoldConstants(Pass):
-    """See the module's text. An operation with several outputs becomes as many constants."""
+    """Pass that folds constants.
+
+    An operation with several outputs becomes one constant for each output that is used.
+    """
 
     name = "fold"
     grows = True
@@ -53,7 +56,7 @@ class _Folding:
         self.walking = walking
 
     def fold(self, op: Operation) -> None:
-        """Makes constants of `op`, if that can be done."""
+        """Replaces `op` by constants, if that is possible."""
         facts = op.opdef.facts
         given = [const(t) for t in op.inputs]
         if any(v is None for v in given):
@@ -78,7 +81,7 @@ class _Folding:
         self._become(op, values, list(before))
 
     def _too_large(self, op: Operation, given: list[Any]) -> str:
-        """Why the result is not to be kept, as far as its size is known before; "" if nothing is against it."""
+        """Reason why the result is too large, as far as known in advance, or ""."""
         read = 0 if op.opdef.facts.shape_only else sum(v.nbytes for v in given)
         made = 0
         for t in op.outputs:
@@ -105,7 +108,7 @@ class _Folding:
         return self._is_worth(sum(v.nbytes for v in values), thresholds.GROWN_BYTES)
 
     def _become(self, op: Operation, values: list[np.ndarray], before: list[Operation]) -> None:
-        """Puts constants in the place of `op`."""
+        """Replaces `op` by constants."""
         walking, record = self.walking, op.opdef
         colocated = {"_class": op.attrs["_class"]} if "_class" in op.attrs else {}
         what = f"{op.type} of {'a known shape' if record.facts.shape_only else 'constants'}: {_show(values)}"
@@ -134,8 +137,8 @@ class _Folding:
 
 
 def _has_shape(t: Tensor) -> bool:
-    # what a list or a resource is is not told by the shape of its handle; a reference may change its shape, or have no
-    # value, which is an error
+    # the static shape of a handle is not the shape of the list or resource; a reference may change its shape, or have
+    # no value, which is an error
     return shapes.is_full(t.shape) and t.dtype not in (dtypes.variant, dtypes.resource) and not t.dtype.is_ref
 
 
@@ -144,14 +147,14 @@ def _may_have_no_value(op: Operation) -> bool:
 
 
 def _evaluate(op: Operation, given: list[Any]) -> list[np.ndarray] | str:
-    """The values that `op` has, or why it has none now."""
+    """Returns the output values of `op`, or the reason why there are none."""
     kernel = constant_kernel(op)
     if kernel is None:
         return "its kernel has been replaced by one that is made for each step"
     try:
         with np.errstate(all="ignore"):
             out = kernel(*given)
-    except Exception as e:  # the operation itself says so when it runs, if it does
+    except Exception as e:  # the operation raises the error itself when it runs, if it runs
         return f"it fails: {e}"
     made = [np.array(v, order="C") for v in ((out,) if len(op.outputs) == 1 else out or ())]
     for v in made:

@@ -1,19 +1,19 @@
-"""Control edges that say nothing are left out.
+"""Removes redundant control edges.
 
     w = AssignVariableOp(v, x) ^NoOp      NoOp = NoOp ^a ^x          becomes      w = AssignVariableOp(v, x) ^a
 
-* What has no effect need not be waited for: instead, one waits for what it waits for, as far as that has effects.
-  It must be something that cannot fail; to wait for a check means to want it made.
-* What is waited for anyway, because of an input or by way of others, need not be named.
-* A constant does not wait. What reads it does, in its place.
+* A control edge from an operation without an effect is replaced by edges from the operations with effects that this
+  operation waits for. The operation must not be able to fail: an edge from a check states that the check must run.
+* A control edge from an operation that is waited for in any case, through an input or through others, is removed.
+* A constant does not wait. Its readers wait in its place.
 
-What a stateful operation waits for has to be said by edges that stay (`effects`): a data edge by way of a pure
-operation may be gone after the next pass.
+The control dependencies of a stateful operation must follow from edges that stay (`effects`): the next pass may remove
+a data edge that leads through a pure operation.
 
-An input from a conditional, loop or call says little: its results come one by one, so who has one of them cannot be
-sure that all is done. Only a control edge to the operation says that.
+An input from a conditional, loop or call implies little. Its results arrive one by one, so the arrival of one result
+does not mean that the whole operation is done. Only a control edge from the operation means that.
 
-A call that computes again what its gradient needs keeps its edges: they say not to begin too early, for memory's sake.
+A call that rematerializes values for its gradient keeps its edges. They delay it, which saves memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class SimplifyControlEdges(Pass):
-    """See the module's text."""
+    """Pass that removes redundant control edges; see the head of the module."""
 
     name = "controls"
 
@@ -55,14 +55,14 @@ class _Cleaning:
         self._instead: dict[Operation, tuple[Operation, ...] | None] = {}
 
     def run(self) -> bool:
-        """Cleans; returns whether there was anything to be cleaned."""
+        """Removes redundant edges of the graph; returns whether there were any."""
         changed = self.reduce(self.ops)
-        readers = self.free_constants()  # now that hardly anybody waits for these themselves
+        readers = self.free_constants()  # after `reduce`, because then few operations wait for constants themselves
         self.reduce(readers)
         return changed or bool(readers)
 
     def reduce(self, ops: Iterable[Operation]) -> bool:
-        """Leaves out edges of `ops`; returns whether there were any to be left out."""
+        """Removes redundant edges of `ops`; returns whether there were any."""
         changed = False
         for op in ops:
             if "_recompute" not in op.attrs:
@@ -76,7 +76,7 @@ class _Cleaning:
         return changed
 
     def free_constants(self) -> list[Operation]:
-        """Lets the readers of constants wait instead of these; returns those readers."""
+        """Moves the control inputs of constants to their readers; returns those readers."""
         graph = self.graph
         readers: dict[Operation, list[Operation]] = {}
         for op in self.ops:
@@ -105,7 +105,7 @@ class _Cleaning:
         return list(found)
 
     def reduced(self, op: Operation) -> list[Operation]:
-        """What `op` has to wait for by control edges."""
+        """Control inputs that `op` needs."""
         out: dict[Operation, None] = {}
         for c in op.control_inputs:
             instead = self.instead(c)
@@ -116,12 +116,12 @@ class _Cleaning:
         return [c for c in out if c not in implied]
 
     def instead(self, c: Operation) -> tuple[Operation, ...] | None:
-        """What to wait for instead of `c`; None: there is nothing better."""
+        """Operations to wait for instead of `c`; None: `c` itself."""
         known = self._instead.get(c, ())
         if c in self._instead:
             return known
         todo = [c]
-        while todo:  # what comes before first; without recursion, chains may be long
+        while todo:  # predecessors first; without recursion, because chains may be long
             op = todo[-1]
             if op in self._instead:
                 todo.pop()
@@ -159,7 +159,7 @@ class _Cleaning:
         return list(dict.fromkeys([*(t.op for t in op.inputs), *op.control_inputs]))
 
     def implied(self, op: Operation, wanted: dict[Operation, None]) -> set[Operation]:
-        """What `op` comes after anyway, as far as one of `wanted` may be found there."""
+        """Operations that `op` comes after in any case, by a bounded search."""
         first = min(self.at[c] for c in wanted)
         firmly = _is_stateful(op)
         makers = _makers(op, firmly)
@@ -183,11 +183,12 @@ def _is_stateful(op: Operation) -> bool:
 
 
 def _makers(op: Operation, firmly: bool) -> dict[Operation, bool]:
-    """The operations that make inputs of `op`, and whether an input says that all that they do is done.
+    """Producers of the inputs of `op`, and whether each is done when its output arrives.
 
     Args:
       op: an operation.
-      firmly: whether only edges count that no pass takes away: between two stateful operations that own no graphs.
+      firmly: whether to count only the edges that no pass removes: those between two stateful operations that own no
+        graphs.
     """
     if op.opdef.structured or (firmly and not _is_stateful(op)):
         return {}

@@ -1,14 +1,14 @@
-"""Common subexpressions: what is computed twice from the same things is computed once.
+"""Common subexpression elimination: merges operations that compute the same value.
 
-Two operations are the same if they are pure, of one type, with the same attributes, inputs and control inputs, and ask
-for the same device. Inputs of a commutative operation may stand in either order. Lists (variants) are never shared:
-each has one owner, so that who appends to one need not copy it.
+Two operations are the same if they are pure and of one type, with the same attributes, inputs and control inputs, and
+ask for the same device. The inputs of a commutative operation may be in either order. Lists (variants) are never
+shared: each list has one owner, so that an append need not copy it.
 
-A conditional, loop or call that is given the same tensor twice (of a loop: as two loop constants) reads it by one
-parameter; `prune` takes the other away.
+If a conditional, loop or call gets the same tensor as several inputs (a loop: as several loop constants), its graphs
+read it through one parameter. The pass `prune` removes the other parameters.
 
-Merged are only operations of one graph; and a call that computes again what its gradient needs (`hr.recompute`) stays a
-call, so what it makes has nothing to be merged with.
+Only operations of one graph are merged. A call that rematerializes values for its gradient (`hr.recompute`) stays a
+call, so the values inside have no equal operation in their graph.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class MergeCommon(Pass):
-    """See the module's text."""
+    """Pass that merges common subexpressions; see the head of the module."""
 
     name = "cse"
 
@@ -66,7 +66,10 @@ class MergeCommon(Pass):
 
 
 def _what(op: Operation) -> Hashable | None:
-    """What `op` computes, its device aside: a key; None if it must be left alone."""
+    """Key of the value that `op` computes, without its device, or None.
+
+    None means that `op` must not be merged.
+    """
     facts = op.opdef.facts
     if not is_plain(op) or facts.no_fold:
         return None
@@ -98,14 +101,14 @@ def _contents(value: np.ndarray) -> Hashable:
 
 
 def _exact(value: Any) -> Any:
-    """`value`, so that floats are the same only if they are bit for bit."""
+    """Replaces floats by hexadecimal text, so only bitwise equal ones compare equal."""
     if type(value) is float:
         return value.hex()
     return tuple(map(_exact, value)) if type(value) is tuple else value
 
 
 def _merge_params(op: Operation, context: PassContext) -> bool:
-    """Makes the graphs of `op` read by one parameter what is given to them by several."""
+    """Makes the graphs of `op` read a repeated input through one parameter."""
     if not owns_graphs(op):
         return False
     graphs = owned(op)
@@ -125,7 +128,11 @@ def _merge_params(op: Operation, context: PassContext) -> bool:
 
 
 def _read_instead(graph: FuncGraph, pairs: list[tuple[int, int]], is_loop: bool) -> list[int]:
-    """Makes whoever reads parameter k read j, for each pair (k, j); returns those k that were read."""
+    """Makes readers of parameter k read j, for each pair (k, j).
+
+    Returns:
+      Each k that was read.
+    """
     edit = Editor(graph)
-    # of a loop, a result that is the parameter makes it a loop constant
+    # in a loop, the result that is the parameter itself makes it a loop constant, so it stays
     return [k for k, j in pairs if edit.replace(graph.params[k], graph.params[j], results=not is_loop)]

@@ -1,9 +1,10 @@
-"""Dead code goes: operations, and the inputs, results and variables of conditionals, loops and calls.
+"""Dead code elimination: removes operations, and inputs, results and variables of structured operations.
 
-A step's graph begins with what the fetches need. Inside, and after other passes, there is more that is not needed:
-results of a branch that nothing reads, values that a loop was made to keep for a gradient that was not asked for. A
-graph is there for its results, for what must run (`control_results`) and for what the step names. `liveness` says what
-these reach; all else goes, be it loop variables that feed one another for ever.
+The graph of a step begins with the operations that the fetches need. In nested graphs, and after other passes, some
+operations are not needed: results of a branch without readers, values that a loop keeps for a gradient that is not
+fetched. A graph is run for its results, for its control results (`control_results`) and for the operations that the
+step names. `liveness` finds everything that these reach. All else is removed, also loop variables that only feed each
+other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class EliminateDeadCode(Pass):
-    """See the module's text."""
+    """Pass that removes dead code; see the head of the module."""
 
     name = "prune"
     whole = True
@@ -33,7 +34,11 @@ class EliminateDeadCode(Pass):
 
 
 def remove_dead(graph: Graph, context: PassContext) -> bool:
-    """Removes what the ends of `graph` do not reach, in it and in all graphs in it; returns whether there was any."""
+    """Removes all that the ends of `graph` do not reach, also in nested graphs.
+
+    Returns:
+      Whether anything was removed.
+    """
     preserved = context.preserved_of(graph)
     if primitives(graph) or not any(op.opdef.structured for op in graph.operations):
         return bool(Editor(graph, preserved).sweep())
@@ -50,7 +55,7 @@ def remove_dead(graph: Graph, context: PassContext) -> bool:
 
 
 def _sweep(graph: Graph, reached: Reached) -> bool:
-    """Takes unreached operations, parameters aside, out of `graph` and the graphs of those that stay."""
+    """Removes unreached operations, except parameters, from `graph` and nested graphs."""
     changed = False
     todo = [graph]
     for g in todo:

@@ -1,30 +1,31 @@
-"""Makes effects explicit: after this pass no data edge says that, or when, an effect happens.
+"""Makes effects explicit: afterwards no data edge implies that, or when, an effect happens.
 
-An operation waits for the makers of its inputs and for its control inputs. What it reaches that way happens, and
-happens before it, be the way as long as it may:
+An operation waits for the producers of its inputs and for its control inputs. Every effect that it reaches along such
+edges happens, and happens before it, over a path of any length:
 
     a = AssignVariableOp(v, x)
     k = Identity(x) ^a
-    n = Shape(k)                       # says nothing of the values of k
+    n = Shape(k)                       # does not depend on the values of k
     w = Print(n, n)                    # prints after the assignment
 
-Passes take data edges away (`n` is a constant if the shape of `x` is known), and with the edge goes the assignment, or
-its order. Rather than let every pass ask what it takes away, this one writes it down once, in each graph of a step:
+Passes remove data edges (`n` is a constant if the shape of `x` is known). With the edge the assignment would be removed
+too, or its order lost. To spare every pass this question, this pass states the effects once, in each graph of a step:
 
-* *that* it happens: after dead code is gone, all that is left is reached. So each operation that has an effect is one
-  that must run: a `control_result` of the graph it stands in, or one of the step's (`PassContext.preserved`). An
-  operation that owns graphs has an effect if anything in them has.
-* *when* it happens: an operation that has an effect gets a control edge from each other one that it reaches, and from
-  each one that reads what it writes; one that reads state gets an edge from each one with an effect that it reaches. Of
-  edges that follow from others, by way of such operations and of NoOps alone, none is added.
+* *That* an effect happens: after dead code is removed, everything left is reached. So each operation with an effect
+  must run: it becomes a `control_result` of its graph, or is added to the preserved operations of the step
+  (`PassContext.preserved`). An operation that owns graphs has an effect if any operation in them has one.
+* *When* it happens: an operation with an effect gets a control edge from each operation with an effect that it reaches.
+  It also gets one from each operation that it reaches and that reads the state which it writes. An operation that reads
+  state gets an edge from each operation with an effect that it reaches. An edge that follows from other edges, by way
+  of such operations and of NoOps alone, is not added.
 
-Operations that own graphs wait as a whole. That is how a compiled step does them, one after the other; so the pass is
-for steps in which nothing blocks (`compile.blockers`). The order within one graph of a loop, from one iteration to the
-next, is that of the iterations.
+Operations that own graphs wait as a whole. Compiled steps run them in this way, one after the other, so the pass is for
+steps in which nothing blocks (`compile.blockers`). Within a graph of a loop, the order from one iteration to the next
+is that of the iterations.
 
-The state of a random operation is its own: when it draws, no other operation can tell. It must run, and has no order.
+The state of a random operation is private: no other operation can observe when it draws. It must run, and has no order.
 
-Source: the rule for what has to happen is that of TensorFlow 1's executor, which runs whatever the fetches reach.
+Source: TensorFlow 1's executor, which runs every operation that the fetches reach.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Effects(Pass):
-    """See the module's text."""
+    """Pass that adds control edges and control results for effects."""
 
     name = "effects"
     whole = True
@@ -83,8 +84,8 @@ def _make_explicit(graph: Graph, context: PassContext) -> bool:
 class _Ordering:
     """Adds the control edges of one graph.
 
-    Sets of operations are integers with a bit for each: there are many, most share most of their members, and they are
-    only united and subtracted.
+    Sets of operations are integers with one bit for each operation. There are many sets, most of them share most of
+    their members, and the only operations on them are unions and differences.
     """
 
     def __init__(self, graph: Graph, acting: set[Operation]) -> None:
@@ -98,9 +99,9 @@ class _Ordering:
         self._order: list[Operation] = []
 
     def run(self) -> bool:
-        """Adds them; returns whether any were missing."""
-        before: dict[Operation, int] = {}  # what an operation comes after
-        explicit: dict[Operation, int] = {}  # as far as control edges between operations with effects say so
+        """Adds the missing control edges; returns whether there were any."""
+        before: dict[Operation, int] = {}  # for each operation, the operations that it comes after
+        explicit: dict[Operation, int] = {}  # those of them that control edges between operations with effects imply
         acts = reads = 0
         changed = False
         for op in list(in_order(self._graph)):
@@ -110,7 +111,7 @@ class _Ordering:
                 reached |= before[maker] | self._bit(maker)
                 if (
                     maker in self._acting and not op.opdef.structured
-                ):  # both stay whatever passes do, and so does the edge
+                ):  # no pass removes either operation, nor the edge between them
                     said |= explicit[maker] | self._bit(maker)
             for c in op.control_inputs:
                 reached |= before[c] | self._bit(c)
@@ -145,7 +146,7 @@ class _Ordering:
         return 0 if number is None else 1 << number
 
     def _conflicting(self, reads: int, touched: dict[Key, bool]) -> int:
-        """Those of `reads` that read what an operation that touches `touched` may write."""
+        """Members of `reads` that read state which an operation that touches `touched` may write."""
         written = [key for key, writes in touched.items() if writes]
         found = 0
         for op in self._members(reads):
@@ -162,7 +163,10 @@ class _Ordering:
         return out
 
     def _add(self, op: Operation, missing: int, explicit: dict[Operation, int]) -> None:
-        """Lets `op` wait for all of `missing`, by as few edges as the latest of them make necessary."""
+        """Makes `op` wait for all of `missing`, with as few edges as possible.
+
+        The latest operation gets an edge. Those that it implies need none. The same is repeated for the rest.
+        """
         edges = []
         left = missing
         while left:
@@ -174,7 +178,7 @@ class _Ordering:
         self._edit.add_controls(op, edges)
 
     def _join(self, missing: int, edges: Sequence[Operation]) -> Operation:
-        """A NoOp that waits for `edges`; one for each set of operations."""
+        """Returns a NoOp that waits for `edges`, the same for equal sets `missing`."""
         join = self._joined.get(missing)
         if join is None:
             name = self._graph.unique_name("effects")
@@ -184,7 +188,7 @@ class _Ordering:
 
 
 def _references(op: Operation) -> dict[Key, bool]:
-    """What an operation without an effect reads through references (TensorFlow 1's first variables)."""
+    """State that an operation without an effect reads through references (TensorFlow 1's first variables)."""
     keys = [key_of(t) for t in op.inputs if t.dtype.is_ref]
     return {key: False for key in keys if key is not None}
 

@@ -1,11 +1,11 @@
-"""What is done to several pieces of a small tensor is done to the whole at once.
+"""Horizontal fusion: one operation on a small tensor replaces several on its pieces.
 
     i, j, f, o = split(z)                                s = sigmoid(z)
     sigmoid(i), tanh(j), sigmoid(f), sigmoid(o)          i, _, f, o = split(s)      j = split(z)[1]; tanh(j)
 
-A call costs more than the work on a few hundred elements, even if a piece that lies in between is computed for nothing:
-one sigmoid of 512 numbers takes half the time of three of 128. This is how the gates of an LSTM come to be computed
-together. Of what is larger, each piece is done by itself.
+On a few hundred elements a call costs more than the work, even if a piece in between is computed in vain: one sigmoid
+of 512 numbers takes half the time of three sigmoids of 128. In this way the gates of an LSTM are computed together. The
+pieces of a larger tensor are computed one by one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class FuseHorizontally(Pass):
-    """See the module's text."""
+    """Pass that fuses operations on the pieces of a tensor."""
 
     name = "pieces"
     grows = True
@@ -45,7 +45,7 @@ class FuseHorizontally(Pass):
 
 
 def _alike(edit: Editor, cut: Operation) -> list[list[Operation]]:
-    """What is done to the pieces that `cut` makes, the same to several of them."""
+    """Groups of equal operations that are applied to several of the pieces that `cut` makes."""
     found: dict[tuple[str, str], list[Operation]] = {}
     for t in cut.outputs:
         uses = edit.uses.get(t, [])
@@ -59,7 +59,7 @@ def _alike(edit: Editor, cut: Operation) -> list[list[Operation]]:
 
 
 def _is_function(op: Operation) -> bool:
-    """Whether `op` is a function of one number, done to each element, whatever that is."""
+    """Whether `op` is an elementwise function of one argument, and cannot fail."""
     record = op.opdef
     return (
         isinstance(record.facts.cost, PerElement) and [a.is_list for a in record.ins] == [False] and is_speculatable(op)
@@ -97,5 +97,5 @@ def _join(edit: Editor, cut: Operation, same: Sequence[Operation], context: Pass
 
 
 def _with(cut: Operation, position: int, t: Tensor) -> list[Tensor]:
-    """The inputs of `cut`, with `t` for that at `position`."""
+    """Inputs of `cut`, with `t` at `position`."""
     return [t if i == position else x for i, x in enumerate(cut.inputs)]

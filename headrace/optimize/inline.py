@@ -1,9 +1,11 @@
-"""Calls become what they call, so that the other passes see into functions and across their ends.
+"""Inlining: replaces calls by the operations of their functions.
 
-A call of a function that calls itself stays, and so does one that computes again what its gradient needs
-(`hr.recompute`): inlined, what it computes twice would be found to be the same, and be kept. Functions that branches
-and bodies name in the library become graphs of their own, for the same reason that calls are inlined. Both within
-limits.
+After it, the other passes work across the boundary of a function.
+
+Two kinds of calls stay. A call of a recursive function stays. A call that rematerializes values for its gradient
+(`hr.recompute`) stays too: inlined, its operations would be merged with the forward ones, and the values be kept.
+Library functions that a conditional or loop names as branches or bodies become graphs that the operation owns, for the
+same reason. A limit on the number of operations holds for both.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Inline(Pass):
-    """See the module's text."""
+    """Pass that inlines calls; see the head of the module."""
 
     name = "inline"
     grows = True
@@ -65,7 +67,7 @@ def _names(op: Operation) -> list[str]:
 
 
 def _why_not(op: Operation, recursive: frozenset[str], made: int) -> str:
-    """Why `op` cannot have its functions' graphs in it; "" if it can, or there is nothing to be done."""
+    """Reason why the functions of `op` cannot be expanded, or ""."""
     for name in _names(op):
         if name in recursive:
             return f"{name!r} calls itself"

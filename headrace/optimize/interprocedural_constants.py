@@ -1,10 +1,10 @@
-"""Constants go into branches, bodies and functions, so that they are known there.
+"""Interprocedural constant propagation: clones constants into branches, loop bodies and functions.
 
     While(i, n=Const)      condition: i < n         becomes         condition: i < Const
 
-What a conditional, loop or call is given is a parameter inside, of which nothing is known. Integers and booleans are
-cloned into a sub-graph when it is made; floats are not, since a gradient may be asked for with respect to one. When the
-passes run the gradients are there. A clone shares its array with the original, so it costs no memory.
+An argument of a conditional, loop or call is a parameter inside, and nothing is known of its value there. While graphs
+are built, integers and booleans are cloned into nested graphs. Floats are not, because a gradient with respect to one
+may follow. When the passes run, all gradients exist. A clone shares its array with the original, so it needs no memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PropagateConstants(Pass):
-    """See the module's text. Each graph gets a clone of its own."""
+    """Pass that clones constants into nested graphs. Each graph gets a clone of its own."""
 
     name = "push_constants"
     grows = True
@@ -51,7 +51,7 @@ def _push_into(op: Operation, context: PassContext) -> bool:
             continue
         if is_loop and not is_constant(op.attrs["body"], k):
             continue
-        # a loop constant's result is its parameter; so of a loop only those who read it get the clone
+        # the result of a loop constant is its parameter, so in a body only the other readers get the clone
         cloned = [_clone(e, g, k, t, not is_loop or g is op.attrs["cond"]) for e, g in zip(edits, graphs, strict=True)]
         if any(cloned):
             pushed.append(t.op.name)

@@ -1,10 +1,10 @@
-"""Where lists go: from the operation that makes one, through loops and conditionals, to all who use it.
+"""Flow of tensor lists from the operation that makes one to its uses.
 
     flow = ListFlow(graph)
-    uses = flow.of(new_list)        # None: it goes somewhere that is not understood
+    uses = flow.of(new_list)        # None: the list reaches an operation that is not understood
 
-A list is a value: `TensorListPushBack` gives a new one. So "the list" here is all that is made of it on its ways. A
-list that becomes an element of another one is lost sight of.
+A list is a value: `TensorListPushBack` returns a new one. So "the list" means all versions of it, through loops and
+conditionals. A list that becomes an element of another list is not followed further.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FOLLOWED: Final = ("If", "Case", "Call", "While")  # kinds of operations that li
 
 @dataclasses.dataclass(slots=True)
 class Uses:
-    """What is done with a list.
+    """Uses of a list.
 
     Attributes:
-      put: what becomes an element of it.
-      pops: the operations that take the last element away.
-      is_indexed: whether elements are set by number, or its length is, so that some may never have been put in.
+      put: the tensors that become elements of it.
+      pops: the operations that remove its last element.
+      is_indexed: whether elements are set by position, or its length is, so that some elements may never be set.
     """
 
     put: list[Tensor] = dataclasses.field(default_factory=list)
@@ -37,10 +37,10 @@ class Uses:
 
 
 class ListFlow:
-    """See the module's text.
+    """Paths of the lists of a graph; the head of the module has an example.
 
     Args:
-      graph: it, and those that its operations own, are looked at once, now.
+      graph: the graph. It and the graphs that its operations own are read once, by the constructor.
 
     Attributes:
       new: the operations that make new lists.
@@ -49,7 +49,7 @@ class ListFlow:
     def __init__(self, graph: Graph) -> None:
         self.new: list[Operation] = []
         self._readers: dict[Tensor, list[tuple[Operation, int]]] = {}
-        self._results: dict[Tensor, list[tuple[Operation, Graph, int]]] = {}  # of graphs, and who owns these
+        self._results: dict[Tensor, list[tuple[Operation, Graph, int]]] = {}  # with the owner, its graph and position
         for op in nested_operations(graph.operations):
             role = op.opdef.facts.list_role
             if role is not None and role.makes:
@@ -63,7 +63,7 @@ class ListFlow:
                     self._results.setdefault(t, []).append((owner, g, k))
 
     def of(self, new: Tensor) -> Uses | None:
-        """What is done with the list that begins as `new`; None if that is not known."""
+        """Uses of the list that begins as `new`; None if they are not all known."""
         uses = Uses()
         seen, todo = {new}, [new]
         while todo:
@@ -88,7 +88,7 @@ class ListFlow:
 
 
 def _through(op: Operation, i: int, uses: Uses) -> list[Tensor] | None:
-    """What the list is called behind `op`, whose input `i` it is; None if that is not known."""
+    """Next versions of the list that is input `i` of `op`, or None."""
     if op.opdef.structured:
         graphs, k = owned(op), i - param_offset(op)
         return None if op.opdef.structured not in FOLLOWED or not graphs or k < 0 else [g.params[k] for g in graphs]
@@ -102,5 +102,5 @@ def _through(op: Operation, i: int, uses: Uses) -> list[Tensor] | None:
         elif role.kind == "pop":
             uses.pops.append(op)
         return [op.outputs[0]]
-    # what only reads it makes no list; what is fetched leaves the step
+    # an operation that only reads the list makes no list; a list that is fetched leaves the step
     return None if any(t.dtype.base is dtypes.variant for t in op.outputs) else []

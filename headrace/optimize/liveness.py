@@ -1,18 +1,19 @@
-"""Liveness: which operations, inputs and results of a step its ends reach.
+"""Liveness: the operations, inputs and results of a step that its ends reach.
 
 The reference is the primitive form as TensorFlow 1 builds it (`lower`): every loop variable has its Enter, Merge,
-Switch, NextIteration and Exit, every captured tensor its Switch or Enter. An operation *waits for* the makers of its
-inputs and for its control inputs, and what an end reaches that way runs. On the structured graph this says
+Switch, NextIteration and Exit, every captured tensor its Switch or Enter. An operation *waits for* the producers of its
+inputs and for its control inputs. Every operation that an end reaches along these edges runs. On the structured graph
+this means:
 
-* of a conditional, loop or call the ends may reach single results. A result of a conditional or call reaches the same
+* The ends may reach single results of a conditional, loop or call. A result of a conditional or call reaches the same
   result of each of its graphs. A result of a loop reaches its variable: the initial value, and the next value in the
-  body. A parameter that is read *or waited for* reaches the input, or the loop variable, that it stands for;
-* a call reaches all its inputs, as any operation that is no structure does;
-* any result reaches what decides whether it is made at all: the predicate, the result of a loop's condition, the
-  control inputs of the operation, and what must run in its graphs (`control_results`);
-* a control edge from the operation, and naming it as a target, reaches all its results.
+  body. A parameter that is read *or waited for* reaches the input, or the loop variable, that it stands for.
+* A call reaches all its inputs, as an operation without graphs does.
+* Any result reaches the inputs of the decision whether it is produced at all: the predicate, the result of a loop's
+  condition, the control inputs of the operation, and the operations that must run in its graphs (`control_results`).
+* A control edge from the operation, or its use as a target, reaches all its results.
 
-Loop variables reach one another in cycles, so the walk asks for tensors, and marks what it has seen.
+Loop variables reach each other in cycles, so the walk is over tensors and marks those that it has visited.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ if TYPE_CHECKING:
 
 
 class Reached:
-    """Operations, inputs and results that the ends of a graph reach, also in the graphs that its operations own.
+    """Operations, inputs and results that the ends of a graph reach, also in nested graphs.
 
     Args:
       graph: the graph of a step.
       preserved: operations of it that must run: targets.
-      literal: whether a control edge from a structured operation reaches all its results, and a call its inputs,
-        whether it reads them or not. Where effects are explicit (`optimize.effects`) that need not be: what must happen
-        is named then.
+      literal: whether a control edge from a structured operation reaches all its results, and a call all its inputs,
+        read or not. This is not necessary where effects are explicit (`optimize.effects`): then every operation that
+        must run is named.
 
     Attributes:
       ops: the operations.
-      inputs: for each structured operation that is reached and owns graphs that fit it, the positions of its inputs
-        (of a While: of its variables).
-      outputs: likewise of its outputs.
+      inputs: the positions of the reached inputs (of a While: of its variables), for each reached structured operation
+        that owns graphs with matching signatures.
+      outputs: likewise the positions of the reached outputs.
     """
 
     def __init__(self, graph: Graph, preserved: Collection[Operation] = (), literal: bool = True) -> None:
@@ -51,7 +52,7 @@ class Reached:
         self.inputs: dict[Operation, set[int]] = {}
         self.outputs: dict[Operation, set[int]] = {}
         self._literal = literal
-        self._owners: dict[Graph, tuple[Operation, int]] = {}  # and the input that is parameter 0
+        self._owners: dict[Graph, tuple[Operation, int]] = {}  # owner, and the position of its input for parameter 0
         self._waited: set[Operation] = set()
         self._values: list[Tensor] = []
         self._whole: list[Operation] = []
@@ -83,7 +84,7 @@ class Reached:
                     self._visit(op)
 
     def _visit(self, op: Operation) -> None:
-        """An operation of which one result is as good as another."""
+        """Reaches an operation whose results are not distinguished."""
         self.ops.add(op)
         self._values += op.inputs
         self._whole += op.control_inputs
@@ -92,7 +93,11 @@ class Reached:
             self._reach_input(owner, op.attrs["index"] + offset)
 
     def _begins(self, op: Operation) -> bool:
-        """Reaches what any result of `op` does; False if `op` owns no graphs, or they do not fit it."""
+        """Reaches everything that any result of `op` needs.
+
+        Returns:
+          False if `op` owns no graphs, or their signatures do not match it.
+        """
         if not op.opdef.structured or not owns_graphs(op):
             return False
         graphs = owned(op)

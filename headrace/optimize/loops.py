@@ -1,4 +1,4 @@
-"""The passes on loops, in order. `docs/reference/loops.md` shows what each does."""
+"""The passes on loops, in order. `docs/reference/loops.md` shows an example of each."""
 
 from __future__ import annotations
 

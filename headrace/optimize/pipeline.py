@@ -1,4 +1,7 @@
-"""The passes of a step, in order. There is no other place that says which run, or when."""
+"""The passes of a step, in order.
+
+No other module states which passes run, or when.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from headrace.optimize.loops import LOOP_PASSES
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
 
-# Cheap, and each makes work for the others: a folded predicate is a dead branch, which is a dead input, ...
+# These passes are cheap, and each makes work for the others: a folded predicate makes a dead branch, hence dead inputs.
 _PRUNE: Final = EliminateDeadCode()
 _EFFECTS: Final = Effects()
 _CLEAN_UP: Final = Repeat(
@@ -44,10 +47,10 @@ _CLEAN_UP: Final = Repeat(
 
 PASSES: Final[tuple[Pass | Repeat, ...]] = (
     _PRUNE,
-    DropMarks(),  # each would be an effect
-    _EFFECTS,  # an argument of a call may be what has one behind it
-    Repeat((Inline(),)),  # calls in calls
-    _EFFECTS,  # of functions that the library had
+    DropMarks(),  # before effects become explicit, because each mark would be an effect
+    _EFFECTS,  # an operation with an effect may be reached only through an argument of a call
+    Repeat((Inline(),)),  # nested calls
+    _EFFECTS,  # of the functions that came from the library
     _CLEAN_UP,
     *LOOP_PASSES,
     _CLEAN_UP,
@@ -57,7 +60,7 @@ _DEFAULT: Final = Options()
 
 
 def names() -> list[str]:
-    """The names of all passes that can be switched off, in order."""
+    """Names of all passes that can be switched off, in order."""
     steps = [step.passes if isinstance(step, Repeat) else (step,) for step in PASSES]
     return list(dict.fromkeys(p.name for passes in steps for p in passes if p is not _EFFECTS))
 
@@ -70,21 +73,23 @@ def optimize(
     check: Callable[[Graph], None] | None = None,
     on_stage: Callable[[str, Graph], None] | None = None,
 ) -> PassContext:
-    """Runs all passes that are switched on over the graph of a step, and what is in it.
+    """Runs all passes that are switched on over the graph of a step.
+
+    The passes run over its nested graphs, too.
 
     Args:
       graph: a private copy, with `_Arg` and `_Retval` ends, whose operations own private copies of their graphs
-        (`ir.edit.editor.own_bodies`). It is changed.
-      preserved: operations of it that must run though nothing reads them: the step's targets.
-      options: what passes may do.
+        (`ir.edit.editor.own_bodies`). It is changed in place.
+      preserved: operations of it that must run although nothing reads them: the targets of the step.
+      options: limits and switches.
       check: called with the graph after each pass that changed something (`ir.verify.verify`).
-      on_stage: called with the name of a pass and the graph, after each pass that changed something: for dumps.
+      on_stage: called with the name of a pass and the graph, after each pass that changed something, for dumps.
 
     Returns:
-      The report, and what has become of `preserved`.
+      The report, and the operations that stand for `preserved` afterwards.
 
     Raises:
-      HeadraceError: of a pass or check, with the pass and those before it in its notes.
+      HeadraceError: a pass or the check failed; a note names the pass and its predecessors.
 
     Example:
       >>> from headrace.ir.text import from_text, to_text
@@ -102,18 +107,18 @@ def optimize(
       >>> [note.text for note in report.notes if note.op == "n"]
       ['Size of a known shape: 2']
     """
-    if options.off.issuperset(set(names()) - {_PRUNE.name}):  # nothing relies on it
+    if options.off.issuperset(set(names()) - {_PRUNE.name}):  # no pass that is left needs explicit effects
         options = dataclasses.replace(options, off=options.off | {_EFFECTS.name})
     context = PassContext(options, list(preserved))
     for g in inside_out(graph):
-        if isinstance(g, FuncGraph):  # of what it was made matters no more, and what it was made of goes
+        if isinstance(g, FuncGraph):  # the captures are no longer read, and their source graph is not kept alive
             Editor(g).forget_captures()
 
     def after(graph: Graph) -> None:
         if check is not None:
             check(graph)
         if on_stage is not None:
-            on_stage(context.ran[-1][0].partition(" ")[0], graph)  # after it may stand why it left the root alone
+            on_stage(context.ran[-1][0].partition(" ")[0], graph)  # the rest is a reason why it skipped the root graph
 
     run(PASSES, graph, context, after if check is not None or on_stage is not None else None)
     context.notes = list(dict.fromkeys(context.notes))
@@ -121,10 +126,10 @@ def optimize(
 
 
 def options_from(text: str) -> Options:
-    """What the flag OPTIMIZE means: "on", "off", or passes to leave out, "-fold,-cse".
+    """Returns the options for the flag OPTIMIZE: "on", "off", or passes to leave out, "-fold,-cse".
 
     Raises:
-      ValueError: it is none of these, or no pass has that name.
+      ValueError: `text` has another form, or names an unknown pass.
 
     Example:
       >>> sorted(options_from("-fold, -cse").off)

@@ -1,4 +1,4 @@
-"""What passes ask of graphs and operations. Nothing here changes a graph."""
+"""Questions of passes about graphs and operations. Nothing here changes a graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def in_order(graph: Graph) -> Sequence[Operation]:
-    """The operations of `graph`, each after what it waits for. Mostly that is how they stand already."""
+    """Returns the operations of `graph` in a topological order, if possible the present one."""
     ops = graph.operations
     for i, op in enumerate(ops):
         for t in op.inputs:
@@ -31,7 +31,7 @@ def in_order(graph: Graph) -> Sequence[Operation]:
 
 
 def primitives(graph: Graph) -> str:
-    """Why rules that do not know deadness and frames leave `graph` alone; "" if it has none."""
+    """Reason why passes without rules for primitives skip `graph`, or ""."""
     for op in graph.operations:
         if op.opdef.primitive not in ("", "ControlTrigger"):
             return f"'{op.name}' is a {op.type}: its loops and conditionals are primitives"
@@ -39,15 +39,18 @@ def primitives(graph: Graph) -> str:
 
 
 def owns_graphs(op: Operation) -> bool:
-    """Whether `op` is a conditional, loop or call whose graphs are its own, so that inputs and outputs of it and of
-    them can be told apart and changed."""
+    """Whether `op` is a conditional, loop or call that owns all of its graphs.
+
+    Then a pass may change its inputs and outputs together with the parameters and results of the graphs.
+    """
     return op.opdef.structured in ("If", "Case", "Call", "While") and owns_all(op)
 
 
 def is_plain(op: Operation) -> bool:
-    """Whether what `op` gives follows from the values of its inputs, whenever it runs, and nothing else happens.
+    """Whether the outputs of `op` are a function of its input values, without effects.
 
-    A pure operation that reads a reference (TensorFlow's first variables) gives what the variable holds at that time.
+    A pure operation that reads a reference (TensorFlow's first variables) is not plain: its output depends on the value
+    of the variable at that time.
     """
     return op.opdef.is_pure and not any(t.dtype.is_ref for t in op.inputs)
 
@@ -61,7 +64,7 @@ def const(t: Tensor) -> np.ndarray | None:
 
 
 def is_zeros(t: Tensor, may_be_negative: bool = True) -> bool:
-    """Whether `t` is known to be zeros; without `may_be_negative`, none of them -0.0."""
+    """Whether `t` is known to be all zeros; without `may_be_negative`, no element is -0.0."""
     if t.op.type == "ZerosLike":
         return True
     if t.op.type == "Fill":
@@ -73,14 +76,18 @@ def is_zeros(t: Tensor, may_be_negative: bool = True) -> bool:
 
 
 def is_silent(op: Operation) -> bool:
-    """Whether nobody can tell if `op` ran, but by its outputs: it has no effect and cannot fail."""
+    """Whether a run of `op` can be observed by its outputs alone.
+
+    Then it has no effect and cannot fail.
+    """
     return op.type in ("Const", "_Arg", "NoOp") or (is_plain(op) and is_speculatable(op))
 
 
 def has_effect(op: Operation) -> bool:
-    """Whether `op`, or anything in the graphs that it owns or calls, changes or checks something or waits for others.
+    """Whether `op` changes state, checks something or uses an object that operations wait for.
 
-    What only reads a variable has none: nobody can tell whether it ran.
+    For a structured operation, this includes the operations in the graphs that it owns or calls. An operation that only
+    reads a variable has no effect: its run cannot be observed.
     """
     if op.opdef.structured:
         return has_effects(g for _, g in bodies(op))
@@ -89,6 +96,6 @@ def has_effect(op: Operation) -> bool:
 
 
 def has_effects(graphs: Iterable[FuncGraph]) -> bool:
-    """Whether any operation of `graphs`, or of those that they own or call, has one."""
+    """Whether any operation of `graphs` or their nested graphs has an effect."""
     ops = nested_operations((op for g in graphs for op in g.operations), calls=True)
     return any(has_effect(op) for op in ops if not op.opdef.structured)

@@ -1,4 +1,4 @@
-"""A walk over a graph, with an editor, that replaces operations on its way.
+"""A walk over a graph in topological order that replaces operations.
 
     walking = Rewriter(graph, context)
     for op in walking:                        # after all operations that it reads; its inputs are up to date
@@ -6,7 +6,7 @@
     return walking.finish()
 
 The readers of an operation come after it, so one walk suffices for any number of replacements, without an index of
-readers. New operations take their place in the order (`insert`), so that the next pass finds one. `Rewriter.edit`
+readers. `insert` puts new operations into the order, so that the next pass finds a topological order. `Rewriter.edit`
 makes all other changes. Most passes are one such walk.
 """
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class Rewriter:
-    """Walks over one private graph; see the module's text.
+    """Walks over one private graph; the head of the module has an example.
 
     Attributes:
       graph: the graph.
       context: the context of the pass.
       edit: the editor of the graph.
-      preserved: operations of the graph that must stay themselves.
+      preserved: operations of the graph that must not be replaced.
       changed: whether the walk changed the graph.
     """
 
@@ -48,7 +48,7 @@ class Rewriter:
         self._instead: dict[Operation, Sequence[Operation]] = {}
         self._order: list[Operation] = []
         self._is_new_order = False
-        self._news: set[Tensor] = set()  # tensors of which more is known than before
+        self._news: set[Tensor] = set()  # tensors whose static information became more precise
 
     def __iter__(self) -> Iterator[Operation]:
         ops = in_order(self.graph)
@@ -77,7 +77,7 @@ class Rewriter:
         return list(out)
 
     def _look_again(self, op: Operation) -> None:
-        """Infers the outputs of `op` again if more is known of its inputs."""
+        """Infers `op` again if the static information of its inputs became more precise."""
         if self._news.isdisjoint(op.inputs):
             return
         forget(op)
@@ -89,12 +89,12 @@ class Rewriter:
     # *** changing ***
 
     def knows_more(self, t: Tensor) -> None:
-        """Has the readers of `t`, of which more is known now, inferred again."""
+        """Notes that the static information of `t` became more precise."""
         self._news.add(t)
         self.changed = True
 
     def insert(self, op: Operation) -> None:
-        """Puts an operation that was appended to the graph before the current one."""
+        """Puts an operation of the graph before the current one in the order."""
         self._look_again(op)
         self._order.append(op)
         self._is_new_order = self.changed = True
@@ -124,7 +124,7 @@ class Rewriter:
           must: the operations that must run whenever `op` would have run.
         """
         if isinstance(self.graph, FuncGraph):
-            # to run it meant all its results, unless effects are explicit
+            # running `op` meant computing all its results, unless effects are explicit
             mine = ends if op in self.graph.control_results and not self.context.explicit else must
             known = [c for c in self.graph.control_results if c is not op]
             self.graph.set_control_results(dict.fromkeys([*known, *mine]))
@@ -142,7 +142,7 @@ class Rewriter:
         if new.op.type == "Const" or new.shape != old.shape:
             self._news.add(new)
         if new.op.type != "_Arg":
-            with contextlib.suppress(ValueError):  # else its readers fail in any case
+            with contextlib.suppress(ValueError):  # the shapes contradict each other, so the readers fail in any case
                 new.refine(old.shape)
         if new.handle is None:
             new.refine(handle=old.handle)

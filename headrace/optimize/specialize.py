@@ -1,22 +1,23 @@
-"""What follows for a step from the shapes that it is fed.
+"""Specializes the graph of a step to the shapes of its feeds.
 
-Programs leave dimensions open, most of all that of the batch, so that one graph serves any. But with a batch of an
-unknown size even `x * y` might broadcast: its gradient has to find out at run time what to sum over, its result cannot
-be written over one of its inputs, the rows of all time steps cannot be put into one array before the loop. So a step
-with loops is compiled for the shapes it is fed (`pipeline.CompiledStep`), and what `specialize` does is to let all of
-the graph know them, as if they had been stated where it was built.
+Programs leave dimensions unknown, above all the batch size, so that one graph serves any size. But with an unknown
+batch size even `x * y` might broadcast. Its gradient must find the dimensions to sum over at run time, its result
+cannot be written over one of its inputs, and the rows of all time steps cannot be put into one array before the loop.
+So a step with loops is compiled for the shapes that are fed (`pipeline.CompiledStep`). `specialize` propagates these
+shapes through the whole graph, as if they had been stated where it was built.
 
-Most of it is inference once more, from the feeds on. Two things need thought:
+Most of this is a second inference, from the feeds on. Two cases need care:
 
-**Loops.** A loop variable has a shape that covers those of all iterations. What enters is known better now; whether
-what the body makes of it is, too, depends on what is supposed of the variable. So it is supposed to have just the shape
-that enters, the body is looked at, and if that gives something less certain, the variable becomes what covers both and
-the body is looked at again: the way of `ir.analysis.loop_shapes`.
+**Loops.** The shape of a loop variable covers its shapes in all iterations. The shape of the initial value is more
+precise now. Whether the next value is more precise too depends on the assumption about the variable. So the algorithm
+first assumes exactly the shape of the initial value, and infers the body. If the result is less precise, the variable
+gets a shape that covers both, and the body is inferred again. `ir.analysis.loop_shapes` uses the same fixed-point
+iteration.
 
-**Lists.** A list says of what shape its elements are, as far as it was known when the list was made: perhaps
-[?, 128]. Whatever is taken out was put in, so if all who put something in put in [32, 128], so are all the elements;
-and if all put in one constant (loops keep shapes for their gradients), that is what comes out. Who puts in is found by
-following the list from where it was made (`list_flow`).
+**Lists.** A list states the shape of its elements as far as it was known when the list was made, perhaps [?, 128].
+Every element that is taken out was put in. So if all operations put in elements of shape [32, 128], all elements have
+that shape. If all put in one constant (loops keep shapes for their gradients), each element is that constant.
+`list_flow` follows the list from its creation to find the operations that put elements in.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
 
 
 def specialize(graph: Graph, known: Mapping[Tensor, Shape]) -> None:
-    """Lets a graph, and the graphs in it, know the shapes of some of its tensors.
+    """Propagates the shapes of some tensors through a graph and its nested graphs.
 
     Args:
       graph: a private copy, whose operations own private copies of their graphs.
-      known: outputs of operations that have no inputs, and their shapes, which fit what was known of them.
+      known: more precise shapes of outputs of operations without inputs, consistent with their static shapes.
 
     Example:
       >>> from headrace.ir.text import from_text
@@ -74,7 +75,7 @@ def specialize(graph: Graph, known: Mapping[Tensor, Shape]) -> None:
 
 
 def _infer(graph: Graph, depth: int) -> None:
-    """Finds out what is known of every tensor of `graph`, given what is of those that have no inputs."""
+    """Infers static information of every tensor of `graph` again, from that of operations without inputs."""
     for op in walk.toposort(graph.operations):
         if op.opdef.structured:
             _look_into(op, depth)
@@ -84,7 +85,7 @@ def _infer(graph: Graph, depth: int) -> None:
 
 
 def _look_into(op: Operation, depth: int) -> None:
-    """Finds out what is known in the graphs of a structured operation."""
+    """Infers static information in the graphs of a structured operation."""
     graphs = owned(op)
     if op.opdef.structured not in FOLLOWED or not graphs:
         return
@@ -116,7 +117,7 @@ def _look_into(op: Operation, depth: int) -> None:
 
 
 def _entering(p: Tensor, t: Tensor) -> tuple[Shape, Any]:
-    """What is known of a parameter to which `t` is given."""
+    """Static information of a parameter `p` whose argument is `t`."""
     try:
         return merged((p.shape, p.handle), (t.shape, t.handle))
     except ValueError:
@@ -124,13 +125,13 @@ def _entering(p: Tensor, t: Tensor) -> tuple[Shape, Any]:
 
 
 def _covering(stated: tuple[Shape, Any], supposed: tuple[Shape, Any], result: Tensor) -> tuple[Shape, Any]:
-    """What is known of a variable that was `supposed` to be something, of which the body makes `result`."""
+    """Static information that covers a variable's `supposed` one and that of its next value, `result`."""
     shape = shapes.merge(stated[0], shapes.join(supposed[0], result.shape))
     return shape, supposed[1] if supposed[1] == result.handle else stated[1]
 
 
 class _Facts:
-    """What was known of all tensors in some graphs, and in those within."""
+    """Saved static information of all tensors in some graphs and their nested graphs."""
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
         ops = nested_operations(op for g in graphs for op in g.operations)
@@ -146,7 +147,7 @@ class _Facts:
 
 
 def _know_elements(op: Operation, flow: ListFlow) -> bool:
-    """Finds out of what shape the elements of a new list are; whether that is more than was known."""
+    """Infers the element shape of a new list; returns whether it became more precise."""
     out = op.outputs[0]
     if out.handle is None or out.handle[0] in dtypes.OBJECT or shapes.is_full(out.handle[1]):
         return False
@@ -167,10 +168,10 @@ def _know_elements(op: Operation, flow: ListFlow) -> bool:
 
 
 def _know_values(op: Operation, flow: ListFlow) -> None:
-    """Puts a constant in the place of what is popped from a list that got nothing else.
+    """Replaces pops of a list by a constant, if all its elements equal that.
 
-    Only in the gradient of a loop, which pops as often as the loop pushed: from a list of the user's own, the pop may
-    fail, and must still do so.
+    This is done only in the gradient of a loop, which pops as often as the loop pushed. A pop from a list of the user
+    may fail, and must still fail.
     """
     uses = flow.of(op.outputs[0]) if op.opdef.list_kind == "empty" else None
     if uses is None or uses.is_indexed or not uses.put or not uses.pops:

@@ -1,12 +1,12 @@
-"""Putting the operations of a graph that an operation owns where the operation stands.
+"""Replaces an operation by the operations of a graph that it owns.
 
-That is what becomes of a call whose function is inlined, and of a conditional of which it is known which branch it
-takes. The operation goes, and its graph with it: what is put in its place has the names it would have had if the
-operation had been lowered (so that a random operation goes on with its stream).
+This happens to a call whose function is inlined, and to a conditional whose branch is known. The operation is removed
+together with its graph. The operations in its place have the names that lowering would have given them, so a random
+operation keeps its stream.
 
-Waiting is kept as lowering keeps it. What waited for the operation waits for its results and for what had to run; what
-the operation waited for, all that is put in its place waits for, and results that are mere parameters pass through an
-Identity that does.
+Control dependencies are kept as lowering keeps them. Operations that waited for the replaced operation wait for its
+results and for its control results. All operations in its place wait for its control inputs. A result that is a mere
+parameter passes through an Identity that waits for them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def splice(walking: Rewriter, op: Operation, graph: FuncGraph, args: Sequence[Tensor], part: str = "") -> None:
-    """Puts `graph`, of which `op` is the private owner, in the place of `op`.
+    """Replaces `op` by the operations of `graph`, which `op` alone owns.
 
     Args:
-      walking: a walk over the graph that `op` stands in, which has come to it.
+      walking: a walk over the graph of `op`, at the position of `op`.
       op: a call or conditional.
       graph: one of its graphs.
-      args: what stands for its parameters.
-      part: what names of its operations have between the name of `op` and their own ("then_branch").
+      args: the tensors that replace its parameters.
+      part: a name between the name of `op` and the names of the operations of `graph`, such as "then_branch".
     """
     outer = walking.graph
     prefix = "" if graph.shares_names else f"{op.name}/{part and part + '/'}"
@@ -43,7 +43,7 @@ def splice(walking: Rewriter, op: Operation, graph: FuncGraph, args: Sequence[Te
     params = {p.op for p in graph.params}
     needed = walk.reachable([*(t.op for t in graph.results), *graph.control_results]) - params
     copies: dict[Operation, Operation] = {p.op: t.op for p, t in moved.items()}
-    gated: set[Operation] = set()  # they wait for what `op` waited for
+    gated: set[Operation] = set()  # copies that wait for the control inputs of `op`, directly or not
     for each in walk.in_order(needed):
         inputs = [moved[t] for t in each.inputs]
         controls = list(dict.fromkeys(copies[c] for c in each.control_inputs))
@@ -71,7 +71,7 @@ def _free(graph: Graph, name: str) -> str:
 
 
 def _settled(walking: Rewriter, op: Operation, t: Tensor, before: Sequence[Operation]) -> Tensor:
-    """`t`, when `before` is done."""
+    """Returns an Identity of `t` that waits for `before`."""
     name = walking.graph.unique_name(f"{op.name}/Identity")
     new = walking.graph.add_op("Identity", name, [t], {"T": t.dtype.base}, before, op.device, op.source)
     new.outputs[0].copy_static(t)
