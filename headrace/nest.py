@@ -361,11 +361,14 @@ def bounded(walk: Callable[P, R]) -> Callable[P, R]:
         try:
             return walk(*args, **kwargs)
         except RecursionError:
-            raise ValueError(
-                "a structure (of lists, tuples, dicts, dataclasses) is nested too deeply, or contains itself"
-            ) from None
+            raise too_deep() from None
 
     return wrapper
+
+
+def too_deep() -> ValueError:
+    """The error of a walk that does not end on Python's stack."""
+    return ValueError("a structure (of lists, tuples, dicts, dataclasses) is nested too deeply, or contains itself")
 
 
 def _node_in(x: Any, expand: bool, is_leaf: IsLeaf | None) -> Node | None:
@@ -377,8 +380,8 @@ def _node_in(x: Any, expand: bool, is_leaf: IsLeaf | None) -> Node | None:
 
 
 @bounded
-def flatten(structure: Any, expand: bool = True, is_leaf: IsLeaf | None = None) -> list[Any]:
-    """The leaves, in order.
+def flatten(structure: Any, expand: bool = True, is_leaf: IsLeaf | None = None, as_given: bool = False) -> list[Any]:
+    """The leaves, in order; with `as_given`, those of a mapping in the order of insertion.
 
     >>> flatten({"b": 2, "a": (1, [None, 3])})
     [1, 3, 2]
@@ -386,17 +389,17 @@ def flatten(structure: Any, expand: bool = True, is_leaf: IsLeaf | None = None) 
     [None, (1, 2)]
     """
     out: list[Any] = []
-    _flatten_into((structure,), out, expand, is_leaf)
+    _flatten_into((structure,), out, expand, is_leaf, as_given)
     return out
 
 
-def _flatten_into(parts: Sequence[Any], out: list[Any], expand: bool, is_leaf: IsLeaf | None) -> None:
+def _flatten_into(parts: Iterable[Any], out: list[Any], expand: bool, is_leaf: IsLeaf | None, as_given: bool) -> None:
     for x in parts:
         found = nodes[type(x)]
         if found is None or (found.is_composite and not expand) or (is_leaf is not None and is_leaf(x)):
             out.append(x)
         else:
-            _flatten_into(found.parts(x), out, expand, is_leaf)
+            _flatten_into(found.as_given(x) if as_given else found.parts(x), out, expand, is_leaf, as_given)
 
 
 @bounded

@@ -10,7 +10,7 @@ import numpy as np
 from headrace import dtypes, nest, shapes, thresholds
 from headrace.api import scopes
 from headrace.api.sparse_tensor import as_sparse, is_sparse
-from headrace.api.tensors import as_list, is_tensor, known_shape
+from headrace.api.tensors import is_tensor, known_shape
 from headrace.errors import ShapeError
 
 newaxis = None
@@ -52,7 +52,7 @@ def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -
     Source: TensorFlow's `tf.shape_n`.
     """
     b = scopes.builder(*input)
-    return as_list(b.make("ShapeN", (list(input),), {"out_type": dtypes.as_dtype(out_type)}, name))
+    return nest.as_list(b.make("ShapeN", (list(input),), {"out_type": dtypes.as_dtype(out_type)}, name))
 
 
 def rank(input: Any, name: str | None = None) -> Any:
@@ -170,7 +170,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
     if axis is None:
         dims: tuple[int, ...] = ()
     else:
-        dims = tuple(int(i) for i in (axis if isinstance(axis, (list, tuple)) else [axis]))
+        dims = tuple(int(i) for i in nest.as_list(axis))
     return scopes.builder(input).make("Squeeze", (input,), {"squeeze_dims": dims}, name)
 
 
@@ -223,7 +223,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Any:
       ...     hr.concat([hr.zeros((2, 3)), hr.ones((1, 3))], 0).shape
       (3, 3)
     """
-    items = list(values) if isinstance(values, (list, tuple)) else [values]
+    items = nest.as_list(values)
     if len(items) == 1:
         with scopes.name_scope(name, "concat", [items, axis]):
             b = scopes.builder(items, axis)
@@ -313,7 +313,7 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
         if num is None:
             raise ValueError(f"Cannot infer argument `num` from shape {shapes.show(x.shape)} of {x!r}; give it")
     made = b.make("Unpack", (x,), {"num": num, "axis": axis}, name)
-    return [] if num == 0 else as_list(made)
+    return [] if num == 0 else nest.as_list(made)
 
 
 def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split") -> list[Any]:
@@ -341,7 +341,7 @@ def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = 
     """
     b = scopes.builder(value, num_or_size_splits, axis)
     if shapes.is_number(num_or_size_splits) and not isinstance(num_or_size_splits, bool):
-        return as_list(b.make("Split", (axis, value), {"num_split": num_or_size_splits}, name))
+        return nest.as_list(b.make("Split", (axis, value), {"num_split": num_or_size_splits}, name))
     sizes = b.tensor(num_or_size_splits)
     if sizes.shape == ():
         raise ValueError(f"'num_or_size_splits' must be a Python integer or a vector, got the scalar {sizes!r}")
@@ -349,7 +349,7 @@ def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = 
         num = None if sizes.shape is None else sizes.shape[0]
         if num is None:
             raise ValueError(f"Cannot infer argument `num` from shape {shapes.show(sizes.shape)} of {sizes!r}; give it")
-    return as_list(b.make("SplitV", (value, sizes, axis), {"num_split": num}, name))
+    return nest.as_list(b.make("SplitV", (value, sizes, axis), {"num_split": num}, name))
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Any:

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace import nest
 from headrace.api import scopes
-from headrace.api.tensors import as_list, is_tensor
+from headrace.api.tensors import is_tensor
 from headrace.errors import GraphError
 from headrace.ir.device import DeviceSpec
 
@@ -117,7 +118,7 @@ def broadcast(tensor: Any, devices: Sequence[str] | int, name: str | None = None
         raise GraphError(f"broadcast needs at least one participant, got devices={devices!r}")
     b = scopes.builder(tensor)
     attrs = {"N": n, "devices": () if isinstance(devices, int) else _named(b, devices)}
-    return as_list(b.make("_Broadcast", (tensor,), attrs, name))
+    return nest.as_list(b.make("_Broadcast", (tensor,), attrs, name))
 
 
 def all_gather(tensors: Sequence[Any], devices: Sequence[str] | None = None, name: str | None = None) -> list[Any]:
@@ -191,7 +192,7 @@ def _grouped(
             raise GraphError(f"{what} needs a device for each of the {len(xs)} tensors, got {list(devices)}")
     else:
         there = tuple(x.device if getattr(x, "graph", None) is not None else "" for x in xs)
-    return as_list(b.make(type, (xs,), {"devices": there if any(there) else (), **attrs}, name))
+    return nest.as_list(b.make(type, (xs,), {"devices": there if any(there) else (), **attrs}, name))
 
 
 def _named(b: Any, devices: Sequence[str]) -> tuple[str, ...]:

@@ -97,9 +97,7 @@ def print(
 
 def _printed(x: Any) -> list[Any]:
     """The tensors whose values are shown for a leaf."""
-    if isinstance(x, SparseTensor):
-        return nest.flatten(x)
-    return [x] if is_tensor(x) else []
+    return nest.flatten(x) if isinstance(x, SparseTensor) else [x] if is_tensor(x) else []
 
 
 def _template(inputs: Sequence[Any], sep: str) -> tuple[str, str]:
@@ -124,15 +122,16 @@ def _template(inputs: Sequence[Any], sep: str) -> tuple[str, str]:
     return sep.join(words).replace(f"'{holder}'", holder), holder
 
 
+@nest.bounded
 def _sorted(x: Any) -> Any:
     """`x`, its `OrderedDict`s in the order of their keys: `nest` sorts all dictionaries, `pprint` all but these."""
-    if type(x) in (list, tuple):
-        return type(x)(map(_sorted, x))
-    if type(x) is dict:
-        return {k: _sorted(v) for k, v in x.items()}
+    node = nest.nodes[type(x)]
+    if node is None or node.is_composite:
+        return x
+    parts = [_sorted(part) for part in node.parts(x)]
     if type(x) is collections.OrderedDict:
-        return collections.OrderedDict((k, _sorted(x[k])) for k in sorted(x))
-    return x
+        return collections.OrderedDict(zip(node.keys(x), parts, strict=True))
+    return node.rebuilder(x)(parts)
 
 
 def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None) -> Any:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import arrays, math, reductions, scopes
-from headrace.api.tensors import as_list, is_tensor
+from headrace.api.tensors import is_tensor
 from headrace.errors import ShapeError
 
 
@@ -308,7 +308,7 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
     Source: TensorFlow's `tf.dynamic_partition`.
     """
     b = scopes.builder(data, partitions)
-    return as_list(b.make("DynamicPartition", (data, partitions), {"num_partitions": num_partitions}, name))
+    return nest.as_list(b.make("DynamicPartition", (data, partitions), {"num_partitions": num_partitions}, name))
 
 
 def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import scopes
 from headrace.api.clipping import not_larger
 from headrace.api.sparse_tensor import SparseTensor
@@ -559,7 +559,7 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
       >>> hr.add_n([1, 2, 3])
       <EagerTensor shape=[] dtype=int32: np.int32(6)>
     """
-    items = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    items = nest.as_list(inputs)
     if not items:
         raise ValueError("'inputs' must be a list of at least one tensor of one shape and dtype, got an empty one")
     b = scopes.builder(*items)

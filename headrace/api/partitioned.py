@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from headrace import dtypes, pb
+from headrace import dtypes, nest, pb
 from headrace.api import arrays, scopes
 from headrace.api.variable import Variable
 from headrace.dtypes import as_dtype
@@ -191,4 +191,4 @@ class PartitionedVariable:
 
 def parts_of(x: Any) -> list[Any]:
     """The parts of a table or variable that comes in several (a list, or a `PartitionedVariable`); else it alone."""
-    return list(x) if isinstance(x, (list, tuple, PartitionedVariable)) else [x]
+    return list(x) if isinstance(x, PartitionedVariable) else nest.as_list(x)

@@ -91,7 +91,7 @@ def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: s
     """
     if not callable(func):
         raise ValueError(f"Expected func to be callable. Received func={func!r} of type {func.__class__.__name__}.")
-    made = _OnTensors(func, _as_list(Tout))
+    made = _OnTensors(func, _dtypes(Tout))
     return _make("EagerPyFunc", made, inp, Tout, name, made.differentiated)
 
 
@@ -131,7 +131,7 @@ class _OnTensors:
         xs = list(map(convert, arrays))
         with scopes.eager_call():
             got = self._func(*xs)
-        results = list(got) if isinstance(got, (list, tuple)) else [] if got is None else [got]
+        results = [] if got is None else nest.as_list(got)
         if len(results) != len(self._types):
             return xs, results
         return xs, [convert(x, d) for x, d in zip(results, self._types, strict=True)]
@@ -190,15 +190,15 @@ def _make(
 ) -> Any:
     if not callable(func):
         raise ValueError(f"Expected func to be callable. Received func={func!r} of type {func.__class__.__name__}.")
-    values = list(inp) if isinstance(inp, (list, tuple)) else [inp]
+    values = nest.as_list(inp)
     b = scopes.builder(*values)
     callback = Callback(func, gradient)
     scopes.keep(b.graph, callback)
-    made = b.make(type, (values,), {"token": callback.token, "Tout": tuple(_as_list(Tout))}, name)
+    made = b.make(type, (values,), {"token": callback.token, "Tout": tuple(_dtypes(Tout))}, name)
     if not isinstance(Tout, (list, tuple)):
         return made
-    return list(made) if isinstance(made, tuple) else [made] if len(Tout) == 1 else made
+    return nest.as_list(made) if Tout else made
 
 
-def _as_list(Tout: Any) -> list[dtypes.DType]:
+def _dtypes(Tout: Any) -> list[dtypes.DType]:
     return [dtypes.as_dtype(d) for d in nest.flatten(Tout)]

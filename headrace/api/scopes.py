@@ -17,6 +17,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from headrace import nest
 from headrace.errors import GraphError
 from headrace.ir import graph as ir_graph
 from headrace.ir.builder import Builder
@@ -191,11 +192,14 @@ def current_graph() -> ir_graph.Graph | None:
 
 def builder(*near: Any) -> Any:
     """The builder that makes ops here: of the graph entered last; else of the graph of the first symbolic tensor among
-    `near` (looked for in lists too); else the eager one."""
+    `near` (looked for in structures too); else the eager one."""
     stack = _stack.get()
     if stack:
         return stack[-1]
-    graph = _graph_of(near)
+    try:
+        graph = _graph_of(near)
+    except RecursionError:
+        raise nest.too_deep() from None
     return outside.builder if graph is None else Builder(graph)
 
 
@@ -203,8 +207,9 @@ def _graph_of(values: Iterable[Any]) -> ir_graph.Graph | None:
     for v in values:
         if isinstance(v, Tensor):
             return v.op.graph
-        if isinstance(v, (list, tuple)):
-            found = _graph_of(v)
+        node = nest.nodes[type(v)]
+        if node is not None and not node.is_composite:
+            found = _graph_of(node.parts(v))
             if found is not None:
                 return found
         else:

@@ -219,7 +219,7 @@ def identity_n(input: Any, name: str | None = None) -> list[Any]:
       >>> hr.identity_n([1, 2])
       [<EagerTensor shape=[] dtype=int32: np.int32(1)>, <EagerTensor shape=[] dtype=int32: np.int32(2)>]
     """
-    return as_list(scopes.builder(*input).make("IdentityN", (list(input),), {}, name))
+    return nest.as_list(scopes.builder(*input).make("IdentityN", (list(input),), {}, name))
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Any:
@@ -265,11 +265,6 @@ def narrow(x: Any, shape: Any) -> None:
     """Adds what `shape` knows to the static shape of a symbolic tensor; that of an eager one is known."""
     if hasattr(x, "set_shape"):
         x.set_shape(shape)
-
-
-def as_list(made: Any) -> list[Any]:
-    """The outputs of an op with a list of them, as a builder gives them: one tensor is not in a tuple."""
-    return list(made) if isinstance(made, tuple) else [made]
 
 
 def pair(b: Any, x: Any, y: Any) -> tuple[Any, Any]:

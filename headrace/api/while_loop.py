@@ -88,7 +88,7 @@ def while_loop(
     if not isinstance(parallel_iterations, (int, np.integer)) or parallel_iterations < 1:
         raise TypeError(f"'parallel_iterations' must be a positive integer, got {parallel_iterations!r}")
     is_single = not isinstance(loop_vars, (list, tuple))
-    variables = [loop_vars] if is_single else list(loop_vars)
+    variables = nest.as_list(loop_vars)
     if not variables:
         raise ValueError(
             "'loop_vars' must be provided: a loop needs at least one variable that its condition can ask for"
@@ -235,7 +235,7 @@ class _LoopTracer:
 
         params = graph.params[len(counter) :]
         value = tracing.call(step, graph, self.b, nest.pack(self.structure, params))
-        values = as_list(value, self.structure, graph.title, self.labels)
+        values = _next_values(value, self.structure, graph.title, self.labels)
         flat = nest.flatten(values)
         for k, (first, param, last) in enumerate(zip(self.first, params, flat, strict=True)):
             self._check(graph, k, first, param, last)
@@ -263,7 +263,7 @@ class _LoopTracer:
             )
 
 
-def as_list(result: Any, structure: Sequence[Any], who: str, labels: Sequence[str]) -> list[Any]:
+def _next_values(result: Any, structure: Sequence[Any], who: str, labels: Sequence[str]) -> list[Any]:
     """What a body returned, as a list of a value for each variable.
 
     Raises:
@@ -272,7 +272,7 @@ def as_list(result: Any, structure: Sequence[Any], who: str, labels: Sequence[st
     n = len(structure)
     if n == 1 and nest.mismatch(structure[0], result) is None:
         return [result]
-    values = list(result) if isinstance(result, (list, tuple)) else [result]
+    values = nest.as_list(result)
     must = "It must return a new value for each, in their order"
     if len(values) != n:
         raise SignatureError(
@@ -331,6 +331,6 @@ def _run(cond: Callable[..., Any], body: Callable[..., Any], variables: list[Any
     while left is None or left > 0:
         if not is_true(cond(*variables), what):
             break
-        variables = as_tensors(as_list(body(*variables), structure, who, labels))
+        variables = as_tensors(_next_values(body(*variables), structure, who, labels))
         left = None if left is None else left - 1
     return variables

@@ -186,7 +186,7 @@ def _position(k: Any, args: Sequence[Any], what: str) -> int:
 
 def positions(argnums: Any) -> tuple[list[Any], bool]:
     """The positions, and whether there is but one, not in a tuple."""
-    return (list(argnums), False) if isinstance(argnums, (list, tuple)) else ([argnums], True)
+    return nest.as_list(argnums), not isinstance(argnums, (list, tuple))
 
 
 # *** outside of graphs ***

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace import dtypes, thresholds
+from headrace import dtypes, nest, thresholds
 from headrace.api import tracing
 from headrace.api.rematerialization import unrepeatable
 from headrace.errors import UnimplementedError
@@ -155,7 +155,7 @@ def _with_residuals(home: Graph, name: str, backward: Backward) -> FuncGraph:
     items = b.make(
         "OptionalGetValue", (tape,), {"output_types": types, "output_shapes": tuple(t.shape for t in values)}
     )
-    items = (list(items) if isinstance(items, tuple) else [items])[: len(inner.items)]
+    items = nest.as_list(items)[: len(inner.items)]
     type = "StatefulPartitionedCall" if tracing.is_stateful(inner) else "PartitionedCall"
     tout = tuple(r.dtype.base for r in inner.results)
     made = tracing.operation_of(b.make(type, ([*given, *items],), {"f": inner, "Tout": tout}, "call"))

@@ -113,7 +113,7 @@ class _CustomGradCall:
         scopes.keep(b.graph, custom)
         reads = [b.tensor(v) for v in self.variables]
         made = b.make("IdentityN", ([*ys, *self.xs, *reads],), {OVERRIDE: custom.name}, None)
-        outs: Sequence[Tensor] = made if isinstance(made, tuple) else [made]
+        outs: Sequence[Tensor] = nest.as_list(made)
         for t, out in zip(ys, outs, strict=False):
             out.refine(handle=t.handle)
         self.value = nest.pack(value, outs[: self.n])
@@ -158,7 +158,7 @@ class _CustomGradCall:
 
     def _of_arguments(self, returned: Any, what: str) -> list[Any]:
         """What was returned for each leaf of the arguments."""
-        got = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+        got = nest.as_list(returned)
         fitting = _fitted(self.args, got)
         if fitting is not None:
             return fitting

@@ -183,7 +183,7 @@ def _as_rule(f: Callable[..., Any] | None) -> GradRule:
         what = f"the gradient function {getattr(f, '__qualname__', f)!s} of {title(op)}"
         with scopes.entered(b):
             got = f(op, *dys)
-            grads = list(got) if isinstance(got, (list, tuple)) else [got]
+            grads = nest.as_list(got)
             if len(grads) != len(op.inputs):
                 raise SignatureError(
                     f"{what} returned {len(grads)} gradients; it has {len(op.inputs)} inputs, so return as many, None "

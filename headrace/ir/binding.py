@@ -12,10 +12,10 @@ A builder supplies the class of its tensors, `own`, `const` and `_pack`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from headrace import dtypes
+from headrace import dtypes, nest
 from headrace.errors import ConversionError, GraphError, SignatureError
 from headrace.ir.conversion import NO_TENSOR, shown
 from headrace.ir.graph import Operation, Tensor
@@ -104,7 +104,7 @@ class OpCalls(Generic[T]):
           GraphError: it belongs to a graph that this builder cannot read.
         """
         if isinstance(x, (list, tuple)):
-            found = next((t.dtype.base for t in _leaves(x) if stands_for_tensor(t)), None)
+            found = next((t.dtype.base for t in nest.flatten(x, expand=False) if stands_for_tensor(t)), None)
             if found is None:
                 return self.const(x, dtype, name)
             if dtype is not None and found is not dtype.base:
@@ -257,20 +257,12 @@ def _default_of_empty(x: Any, record: OpDef, attr: str) -> DType | None:
 
 def has_tensors(x: Any) -> bool:
     """Whether a nested list has a member that stands for a tensor."""
-    return any(map(stands_for_tensor, _leaves(x)))
+    return any(map(stands_for_tensor, nest.flatten(x, expand=False)))
 
 
 def _is_type(record: OpDef, attr: str) -> bool:
     spec = record.attrs.get(attr)
     return spec is not None and spec.kind == "type" and not spec.is_list
-
-
-def _leaves(x: Any) -> Iterator[Any]:
-    for v in x:
-        if isinstance(v, (list, tuple)):
-            yield from _leaves(v)
-        else:
-            yield v
 
 
 # *** errors ***

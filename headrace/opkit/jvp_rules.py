@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace import shapes
+from headrace import nest, shapes
 
 if TYPE_CHECKING:
     from headrace.ir.builder import Builder
@@ -80,4 +80,4 @@ def _applied(b: Builder, n: GradNode, inputs: Sequence[Tensor]) -> list[Tensor]:
     spans = record.spans(n.attrs)
     args = [list(inputs[spans[a.name]]) if a.is_list else inputs[spans[a.name].start] for a in record.ins]
     made = b.make(record.type, args, {k: v for k, v in n.attrs.items() if k in record.attrs})
-    return list(made) if isinstance(made, tuple) else [made]
+    return nest.as_list(made)

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.dtypes import COMPLEX, NUMERIC, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
@@ -84,7 +84,7 @@ def _in_pairs(f: Callable[[Any, Any], Any], arrays: Sequence[Any]) -> Any:
 def _made(b: Any, n: Any, type: str, tensors: Sequence[Any], **attrs: Any) -> list[Any]:
     """The outputs of a collective of the participants of `n`."""
     out = b.make(type, (list(tensors),), {"devices": n.attrs["devices"], **attrs}, None)
-    return list(out) if isinstance(out, tuple) else [out]
+    return nest.as_list(out)
 
 
 # *** _AllReduce ***

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.attr_values import Func
@@ -143,7 +143,7 @@ op(
 def _call_grad(b: Any, n: Any, *dys: Any) -> list[Any]:
     """A call of the function's gradient, whatever that is."""
     grads = b.SymbolicGradient([*n.args, *dys], Tout=n.attrs["Tin"], f=n.attrs["f"])
-    return list(grads) if isinstance(grads, tuple) else [grads]
+    return nest.as_list(grads)
 
 
 _CALL = {"Tin": _TYPES, "Tout": _TYPES, "f": func_attr(), "config": "", "config_proto": "", "executor_type": ""}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, nest
 from headrace.denormals import unflushed
 from headrace.errors import (
     HeadraceError,
@@ -106,7 +106,7 @@ def _py_func(attrs: Mapping[str, Any]) -> Callable[..., Any]:
 
     def kernel(*args: Any) -> Any:
         got = _call(found, args)
-        results = got if isinstance(got, (list, tuple)) else () if got is None else (got,)
+        results = [] if got is None else nest.as_list(got)
         if len(results) != len(types):
             raise InvalidArgumentError(
                 f"{token} returns {len(results)} values, but expects to see {len(types)} (the number of types in "
@@ -141,7 +141,7 @@ def _grad(b: Any, n: GradNode, *dys: Any) -> list[Any]:
     attrs = {"token": back.token, "Tout": tuple(xs[i].dtype.base for i in at)}
     made = b.make("EagerPyFunc", ([*xs, *ys, *given],), attrs)
     out: list[Any] = [None] * len(xs)
-    for i, dx in zip(at, made if isinstance(made, tuple) else (made,), strict=True):
+    for i, dx in zip(at, nest.as_list(made), strict=True):
         dx.replace_static(xs[i].shape, dx.handle)
         out[i] = dx
     return out

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from headrace import nest
 from headrace.errors import NotFoundError, UnimplementedError
 from headrace.files import events, local
 
@@ -132,7 +133,7 @@ def plot_events(
     if tags is None:
         groups = [[tag] for tag in scalars_of(folder)]
     else:
-        groups = [list(t) if isinstance(t, (list, tuple)) else [t] for t in tags]
+        groups = [nest.as_list(t) for t in tags]
     curves = scalars_of(folder, list(dict.fromkeys(tag for group in groups for tag in group)))
     if not curves:
         raise ValueError(f"{local.text_of(folder)}: no scalars to draw")

@@ -91,9 +91,8 @@ def _with_results(fn: Branch, which: str) -> Branch:
 
 
 def _holds_none(x: Any) -> bool:
-    if isinstance(x, Mapping):
-        x = list(x.values())
-    return x is None or (isinstance(x, (list, tuple)) and any(map(_holds_none, x)))
+    leaves = nest.flatten(x, is_leaf=lambda x: not isinstance(x, (list, tuple, Mapping)))
+    return any(leaf is None for leaf in leaves)
 
 
 def _renamed(who: str, **both: tuple[Any, Any]) -> list[Any]:

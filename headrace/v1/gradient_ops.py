@@ -110,7 +110,7 @@ def hessians(
 
     Source: TensorFlow's `tf.hessians`.
     """
-    xs = [xs] if not isinstance(xs, (list, tuple)) else list(xs)
+    xs = nest.as_list(xs)
     first = gradients(ys, xs, name=name)
     out = []
     for x, g in zip(xs, first, strict=True):

@@ -77,6 +77,23 @@ def test_the_order_and_type_of_a_mapping_are_kept(s: hr.Session) -> None:
     assert list(got.items()) == [("z", 1), ("b", 3)]
 
 
+def test_a_defaultdict_keeps_its_factory(s: hr.Session) -> None:
+    got = s.run(collections.defaultdict(list, {"z": "a:0", "b": ["switch:1"]}))
+    assert (list(got.items()), got.default_factory) == ([("z", 1), ("b", [3])], list)
+
+
+def test_structures_that_change_between_runs(s: hr.Session) -> None:
+    fetches: dict[str, Any] = {"b": "a:0", "a": ["switch:1"]}
+    first = s.make_callable(fetches)
+    for _ in range(2):
+        assert list(s.run(fetches).items()) == [("b", 1), ("a", [3])]
+    fetches["a"].append("nothing")
+    fetches["c"] = ()
+    assert list(s.run(fetches).items()) == [("b", 1), ("a", [3, None]), ("c", ())]
+    assert list(s.run({"a": ["switch:1"], "b": "a:0"}).items()) == [("a", [3]), ("b", 1)]
+    assert list(first().items()) == [("b", 1), ("a", [3])]
+
+
 def test_one_tensor_many_times(s: hr.Session) -> None:
     got = s.run(["a:0", "a:0", {"again": "a:0"}])
     assert got == [1, 1, {"again": 1}]

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from headrace import dtypes
+from headrace import dtypes, nest
 from headrace.api import scopes
 
 
@@ -96,7 +96,7 @@ def decode_csv(
     lines = b.tensor(records, dtypes.string, "DecodeCSV/records")
     defaults = [b.tensor(x, None, f"DecodeCSV/record_defaults_{i}") for i, x in enumerate(record_defaults)]
     made = b.make("DecodeCSV", (lines, defaults), attrs, name)
-    return list(made) if isinstance(made, (tuple, list)) else [made]
+    return nest.as_list(made)
 
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Any:

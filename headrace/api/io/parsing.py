@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import arrays, scopes, sparse
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.errors import ShapeError
@@ -166,7 +166,7 @@ def _sparse(wanted: _Wanted, key: Any, feature: SparseFeature) -> None:
     for part in ("index_key", "value_key"):
         if not getattr(feature, part):
             raise _said(f"Missing {part}", key, feature)
-    for index in sorted(_several(feature.index_key)):
+    for index in sorted(nest.as_list(feature.index_key)):
         wanted.add_sparse(index, dtypes.int64)
     wanted.add_sparse(feature.value_key, feature.dtype)
 
@@ -195,10 +195,6 @@ def _listed(wanted: _Wanted, key: Any, feature: FixedLenSequenceFeature) -> None
 
 
 _LISTS: dict[type, Callable[..., None]] = {VarLenFeature: _variable, FixedLenSequenceFeature: _listed}
-
-
-def _several(x: Any) -> list[Any]:
-    return list(x) if isinstance(x, (list, tuple)) else [x]
 
 
 def _wanted(features: _Features | None, taken: Mapping[type, Callable[..., None]]) -> _Wanted:
@@ -237,7 +233,7 @@ def _parsed(serialized: Any, names: Any, wanted: _Wanted, name: str | None) -> d
         }
         args: Any = (x, [] if names is None else names, list(wanted.sparse), list(wanted.dense), [], defaults)
         made = b.make("ParseExampleV2", args, attrs)
-        return _by_key(iter(made if isinstance(made, (tuple, list)) else [made]), wanted)
+        return _by_key(iter(nest.as_list(made)), wanted)
 
 
 def _by_key(made: Iterator[Any], wanted: _Wanted) -> dict[Any, Any]:
@@ -344,7 +340,7 @@ def _sequences(
         may_miss = [key in listed.missing for key in listed.dense]
         args: Any = (x, [] if names is None else names, *keys, may_miss, defaults)
         made = b.make("ParseSequenceExampleV2", args, attrs)
-        rest = iter(made if isinstance(made, (tuple, list)) else [made])
+        rest = iter(nest.as_list(made))
         found = _by_key(rest, context), _by_key(rest, listed)
         return *found, {key: next(rest) for key in listed.dense}
 

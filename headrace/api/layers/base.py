@@ -378,29 +378,20 @@ def _is_whole(x: Any) -> bool:
     return tensors.is_tensor(x) or isinstance(x, (np.ndarray, np.generic, Variable))
 
 
-def _layers_in(value: Any) -> Iterator[Layer]:
-    if isinstance(value, Layer):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for x in value:
-            yield from _layers_in(x)
-    elif isinstance(value, dict):
-        for x in value.values():
-            yield from _layers_in(x)
+def _layers_in(value: Any) -> list[Layer]:
+    """The layers in nested lists, tuples and dicts, in the order of insertion."""
+    leaves = nest.flatten(value, is_leaf=lambda x: not isinstance(x, (list, tuple, dict)), as_given=True)
+    return [x for x in leaves if isinstance(x, Layer)]
 
 
 def _replaced(value: Any, instead: Mapping[int, Any]) -> Any:
-    if id(value) in instead:
-        return instead[id(value)]
-    if isinstance(value, Layer):
-        return value._copied(instead)
-    if isinstance(value, list):
-        return [_replaced(x, instead) for x in value]
-    if type(value) is tuple:
-        return tuple(_replaced(x, instead) for x in value)
-    if type(value) is dict:
-        return {k: _replaced(x, instead) for k, x in value.items()}
-    return value
+    """`value`, which may be in nested lists, tuples and dicts, with other leaves by their ids, in layers too."""
+
+    def replaced(x: Any) -> Any:
+        return x._copied(instead) if isinstance(x, Layer) else instead.get(id(x), x)
+
+    # an object of another class keeps its identity
+    return nest.map_leaves(replaced, value, is_leaf=lambda x: not isinstance(x, (list, tuple)) and type(x) is not dict)
 
 
 def _once(things: list[Any]) -> list[Any]:

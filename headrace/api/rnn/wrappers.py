@@ -291,11 +291,11 @@ def _all_but_memory(state: Any) -> Any:
 
 def _answers(chooses: Callable[[Any], Any], state: Any) -> list[tuple[bool, int]]:
     """For each part of a state whether it is subject to dropout, and of how many tensors it is."""
-    answer = chooses(state)
+    answer, node = chooses(state), nest.nodes[type(state)]
     if nest.is_nested(answer):
         chosen = list(zip(nest.flatten(answer), nest.flatten_up_to(answer, state), strict=True))
-    elif answer and isinstance(state, (list, tuple, dict)):
-        chosen = [(True, part) for part in ([state[k] for k in sorted(state)] if isinstance(state, dict) else state)]
+    elif answer and node is not None and not node.is_composite:
+        chosen = [(True, part) for part in node.parts(state)]
     else:
         return [(bool(answer), len(nest.flatten(state)))]
     out = []

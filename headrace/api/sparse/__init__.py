@@ -388,7 +388,7 @@ def split(sp_input: Any = None, num_split: int | None = None, axis: Any = None, 
     at = b.tensor(axis, None if tensors.is_tensor(axis) else dtypes.int64, "split_dim")
     if at.dtype.base is not dtypes.int64:
         at = math.cast(at, dtypes.int64)
-    made = tensors.as_list(b.make("SparseSplit", (at, *nest.flatten(sp)), {"num_split": num_split}, name))
+    made = nest.as_list(b.make("SparseSplit", (at, *nest.flatten(sp)), {"num_split": num_split}, name))
     return [SparseTensor(*made[i::num_split]) for i in builtins.range(num_split)]
 
 

@@ -104,11 +104,9 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTenso
         if isinstance(x, SparseTensor):
             found.append(x)
             return x.values
-        if isinstance(x, (list, tuple)) and nest.is_nested(x):
-            return type(x)(map(values_of, x)) if not hasattr(x, "_fields") else type(x)(*map(values_of, x))
-        return {k: values_of(v) for k, v in x.items()} if isinstance(x, dict) else x
+        return x
 
-    inner, named = values_of(args), values_of(kwargs)
+    inner, named = nest.map_leaves(values_of, (args, kwargs), expand=False)
     if not found:
         raise ValueError("No SparseTensor in argument list of map_values")
     first, checks = found[0], []

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import scopes
 from headrace.api.random import seeds
 from headrace.errors import ShapeError, SignatureError
@@ -185,7 +185,7 @@ class QueueBase:
         b = scopes.builder(self._ref, *args)
         attrs = {"component_types": tuple(self._dtypes)}
         got = b.make(type, (self._ref, *args), attrs, name or self._called(default))
-        tensors = list(got) if isinstance(got, tuple) else [got]
+        tensors = nest.as_list(got)
         if b.graph is not None:
             for t, wanted in zip(tensors, self.shapes, strict=True):
                 t.refine(shapes.concatenate(leading, wanted))
@@ -229,7 +229,7 @@ class QueueBase:
             return [vals[k] for k in self._names]
         if self._names is not None:
             raise ValueError(f"You must enqueue a dictionary in a Queue with names: {self._names}")
-        parts = list(vals) if isinstance(vals, (list, tuple)) else [vals]
+        parts = nest.as_list(vals)
         n = len(self._dtypes)
         if len(parts) != n:
             raise SignatureError(
@@ -364,7 +364,7 @@ class PriorityQueue(QueueBase):
 
 
 def _as_dtypes(given: Any) -> list[dtypes.DType]:
-    many = given if isinstance(given, (list, tuple)) else [given]
+    many = nest.as_list(given)
     return [dtypes.as_dtype(d).base for d in many]
 
 

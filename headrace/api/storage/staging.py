@@ -10,10 +10,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import scopes
 from headrace.api.storage import queues
-from headrace.api.tensors import as_list, constant_value
+from headrace.api.tensors import constant_value
 from headrace.errors import ShapeError
 from headrace.ir.builder import Builder
 
@@ -125,7 +125,7 @@ class BaseStagingArea:
         else:
             if self._names is not None:
                 raise ValueError("You must enqueue a dictionary in a staging area with names")
-            parts = list(given) if isinstance(given, (list, tuple)) else [given]
+            parts = nest.as_list(given)
             which = list(range(len(parts)) if indices is None else indices)
             if len(which) != len(parts):
                 raise ValueError(f"Number of indices {len(which)} doesn't match number of values {len(parts)}")
@@ -147,7 +147,7 @@ class BaseStagingArea:
 
     def _taken(self, made: Any, which: Sequence[int]) -> Any:
         """What came out, as its user gets it."""
-        tensors = as_list(made)
+        tensors = nest.as_list(made)
         for t, i in zip(tensors, which, strict=True):
             if isinstance(scopes.builder(t), Builder):
                 t.refine(self._shapes[i])

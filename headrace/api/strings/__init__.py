@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import arrays, reductions, scopes
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.strings.unicode import single_string
@@ -59,7 +59,7 @@ def format(template: str, inputs: Any, placeholder: str = "{}", summarize: int =
 
     Source: TensorFlow's `tf.strings.format`.
     """
-    items = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    items = nest.as_list(inputs)
     if template.count(placeholder) != len(items):
         raise ValueError(
             f"{len(items)} placeholder(s) {placeholder!r} needed in the template for as many tensors, found "

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace import nest
 from headrace.api import scopes
 from headrace.errors import GraphError
 from headrace.train.global_step import root_of
@@ -228,7 +229,7 @@ class SummarySaverHook(SessionRunHook):
         if self._is_due and self._writer is not None:
             ops = self._op if self._scaffold is None else self._scaffold.summary_op
             if ops is not None:
-                wanted["summary"] = list(ops) if isinstance(ops, list | tuple) else [ops]
+                wanted["summary"] = nest.as_list(ops)
         return SessionRunArgs(wanted)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:

@@ -344,7 +344,7 @@ def _show(graph: Any, queue: QueueBase, capacity: int, least: int) -> None:
 def taken_from(queue: QueueBase, known: Sequence[Shape]) -> list[Any]:
     """The components of an element, of which more is known than the queue knows."""
     got = queue.dequeue()
-    parts = got if isinstance(got, list) else [got]
+    parts = nest.as_list(got)
     for t, shape in zip(parts, known, strict=True):
         t.refine(shape)
     return parts

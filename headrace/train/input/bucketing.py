@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace import dtypes
+from headrace import dtypes, nest
 from headrace.api import scopes
 from headrace.api.arrays import reshape
 from headrace.api.cond import cond, switch_case
@@ -203,4 +203,4 @@ def _op(made: Any) -> Any:
 def _move(queue: Any, top: Any, number: int, size: int, may_be_smaller: bool) -> Any:
     """The operation that makes a batch of what a bucket has."""
     taken = queue.dequeue_up_to(size) if may_be_smaller else queue.dequeue_many(size)
-    return top.enqueue([constant(number, dtypes.int32), *(taken if isinstance(taken, list) else [taken])])
+    return top.enqueue([constant(number, dtypes.int32), *nest.as_list(taken)])

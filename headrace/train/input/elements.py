@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import arrays, gathering, reductions, scopes, sparse
 from headrace.api.math import cast
 from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse
@@ -101,7 +101,7 @@ class Elements:
 
     def taken(self, got: Any) -> list[Any]:
         """The batch for what a queue gives. Whatever of it is used, all sparse tensors leave their maps."""
-        parts = got if isinstance(got, list) else [got]
+        parts = nest.as_list(got)
         out = [self._sparse[i].taken(t) if i in self._sparse else t for i, t in enumerate(parts)]
         if not self._sparse:
             return out
@@ -138,7 +138,7 @@ def as_lists(sources: Sequence[Any]) -> list[list[Any]]:
     if not sources:
         raise ValueError("Expected at least one set of tensors")
     if not isinstance(sources[0], dict):
-        return [list(some) if isinstance(some, (list, tuple)) and not is_sparse(some) else [some] for some in sources]
+        return [[some] if is_sparse(some) else nest.as_list(some) for some in sources]
     if any(set(some) != set(sources[0]) for some in sources):
         raise ValueError("All dictionaries in tensors_list must have the same keys")
     return [[some[k] for k in sorted(some, key=str)] for some in sources]

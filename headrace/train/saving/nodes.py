@@ -23,7 +23,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from headrace import dtypes, shapes
+from headrace import dtypes, nest, shapes
 from headrace.api import grouping, scopes
 from headrace.files import checkpoints
 from headrace.ir import walk
@@ -164,7 +164,7 @@ def _restore(
     attrs = {"dtypes": tuple(dtypes.as_dtype(s.dtype).base for s in specs)}
     b = scopes.builder()
     read = b.make("RestoreV2", (prefix, [s.name for s in specs], [s.slice_spec for s in specs]), attrs)
-    left = list(read) if isinstance(read, tuple) else [read]
+    left = nest.as_list(read)
     out: list[Operation] = []
     for saveable in saveables:
         n = len(saveable.specs)
