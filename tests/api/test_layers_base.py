@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -178,6 +178,36 @@ def test_values_in_place_of_variables() -> None:
         v.assign(value)
     np.testing.assert_allclose(model(x).numpy(), model.with_values(values)(x).numpy())
     assert next(v.name for v in model.variables) == "sequential/dense/kernel:0"
+
+
+class Sides(NamedTuple):
+    left: Any
+    right: Any
+
+
+class TwoSides(L.Layer):
+    """Layers in nested containers, and an object of another class that must stay the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sides = Sides(L.Dense(1, use_bias=False), {"z": L.Dense(1, use_bias=False), "a": [L.Dense(1)]})
+        self.other = {1, 2}
+
+    def call(self, inputs: Any) -> Any:
+        right = self.sides.right
+        return self.sides.left(inputs) + right["z"](inputs) + right["a"][0](inputs)
+
+
+def test_layers_in_nested_containers_have_their_variables_replaced() -> None:
+    layer, x = TwoSides(), np.ones((1, 2), np.float32)
+    layer(x)
+    assert [v.shape for v in layer.trainable_variables] == [(2, 1), (2, 1), (2, 1), (1,)]
+    changed = layer.with_values(
+        [np.full(v.shape, 10.0**i, np.float32) for i, v in enumerate(layer.trainable_variables)]
+    )
+    assert changed(x).numpy().tolist() == [[2 + 20 + 200 + 1000]]
+    assert list(changed.sides.right) == ["z", "a"]
+    assert changed.other is layer.other
 
 
 def test_sequential() -> None:
