@@ -1,4 +1,4 @@
-"""Nothing is not added: what only one branch of a conditional makes is added to a running sum in that branch.
+"""Moves the addition of a conditional's result to a running sum into the branches.
 
     While(total)   body: total + If(p, then: d, else: zeros)
 
@@ -6,10 +6,10 @@ becomes
 
     While(total)   body: If(p, then: total + d, else: total)
 
-Gradients of conditionals in loops are full of this: by what a branch does not read its derivative is zeros, as large as
-that is, and an iteration that takes the branch would make them and add them.
+Gradients of conditionals in loops contain many such sums. The derivative with respect to a tensor that a branch does
+not read is zeros of the tensor's size. Without this pass, an iteration that takes the branch makes and adds them.
 
-A sum that begins with 0 and to which things are added is never -0, so to leave out `+ 0` changes no bit of it.
+A sum that begins with +0 never becomes -0 by additions, so leaving out `+ 0` changes no bit of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RULE = "loop_branches"
 
 
 class AddInBranches(Pass):
-    """See the module's text."""
+    """Pass that adds to running sums in the branches of conditionals."""
 
     name = _RULE
     grows = True
@@ -71,7 +71,10 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
 
 
 def _added(loop: LoopEditor, k: int) -> tuple[Operation, Tensor] | None:
-    """If variable `k` becomes itself and something that a conditional makes for that alone: the sum, and the latter."""
+    """Returns the addition to variable `k` and the addend, a result of a conditional.
+
+    None if there is no such addition, or the addend has other readers.
+    """
     total, add = loop.body.params[k], loop.body.results[k].op
     if add.type not in ("AddV2", "Add", "AddN") or len(add.inputs) != 2 or not loop.is_movable(add):
         return None
@@ -96,7 +99,7 @@ def _begins_with_zeros(loop: LoopEditor, k: int) -> bool:
 
 
 def _params(loop: LoopEditor, choice: Operation, t: Tensor) -> list[Tensor]:
-    """What stands for `t`, of the body, in the branches of `choice`."""
+    """Parameters of the branches of `choice` for the tensor `t` of the body."""
     for i, given in enumerate(choice.inputs[1:]):
         if given is t:
             return [g.params[i] for g in owned(choice)]

@@ -1,9 +1,9 @@
-"""How often a loop goes round, once it is known, is known behind the loop too.
+"""Replaces the final value of a loop's counter by a constant, if it is known.
 
     i, h = While(0, h)    condition: i < 500        last = i - 1
 
-makes `i` behind the loop the number 500. The gradient of such a loop counts to `last`, and so it is known how often it
-goes round.
+makes `i` after the loop the number 500. The gradient of such a loop counts to `last`, so its trip count becomes known,
+too.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class CountLoops(Pass):
-    """See the module's text."""
+    """Pass that replaces final values of counters by constants."""
 
     name = "loop_counts"
-    grows = True  # the number
+    grows = True  # by the constants
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
@@ -48,7 +48,7 @@ class CountLoops(Pass):
 
 
 def _look_again(graph: Graph) -> None:
-    """Has forgotten of which tensors no value was known: of some it is now."""
+    """Drops cached results of inference that say "no constant", because some tensors now have one."""
     for op in graph.operations:
         for t in op.outputs:
             if t._constant is None:

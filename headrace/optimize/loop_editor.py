@@ -1,11 +1,11 @@
-"""A loop under change: what the passes on loops share.
+"""The editor of a loop, which the passes on loops share.
 
-A `LoopEditor` is a While of a private graph together with an editor of its body and one of the graph around it. It says
-what is known of the variables, makes operations on either side, and gives the loop more variables. A tensor of the body
-is
+A `LoopEditor` is a While of a private graph, with an editor of its body and one of the graph around it. It answers
+questions about the loop variables, makes operations inside and outside of the loop, and adds loop variables. A tensor
+of the body is
 
-* *invariant*, if it is a loop constant or a `Const`: `outside` is what stands for it in the graph around;
-* something else in every iteration, otherwise.
+* *invariant* if it is a loop constant or a `Const`: then `outside` returns its equal in the graph around the loop;
+* otherwise, possibly different in every iteration.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class LoopEditor:
-    """See the module's text.
+    """Questions about one loop, and changes of it.
 
     Args:
       op: a While that owns its graphs.
-      context: with the operations of the graph around it that must stay.
+      context: the context of the pass, with the operations of the graph around the loop that must stay.
 
     Attributes:
       body, cond: its graphs.
@@ -48,10 +48,10 @@ class LoopEditor:
         self.trip_count = trip_count(op)
         self._copies: dict[Tensor, Tensor] = {}
 
-    # *** what is known ***
+    # *** questions ***
 
     def position(self, t: Tensor) -> int | None:
-        """The number of the variable whose parameter in the body `t` is."""
+        """Position of the variable whose parameter in the body is `t`, or None."""
         if t.op.type != "_Arg":
             return None
         k: int = t.op.attrs["index"]
@@ -65,7 +65,7 @@ class LoopEditor:
         return t.op.type == "Const" if k is None else self.is_constant(k)
 
     def outside(self, t: Tensor) -> Tensor:
-        """What stands for `t`, which is invariant, in the graph around the loop."""
+        """Tensor of the graph around the loop that equals `t`, which is invariant."""
         k = self.position(t)
         if k is not None:
             return self.op.inputs[k]
@@ -76,16 +76,21 @@ class LoopEditor:
         return got
 
     def is_movable(self, op: Operation) -> bool:
-        """Whether nothing but its inputs says where `op`, of the body, is: it is pure, and no control edge ends or
-        begins there."""
+        """Whether only its inputs constrain the position of `op`, of the body.
+
+        Then it is pure, and has no control edges in either direction.
+        """
         return op.opdef.is_pure and not op.control_inputs and not self.inner.waits.get(op) and self.is_free(op)
 
     def is_free(self, op: Operation) -> bool:
         return op not in self.body.control_results and "_class" not in op.attrs
 
     def is_only_for_itself(self, k: int) -> bool:
-        """Whether variable `k` is read only by the operation that makes its next value, which nothing else reads: what
-        it is, nobody wants to know before the loop ends."""
+        """Whether only the computation of its own next value reads variable `k`.
+
+        No other operation reads this next value, and the condition does not read the variable. So the value is not
+        observed before the loop ends.
+        """
         p, r, twin = self.body.params[k], self.body.results[k], self.cond.params[k]
         if [op for op, _ in self.inner.uses.get(p, ())] != [r.op] or self.inner.uses.get(r):
             return False
@@ -93,35 +98,47 @@ class LoopEditor:
             return False
         return twin not in self.cond.results and not any(twin in op.inputs for op in self.cond.operations)
 
-    # *** changing ***
+    # *** changes ***
 
     def before(self, like: Operation) -> Builder:
-        """A builder in the graph around, of operations that stand for `like`."""
+        """Returns a builder in the graph around the loop, for operations that replace `like`."""
         return Builder(self.op.graph, device=like.device, source=like.source or self.op.source)
 
     def within(self, like: Operation) -> Builder:
-        """A builder in the body, of operations that stand for `like`."""
+        """Returns a builder in the body, for operations that replace `like`."""
         return Builder(self.body, device=like.device, source=like.source or self.op.source)
 
     def sweep(self) -> None:
-        """Takes out of the body what nobody needs any more."""
+        """Removes dead operations from the body."""
         self.inner.sweep()
 
     def constant(self, t: Tensor, name: str = "") -> Tensor:
-        """The parameter of the body that stands for `t`, a tensor of the graph around: there is one, or it is made."""
+        """Returns the parameter of the body for `t`, a tensor of the graph around.
+
+        If no loop constant has the value `t`, one is added.
+        """
         for k, given in enumerate(self.op.inputs):
             if given is t and self.is_constant(k):
                 return self.body.params[k]
         return self.variable(t, name)[0]
 
     def variable(self, init: Tensor, name: str = "") -> tuple[Tensor, Tensor]:
-        """One variable more, a constant for now: its parameter in the body, and the loop's new output."""
+        """Adds a loop variable, which is a loop constant until `set_next`.
+
+        Returns:
+          Its parameter in the body, and the new output of the loop.
+        """
         param, out = add_values.add_variable(self.op, init, name)
         self.outer.extended(self.op)
         return param, out
 
     def set_next(self, k: int, value: Tensor) -> None:
-        """Makes `value` what variable `k` becomes; its parameter, to make it a constant again."""
+        """Makes `value` the next value of variable `k`.
+
+        Args:
+          k: the position of the variable.
+          value: a tensor of the body. The parameter itself makes the variable a loop constant.
+        """
         param = self.body.params[k]
         if value is param:
             self.inner.set_result(k, param)
@@ -131,11 +148,14 @@ class LoopEditor:
 
 
 def loops_of(graph: Graph, having: Callable[[Operation], bool] | None = None) -> Iterator[Operation]:
-    """The Whiles of `graph` that own their graphs, if these fit: whoever runs others says that they do not.
+    """Yields the Whiles of `graph` that own their graphs, if the signatures match.
+
+    A mismatch is left to the run of the loop, which reports it.
 
     Args:
-      having: only those with an operation in the body of which it is true. To see that there is none costs less than
-        to make a `LoopEditor`.
+      graph: the graph.
+      having: None, or a predicate that must hold for an operation of the body. This check costs less than a
+        `LoopEditor`.
     """
     for op in list(graph.operations):
         if op.opdef.structured == "While" and all(isinstance(op.attrs[f], FuncGraph) for f in ("cond", "body")):
@@ -147,6 +167,6 @@ def loops_of(graph: Graph, having: Callable[[Operation], bool] | None = None) ->
 
 
 def names(ops: Iterator[Operation] | list[Operation], most: int = 4) -> str:
-    """The names of some operations, for the report."""
+    """Joins the names of the first `most` operations, for the report."""
     some = [op.name for op in ops]
     return ", ".join(some[:most]) + (f" and {len(some) - most} more" if len(some) > most else "")

@@ -1,4 +1,6 @@
-"""Work on what a loop reads row by row is done before the loop, for all rows at once.
+"""Loop fission: computes functions of the rows that a loop reads before the loop.
+
+All rows are computed at once.
 
     inputs = TensorListFromTensor(xs)
     While(i, h)   body: tanh(inputs[i] @ w + h @ u + b)
@@ -8,13 +10,15 @@ becomes
     rows = TensorListFromTensor(xs @ w + b)
     While(i, h)   body: tanh(rows[i] + h @ u)
 
-What does not depend on anything that is carried from one iteration to the next need not wait for it: one product of
-all rows takes a fraction of what as many products of one row do, and so does all else. `loop_row_reads` finds what can
-be moved; sums are regrouped for that, so the last bits of floats may differ.
+An operation that does not depend on values carried from one iteration to the next need not run in the loop. One matrix
+product of all rows takes a fraction of the time of one product for each row, and the same holds for other operations.
+`loop_row_reads` finds the operations that can be moved. Sums are regrouped first (`loop_reassociation`), so the last
+bits of floats may differ.
 
-Only as many rows are computed as the loop may read. A loop that may end before its counter does, computes nothing in
-advance; nor is more kept than `Options.stack_bytes` of one value. What is computed of lists that another loop filled is
-as long as these, whatever that is; of those only small elements are worth while (`Rows.pays`).
+Only as many rows are computed as the loop may read. If a loop may end before its counter does, nothing is moved. No
+value is moved that would need more than `Options.stack_bytes` for all iterations. Rows that are computed from a list of
+another loop are as many as its elements, in any number; of those, only small values are worth moving
+(`RowReads.pays`).
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class FissionForward(Pass):
-    """See the module's text."""
+    """Pass that computes rows for all iterations before the loop."""
 
     name = "loop_fission"
     is_exact = False
@@ -73,8 +77,8 @@ def _move(op: Operation, context: PassContext) -> bool:
             limit = context.options.stack_bytes
             context.refused("loop_fission", t.op, f"{n} rows of {size} bytes are more than {limit}")
             continue
-        assert t.shape is not None  # of what is a row the rank is known
-        # The first dimension of a row is mostly the batch; if it is not known, then of what is read it is not either.
+        assert t.shape is not None  # a row has a known rank
+        # The first dimension is mostly the batch. If it is unknown here, it is unknown in the rows that the loop reads.
         if n is None and not isinstance(rows[t], Popped) and None in t.shape[1:]:
             context.refused("loop_fission", t.op, "neither how many rows nor how large they are is known")
             continue
@@ -88,7 +92,7 @@ def _move(op: Operation, context: PassContext) -> bool:
 
 
 def _read_instead(loop: LoopEditor, rows: RowReads, t: Tensor) -> None:
-    """Has the loop read `t`, a row, instead of computing it."""
+    """Makes the loop read the row `t` instead of computing it."""
     at = rows[t]
     short = base_name(t)
     source = rows.source(t)

@@ -1,11 +1,11 @@
-"""Two loops that stand beside one another and go round equally often become one.
+"""Loop fusion: merges two independent loops with equal trip counts.
 
     While(i = 0, x)  i < n  body: i + 1, f(x)            While(i = 0, x, j = 0, y)  i < n
     While(j = 0, y)  j < n  body: j + 1, g(y)               body: i + 1, f(x), j + 1, g(y)
 
-What that saves is a condition and a counter an iteration (`loop_variables` sees that the two counters are one), so it
-pays for small bodies only. Neither loop may need what the other gives, directly or by others, nor have effects, which
-would come in another order.
+This saves the evaluation of a condition and of a counter in each iteration (`loop_variables` merges the two counters),
+so it pays for small bodies only. Neither loop may depend on an output of the other, directly or not. Neither may have
+effects, because their order would change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class FuseLoops(Pass):
-    """See the module's text."""
+    """Pass that fuses loops with equal trip counts."""
 
     name = "loop_merging"
 
@@ -59,7 +59,7 @@ def _merge_two(graph: Graph, context: PassContext) -> bool:
 
 
 def _bound(op: Operation) -> Bound | None:
-    """The one thing that ends the loop `op`, if there is one and it has no effects."""
+    """The only bound of the loop `op`, if it has one and no effects."""
     found = trip_count(op)
     if found is None or not found.is_exact or len(found.bounds) != 1 or op.control_inputs:
         return None
@@ -70,7 +70,7 @@ def _bound(op: Operation) -> Bound | None:
 
 
 def _alike(x: Operation, a: Bound, y: Operation, b: Bound) -> bool:
-    """Whether two loops go round equally often, and may be one as far as devices go."""
+    """Whether two loops have equal trip counts, devices and `parallel_iterations`."""
     if x.type != y.type or x.device != y.device or a.is_inclusive != b.is_inclusive:
         return False
     if x.attrs.get("parallel_iterations") != y.attrs.get("parallel_iterations"):
@@ -82,11 +82,11 @@ def _same(x: Tensor, y: Tensor) -> bool:
     if x is y:
         return True
     a, b = constant_value(x), constant_value(y)
-    return a is not None and bool(a == b)  # what is not known is equal to no number
+    return a is not None and bool(a == b)  # an unknown value equals no number
 
 
 def _merge(first: Operation, second: Operation, context: PassContext) -> None:
-    """Puts what the loop `second` does into the loop `first`."""
+    """Moves the variables and operations of the loop `second` into the loop `first`."""
     loop = LoopEditor(first, context)
     other = second.attrs["body"]
     moved: dict[Tensor, Tensor] = {}

@@ -1,4 +1,4 @@
-"""Work that is the same in all iterations is done once, before the loop.
+"""Loop-invariant code motion: hoists invariant operations in front of the loop.
 
     While(h)   body: tanh(h @ (w * s))        w, s: loop constants
 
@@ -7,12 +7,15 @@ becomes
     v = w * s
     While(h)   body: tanh(h @ v)              v: a loop constant
 
-An operation of the body moves if it is pure and all that it reads is invariant, and if doing it once too often hurts
-nobody: a loop may go round no time at all, and then the body would not have run. So it must be one that cannot fail
-(`ir.analysis.speculatable`), unless the loop is known to go round. The condition runs once at least, so there every
-pure operation may move. What is much larger than what it is made of (a number stretched to a matrix) stays: to keep it
-costs more than to make it. A variable that the loop only reads is read once, if the loop is known to go round (to read
-it can fail, it may have no value yet). Loops in loops are done from the inside out, so work moves as far out as it can.
+An operation of the body is hoisted if it is pure and all its inputs are invariant. It must also be speculatable
+(`ir.analysis.speculatable`): a loop may run no iteration, and then the body would not have run, so the hoisted
+operation must not fail. If the loop is known to run an iteration, this is not required. The condition runs at least
+once, so every pure operation of it may be hoisted.
+
+A result that is much larger than its inputs (a scalar broadcast to a matrix) stays in the loop, because storing it
+costs more than computing it. A variable that the loop only reads is read once, if the loop is known to run an
+iteration; the read can fail, because the variable may have no value. Nested loops are handled from the inside out, so
+an operation is hoisted as far out as possible.
 """
 
 from __future__ import annotations
@@ -34,10 +37,10 @@ if TYPE_CHECKING:
 
 
 class HoistInvariants(Pass):
-    """See the module's text."""
+    """Pass that hoists loop-invariant operations."""
 
     name = "loop_invariants"
-    grows = True  # parameters, and constants on both sides
+    grows = True  # by parameters, and by copies of constants on both sides
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         changed = False
@@ -60,19 +63,18 @@ def _hoist_body(op: Operation, context: PassContext) -> bool:
                 found[each] = None
             else:
                 context.refused("loop_invariants", each, "it may fail, and the loop may not go round at all")
-    for each in reversed(list(found)):  # what nobody would read outside but those that stay, stays
+    for each in reversed(list(found)):  # a large result that the rest of the loop needs is computed in the loop
         readers = [r for t in each.outputs for r, _ in loop.inner.uses.get(t, ())]
         is_end = any(t in loop.body.results for t in each.outputs) or any(r not in found for r in readers)
         if is_end and _is_stretched(each):
             del found[each]
             context.refused("loop_invariants", each, "its result is much larger than what it is made of")
-    # an Identity of a constant alone, or a number made of numbers, is the business of others
     if not found:
         return False
     moved = {t: loop.outside(t) for each in found for t in each.inputs if t.op not in found}
     copies = copy_into(op.graph, list(found), moved)
     for each, copy in copies.items():
-        if not each.opdef.is_pure:  # it reads what the loop would have read, so after what the loop waits for
+        if not each.opdef.is_pure:  # a read of a variable, which waits for the control inputs of the loop
             loop.outer.set_controls(copy, op.control_inputs)
     for each in found:
         for t in each.outputs:
@@ -84,7 +86,7 @@ def _hoist_body(op: Operation, context: PassContext) -> bool:
 
 
 def _reads(loop: LoopEditor, op: Operation) -> bool:
-    """Whether `op`, of a loop that writes nothing, reads a resource, and nothing else says when."""
+    """Whether `op`, of a loop without writes, reads a resource and has no control edges."""
     facts = op.opdef.facts
     if facts.effect != "resource" or facts.waits:
         return False
@@ -135,7 +137,7 @@ def _hoist_condition(op: Operation, context: PassContext) -> bool:
 
 
 def _is_stretched(op: Operation) -> bool:
-    """Whether what `op` makes is much larger than what it makes it of."""
+    """Whether the result of `op` is much larger than its inputs."""
     if op.opdef.facts.forwards is not None:
         return False
     made, read = _bytes(op.outputs), _bytes(op.inputs)

@@ -1,14 +1,15 @@
-"""A product of parts that are known at different times is made a sum of products.
+"""Splits a matrix product of a concatenation into a sum of products.
 
     z = [x, h] @ w        becomes        z = x @ w[:m] + h @ w[m:]
 
-where `x` is a row of something known before the loop (or a loop constant) and `h` is carried from one iteration to the
-next: the first product can then be done for all iterations at once (`loop_fission`). What is backwards of it,
+Here `x` is a loop constant, or a row of a tensor that is known before the loop, and `h` is carried from one iteration
+to the next. Then the first product can be computed for all iterations at once (`loop_fission`). In the backward loop
+the counterpart is
 
     dx, dh = split(dz @ wT)        becomes        dx = dz @ w[:m]T        dh = dz @ w[m:]T
 
-where one of the two is wanted by nobody, and then not computed, or only collected, and then computed behind the loop.
-The slices of `w`, a loop constant, are made before the loop.
+This is done if one of the two products is not needed, so it is not computed, or if it is only collected in a list, so
+it is computed after the loop. The slices of `w`, a loop constant, are made before the loop.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class FissionProducts(Pass):
-    """See the module's text."""
+    """Pass that splits products whose parts are known at different times."""
 
     name = "loop_products"
     is_exact = False
@@ -44,7 +45,7 @@ class FissionProducts(Pass):
 
 
 class _Products:
-    """The products of one loop."""
+    """Matrix products of one loop."""
 
     def __init__(self, op: Operation, context: PassContext) -> None:
         self.loop = LoopEditor(op, context)
@@ -79,7 +80,10 @@ class _Products:
         return False
 
     def _part(self, w: Tensor, axis: int, begin: int, size: int, like: Operation) -> Tensor:
-        """`size` of the rows (axis 0) or columns of `w`, a loop constant, sliced before the loop."""
+        """Returns `size` rows (axis 0) or columns of `w`, sliced before the loop.
+
+        The result is a loop constant, as `w` is.
+        """
         key = (w, axis, begin, size)
         got = self._slices.get(key)
         if got is None:
@@ -112,7 +116,7 @@ class _Products:
             part = self._part(w, inner, at, sum(wide), op)
             products.append((same, _product(b, op, x, part)))
             at += sum(wide)
-        # what is known first: those sums can be moved as one
+        # the products that are known before the loop come first, so that their sum can be moved as a whole
         total = None
         for _, y in sorted(products, key=lambda p: not p[0]):
             total = y if total is None else b.AddV2(total, y, name=op.name)
@@ -123,7 +127,10 @@ class _Products:
         return True
 
     def _narrow(self, op: Operation) -> bool:
-        """Where a product is cut into columns: what nobody wants is not computed, what is only collected apart."""
+        """Splits a product whose result is split into columns, if the columns have different uses.
+
+        Columns without readers are not computed. Columns that are only collected get a product of their own.
+        """
         loop, y = self.loop, op.outputs[0]
         cuts = list(dict.fromkeys(r for r, _ in loop.inner.uses.get(y, [])))
         if len(cuts) != 1 or y in loop.body.results or not loop.is_movable(cuts[0]):
@@ -133,7 +140,7 @@ class _Products:
         if not pieces or not wanted:
             return False
         if len(wanted) == len(pieces) and len({self._is_collected(t) for t in wanted}) == 1:
-            return False  # all of it is for the same
+            return False  # all columns have the same use
         outer = 0 if op.attrs["transpose_b"] else 1
         b = loop.within(op)
         at = 0
@@ -150,13 +157,13 @@ class _Products:
         return True
 
     def _is_collected(self, t: Tensor) -> bool:
-        """Whether nothing happens with `t` but that it is put into a list."""
+        """Whether the only use of `t` is to be put into a list."""
         uses = self.loop.inner.uses.get(t, [])
         return len(uses) == 1 and t not in self.loop.body.results and uses[0][0].opdef.list_kind in ("push", "set")
 
 
 def _runs(flags: Sequence[bool]) -> list[tuple[tuple[int, int], bool]]:
-    """((first, end), value) of the stretches of equal values."""
+    """Returns ((first, end), value) for each run of equal values."""
     out: list[tuple[tuple[int, int], bool]] = []
     for i, value in enumerate(flags):
         if out and out[-1][1] == value:
@@ -173,7 +180,7 @@ def _product(b: Builder, op: Operation, x: Tensor, w: Tensor) -> Tensor:
 
 
 def _columns(cut: Operation, y: Tensor) -> list[int] | None:
-    """How wide the pieces are into which `cut`, which reads `y`, cuts its columns, if that is what it does."""
+    """Widths of the pieces into which `cut` splits the columns of `y`, or None."""
     role = cut.opdef.facts.split
     if role is None:
         return None
@@ -182,4 +189,4 @@ def _columns(cut: Operation, y: Tensor) -> list[int] | None:
         return None
     sizes = [t.shape[1] or 0 for t in cut.outputs if t.shape is not None]
     assert y.shape is not None
-    return sizes if sum(sizes) == y.shape[1] else None  # else there are some that are not known
+    return sizes if sum(sizes) == y.shape[1] else None  # else some widths are unknown

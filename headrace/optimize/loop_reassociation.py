@@ -1,13 +1,13 @@
-"""In sums and products of a loop's body, what is known before the loop goes first.
+"""Reassociates sums and products of a loop's body: operands known before the loop go first.
 
-    (x + h) + b        becomes        (x + b) + h             x a row of something known, h carried, b fixed
+    (x + h) + b        becomes        (x + b) + h             x a row of a known tensor, h carried, b a loop constant
     ((d * h) * o) * p  becomes        d * (h * o * p)         h, o, p popped, d carried
 
-Then `loop_fission` can do the first part for all iterations at once. The last bits of floats may differ.
+Then `loop_fission` can compute the first part for all iterations at once. The last bits of floats may differ.
 
-Products are regrouped only where that cannot make an infinity, or lose a small number, on the way: all factors that are
-known before, but one, are sure to lie in [-1, 1] (`ir.analysis.value_range`): gates, and slopes of the functions that
-make them. So the derivative of such a function, `TanhGrad(y, d)`, is first written as the product that it is.
+Products are regrouped only if no intermediate result can overflow, or lose a small number. For that, all known factors
+but one must lie in [-1, 1] (`ir.analysis.value_range`): gates, and derivatives of the functions that compute gates. So
+an operation for the derivative of such a function, `TanhGrad(y, d)`, is first replaced by a product.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class _Regroup(Pass):
-    """See the module's text.
+    """Pass that regroups the operands of one type of operation.
 
     Attributes:
-      type: the operation whose arguments are regrouped.
-      what: what these are called.
+      type: the type of the operations, a sum or a product of two operands.
+      what: the end of the report's sentence that begins with numbers of operands.
     """
 
     grows = True
@@ -44,7 +44,7 @@ class _Regroup(Pass):
         for op in loops_of(graph):
             loop = LoopEditor(op, context)
             changed |= self._prepare(loop, context)
-            # of fewer than two nothing can be regrouped; to know that first saves work
+            # one operation alone cannot be regrouped, and this test is cheap
             if sum(each.type == self.type for each in loop.body.operations) < 2:  # mutate: no
                 continue
             rows = RowReads(loop)
@@ -60,7 +60,7 @@ class _Regroup(Pass):
         return op.type == self.type and op.outputs[0].dtype.base.is_floating and loop.is_movable(op)
 
     def _is_part(self, loop: LoopEditor, op: Operation) -> bool:
-        """Whether `op` is itself only read by one such operation of the same shape."""
+        """Whether the only reader of `op` is another such operation of the same shape."""
         y = op.outputs[0]
         uses = loop.inner.uses.get(y, [])
         if len(uses) != 1 or y in loop.body.results or y.shape is None:
@@ -69,7 +69,7 @@ class _Regroup(Pass):
         return self._is_one(loop, reader) and reader.outputs[0].shape == y.shape
 
     def _parts(self, loop: LoopEditor, t: Tensor) -> Iterator[Tensor]:
-        """What is joined to make `t`, parts that are themselves such operations resolved."""
+        """Yields the operands of `t`, with those of nested operations of the same type."""
         todo = [*reversed(t.op.inputs)]
         while todo:
             x = todo.pop()
@@ -79,7 +79,7 @@ class _Regroup(Pass):
                 yield x
 
     def _is_safe(self, loop: LoopEditor, early: Sequence[Tensor]) -> bool:
-        """Whether those may be joined first."""
+        """Whether the operands `early` may be joined first."""
         return True
 
     def _regroup(self, loop: LoopEditor, rows: RowReads, op: Operation, context: PassContext) -> bool:
@@ -89,7 +89,7 @@ class _Regroup(Pass):
         if len(early) < 2 or not late or not any(t in rows for t in early) or len(set(parts)) != len(parts):
             return False
         if any(set(self._parts(loop, t)) == set(early) for t in op.inputs if t not in parts):
-            return False  # they are one side of it already
+            return False  # the known operands are grouped already
         if not self._is_safe(loop, early):
             return False
         total = self._joined(loop, op, [self._joined(loop, op, early), self._joined(loop, op, late)])
@@ -107,7 +107,7 @@ class _Regroup(Pass):
 
 
 class RegroupSums(_Regroup):
-    """See the module's text."""
+    """Pass that adds the terms that are known before the loop first."""
 
     name = "loop_sums"
     type = "AddV2"
@@ -115,14 +115,14 @@ class RegroupSums(_Regroup):
 
 
 class RegroupFactors(_Regroup):
-    """See the module's text."""
+    """Pass that multiplies the factors that are known before the loop first."""
 
     name = "loop_factors"
     type = "Mul"
     what = "factors are known before the loop, and multiplied first"
 
     def _prepare(self, loop: LoopEditor, context: PassContext) -> bool:
-        """Writes derivatives that are products as such, where one factor is known before the loop."""
+        """Replaces derivatives by products, if one factor is known before the loop."""
         found = [op for op in loop.body.operations if op.opdef.facts.slope is not None and loop.is_movable(op)]
         if not found:
             return False
@@ -148,7 +148,7 @@ class RegroupFactors(_Regroup):
 
 
 def _is_wide(t: Tensor) -> bool:
-    """Whether its exponents reach so far that small factors can be multiplied before large ones come in."""
+    """Whether the exponent range of `t` leaves room for products of small factors."""
     return t.dtype.base.is_floating and t.dtype.base is not dtypes.float16
 
 

@@ -1,4 +1,4 @@
-"""What a loop only adds up is computed behind it, of all iterations at once.
+"""Reduction sinking: computes sums over a loop's iterations after the loop, in one operation.
 
     While(dw, ...)   body: dw + aT @ d, ...          dw is read by nothing else
 
@@ -7,17 +7,19 @@ becomes
     While(...)       body: push a, push d, ...
     dw + stack(a)T @ stack(d)                        one product over iterations and rows together
 
-This is what the gradients of loops do with the weights: each iteration makes a matrix as large as the weights, of two
-small ones, and adds it to what there is. One product at the end does the same work without ever touching the large
-matrix in between. `loop_residuals` says how the small ones are had behind the loop; those that a forward loop kept
-anyway need not be kept again. Sums over some dimensions (the gradient of a bias) come along.
+Gradients of loops accumulate the derivatives of the weights in this way. Each iteration computes a matrix of the size
+of the weights from two small ones, and adds it to the running sum. One product after the loop does the same work
+without the large matrix of each iteration. `loop_residuals` makes the small matrices of all iterations available after
+the loop; those that a forward loop stored need not be stored again. Sums over some dimensions (the gradient of a bias)
+are sunk in the same way.
 
-The order of the float sums changes, and so may the last bits. After no trip at all the sum is one over nothing.
+The order of the float sums changes, so the last bits may differ. If the loop runs no iteration, the sum is over
+nothing.
 
-**How much is kept.** Of a loop whose number of iterations is known, no more than `Options.stack_bytes` of one value;
-of another one only if it reads lists that a loop before it filled: those are as long, so what is kept here is of the
-order of what is there already. And only what is no larger than what is added up in each iteration: a sum of a few
-numbers over a huge batch stays in the loop.
+**Memory.** If the trip count is known, at most `Options.stack_bytes` of one value are stored. If it is unknown, values
+are stored only if the loop reads lists that an earlier loop filled: those have as many elements, so the size of the
+stored values is of the same order. In both cases the stored values of an iteration must not be much larger than the
+term that the iteration adds: a sum of a few numbers over a huge batch stays in the loop.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ _RULE: Final = "loop_accumulations"
 
 
 class SinkReductions(Pass):
-    """See the module's text."""
+    """Pass that sinks reductions out of loops."""
 
     name = _RULE
     is_exact = False
@@ -58,12 +60,12 @@ class SinkReductions(Pass):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Sum:
-    """A variable that the loop only adds to, and what it adds that could be added behind.
+    """A variable to which the loop only adds, with terms that can be sunk.
 
     Attributes:
-      k: its number.
+      k: the position of the variable.
       add: the operation that adds.
-      terms: those of its inputs.
+      terms: the inputs of it that could be added after the loop.
     """
 
     k: int
@@ -77,7 +79,7 @@ def _move(op: Operation, context: PassContext) -> bool:
     if not sums:
         return False
     leaving = {t.op for s in sums for t in s.terms}
-    while True:  # what cannot leave, does not; so others, which it reads, cannot either
+    while True:  # a term that stays keeps its inputs in the loop, so other terms may have to stay, too
         residuals = Residuals(loop, leaving)
         refused = {
             t.op: why for s in sums for t in s.terms if t.op in leaving and (why := _why_not(residuals, t, context))
@@ -99,11 +101,11 @@ def _move(op: Operation, context: PassContext) -> bool:
     return True
 
 
-# *** what could move ***
+# *** candidates ***
 
 
 def _sum(loop: LoopEditor, k: int) -> _Sum | None:
-    """Variable `k`, if the loop only adds to it."""
+    """Returns variable `k` as a `_Sum`, if the loop only adds to it."""
     p, r = loop.body.params[k], loop.body.results[k]
     add = r.op
     if add.type not in ("AddV2", "Add", "AddN") or not loop.is_movable(add):
@@ -115,7 +117,7 @@ def _sum(loop: LoopEditor, k: int) -> _Sum | None:
 
 
 def _is_term(loop: LoopEditor, t: Tensor) -> bool:
-    """Whether `t` is computed only to be added, in a way that can be done to all iterations at once."""
+    """Whether `t` is computed only to be added, by an operation that can be batched."""
     op = t.op
     if not loop.is_movable(op) or len(loop.inner.uses.get(t, ())) != 1 or t in loop.body.results:
         return False
@@ -124,7 +126,7 @@ def _is_term(loop: LoopEditor, t: Tensor) -> bool:
 
 
 def _operands(op: Operation) -> list[Tensor]:
-    """What the values are of which `op` makes a sum over rows; none if it makes none."""
+    """Operands that `op` sums over their rows; empty if it computes no such sum."""
     if op.type == "MatMul":
         return list(op.inputs)
     if op.type == "Sum" and constant_value(op.inputs[1]) is not None:
@@ -135,7 +137,7 @@ def _operands(op: Operation) -> list[Tensor]:
 
 
 def _why_not(residuals: Residuals, t: Tensor, context: PassContext) -> str:
-    """Why `t` is not to be added up behind the loop; "" if it is."""
+    """Reason why `t` must be added in the loop; "" if it need not."""
     op, loop = t.op, residuals.loop
     operands = _operands(op)
     pushed = list(dict.fromkeys(x for o in operands for x in residuals.pushed(o)))
@@ -164,8 +166,10 @@ def _why_not(residuals: Residuals, t: Tensor, context: PassContext) -> str:
 
 
 def _joins(op: Operation, operands: Sequence[Tensor]) -> bool:
-    """Whether the values can be joined along their first dimension, over which `op` sums, without their number there
-    being known."""
+    """Whether the values can be joined along their first dimension, of unknown size.
+
+    They can if `op` sums over this dimension.
+    """
     if any(o.shape is None or None in o.shape[1:] for o in operands):
         return False
     if op.type == "MatMul":
@@ -176,18 +180,18 @@ def _joins(op: Operation, operands: Sequence[Tensor]) -> bool:
 
 
 def _axes(op: Operation) -> list[int]:
-    """Over which dimensions a Sum sums."""
+    """Dimensions over which a Sum sums."""
     axes, shape = constant_value(op.inputs[1]), op.inputs[0].shape
     assert axes is not None
     assert shape is not None
     return sorted({int(a) % len(shape) for a in np.ravel(axes)}) if shape else []
 
 
-# *** moving it ***
+# *** the change ***
 
 
 def _behind(loop: LoopEditor, residuals: Residuals, s: _Sum) -> None:
-    """Adds the terms of `s` behind the loop instead of in it."""
+    """Adds the terms of `s` after the loop instead of in it."""
     op, k = loop.op, s.k
     p = loop.body.params[k]
     parts = [_total(loop, residuals, t) for t in s.terms]
@@ -209,7 +213,7 @@ def _behind(loop: LoopEditor, residuals: Residuals, s: _Sum) -> None:
 
 
 def _total(loop: LoopEditor, residuals: Residuals, t: Tensor) -> Tensor:
-    """The sum of the values of `t`, of a body, over all iterations."""
+    """Returns the sum over all iterations of `t`, a tensor of the body."""
     op = t.op
     operands = _operands(op)
     b = loop.before(op)
@@ -219,7 +223,7 @@ def _total(loop: LoopEditor, residuals: Residuals, t: Tensor) -> Tensor:
         out = b.make(op.type, (*whole, *(loop.outside(x) for x in op.inputs[len(whole) :])), dict(op.attrs), op.name)
     elif op.type == "MatMul":
         x, y = (residuals.values(o) for o in operands)
-        # the smaller one is turned around where that is necessary
+        # if the orders differ, the smaller operand is reversed
         is_backward = (y if _size(operands[0]) <= _size(operands[1]) else x).is_backward
         flat = [
             _flat(loop, residuals.turned(v, is_backward), turn)
@@ -244,8 +248,13 @@ def _size(t: Tensor) -> int:
 
 
 def _flat(loop: LoopEditor, values: Tensor, rows_first: bool) -> Tensor:
-    """Values of rank 2, stacked, as one matrix: rows below rows if the rows are what is summed over, else the columns
-    of the one turned into such rows."""
+    """Returns stacked matrices as one matrix, whose rows are the ones to sum over.
+
+    Args:
+      loop: the loop.
+      values: the matrices, of shape [iterations, rows, columns].
+      rows_first: whether the rows of each matrix are summed over; else its columns become rows.
+    """
     b = loop.before(values.op)
     if not rows_first:
         values = b.Transpose(values, [0, 2, 1], name=f"{values.op.name}/columns")

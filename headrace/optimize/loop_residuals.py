@@ -1,15 +1,18 @@
-"""The values that a tensor of a loop's body has in all iterations, put together behind the loop.
+"""Residuals: the values in all iterations of a tensor of a loop's body.
 
-There are four ways to have them (`Residuals.values`), the first that applies is taken:
+They become available after the loop.
 
-* the tensor is a row of something that was known before the loop (`loop_row_reads`): that is it;
-* it is popped from a list that a forward loop filled: that list is it, last iteration first;
-* it is computed, for this purpose alone, of such tensors: then it is computed of all of them behind the loop;
-* else each iteration pushes it to a list.
+There are four ways to obtain them (`Residuals.values`). The first one that applies is taken:
 
-Each has one value after the other along a new first dimension, in the order of the iterations or against it, and
-`Residuals` turns one around where two must go together. If the shape of a value is not known but for its first
-dimension, which may differ from one iteration to the next, values are pushed, and joined along that dimension.
+* The tensor is a row of a tensor that was known before the loop (`loop_row_reads`). That tensor has the values.
+* The tensor is popped from a list that a forward loop filled. That list has the values, the last iteration first.
+* The tensor is computed from such tensors, and only for this purpose. Then it is computed after the loop, from all
+  values of its inputs.
+* Otherwise each iteration pushes it to a list.
+
+The values lie along a new first dimension, in the order of the iterations or in reverse. `Residuals` reverses a tensor
+where two of them must have the same order. If only the first dimension of a value is unknown, it may differ from one
+iteration to the next. Such values are pushed, and concatenated along that dimension.
 """
 
 from __future__ import annotations
@@ -32,11 +35,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Values:
-    """All values of a tensor of the body.
+    """Values of a tensor of the body in all iterations.
 
     Attributes:
-      tensor: of the graph around; they lie along its first dimension.
-      is_backward: the last iteration's comes first.
+      tensor: a tensor of the graph around; its first dimension is that of the iterations.
+      is_backward: whether the last iteration comes first.
     """
 
     tensor: Tensor
@@ -44,12 +47,12 @@ class Values:
 
 
 class Residuals:
-    """The values of the tensors of one loop's body.
+    """Values of the tensors of one loop's body in all iterations.
 
     Args:
-      loop: it.
-      leaving: operations of the body that will not be done there any more.
-      computed: those of them that are to be done behind the loop, to all values at once.
+      loop: the loop.
+      leaving: operations that the body will no longer contain.
+      computed: those of them that are computed after the loop, for all iterations at once.
     """
 
     def __init__(
@@ -65,13 +68,13 @@ class Residuals:
 
     @property
     def count(self) -> int | None:
-        """How often the loop goes round, if that is known."""
+        """Trip count of the loop, or None."""
         return None if self.loop.trip_count is None else self.loop.trip_count.count
 
-    # *** what there is ***
+    # *** availability ***
 
     def is_available(self, t: Tensor) -> bool:
-        """Whether the values need not be pushed."""
+        """Whether the values of `t` are available without pushing `t`."""
         got = self._available.get(t)
         if got is None:
             self._available[t] = False
@@ -81,13 +84,13 @@ class Residuals:
         return got
 
     def pushed(self, t: Tensor) -> list[Tensor]:
-        """What has to be pushed for the values of `t`."""
+        """Tensors to push for the values of `t`."""
         if self.is_available(t):
             return []
         return [t] if self._list_of(t) is None else []
 
     def is_row(self, t: Tensor) -> bool:
-        """Whether it is read row by row from a tensor, of which there are as many rows as iterations."""
+        """Whether `t` is a row of a tensor with one row for each iteration."""
         op, loop = t.op, self.loop
         if op.opdef.list_kind != "get" or not loop.is_movable(op) or t.shape is None:
             return False
@@ -97,12 +100,12 @@ class Residuals:
         maker = loop.op.inputs[k].op
         if maker.opdef.list_kind != "from_tensor":
             return False
-        assert loop.trip_count is not None  # or there would be no index
+        assert loop.trip_count is not None  # `at`, the index, implies it
         is_whole = len(loop.trip_count.bounds) == 1 and constant_value(loop.trip_count.bounds[0].first) == 0
         return bool(is_whole) and maker.inputs[0].shape == (self.count, *t.shape)
 
     def _is_computed(self, t: Tensor) -> bool:
-        """Whether it can be computed behind the loop, and need not be in it."""
+        """Whether `t` can be computed after the loop, and is not needed in it."""
         op, loop = t.op, self.loop
         if op in self.computed:
             return True
@@ -117,7 +120,7 @@ class Residuals:
         return can_batch(op, available)
 
     def _list_of(self, t: Tensor) -> Tensor | None:
-        """The list of its values that the loop makes already."""
+        """A list of the values of `t` that the loop makes already, or None."""
         made = self._lists.get(t)
         if made is not None:
             return made
@@ -129,10 +132,10 @@ class Residuals:
                     return self.loop.op.outputs[k]
         return None
 
-    # *** getting it ***
+    # *** values ***
 
     def values(self, t: Tensor) -> Values:
-        """The values, stacked along a new first dimension; `t` has a known shape."""
+        """Returns the values of `t`, of known shape, along a new first dimension."""
         got = self._values.get(t)
         if got is None:
             got = self._values[t] = self._make(t)
@@ -165,7 +168,7 @@ class Residuals:
         return self._values[t]
 
     def turned(self, values: Values, is_backward: bool) -> Tensor:
-        """The values in the order that is asked for."""
+        """Returns the values in the order `is_backward`."""
         if values.is_backward is is_backward:
             return values.tensor
         got = self._turned.get(values.tensor)
@@ -175,7 +178,10 @@ class Residuals:
         return got
 
     def joined(self, t: Tensor) -> Tensor:
-        """The values of `t`, pushed in the order of the iterations, joined along their first dimension."""
+        """Returns the values of `t` concatenated along their first dimension.
+
+        They are in the order of the iterations.
+        """
         values = self.list(t)
         b = self.loop.before(t.op)
         none = b.const([], int64, f"{self.loop.op.name}/leading_dims")
@@ -192,7 +198,10 @@ class Residuals:
         return joined
 
     def list(self, t: Tensor) -> Tensor:
-        """The list of the values of `t`: an output of the loop, the one there is or a new one."""
+        """Returns the list of the values of `t`, an output of the loop.
+
+        If the loop makes no such list, it is added.
+        """
         got = self._list_of(t)
         if got is None:
             loop = self.loop

@@ -1,22 +1,23 @@
-"""What a loop reads row by row, known before it begins.
+"""Rows that a loop reads from tensors known before it begins.
 
     inputs = TensorListFromTensor(xs)
     While(i = 0, ...)   condition: i < n      body: x = TensorListGetItem(inputs, i) ...
 
-The loop counts, `inputs` is a loop constant, so in iteration k the value of `x` is row k of `xs`; and what is computed
-of such rows and of invariant values alone is a row of a tensor too, which could be computed before the loop. `RowReads`
-finds those tensors of a body, and makes the tensors that they are rows of.
+The loop counts and `inputs` is a loop constant, so in iteration k the value of `x` is row k of `xs`. A function of such
+rows and of invariant values alone is a row of a tensor, too, which could be computed before the loop. `RowReads` finds
+these tensors of a body, and makes the tensors of which they are rows.
 
-A loop that counts upwards may read downwards (the gradient of one that reads upwards does): its index is `last - i`,
-where the condition is `i <= last`. So rows have a direction; what is made of rows of both directions is no row.
+A loop that counts up may read rows from the last to the first, as the gradient of a loop that reads upwards does. Its
+index is `last - i`, where the condition is `i <= last`. So rows have a direction. A function of rows of both directions
+is not a row.
 
-What a loop pops from a list that another loop filled is known before it begins, too:
+Elements that a loop pops from a list of another loop are known before it begins, too:
 
     While(acc, d, ...)   body: acc, y = TensorListPopBack(acc); d * (1 - y * y) ...
 
-`1 - y * y` is computed from all elements of `acc` at once, and the loop pops from a list of that. These are the
-*popped* rows, a direction of their own. So are the values of a variable that becomes what is popped: those are the same
-elements, one iteration later, and first what it begins with.
+`1 - y * y` is computed from all elements of `acc` at once, and the loop pops from a list of the results. These are the
+*popped* rows, with a direction of their own. The values of a variable whose next value is popped are popped rows, too:
+the same elements one iteration later, after the initial value.
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ if TYPE_CHECKING:
     from headrace.shapes import Shape
 
 
-_JOINS: Final = frozenset({"ConcatV2", "Pack"})  # they move elements, and compute nothing
+_JOINS: Final = frozenset({"ConcatV2", "Pack"})  # these move elements and compute nothing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Index:
-    """What says which row an iteration reads.
+    """Index of the row that an iteration reads.
 
     Attributes:
-      tensor: the number of the row, a tensor of the body.
-      is_upward: it is the counter; else it goes from the last row to the first.
-      bound: the comparison that says how far it goes.
+      tensor: the index, a tensor of the body.
+      is_upward: whether the index is the counter; else it goes from the last row to the first.
+      bound: the comparison that limits the counter.
     """
 
     tensor: Tensor
@@ -61,19 +62,27 @@ class Index:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Popped:
-    """Says that what an iteration reads is the last element, of those that none has read yet."""
+    """Marks a popped row: an iteration reads the last element not read so far."""
 
 
 class RowReads:
-    """The tensors of a loop's body that are rows; see the module's text."""
+    """Tensors of a loop's body that are rows.
+
+    Args:
+      loop: the loop.
+
+    Attributes:
+      loop: the loop.
+      why: the reason why there are no rows read by index, or "".
+    """
 
     def __init__(self, loop: LoopEditor) -> None:
         self.loop = loop
-        self.why = ""  # why there are none, if there could be
+        self.why = ""
         self._found: dict[Tensor, Index | Popped] = {}
         self._made: dict[Tensor, Tensor] = {}
-        self._work: dict[Tensor, float] = {}  # operations an element; only moving it about is none
-        self._products: set[Tensor] = set()  # those with a product of matrices in them
+        self._work: dict[Tensor, float] = {}  # floating-point operations an element; moving elements is none
+        self._products: set[Tensor] = set()  # rows whose computation contains a matrix product
         if loop.trip_count is not None and not loop.trip_count.is_exact:
             self.why = "the loop may end before its counter does"
         for p, r in zip(loop.body.params, loop.body.results, strict=True):
@@ -89,25 +98,28 @@ class RowReads:
         return self._found[t]
 
     def pays(self, t: Tensor) -> bool:
-        """Whether it is worth while to compute `t`, a row, for all iterations at once.
+        """Whether it pays to compute the row `t` for all iterations at once.
 
-        Of what is popped: one product of many rows always is; other work on large elements has little overhead, and is
-        done faster where they still are in the cache. To put numbers into an array and take them out again costs as
-        much as one or two operations on them. And what is only moved about is not worth anything.
+        For popped rows, a matrix product always pays. Other work on large elements has little overhead for each
+        iteration, and is faster while they are in the cache. Storing numbers in an array and reading them again costs
+        as much as one or two operations on them. Moving elements alone never pays.
         """
         if not isinstance(self._found[t], Popped) or t in self._products:
             return True
         return self._work.get(t, 0) >= (thresholds.CHEAP_FLOPS if t.shape == () else 1) and self.is_small(t)
 
     def is_small(self, t: Tensor) -> bool:
-        """Whether what an operation on an element like `t` costs is above all that there is an operation."""
+        """Whether the overhead of an operation on a value like `t` exceeds its work."""
         size = element_bytes(t)
         return size is not None and size <= thresholds.CALL_BOUND_BYTES
 
     def source(self, t: Tensor) -> Tensor:
-        """The tensor of the graph around whose rows `t` is; it is made if need be."""
+        """Returns the tensor of the graph around of which `t` is a row.
+
+        It is made on the first call.
+        """
         todo = [t]
-        while todo:  # chains of operations on rows may be longer than Python's stack
+        while todo:  # no recursion, because chains of operations may be longer than Python's stack
             x = todo[-1]
             is_first = x in self._made or x.op.type == "_Arg" or x.op.opdef.list_kind in ("get", "pop")
             before = [] if is_first else [r for r in x.op.inputs if self._is_left(r)]
@@ -118,7 +130,7 @@ class RowReads:
         return self._made[t]
 
     def _is_left(self, t: Tensor) -> bool:
-        """Whether `t` is a row of something that has still to be made."""
+        """Whether `t` is a row of a tensor that is not made yet."""
         return t in self._found and t not in self._made
 
     def _source(self, t: Tensor) -> Tensor:
@@ -140,7 +152,7 @@ class RowReads:
         return got
 
     def note(self, item: Tensor, t: Tensor) -> None:
-        """What read `t` in the body reads `item` now, a row of the same."""
+        """Notes that `item` replaces the row `t`, and is a row of the same tensor."""
         self._found[item], self._made[item] = self._found[t], self._made[t]
 
     def _look_at(self, op: Operation) -> None:
@@ -182,7 +194,7 @@ class RowReads:
         return xs.shape is not None and xs.shape[1:] == op.outputs[0].shape and self._is_enough(op, xs, at)
 
     def _is_enough(self, op: Operation, xs: Tensor, at: Index) -> bool:
-        """Whether not many more rows would be computed than are read."""
+        """Whether at most about as many rows are computed in vain as are read."""
         first = constant_value(at.bound.first)
         if first is None:
             self.why = "it is not known which row is read first"
@@ -197,13 +209,16 @@ class RowReads:
         return True
 
     def _elements(self, t: Tensor) -> Tensor:
-        """All elements of the list from which `t` is popped."""
+        """Returns all elements of the list from which `t` is popped, as one tensor."""
         k = popped_from(self.loop, t)
         assert k is not None
         return stacked(self.loop, self.loop.op.inputs[k], t)
 
     def _one_later(self, p: Tensor) -> Tensor:
-        """All values of the parameter `p`: in each iteration it is what was popped in the one before."""
+        """Returns all values of the parameter `p`, whose next value is popped.
+
+        The value in an iteration is the element that was popped in the iteration before.
+        """
         k = p.op.attrs["index"]
         all = self._elements(self.loop.body.results[k])
         b = self.loop.before(p.op)
@@ -215,7 +230,7 @@ class RowReads:
         return out
 
     def _read(self, op: Operation) -> Tensor:
-        """The rows that `op` reads, from the first on to the last that the loop comes to."""
+        """Returns the rows from row 0 to the last one that `op` may read."""
         k = self.loop.position(op.inputs[0])
         assert k is not None
         xs = self.loop.op.inputs[k].op.inputs[0]
@@ -235,7 +250,7 @@ class RowReads:
         return out
 
     def _end(self, at: Index, op: Operation) -> int | Tensor:
-        """How many rows the loop may read, counted from row 0."""
+        """Number of rows, counted from row 0, that the loop may read."""
         bound = at.bound
         limit = constant_value(bound.limit)
         more = int(bound.is_inclusive)
@@ -257,7 +272,10 @@ def _direction(at: Index | Popped) -> object:
 
 
 def popped_from(loop: LoopEditor, t: Tensor) -> int | None:
-    """If `t` is popped from a list with an element for each iteration, the number of that variable."""
+    """Position of the list variable from which the body pops `t`, or None.
+
+    The list must have one element for each iteration.
+    """
     op = t.op
     if op.opdef.list_kind != "pop" or not op.attrs.get("_accumulated"):
         return None
@@ -268,8 +286,13 @@ def popped_from(loop: LoopEditor, t: Tensor) -> int | None:
 
 
 def stacked(loop: LoopEditor, values: Tensor, t: Tensor) -> Tensor:
-    """The elements of the list `values`, one for each iteration, along a new first dimension; they are like `t`, of the
-    body, whose shape is known."""
+    """Returns the elements of the list `values` along a new first dimension.
+
+    Args:
+      loop: the loop.
+      values: a list with one element for each iteration.
+      t: a tensor of the body with the dtype and the shape of the elements.
+    """
     n = None if loop.trip_count is None else loop.trip_count.count
     assert t.shape is not None
     if values.op.opdef.list_kind == "from_tensor" and values.op.inputs[0].shape == (n, *t.shape):
@@ -287,7 +310,7 @@ def stacked(loop: LoopEditor, values: Tensor, t: Tensor) -> Tensor:
 
 
 def index_of(loop: LoopEditor, t: Tensor) -> Index | None:
-    """If `t`, a tensor of the body, is the number of a row that goes up or down by one each iteration, how."""
+    """Returns `t` as an index that changes by one in each iteration, or None."""
     trip_count = loop.trip_count
     if trip_count is None:
         return None
@@ -308,22 +331,22 @@ def index_of(loop: LoopEditor, t: Tensor) -> Index | None:
 def _is_limit(loop: LoopEditor, bound: Bound, t: Tensor) -> bool:
     if bound.position is not None:
         return loop.position(t) == bound.position
-    return bool(constant_value(t) == constant_value(bound.limit))  # the latter is known, or there would be no bound
+    return bool(constant_value(t) == constant_value(bound.limit))  # the bound has a position or a constant limit
 
 
 def _uncast(t: Tensor) -> Tensor:
-    """`t` before casts among the dtypes that number rows; in others a counter wraps around."""
+    """`t` before casts among the index dtypes; in others a counter may wrap around."""
     while t.op.type == "Cast" and {t.op.attrs["SrcT"], t.op.attrs["DstT"]} <= INDEX:
         t = t.op.inputs[0]
     return t
 
 
 def element_bytes(t: Tensor) -> int | None:
-    """How many bytes a value of `t` has, if that is known."""
+    """Number of bytes of a value of `t`, or None."""
     n = shapes.size(t.shape)
     return None if n is None or t.dtype.base in OBJECT else n * t.dtype.size
 
 
 def as_vector(shape: Shape) -> np.ndarray:
-    """A shape as operations on lists take it: -1 for what is unknown."""
+    """A shape as an argument of list operations: -1 for an unknown rank or dimension."""
     return np.array(-1 if shape is None else [-1 if d is None else d for d in shape], np.int32)

@@ -1,4 +1,4 @@
-"""What a loop only collects in a list is made behind it, for all iterations at once.
+"""Sinking: computes values that a loop only collects after the loop.
 
     While(ys, h)   body: push(ys, h @ v)        ys is read by nothing else
 
@@ -7,11 +7,12 @@ becomes
     While(hs, h)   body: push(hs, h)
     TensorListFromTensor(stack(hs) @ v)
 
-if there is a matrix product in what is moved: less would not pay for putting the values together. Rows of a tensor that
-the loop reads one by one and pushes to a list, for the gradient, are together already: that tensor is the list.
+This is done if the moved operations contain a matrix product; for less, collecting their inputs would not pay. Rows of
+a tensor that a loop reads one by one and pushes to a list for the gradient need not be collected: the tensor itself
+becomes the list.
 
-The gradient with respect to inputs that a loop reads row by row is collected too, in a way that costs more: each
-iteration makes a list that has something in one place, and adds it to what there is. Behind the loop that is one list.
+The gradient with respect to inputs that a loop reads row by row is collected at a higher cost: each iteration makes a
+list that is zero except for one element, and adds it to the running sum. After the loop one list replaces this sum.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _RULE: Final = "loop_collections"
 
 
 class SinkCollections(Pass):
-    """See the module's text."""
+    """Pass that sinks the computation of collected values."""
 
     name = _RULE
     is_exact = False
@@ -52,13 +53,13 @@ class SinkCollections(Pass):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _List:
-    """A list that a loop only puts values into.
+    """A list variable into which the loop only puts values.
 
     Attributes:
-      value: what is put there in each iteration.
-      put: the operation that puts it there.
-      index: where to; None: at the end.
-      adds: it is put into a list of zeros, which is added to what there is.
+      value: the value that each iteration puts in.
+      put: the operation that puts it in.
+      index: the position in the list; None: the end.
+      adds: whether `value` is put into a list of zeros, which is then added to the variable.
     """
 
     value: Tensor
@@ -78,7 +79,7 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
     if not any(each.opdef.facts.blas for each in computed):
         is_copy = found.index is None and Residuals(loop, leaving).is_row(value)
         if not found.adds and not is_copy:
-            return False  # it is a list already
+            return False  # the loop makes a list directly, and there is nothing to compute
         computed = {}
     residuals = Residuals(loop, {*leaving, *computed}, computed)
     why = _why_not(residuals, found, k, context)
@@ -104,13 +105,13 @@ def _move(loop: LoopEditor, k: int, context: PassContext) -> bool:
 
 
 def _list(loop: LoopEditor, k: int) -> _List | None:
-    """Variable `k`, if it is a list that the loop only puts values into."""
+    """Returns variable `k` as a `_List`, if the loop only puts values into it."""
     p, r = loop.body.params[k], loop.body.results[k]
     op = r.op
     if not loop.is_movable(op) or not loop.is_only_for_itself(k):
         return None
     holds = loop.op.outputs[k].handle
-    if holds is None or holds[0] in dtypes.OBJECT:  # no list, or one of lists
+    if holds is None or holds[0] in dtypes.OBJECT:  # not a list, or a list of lists
         return None
     if op.opdef.list_kind == "push":
         return _List(op.inputs[1], op, None, False)
@@ -134,7 +135,7 @@ def _list(loop: LoopEditor, k: int) -> _List | None:
 
 
 def _computed(loop: LoopEditor, value: Tensor, leaving: set[Operation]) -> dict[Operation, None]:
-    """The operations that are there for `value` alone, and can be done to all iterations at once."""
+    """Operations that only `value` needs, and that can be batched."""
     found: dict[Operation, None] = {}
     for op in reversed(walk.in_order(walk.reachable([value.op]))):
         readers = [r for t in op.outputs for r, _ in loop.inner.uses.get(t, ())]
@@ -148,7 +149,7 @@ def _computed(loop: LoopEditor, value: Tensor, leaving: set[Operation]) -> dict[
 
 
 def _why_not(residuals: Residuals, found: _List, k: int, context: PassContext) -> str:
-    """Why the list is not to be made behind the loop; "" if it is."""
+    """Reason why the list must be made in the loop; "" if it need not."""
     loop, value = residuals.loop, found.value
     first = loop.op.inputs[k].op
     if not shapes.is_full(value.shape) or loop.is_invariant(value):
@@ -175,7 +176,7 @@ def _why_not(residuals: Residuals, found: _List, k: int, context: PassContext) -
 
 
 def _unstack(loop: LoopEditor, values: Tensor, rows: Tensor) -> None:
-    """Who stacks the values, has the rows."""
+    """Makes operations that stack the list `values` after the loop read `rows` instead."""
     assert rows.shape is not None
     for reader, _ in list(loop.outer.uses.get(values, ())):
         if reader.opdef.list_kind == "stack" and reader.attrs["num_elements"] in (-1, rows.shape[0]):
@@ -185,7 +186,7 @@ def _unstack(loop: LoopEditor, values: Tensor, rows: Tensor) -> None:
 
 
 def _as_list(loop: LoopEditor, k: int, found: _List, rows: Tensor) -> Tensor:
-    """The list behind the loop, of `rows`, which lie in the order of the places that they go to."""
+    """Returns the list after the loop, from `rows` in the order of its elements."""
     b = loop.before(found.put)
     name = f"{loop.op.name}/{found.put.name.rpartition('/')[2]}_collected"
     shape = as_vector(found.value.shape)
@@ -206,7 +207,7 @@ def _as_list(loop: LoopEditor, k: int, found: _List, rows: Tensor) -> Tensor:
 
 
 def _is_whole(loop: LoopEditor, found: _List, rows: Tensor) -> bool:
-    """Whether the list that the gradient is of is known to have just so many elements."""
+    """Whether the differentiated list is known to have as many elements as rows."""
     into = loop.position(found.put.inputs[0])
     assert into is not None
     like = loop.op.inputs[into].op.inputs[0].op

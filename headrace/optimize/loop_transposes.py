@@ -1,13 +1,13 @@
-"""A loop constant that a product turns around in each iteration is turned around once, before the loop.
+"""Transposes a constant factor of a matrix product once, before the loop.
 
     While(d)   body: d @ wT               becomes        v = wT        While(d)   body: d @ v
 
-To the eye nothing is gained, a transpose is free; but how a matrix lies in memory matters. The library of matrix
-products takes 1.3 to 1.5 times as long for one that lies the wrong way around if the other has 2 or 4 rows, 1.25 if 8,
-1.2 if 16, 1.06 if 64; for a single row it is as well as the other. (That is in float32; in float64 it is 1.2 for 16x64,
-and for large matrices nothing that can be told.) So the new matrix is laid out in order, which costs as much as one
-product with 8 rows does if it is 16x64, as three if 64x256, and as eight if 256x1024. The last bits of floats may
-differ.
+Formally nothing is gained, because a product reads a transposed operand at no cost. But the layout in memory matters.
+The library of matrix products takes longer for a transposed factor: 1.3 to 1.5 times as long if the other factor has 2
+or 4 rows, 1.25 times for 8 rows, 1.2 times for 16, 1.06 times for 64, and equally long for a single row. (This is for
+float32. For float64 it is 1.2 times for 16x64, and no measurable difference for large matrices.) So the new matrix is
+copied into row-major order. The copy costs as much as one product with 8 rows for a matrix of 16x64, as three for
+64x256, and as eight for 256x1024. The last bits of floats may differ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class TurnConstants(Pass):
-    """See the module's text."""
+    """Pass that transposes constant factors before the loop."""
 
     name = "loop_transposes"
     is_exact = False
@@ -53,7 +53,7 @@ def _turn(loop: LoopEditor, context: PassContext) -> bool:
             continue
         if loop.is_invariant(x) or not loop.is_invariant(w):
             continue
-        if w.shape is None or {None, 1} & set(w.shape):  # a vector lies in order either way
+        if w.shape is None or {None, 1} & set(w.shape):  # both layouts of a vector are the same
             continue
         if n is not None and n <= _few(shapes.size(w.shape) or 0):
             context.refused("loop_transposes", op, f"it goes round {n} times at most")
@@ -77,10 +77,10 @@ def _turn(loop: LoopEditor, context: PassContext) -> bool:
 
 
 def _few(size: int) -> int:
-    """How many iterations do not pay for the copy of a matrix with `size` elements.
+    """Number of iterations up to which copying a matrix of `size` elements does not pay.
 
-    Measured in float32, with 2 to 16 rows, it is paid for after 3 to 6 iterations if the matrix is 16x16 to 64x64, 7 to
-    14 if 64x256, 12 to 20 if 256x256, 18 to 28 if 256x1024, and 40 to 63 if 1024x1024. (Powers of two are the worst:
-    there the copy misses the cache at each step. Of 1000x1000 it is paid for after 16.)
+    Measured in float32, with 2 to 16 rows, the copy pays after 3 to 6 iterations for matrices of 16x16 to 64x64, 7 to
+    14 for 64x256, 12 to 20 for 256x256, 18 to 28 for 256x1024, and 40 to 63 for 1024x1024. (Powers of two are the worst
+    case, because the copy misses the cache at each step. For 1000x1000 it pays after 16.)
     """
     return max(6, math.isqrt(size) // 16)

@@ -1,8 +1,8 @@
-"""Two variables of a loop that are always equal become one.
+"""Merges loop variables that are always equal.
 
-They are if they begin equal, and if what makes the next value of the one makes that of the other, of the same values
-besides. So two lists to which a loop pushes the same values are one list, two counters one counter; gradients of
-gradients make such.
+Two variables are always equal if their initial values are equal, and if equal operations on equal inputs compute their
+next values. Two lists to which a loop pushes the same values become one list, and two counters become one counter.
+Gradients of gradients contain such variables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MergeVariables(Pass):
-    """See the module's text."""
+    """Pass that merges equal loop variables."""
 
     name = "loop_variables"
 
@@ -58,7 +58,7 @@ def _are_equal(loop: LoopEditor, j: int, k: int) -> bool:
     p, q = body.params[j], body.params[k]
     if a.index != b.index or p.shape != q.shape or p.handle != q.handle or not _same(op.inputs[j], op.inputs[k]):
         return False
-    if a.op is b.op:  # such as two results of one operation: of the same index they are one
+    if a.op is b.op:  # the indices are equal, so both are the same result of one operation
         return True
     if not (loop.is_movable(a.op) and loop.is_movable(b.op) and _alike(a.op, b.op)):
         return False
@@ -66,14 +66,17 @@ def _are_equal(loop: LoopEditor, j: int, k: int) -> bool:
 
 
 def _alike(x: Operation, y: Operation) -> bool:
-    """Whether two operations do the same to what they are given."""
+    """Whether two operations compute the same function."""
     if x.type != y.type or x.device != y.device:
         return False
     return all(equal(x.attrs[k], y.attrs[k]) for k in x.opdef.attrs)
 
 
 def _same(x: Tensor, y: Tensor) -> bool:
-    """Whether two tensors of one graph have the same value: they are one, or constants, or new lists alike."""
+    """Whether two tensors of one graph are known to be equal.
+
+    They are if they are the same tensor, equal constants, or empty lists of one kind.
+    """
     if x is y:
         return True
     a, b = constant_value(x), constant_value(y)
