@@ -15,7 +15,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ from headrace.ir import text
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation
 from headrace.ir.op_roles import LIST_SIGNATURES, MIRRORED
-from headrace.ir.opdef import Case, Missing, NotDifferentiable, OpDef, op_registry
+from headrace.ir.opdef import Case, Missing, NotDifferentiable, OpDef, Primitive, Structured, op_registry
 from headrace.ir.serial import graphdef
 from headrace.opkit import arrays
 from tests.ops.cases import (
@@ -496,6 +496,11 @@ def test_a_sum_states_its_sign() -> None:
     for r in found:
         (got,) = run_kernel(constant_op(r, Case((x, y))), [x, y])
         np.testing.assert_array_equal(got, x + r.facts.sum_sign * y, r.type)
+
+
+def test_each_primitive_and_structured_kind_has_an_op() -> None:
+    assert {r.primitive for r in records()} == set(get_args(Primitive))
+    assert {r.structured for r in records()} == set(get_args(Structured))
 
 
 def test_stateless_and_placeholder_ops_are_of_their_forms() -> None:
