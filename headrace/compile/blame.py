@@ -39,8 +39,8 @@ def raise_blamed(error: Exception, file: str, marks: Sequence[Mark]) -> None:
     if found is None:
         return
     out = with_inputs_named(found.error, found.op, found.where, found.inputs)
-    if found.round:
-        out.add_note(endless(found.round, found.op.source))
+    if found.iteration:
+        out.add_note(endless(found.iteration, found.op.source))
     out._blamed = True  # type: ignore[attr-defined]
     raise out
 
@@ -53,14 +53,14 @@ class Culprit(NamedTuple):
       op: The operation.
       where: The loops and calls around the operation; "" outside of all.
       inputs: The values of its inputs; empty if one of them is no longer available.
-      round: The current iteration and `where`, if `op` is a loop that ran at the deadline; else "".
+      iteration: The current iteration and `where`, if `op` is a loop that ran at the deadline; else "".
     """
 
     error: Exception
     op: Operation
     where: str
     inputs: list[Any]
-    round: str
+    iteration: str
 
 
 def culprit(error: Exception, file: str, marks: Sequence[Mark]) -> Culprit | None:

@@ -280,13 +280,13 @@ class _Sure:
             if more == once:
                 break
             once = more
-        goes_round = bool(self._trip_count(op))
+        is_entered = bool(self._trip_count(op))
         out = []
         for k, m in enumerate(once):
             if fixed >> k & 1:
                 out.append(1 << k)
             else:
-                out.append(m if goes_round else asked | m & 1 << k)
+                out.append(m if is_entered else asked | m & 1 << k)
         return out
 
     def _trip_count(self, op: Operation) -> int | None:

@@ -63,8 +63,8 @@ def blame(error: BaseException, node: PlanNode, it: Iteration, x: Any) -> BaseEx
     else:  # an operation of a fused region
         out, op = with_inputs_named(found.error, found.op, _joined(found.where, where(it)), found.inputs), found.op
         briefly = _joined(found.where, where(it, BRIEFLY))
-        if found.round:
-            out.add_note(endless(_joined(found.round, where(it)), op.source))
+        if found.iteration:
+            out.add_note(endless(_joined(found.iteration, where(it)), op.source))
             out._is_told = True  # type: ignore[attr-defined]
     out._fired = [*_before(op), op], briefly  # type: ignore[attr-defined]
     return out

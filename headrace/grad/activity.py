@@ -59,7 +59,7 @@ class Activity:
             return [0 if registered.stops(op) else every] * len(op.outputs)
         kind = op.opdef.structured
         if kind == "While":
-            return self._round(op, ins)
+            return self._of_loop(op, ins)
         if kind not in ("If", "Case", "Call", "RemoteCall"):
             return [every] * len(op.outputs)
         outs = [0] * len(op.outputs)
@@ -84,7 +84,7 @@ class Activity:
         self._known[graph] = (graph.version, out)
         return out
 
-    def _round(self, op: Operation, ins: Sequence[int]) -> list[int]:
+    def _of_loop(self, op: Operation, ins: Sequence[int]) -> list[int]:
         body = dict(bodies(op))["body"]
         needs = self.of(body)
         bits = list(ins)

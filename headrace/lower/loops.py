@@ -58,7 +58,7 @@ class _Token:
         self.body: list[Operation] = []
 
 
-class _Round:
+class _Variable:
     """Loop variable or token in the primitive graph.
 
     Attributes:
@@ -86,49 +86,53 @@ class _While:
         frame = low.frame_name(self.name)
         self.loop = LoweredLoop(place, self.name, frame, op.attrs["parallel_iterations"])
         self.variables = [k for k in range(len(inputs)) if self.iterates(k)]
-        self.rounds: dict[int, _Round] = {}
+        self.lowered: dict[int, _Variable] = {}
 
     def lower(self) -> Made:
         low, op, name = self.low, self.op, self.name
         for k in self.variables:
-            self.rounds[k] = self.begin(self.inputs[k], f"_{k}" if k else "", self.body.params[k].shape)
+            self.lowered[k] = self.begin(self.inputs[k], f"_{k}" if k else "", self.body.params[k].shape)
         tokens = self.find_tokens()
-        if not self.rounds and not tokens:
+        if not self.lowered and not tokens:
             tokens = [_Token()]  # a loop needs a variable
         ordering = {self.begin_token(i): token for i, token in enumerate(tokens)}
-        rounds = self.leading_first([*self.rounds.values(), *ordering])
+        variables = self.leading_first([*self.lowered.values(), *ordering])
 
         # the condition, gated by the first Merge
         at = LoweringScope(
-            self.loop, rounds[0].merge.op, [r.merge for r in rounds], prefix_for(self.place, op, self.cond, "cond")
+            self.loop,
+            variables[0].merge.op,
+            [r.merge for r in variables],
+            prefix_for(self.place, op, self.cond, "cond"),
         )
-        values = self.given(self.cond, {k: r.merge for k, r in self.rounds.items()})
+        values = self.given(self.cond, {k: r.merge for k, r in self.lowered.items()})
         waits = _waits((c, r.merge.op) for r, token in ordering.items() for c in token.cond)
         done = low.sub_graph(self.cond, values, at, waits)
         pred = low.settled(as_predicate(low, op, values[self.cond.results[0]], at), at, op, f"{name}/Identity")
         go = low.emit(at, "LoopCond", [pred], {}, f"{name}/LoopCond", like=op, shapes=[()]).outputs[0]
-        for r in rounds:
+        for r in variables:
             after = done.of_all(ordering[r].cond) if r in ordering else []
             data = self.identity(at, r.merge, after).outputs[0] if after else r.merge
             switch = low.emit(at, "Switch", [data, go], {"T": data.dtype.base}, f"{name}/Switch{r.suffix}", like=op)
             r.stop, r.go = switch.outputs
 
         # the body, gated by the first Switch
-        at = LoweringScope(self.loop, None, [r.go for r in rounds], prefix_for(self.place, op, self.body, "body"))
-        first = rounds[0].go
+        at = LoweringScope(self.loop, None, [r.go for r in variables], prefix_for(self.place, op, self.body, "body"))
+        first = variables[0].go
         at.pivot = low.emit(at, "Identity", [first], {"T": first.dtype.base}, f"{name}/Identity", like=op)
-        values = self.given(self.body, {k: r.go for k, r in self.rounds.items()})
+        values = self.given(self.body, {k: r.go for k, r in self.lowered.items()})
         # a control edge from a Switch is alive on both sides, so operations wait for an Identity of the token
         gates = {r: self.identity(at, r.go) for r, token in ordering.items() if token.body}
         waits = _waits((o, wait) for r, wait in gates.items() for o in ordering[r].body)
         done = low.sub_graph(self.body, values, at, waits)
-        for k, r in self.rounds.items():
+        for k, r in self.lowered.items():
             self.end(r, low.settled(values[self.body.results[k]], at, op, f"{name}/Identity"), at)
         for r, token in ordering.items():
             self.end(r, self.identity(at, r.go, done.of_all(token.body)).outputs[0], at)
 
         outputs = [
-            self.exit(self.rounds[k], t.shape) if k in self.rounds else self.inputs[k] for k, t in enumerate(op.outputs)
+            self.exit(self.lowered[k], t.shape) if k in self.lowered else self.inputs[k]
+            for k, t in enumerate(op.outputs)
         ]
         ends = [t.op for t in outputs if t.dtype is not dtypes.resource]
         return outputs, lambda: ends + [self.exit(r, ()).op for r in ordering]
@@ -177,7 +181,7 @@ class _While:
             return ("resource", k) if is_constant(self.body, k) else ANY
         return key
 
-    def begin(self, t: Tensor, suffix: str, shape: Shape) -> _Round:
+    def begin(self, t: Tensor, suffix: str, shape: Shape) -> _Variable:
         """Makes the Enter and Merge of a loop variable.
 
         Args:
@@ -194,19 +198,19 @@ class _While:
         attrs = {"T": t.dtype.base, "N": 2}
         first = LoweringScope(self.loop, None, (), "")
         merge = low.emit(first, "Merge", enter.outputs, attrs, f"{name}/Merge{suffix}", like=op, shapes=[shape, ()])
-        return _Round(merge.outputs[0], suffix)
+        return _Variable(merge.outputs[0], suffix)
 
-    def begin_token(self, i: int) -> _Round:
+    def begin_token(self, i: int) -> _Variable:
         zero = self.low.token(f"{self.name}/token", self.place, self.op)
         return self.begin(zero, f"_token{i or ''}", ())
 
-    def leading_first(self, rounds: list[_Round]) -> list[_Round]:
+    def leading_first(self, variables: list[_Variable]) -> list[_Variable]:
         """Moves a variable that the condition reads to the front, as others may be pruned."""
         read = set(used_params(self.cond, self.low.shared.schedule(self.cond)))
-        for k, r in self.rounds.items():
+        for k, r in self.lowered.items():
             if k in read:
-                return [r, *(x for x in rounds if x is not r)]
-        return rounds
+                return [r, *(x for x in variables if x is not r)]
+        return variables
 
     def given(self, graph: FuncGraph, variables: Mapping[int, Tensor]) -> Values:
         """Values of the parameters of `graph` that it uses."""
@@ -222,13 +226,13 @@ class _While:
     def identity(self, at: LoweringScope, t: Tensor, after: Sequence[Operation] = ()) -> Operation:
         return self.low.emit(at, "Identity", [t], {"T": t.dtype.base}, f"{self.name}/token", after, self.op)
 
-    def end(self, r: _Round, value: Tensor, at: LoweringScope) -> None:
+    def end(self, r: _Variable, value: Tensor, at: LoweringScope) -> None:
         """Makes the NextIteration of a variable."""
         attrs = {"T": value.dtype.base}
         new = self.low.emit(at, "NextIteration", [value], attrs, f"{self.name}/NextIteration{r.suffix}", like=self.op)
         self.low.graph.set_back_edge(r.merge.op, 1, new.outputs[0])
 
-    def exit(self, r: _Round, shape: Shape) -> Tensor:
+    def exit(self, r: _Variable, shape: Shape) -> Tensor:
         """Makes the Exit of a variable; returns its output, which is outside the loop."""
         stops = LoweringScope(self.loop, None, (), "")
         attrs = {"T": r.stop.dtype.base}

@@ -52,14 +52,14 @@ class HoistInvariants(Pass):
 
 def _hoist_body(op: Operation, context: PassContext) -> bool:
     loop = LoopEditor(op, context)
-    goes_round = loop.trip_count is not None and bool(loop.trip_count.count)
+    is_entered = loop.trip_count is not None and bool(loop.trip_count.count)
     only_reads = not any(effects(op).values())
     found: dict[Operation, None] = {}
     for each in walk.in_order(walk.reachable(loop.inner.roots())):
         if not each.inputs or not all(t.op in found or loop.is_invariant(t) for t in each.inputs):
             continue
         if loop.is_movable(each) or (only_reads and _reads(loop, each)):
-            if goes_round or is_speculatable(each):
+            if is_entered or is_speculatable(each):
                 found[each] = None
             else:
                 context.refused("loop_invariants", each, "it may fail, and the loop may not go round at all")

@@ -40,8 +40,8 @@ def join_plumbing(groups: Groups, flow: CostGraph) -> None:
         role = op.opdef.facts.list_role
         if role is not None and role.element_input is not None:
             groups.join(op, op.inputs[role.element_input].op)
-    merges = {merge for _, merge in flow.rounds}
-    for last, merge in flow.rounds:
+    merges = {merge for _, merge in flow.back_edges}
+    for last, merge in flow.back_edges:
         groups.join(last, last.inputs[0].op)
         groups.join(last, merge)
     for op in flow.ops:

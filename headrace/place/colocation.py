@@ -47,7 +47,7 @@ def colocation_groups(
         _colocated(out, graph)
         _stateful(out, graph)
         _called(out, graph, functions)
-    _rounds(out, ops)
+    _back_edges(out, ops)
     for frame in tree.frames[1:]:
         if sum(op.type == "LoopCond" for op in frame.ops) != 1:
             _whole(out, frame, tree)
@@ -85,7 +85,7 @@ def _stateful(out: ColocationConstraints, ops: Sequence[Operation]) -> None:
                 out.tie(op, t.op, f"{{a}} uses the reference '{t.name}' of {{b}}")
 
 
-def _rounds(out: ColocationConstraints, ops: Sequence[Operation]) -> None:
+def _back_edges(out: ColocationConstraints, ops: Sequence[Operation]) -> None:
     """Ties each loop Merge to its Enter and its NextIteration."""
     for op in ops:
         if op.opdef.primitive == "Merge" and any(walk.is_back_edge(t.op, op) for t in op.inputs):

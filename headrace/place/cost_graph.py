@@ -45,7 +45,7 @@ class CostGraph:
       times: number of firings of each operation.
       into: for each operation the incoming edges that cost time if they are cut; an Exit also waits for the
         NextIteration of its variable.
-      rounds: (NextIteration, Merge) of each back edge.
+      back_edges: (NextIteration, Merge) of each back edge.
       circle: for each operation of a recurrence (one that waits for itself through back edges) the number of the
         recurrence.
     """
@@ -71,7 +71,7 @@ class CostGraph:
             assert frame.parent is not None, "only the root has none"
             self._passes[frame] *= self._passes[frame.parent]
         self.times = {op: self._passes[tree.of(op)] for op in ops}
-        self.rounds = [(e.next_iteration, e.merge) for f in tree.frames for e in f.back_edges]
+        self.back_edges = [(e.next_iteration, e.merge) for f in tree.frames for e in f.back_edges]
         inside = set(ops)
         # a device request of a constant is meant for its readers too
         free = {op for op in ops if is_free(op) and not op.device}
@@ -137,7 +137,7 @@ class CostGraph:
 
     def _ends(self, ops: Iterable[Operation]) -> dict[Operation, CostEdge]:
         """Edge from the NextIteration of its variable, for each Exit of a loop variable."""
-        last = {merge: last for last, merge in self.rounds}
+        last = {merge: last for last, merge in self.back_edges}
         out = {}
         for op in ops:
             if op.opdef.primitive == "Exit" and op.inputs[0].op.inputs:
@@ -168,7 +168,7 @@ class CostGraph:
     def _circles(self) -> dict[Operation, int]:
         """Numbers the recurrences: strongly connected components with several operations, by Tarjan's algorithm."""
         after: dict[Operation, list[Operation]] = {op: [e.producer for e in self.into[op]] for op in self.ops}
-        for last, merge in self.rounds:
+        for last, merge in self.back_edges:
             after[merge].append(last)
         index: dict[Operation, int] = {}
         low: dict[Operation, int] = {}

@@ -112,7 +112,7 @@ def simulate_step(
     return _Simulator(ops, of, cluster, costs or Costs(), trips or {}).run()
 
 
-class _Round:
+class _Iteration:
     """One iteration of one entry of a frame.
 
     Attributes:
@@ -139,7 +139,7 @@ class _Entry:
       outside: the iteration around it; None for the root.
       trip_count: trip count of the loop.
       limit: the largest number of open iterations.
-      rounds: the open iterations, the oldest first.
+      iterations: the open iterations, the oldest first.
       opened: number of iterations opened so far.
       next_iteration_roots: readers of tokens for the next iteration, which may not be opened yet.
       constants: readers of the loop constants that have arrived.
@@ -149,21 +149,21 @@ class _Entry:
     __slots__ = (
         "constants",
         "frame",
+        "iterations",
         "limit",
         "missing",
         "next_iteration_roots",
         "opened",
         "outside",
-        "rounds",
         "trip_count",
     )
 
-    def __init__(self, frame: Frame, outside: _Round | None, trip_count: int, missing: int) -> None:
+    def __init__(self, frame: Frame, outside: _Iteration | None, trip_count: int, missing: int) -> None:
         self.frame = frame
         self.outside = outside
         self.trip_count = trip_count
         self.limit = frame.parallel_iterations
-        self.rounds: list[_Round] = []
+        self.iterations: list[_Iteration] = []
         self.opened = 0
         self.next_iteration_roots: list[Operation] = []
         self.constants: list[Operation] = []
@@ -181,7 +181,7 @@ class _Lane:
     __slots__ = ("is_busy", "queue")
 
     def __init__(self) -> None:
-        self.queue: list[tuple[float, int, Operation, _Round]] = []
+        self.queue: list[tuple[float, int, Operation, _Iteration]] = []
         self.is_busy = False
 
 
@@ -221,7 +221,7 @@ class _Simulator:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._lanes = {(name, large): _Lane() for name in models for large in (False, True)}
         self._link_free: dict[tuple[str, str], float] = {}
-        self._entries: dict[tuple[Frame, _Round], _Entry] = {}
+        self._entries: dict[tuple[Frame, _Iteration], _Entry] = {}
         self._timeline: list[Span] = []
         self._sent: dict[tuple[str, str], int] = {}
 
@@ -250,14 +250,14 @@ class _Simulator:
 
     # *** operations ***
 
-    def _token(self, op: Operation, at: _Round) -> None:
+    def _token(self, op: Operation, at: _Iteration) -> None:
         """Counts the arrival of a token at `op`."""
         left = at.waiting.get(op, self._wants[op]) - 1
         at.waiting[op] = left
         if not left:
             self._ready(op, at)
 
-    def _ready(self, op: Operation, at: _Round) -> None:
+    def _ready(self, op: Operation, at: _Iteration) -> None:
         at.active += 1
         seconds = self._seconds[op]
         if not seconds:
@@ -287,7 +287,7 @@ class _Simulator:
         self._count += 1
         heapq.heappush(self._events, (time, self._count, happen))
 
-    def _done(self, op: Operation, at: _Round) -> None:
+    def _done(self, op: Operation, at: _Iteration) -> None:
         """Delivers or sends the tokens of `op`, which is done."""
         primitive = op.opdef.primitive
         entry = at.entry
@@ -300,7 +300,7 @@ class _Simulator:
         for t, r in readers:
             by_device.setdefault(self._of[r], []).append((t, r))
         if primitive == "NextIteration" and entry.outside is not None:
-            self._go_round(entry, [r for _, r in by_device.get(here, ())], at)
+            self._next_iteration(entry, [r for _, r in by_device.get(here, ())], at)
             self._left(at)
             return
         into = at
@@ -319,7 +319,12 @@ class _Simulator:
         self._left(at)
 
     def _send(
-        self, edges: Sequence[tuple[Tensor | None, Operation]], here: str, device: str, into: _Round, is_constant: bool
+        self,
+        edges: Sequence[tuple[Tensor | None, Operation]],
+        here: str,
+        device: str,
+        into: _Iteration,
+        is_constant: bool,
     ) -> None:
         """Puts the tokens of `edges` on the link from `here` to `device`: each tensor once."""
         tensors: dict[Tensor | None, list[tuple[Tensor | None, Operation]]] = {}
@@ -339,20 +344,20 @@ class _Simulator:
 
             self._at(over + link.latency, arrived)
 
-    def _deliver(self, edges: Iterable[tuple[Tensor | None, Operation]], into: _Round, is_constant: bool) -> None:
+    def _deliver(self, edges: Iterable[tuple[Tensor | None, Operation]], into: _Iteration, is_constant: bool) -> None:
         if not is_constant:
             for _, r in edges:
                 self._token(r, into)
             return
         readers = [r for _, r in edges]
         into.entry.constants += readers
-        for each in list(into.entry.rounds):
+        for each in list(into.entry.iterations):
             for r in readers:
                 self._token(r, each)
 
     # *** frames ***
 
-    def _entered(self, enter: Operation, outside: _Round) -> _Round:
+    def _entered(self, enter: Operation, outside: _Iteration) -> _Iteration:
         """First iteration of the frame of `enter`, kept open until a call of `_left`."""
         frame = self._tree.entered_by(enter)
         entry = self._entries.get((frame, outside))
@@ -363,46 +368,46 @@ class _Simulator:
             outside.active += 1
             self._open(entry)
         entry.missing -= 1
-        first = entry.rounds[0]  # no iteration is freed while an Enter is missing
+        first = entry.iterations[0]  # no iteration is freed while an Enter is missing
         first.active += 1
         return first
 
-    def _open(self, entry: _Entry) -> _Round:
-        new = _Round(entry, entry.opened)
+    def _open(self, entry: _Entry) -> _Iteration:
+        new = _Iteration(entry, entry.opened)
         entry.opened += 1
-        entry.rounds.append(new)
+        entry.iterations.append(new)
         for op in entry.constants:
             self._token(op, new)
         return new
 
-    def _go_round(self, entry: _Entry, readers: Sequence[Operation], at: _Round) -> None:
+    def _next_iteration(self, entry: _Entry, readers: Sequence[Operation], at: _Iteration) -> None:
         """Delivers tokens from the iteration `at` to the next one."""
         if entry.opened > at.number + 1:
-            into = entry.rounds[at.number + 1 - entry.rounds[0].number]
+            into = entry.iterations[at.number + 1 - entry.iterations[0].number]
             for r in readers:
                 self._token(r, into)
-        elif len(entry.rounds) < entry.limit:
+        elif len(entry.iterations) < entry.limit:
             into = self._open(entry)
             for r in readers:
                 self._token(r, into)
         else:
             entry.next_iteration_roots += readers
 
-    def _left(self, at: _Round) -> None:
+    def _left(self, at: _Iteration) -> None:
         """Counts an end in the iteration `at`, and frees the oldest iterations that are done."""
         at.active -= 1
         if not at.active:
             self._free(at.entry)
 
     def _free(self, entry: _Entry) -> None:
-        while entry.rounds and not entry.rounds[0].active and entry.missing <= 0 and entry.outside is not None:
-            entry.rounds.pop(0)
+        while entry.iterations and not entry.iterations[0].active and entry.missing <= 0 and entry.outside is not None:
+            entry.iterations.pop(0)
             if entry.next_iteration_roots:
                 roots, entry.next_iteration_roots = entry.next_iteration_roots, []
                 into = self._open(entry)
                 for r in roots:
                     self._token(r, into)
-            elif not entry.rounds:
+            elif not entry.iterations:
                 self._entries.pop((entry.frame, entry.outside), None)
                 self._left(entry.outside)
                 return
@@ -412,7 +417,7 @@ class _Simulator:
         for entry in list(self._entries.values()):
             if entry.next_iteration_roots:
                 entry.missing = 0
-                entry.rounds[0].active = 0
+                entry.iterations[0].active = 0
                 self._free(entry)
                 if self._events:
                     return True
