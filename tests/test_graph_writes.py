@@ -61,16 +61,8 @@ EXCEPTIONS: Final[dict[str, set[str]]] = {
         "ir/serial/functiondef.py: graph.attrs",
         "ir/text/parse.py: graph.attrs",
     },
-    "the text names the parameters and captures of a new graph": {
-        "ir/text/parse.py: graph.captures",
-        "ir/text/parse.py: graph.params",
-    },
     "the device function of a scope looks at the new operation, below the editor's layer": {
         "ir/builder.py: op.device",
-    },
-    "a copy of a forward graph captures anew": {
-        "grad/called.py: graph.originals",
-        "grad/conditionals.py: graph.captures",
     },
     "a conditional under recovery names its new graphs": {
         "recover/regions.py: g.name",

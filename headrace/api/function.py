@@ -24,6 +24,7 @@ from headrace.api import scopes, tracing
 from headrace.errors import GraphError, SignatureError
 from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
+from headrace.ir.function import move_to
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor, foreign, is_cloned
 from headrace.shapes import Shape
 
@@ -444,4 +445,4 @@ def _settle() -> None:
     for graph in made:
         graph.calls.clear()
         while graph.outer is not None and graph.outer.outer is not None:
-            graph.outer = graph.outer.outer
+            move_to(graph, graph.outer.outer)

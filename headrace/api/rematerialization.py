@@ -36,10 +36,10 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import nested_operations, unify
+from headrace.ir.function import move_to, nested_operations, unify
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
-from headrace.ir.order import Order, counts
+from headrace.ir.order import counts, follow_order
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -178,7 +178,8 @@ def segmented(
         del t
     at = Builder(inner, scope, source=source)
     given = [inner.capture(t) for t in captured]
-    cond.outer = body.outer = inner
+    for g in (cond, body):
+        move_to(g, inner)
     body.add_results(body.params[n:])
     type = "While" if any(map(tracing.is_stateful, (cond, body))) else "StatelessWhile"
     inputs = [*inner.params[:n], *given]
@@ -209,8 +210,7 @@ def segmented(
 def _graph(outer: Graph, name: str, role: str, source: Source | None) -> FuncGraph:
     out = FuncGraph(name.replace("/", "_"), outer, shares_names=True)
     out.role, out.source = role, source
-    if outer.order is not None:
-        out.order, out.is_ordered = Order(), True
+    follow_order(out, outer)
     return out
 
 

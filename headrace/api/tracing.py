@@ -20,7 +20,7 @@ from headrace.errors import GraphError, SignatureError
 from headrace.ir import source
 from headrace.ir.function import bodies, inside_out, owned, unify
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
-from headrace.ir.order import Order, effects
+from headrace.ir.order import effects, follow_order
 from headrace.ir.source import Source
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ def begin(graph: FuncGraph, outer: Graph, role: str, fn: Callable[..., Any]) -> 
     """Makes `graph` ready to be traced into."""
     graph.role = role
     graph.source = source_of(fn)
-    if outer.order is not None:
-        graph.order = Order()
-        graph.is_ordered = True
+    follow_order(graph, outer)
 
 
 def call(

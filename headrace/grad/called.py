@@ -164,7 +164,7 @@ def _again(b: Builder, xs: Sequence[Tensor], ys: Sequence[Tensor], what: str) ->
     copy_into(graph, needed, moved)
     bad = None
     if isinstance(graph, FuncGraph):
-        graph.originals = graph.originals | {t: moved[t] for op in needed for t in op.outputs}
+        graph.add_originals({t: moved[t] for op in needed for t in op.outputs})
         bad = unrepeatable(graph)
     if bad is not None:
         raise UnimplementedError(

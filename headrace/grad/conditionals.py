@@ -135,8 +135,8 @@ def _back(b: Builder, op: Operation, forward: FuncGraph) -> tuple[Builder, Calla
 def _again(b: Builder, op: Operation, forward: FuncGraph) -> tuple[Builder, Callable[[Tensor], Tensor]]:
     """The same for a call that computes again: its gradient begins with a copy of `forward`, which the walk is in."""
     moved: dict[Tensor, Tensor] = {}
-    graph = copied(forward, b.graph, moved, f"{forward.name}_grad")
-    graph.captures_from_outer, graph.captures = True, {}
+    graph = copied(forward, b.graph, moved, f"{forward.name}_grad", captures=False)
+    graph.captures_from_outer = True
     graph.set_control_results(())
     graph.role = f"the gradient of {forward.role or repr(forward.name)}"
     return Builder(graph, b.scope), moved.__getitem__

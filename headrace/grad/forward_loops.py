@@ -40,7 +40,6 @@ from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.edit import add_values
 from headrace.ir.edit.copying import copied, copy_into
-from headrace.ir.edit.editor import Editor
 from headrace.ir.edit.for_as_while import counting
 from headrace.ir.function import base_name, bodies, nested, param_offset
 from headrace.ir.graph import FuncGraph
@@ -127,8 +126,7 @@ def _add_tangent(op: Operation, k: int, init: Tensor) -> int:
     add_values.add_variable(op, init, _named(op.attrs["body"].params[k]))
     for _, g in bodies(op):
         p, x = g.params[n], g.params[k]
-        p.replace_static(gradient_shape(x), x.handle)
-        Editor(g).set_attr(p.op, "shape", p.static_shape)
+        g.describe_param(p, gradient_shape(x), x.handle)
     op.outputs[n].replace_static(gradient_shape(op.outputs[k]), op.outputs[k].handle)
     return n
 

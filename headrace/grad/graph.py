@@ -39,7 +39,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.function import param_offset
 from headrace.ir.graph import FuncGraph, Graph, Tensor
 from headrace.ir.opdef import PerElement, op_registry
-from headrace.ir.order import Order
+from headrace.ir.order import follow_order
 from headrace.opkit.tensor_lists import MARKS
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ class GradGraph(FuncGraph):
         self.forward = forward
         self.source = op.source
         self.role = f"the gradient of {forward.role or repr(forward.name)}"
-        if outer.order is not None:
-            self.order = Order()
-            self.is_ordered = True
+        follow_order(self, outer)
         self.position = {p: k for k, p in enumerate(forward.params)}
         self.offset = param_offset(op)
         self.have: dict[Tensor, Tensor] = {}

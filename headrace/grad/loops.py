@@ -54,7 +54,7 @@ from headrace.ir.edit import add_values
 from headrace.ir.function import base_name
 from headrace.ir.graph import FuncGraph, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
-from headrace.ir.infer import constant_value
+from headrace.ir.infer import scalar_value
 from headrace.ir.order import counts, effects, is_constant
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class GradBody(GradGraph):
         step = self.step(k)
         if step is None:
             return None
-        if _is_number(self.op.inputs[k], 0) and counts(self.forward, k):  # it is the iteration's number
+        if scalar_value(self.op.inputs[k]) == 0 and counts(self.forward, k):  # it is the iteration's number
             number: Tensor = self.builder.Sub(self.capture(self.last), self.count.param, name="number")
             dtype = step.dtype.base
             return number if number.dtype.base is dtype else self.builder.Cast(number, DstT=dtype, name="number")
@@ -296,13 +296,14 @@ class GradBody(GradGraph):
         most = self.capture(self.last)
         outside.setdefault(most, self.last)
         cond = FuncGraph(self.name.replace("body", "cond"), b.graph, shares_names=True)
-        cond.role, cond.source, cond.is_ordered = f"the condition of {self.title}", self.source, self.is_ordered
+        cond.role, cond.source = f"the condition of {self.title}", self.source
         for p in self.params:
             name = p.op.name.removeprefix("arg.")
             cond.add_param(p.dtype, p.static_shape, name, p.op.attrs["of"], handle=p.handle)
         at = {p: k for k, p in enumerate(self.params)}
         inner = Builder(cond, self.builder.scope, source=self.source)
-        tracing.finish(cond, [inner.LessEqual(cond.params[at[self.count.param]], cond.params[at[most]])])
+        goes_on = inner.LessEqual(cond.params[at[self.count.param]], cond.params[at[most]])
+        cond.set_results([goes_on], (), self.is_ordered)
         tracing.finish(self, [of[p].next if p in of else p for p in self.params])
         inputs = [of[p].init if p in of else outside[p] for p in self.params]
         type = "While" if tracing.is_stateful(self) else "StatelessWhile"
@@ -312,23 +313,18 @@ class GradBody(GradGraph):
         return tracing.operation_of(b.after(*self.outer_controls).make(type, (inputs,), attrs, "While"))
 
 
-def trip_count(op: Operation) -> Tensor:
+def trip_count_tensor(op: Operation) -> Tensor:
     """How often the loop `op` went round: what one of its variables counted; one is made if there is none."""
     graph: FuncGraph = op.attrs["body"]
     b = Builder(op.graph, source=op.source)
     counters = [k for k in range(len(graph.params)) if counts(graph, k)]
-    for k in sorted(counters, key=lambda k: not _is_number(op.inputs[k], 0)):
+    for k in sorted(counters, key=lambda k: scalar_value(op.inputs[k]) != 0):
         first, last = op.inputs[k], op.outputs[k]
-        return last if _is_number(first, 0) else b.Sub(last, first, name=f"{op.name}/trips")
+        return last if scalar_value(first) == 0 else b.Sub(last, first, name=f"{op.name}/trips")
     param, out = add_values.add_variable(op, b.const(0, dtypes.int64, f"{op.name}/trips"), f"{op.name}_trips")
     one_more = Builder(graph, source=op.source).AddV2(param, 1, name=f"{op.name}/trips/add")
     add_values.set_result(op, len(graph.params) - 1, one_more)
     return out
-
-
-def _is_number(t: Tensor, n: int) -> bool:
-    value = constant_value(t)
-    return value is not None and value.shape == () and value == n
 
 
 def accumulator(op: Operation, t: Tensor) -> Tensor:
@@ -377,7 +373,7 @@ def grad_loop(
     active = sorted(Activity().active(forward, reached, seeded))
     if not active:
         return none
-    last = b.Sub(trip_count(op), 1, name="last")
+    last = b.Sub(trip_count_tensor(op), 1, name="last")
     body = GradBody(f"{op.name}_grad_body", b.graph, op, forward, b.scope, last)
     at = body.builder
 

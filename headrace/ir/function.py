@@ -80,6 +80,16 @@ def param_offset(op: Operation) -> int:
 _OFFSETS: Final = {"If": 1, "Case": 1, "RemoteCall": 1, "For": 2}
 
 
+def connect(op: Operation, graph: FuncGraph) -> None:
+    """Records which inputs of `op`, its owner, the captures of `graph` stand for.
+
+    A parameter is a capture if its operation names an outer tensor (its attribute `of`).
+    """
+    for k, p in enumerate(graph.params, param_offset(op)):
+        if p.op.attrs["of"] and k < len(op.inputs):
+            graph.captures.setdefault(op.inputs[k], p)
+
+
 # *** nested graphs ***
 
 
@@ -135,6 +145,13 @@ def inside_out(graph: Graph) -> Iterator[Graph]:
 
 def _directly_owned(graph: Graph) -> list[FuncGraph]:
     return [f for op in graph.operations if op.opdef.structured for f in owned(op)]
+
+
+def move_to(graph: FuncGraph, outer: Graph) -> None:
+    """Makes `outer` the graph around `graph`."""
+    graph.outer = outer
+    for g in (graph, *(g for _, g in nested(graph.operations))):
+        g.level = 1 + g.outer.level if isinstance(g.outer, FuncGraph) else 0
 
 
 def called(ops: Iterable[Operation]) -> Iterator[tuple[Operation, Func]]:

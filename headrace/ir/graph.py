@@ -707,6 +707,11 @@ class FuncGraph(Graph, Owned):
         self.params.append(t)
         return t
 
+    def describe_param(self, p: Tensor, shape: Shape, handle: Handle) -> None:
+        """Replaces the static information of a parameter, and the shape that its operation states."""
+        p.replace_static(shape, handle)
+        p.op.attrs = {**p.op.attrs, "shape": shape}
+
     def set_results(
         self,
         results: Iterable[Tensor],
@@ -808,7 +813,7 @@ class FuncGraph(Graph, Owned):
         return None
 
     def counterpart(self, t: Tensor) -> Tensor:
-        """Return the tensor that represents `t` in a copy of its graph around this one, or `t`.
+        """Returns the tensor that represents `t` in a copy of its graph, or `t`.
 
         A graph is also inside the copy if it is in the gradient of the copy.
         """
@@ -826,6 +831,10 @@ class FuncGraph(Graph, Owned):
         while around is not None and around is not graph and around.forward is not graph:
             around = around.outer if not isinstance(around, FuncGraph) or around.captures_from_outer else None
         return around is not None
+
+    def add_originals(self, made: Mapping[Tensor, Tensor]) -> None:
+        """Records tensors of this graph (the values) that are copies of others."""
+        self.originals = {**self.originals, **made}
 
     @property
     def captured(self) -> list[tuple[Tensor, Tensor]]:

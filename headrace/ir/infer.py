@@ -142,6 +142,12 @@ def constant_value(t: Tensor, depth: int = 0) -> np.ndarray | None:
     return value
 
 
+def scalar_value(t: Tensor) -> int | None:
+    """Value of the integer scalar `t`, if it is known without running the graph (`constant_value`)."""
+    value = constant_value(t)
+    return None if value is None or value.shape != () or value.dtype.kind not in "iu" else int(value)
+
+
 def forget(op: Operation) -> None:
     """Makes `constant_value` look again at what `op` gives, if it found nothing: the inputs have become others."""
     for t in op.outputs:

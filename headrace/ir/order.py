@@ -37,7 +37,7 @@ from headrace.ir.function import bodies, body, functions_of, param_offset
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import FuncGraph, Operation, Tensor
+    from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
 Key: TypeAlias = "Hashable"
 
@@ -91,6 +91,13 @@ class Order:
         if key == ANY:
             return [ANY, EVERYTHING, *(k for k in {**self._writers, **self._readers} if is_resource(k) and k != ANY)]
         return (key, ANY, EVERYTHING) if is_resource(key) else (key, EVERYTHING)
+
+
+def follow_order(graph: FuncGraph, outer: Graph) -> None:
+    """Orders the stateful operations of the new graph `graph` if `outer` orders its own."""
+    if outer.order is not None:
+        graph.order = Order()
+        graph.set_results(graph.results, is_ordered=True)
 
 
 def is_resource(key: Key) -> bool:

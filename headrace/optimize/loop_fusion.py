@@ -16,7 +16,6 @@ from headrace import thresholds
 from headrace.ir import walk
 from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.edit.copying import copy_into
-from headrace.ir.edit.editor import Editor
 from headrace.ir.function import base_name
 from headrace.ir.infer import constant_value
 from headrace.optimize.base import Pass, PassContext
@@ -93,10 +92,8 @@ def _merge(first: Operation, second: Operation, context: PassContext) -> None:
     at = len(first.inputs)
     for init, param in zip(second.inputs, other.params, strict=True):
         mine, _ = loop.variable(init, base_name(param))
-        twin = loop.cond.params[mine.op.attrs["index"]]
-        for p in (mine, twin):
-            p.copy_static(param)
-            Editor(p.op.graph).set_attr(p.op, "shape", param.shape)
+        for g in (loop.body, loop.cond):
+            g.describe_param(g.params[mine.op.attrs["index"]], param.shape, param.handle)
         moved[param] = mine
     params = {p.op for p in other.params}
     copy_into(loop.body, walk.in_order(op for op in other.operations if op not in params), moved)

@@ -13,10 +13,10 @@ of an Exit, or, for an inner loop, an element of a list of counts; the module fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace import thresholds
-from headrace.ir.infer import constant_value
+from headrace.ir.infer import scalar_value
 from headrace.ir.op_roles import MIRRORED
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ class PrimitiveTripCounts:
         if op.opdef.list_kind == "pop" and t.index == 1:
             pushed = _pushed(op.inputs[0])
             return None if pushed is None else self._value(pushed)
-        value: Any = constant_value(t)
-        return None if value is None or value.shape != () or value.dtype.kind not in "iu" else float(value)
+        value = scalar_value(t)
+        return None if value is None else float(value)
 
 
 def _origin(t: Tensor) -> Tensor:

@@ -8,8 +8,9 @@ from headrace import dtypes
 from headrace.errors import GraphError
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copied
-from headrace.ir.function import unify
+from headrace.ir.function import move_to, unify
 from headrace.ir.graph import FuncGraph, Graph
+from headrace.ir.order import Order, follow_order
 
 
 def function(outer: Graph | None = None) -> FuncGraph:
@@ -104,3 +105,46 @@ def test_unified_graphs_have_the_same_parameters() -> None:
     for graph in (f, g):
         assert graph.params[3:] == [graph.captures[s], graph.captures[t]]
         assert [p.op.attrs["index"] for p in graph.params] == list(range(5))
+
+
+def test_a_described_parameter_agrees_with_its_operation() -> None:
+    f = function()
+    twin = copied(f, f.outer)
+    p = f.params[1]
+    f.describe_param(p, (None,), (dtypes.float32, ()))
+    assert (p.shape, p.handle, p.op.attrs["shape"]) == ((None,), (dtypes.float32, ()), (None,))
+    assert (twin.params[1].shape, twin.params[1].op.attrs["shape"]) == ((2,), (2,))
+
+
+def test_levels_follow_a_graph_that_moves() -> None:
+    root, around = Graph(), FuncGraph("around", FuncGraph("outermost", Graph()))
+    f = FuncGraph("f", root)
+    inner = FuncGraph("inner", f)
+    f.add_op("PartitionedCall", "call", [], {"Tin": (), "Tout": (), "f": inner})
+    assert (f.level, inner.level) == (0, 1)
+    move_to(f, around)
+    assert (f.outer, f.level, inner.level) == (around, 2, 3)
+    move_to(f, root)
+    assert (f.outer, f.level, inner.level) == (root, 0, 1)
+
+
+def test_a_graph_follows_the_order_of_the_graph_around() -> None:
+    ordered, free = Graph(), Graph()
+    ordered.order = Order()
+    f, g = function(ordered), function(free)
+    follow_order(f, ordered)
+    follow_order(g, free)
+    assert (f.is_ordered, g.is_ordered, g.order) == (True, False, None)
+    assert isinstance(f.order, Order)
+    assert f.order is not ordered.order
+
+
+def test_a_copy_forgets_its_captures_on_demand() -> None:
+    home = Graph()
+    t = Builder(home).Placeholder(dtype=dtypes.float32, name="t")
+    f = FuncGraph("f", home)
+    f.capture(t)
+    assert list(copied(f, home).captures) == [t]
+    bare = copied(f, home, captures=False)
+    assert bare.captures == {}
+    assert len(bare.params) == 1

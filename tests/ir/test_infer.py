@@ -5,7 +5,7 @@ import pytest
 
 from headrace import dtypes, thresholds
 from headrace.errors import ShapeError
-from headrace.ir.infer import constant_value, shape_value
+from headrace.ir.infer import constant_value, scalar_value, shape_value
 from headrace.ir.text import from_text
 
 
@@ -52,6 +52,22 @@ def test_constants_are_known():
     assert constant_value(t["c"]) is None
     assert constant_value(t["s"]) is None
     assert constant_value(t["d"]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = Const[value=int64[]{-4}, dtype=int64]", -4),
+        ("x = Const[value=int32[]{7}, dtype=int32]", 7),
+        ("x = Const[value=int32[1]{7}, dtype=int32]", None),
+        ("x = Const[value=float32[]{7}, dtype=float32]", None),
+        ("x = Const[value=bool[]{true}, dtype=bool]", None),
+        ("x = Placeholder[dtype=int32, shape=[]]", None),
+    ],
+)
+def test_only_integer_scalars_have_a_scalar_value(text, expected):
+    (op,) = from_text(text).operations
+    assert scalar_value(op.outputs[0]) == expected
 
 
 def test_shape_of_a_known_shape_is_a_constant():

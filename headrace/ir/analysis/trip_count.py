@@ -20,7 +20,7 @@ import numpy as np
 
 from headrace.ir.function import body
 from headrace.ir.graph import FuncGraph
-from headrace.ir.infer import constant_value
+from headrace.ir.infer import constant_value, scalar_value
 from headrace.ir.op_roles import MIRRORED
 from headrace.ir.order import counts, is_constant
 
@@ -50,7 +50,7 @@ class Bound:
     @property
     def count(self) -> int | None:
         """How many iterations it allows, if that is known while the graph is built."""
-        first, limit = _number(self.first), _number(self.limit)
+        first, limit = scalar_value(self.first), scalar_value(self.limit)
         return None if first is None or limit is None else max(0, limit - first + self.is_inclusive)
 
 
@@ -128,12 +128,12 @@ def _bound(op: Operation, loop: FuncGraph, at: dict[Tensor, int], t: Tensor) -> 
         limit = y
     else:
         return None
-    first, last = op.inputs[k], _number(limit)
+    first, last = op.inputs[k], scalar_value(limit)
     if relation == "<=":
         dtype = y.dtype.base.numpy
         return None if last == np.iinfo(dtype).max else Bound(k, first, limit, position, True)
     if relation == "!=":  # it ends if it begins below
-        start = _number(first)
+        start = scalar_value(first)
         if start is None or last is None or start > last:
             return None
     return Bound(k, first, limit, position)
@@ -143,8 +143,3 @@ def _source(t: Tensor) -> Tensor:
     while (k := t.op.opdef.facts.forwards) is not None and t.index == 0:
         t = t.op.inputs[k]
     return t
-
-
-def _number(t: Tensor) -> int | None:
-    value = constant_value(t)
-    return None if value is None or value.shape != () else int(value)

@@ -42,7 +42,7 @@ def own_graphs(op: Operation) -> list[FuncGraph]:
             for f in many:
                 graph = body(op, f)
                 copy = graph if isinstance(f, FuncGraph) else copied(graph, op.graph)
-                copy.captures_from_outer, copy.captures = True, dict(copy.captures)
+                copy.captures_from_outer = True
                 mine.append(copy)
             op.attrs[name] = tuple(mine) if isinstance(value, tuple) else mine[0]
     return [graph for _, graph in bodies(op)]
@@ -131,8 +131,7 @@ def set_result(op: Operation, k: int, value: Tensor) -> None:
     shape = shapes.join(param.shape, value.shape)
     if shape != param.shape:
         for _, g in bodies(op):
-            g.params[k].replace_static(shape, g.params[k].handle)
-            g.params[k].op.attrs["shape"] = shape
+            g.describe_param(g.params[k], shape, g.params[k].handle)
     op.outputs[k].replace_static(shape, op.outputs[k].handle if param.handle == value.handle else None)
 
 

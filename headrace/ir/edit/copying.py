@@ -50,7 +50,13 @@ def copy_into(
     return copies
 
 
-def copied(f: FuncGraph, outer: Graph | None, moved: dict[Tensor, Tensor] | None = None, name: str = "") -> FuncGraph:
+def copied(
+    f: FuncGraph,
+    outer: Graph | None,
+    moved: dict[Tensor, Tensor] | None = None,
+    name: str = "",
+    captures: bool = True,
+) -> FuncGraph:
     """A copy of `f` whose owner stands in `outer`.
 
     Args:
@@ -59,6 +65,7 @@ def copied(f: FuncGraph, outer: Graph | None, moved: dict[Tensor, Tensor] | None
       moved: what stands in `outer` for the tensors that `f` captured, where it is another than the one around `f`;
         gains the tensors of the copy.
       name: its name, if it is to have another.
+      captures: whether its parameters stand for captured tensors; False if the owner of the copy passes them.
     """
     moved = {} if moved is None else moved
     out = FuncGraph(name or f.name, outer, f.captures_from_outer, f.shares_names and outer is not None)
@@ -75,7 +82,8 @@ def copied(f: FuncGraph, outer: Graph | None, moved: dict[Tensor, Tensor] | None
         {p.op: moved[p].op for p in f.params},
     )
     out.set_results([moved[r] for r in f.results], [copies[op] for op in f.control_results], f.is_ordered)
-    out.captures = {moved.get(t, t): moved[p] for t, p in f.captures.items()}
+    if captures:
+        out.captures = {moved.get(t, t): moved[p] for t, p in f.captures.items()}
     mine = {p: moved[p] for p in f.params} | {t: moved[t] for op in copies for t in op.outputs}
     out.originals = {t: mine[u] for t, u in f.originals.items() if u in mine} | mine
     return out

@@ -14,7 +14,7 @@ from headrace import thresholds
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.attr_values import Func
 from headrace.ir.edit import add_values
-from headrace.ir.function import bodies, functions_of, owned, recursive_functions
+from headrace.ir.function import bodies, functions_of, move_to, owned, recursive_functions
 from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def name_as_lowered(graph: Graph) -> None:
 def adopt(op: Operation, text: str) -> None:
     """Moves the graphs that `op`, a copy, owns into its graph; `text` as in `prefix`."""
     for f in owned(op):
-        f.outer = op.graph
+        move_to(f, op.graph)
         if f.shares_names:
             prefix(f, text)
 

@@ -15,7 +15,7 @@ from headrace.dtypes import DType
 from headrace.errors import GraphError
 from headrace.ir import attr_values
 from headrace.ir.analysis.loop_shapes import infer_all
-from headrace.ir.function import param_offset
+from headrace.ir.function import connect
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.opdef import OpDef, op_registry
 from headrace.ir.serial.functiondef import EncodedFunction
@@ -134,14 +134,16 @@ class _Block:
         graph.attrs = line.attrs()
         graph.source = Source(line.file, line.number)
         line.need("(")
+        params: list[Tensor] = []
         for p in line.several(lambda: _Param(line), ")"):
-            attrs = {**p.attrs, "T": p.dtype, "index": len(graph.params), "shape": p.shape}
+            attrs = {**p.attrs, "T": p.dtype, "index": len(params), "shape": p.shape}
             try:
                 t = graph.add_op("_Arg", p.name, attrs=attrs, source=graph.source).outputs[0]
             except GraphError as e:
                 raise line.error(str(e), p.at) from e
             t.replace_static(p.shape, p.handle)
-            graph.params.append(t)
+            params.append(t)
+        graph.set_params(params)
         line.need("->")
         line.need("(")
         self._results = line.several(line.tensor_name, ")")
@@ -227,7 +229,8 @@ class _Block:
             raise entry.line.error(str(e), entry.start) from e
         for (owner, _), block in self.owned.items():
             if owner == entry.name:
-                _connect(entry.op, block.graph)
+                assert isinstance(block.graph, FuncGraph)
+                connect(entry.op, block.graph)
         return late
 
     def add_owned(self, entry: _Entry, record: OpDef) -> None:
@@ -303,14 +306,6 @@ class _Block:
             if not shapes.compatible(shape, t.shape):
                 raise entry.line.error(f"the shape of {t.name} is {shapes.show(t.shape)}, not {shapes.show(shape)}", at)
             t.replace_static(shape, t.handle)
-
-
-def _connect(op: Operation, graph: Graph) -> None:
-    """Says of the parameters of a graph that `op` owns which tensors they stand for."""
-    assert isinstance(graph, FuncGraph)
-    for k, p in enumerate(graph.params, param_offset(op)):
-        if p.op.attrs["of"] and 0 <= k < len(op.inputs):
-            graph.captures.setdefault(op.inputs[k], p)
 
 
 @recursion.recursion_room_for_levels(recursion.MOST)
