@@ -15,6 +15,7 @@ invariants: edges join operations of the graph, the index of readers (`uses`, `w
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -88,8 +89,8 @@ class Editor:
     def __init__(self, graph: Graph, preserved: Collection[Operation] = ()) -> None:
         self.graph = graph
         self.preserved = preserved
-        self._uses: dict[Tensor, list[tuple[Operation, int]]] = {}
-        self._waits: dict[Operation, list[Operation]] = {}
+        self._uses: defaultdict[Tensor, list[tuple[Operation, int]]] = defaultdict(list)
+        self._waits: defaultdict[Operation, list[Operation]] = defaultdict(list)
         self._noted = -1  # operations in the index, the first of the graph; -1: there is no index
 
     # *** the index ***
@@ -134,7 +135,7 @@ class Editor:
         """Takes in inputs that `op` has got since, at the end (`ir.edit.add_values`)."""
         if self._noted > op.id:  # else it is not in the index yet
             for i in reversed(range(len(op.inputs))):
-                readers = self._uses.setdefault(op.inputs[i], [])
+                readers = self._uses[op.inputs[i]]
                 if (op, i) in readers:
                     break
                 readers.append((op, i))
@@ -147,12 +148,9 @@ class Editor:
         uses, waits = self._uses, self._waits
         for op in ops[max(self._noted, 0) :]:
             for i, t in enumerate(op.inputs):
-                if t in uses:
-                    uses[t].append((op, i))
-                else:
-                    uses[t] = [(op, i)]
+                uses[t].append((op, i))
             for c in op.control_inputs:
-                waits.setdefault(c, []).append(op)
+                waits[c].append(op)
         self._noted = len(ops)
 
     def _is_noted(self, op: Operation) -> bool:
@@ -176,7 +174,7 @@ class Editor:
         for op, i in readers:
             op.inputs[i] = new
         if readers:
-            self._uses.setdefault(new, []).extend(readers)
+            self._uses[new] += readers
         changed = bool(readers)
         if results and isinstance(self.graph, FuncGraph) and old in self.graph.results:
             self.graph.set_results([new if t is old else t for t in self.graph.results])
@@ -197,7 +195,7 @@ class Editor:
         self._own(t.op)
         if self._is_noted(op):
             self._uses[op.inputs[i]].remove((op, i))
-            self._uses.setdefault(t, []).append((op, i))
+            self._uses[t].append((op, i))
         op.inputs[i] = t
         self.graph._grew()
 
@@ -209,7 +207,7 @@ class Editor:
             for i, t in enumerate(op.inputs):
                 self._uses[t].remove((op, i))
             for i, t in enumerate(inputs):
-                self._uses.setdefault(t, []).append((op, i))
+                self._uses[t].append((op, i))
         op.inputs = list(inputs)
         self.graph._grew()
 
@@ -222,7 +220,7 @@ class Editor:
             for c in op.control_inputs:
                 self._waits[c].remove(op)
             for c in controls:
-                self._waits.setdefault(c, []).append(op)
+                self._waits[c].append(op)
         op.control_inputs = controls
         self.graph._grew()
 
@@ -412,7 +410,9 @@ class Editor:
             self._noted = len(self.graph)
 
     def _forget_index(self) -> None:
-        self._uses, self._waits, self._noted = {}, {}, -1
+        self._uses.clear()
+        self._waits.clear()
+        self._noted = -1
 
     def _own(self, op: Operation) -> None:
         """Raises `GraphError` unless `op` is of the graph."""
