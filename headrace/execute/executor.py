@@ -116,7 +116,7 @@ class Executor:
         self._calls_wait = ready is None
         self._deferred: list[tuple[PlanNode, Iteration, Any]] = []  # blocking kernels to call when no node is ready
         self._mode = user_mode() if plan.blocks else None  # of the calling thread; blocking kernels run in it
-        make = AcyclicPropagator if plan.is_straight else Propagator
+        make = AcyclicPropagator if plan.is_acyclic else Propagator
         self.propagator: Propagator = make(plan, self._ready, None if self._events is None else self._events.iteration)
         self.results: list[Any] = [_unset] * (plan.retvals[-1].position + 1 if plan.retvals else 0)
         self._dead: dict[int, Origin] = {}

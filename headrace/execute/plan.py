@@ -295,7 +295,7 @@ class Plan:
       args: for each feed its node.
       retvals: for each fetch its node.
       binders: (operation, factory) of the kernels made at each step.
-      is_straight: whether the step has no control flow.
+      is_acyclic: whether the step has no control flow.
       uses_blas: whether some node may call the BLAS library.
       has_loops: whether some fused region of the step contains a loop.
       device: the device of one part of a step over several devices; "" for a whole step.
@@ -304,7 +304,7 @@ class Plan:
     """
 
     __slots__ = (
-        *("args", "binders", "device", "frames", "has_loops", "is_straight"),
+        *("args", "binders", "device", "frames", "has_loops", "is_acyclic"),
         *("nodes", "retvals", "static_schedule", "uses_blas"),
     )
 
@@ -314,7 +314,7 @@ class Plan:
         self.args: list[PlanNode] = []
         self.retvals: list[PlanNode] = []
         self.binders: list[tuple[Operation, Callable[..., Any]]] = []
-        self.is_straight = True
+        self.is_acyclic = True
         self.uses_blas = self.has_loops = False
         self.device = ""
         self.static_schedule: Any = None
@@ -368,7 +368,7 @@ def make_plan(
     """
     plan = Plan()
     plan.device = device
-    plan.is_straight = all(
+    plan.is_acyclic = all(
         _PRIMITIVES.get(op.opdef.primitive, TRIGGER) == TRIGGER and not op.opdef.structured for op in ops
     )
     _add_graph(plan, ops, None)

@@ -97,7 +97,7 @@ def static_schedule(plan: Plan) -> StaticSchedule | None:
     found = plan.static_schedule
     if found is None:
         with paused():
-            order = _order(plan) if plan.is_straight and all(n.kind in _KINDS for n in plan.nodes) else None
+            order = _order(plan) if plan.is_acyclic and all(n.kind in _KINDS for n in plan.nodes) else None
             found = plan.static_schedule = False if order is None else StaticSchedule(plan, order)
     return found or None
 

@@ -5,15 +5,16 @@ the forward call keeps for its gradient holds what the calls in it keep, and so 
 it runs. So what one call keeps is one value, a tuple in which the inner calls' are components (an Optional: a variant
 that holds tensors of several dtypes). Of a recursive function f there are made
 
-* `f_kept`, which does what f does and returns, last, all that the gradient needs; where f calls f, it calls `f_kept`;
+* `f_residuals`, which does what f does and returns, last, all that the gradient needs; where f calls f, it calls
+  `f_residuals`;
 * `f_grad`, which takes the gradients of f's results and that tuple and returns the gradients of f's arguments; where f
-  calls f, it calls `f_grad`, with the tuple that the inner call of `f_kept` returned.
+  calls f, it calls `f_grad`, with the tuple that the inner call of `f_residuals` returned.
 
 A function that calls others, which call others, so that it comes to very many operations, is treated in the same way:
 the gradient of each function is made once, whatever calls it.
 
-Both go into the library, once. The call that is differentiated becomes a call of `f_kept`. The second derivative finds
-two recursive functions, `f_kept` and `f_grad`, and does the same with them.
+Both go into the library, once. The call that is differentiated becomes a call of `f_residuals`. The second derivative
+finds two recursive functions, `f_residuals` and `f_grad`, and does the same with them.
 
 `For` and `SymbolicGradient` are calls of graphs that stand for them.
 """
@@ -125,16 +126,16 @@ def _with_residuals(home: Graph, name: str, backward: Backward) -> FuncGraph:
     """The function that does what the recursive function `name` does and keeps what its gradient needs; it and its
     gradient are made if they are not there yet."""
     graph = home.function(name)
-    if graph.keeping:
-        return home.function(graph.keeping)
-    graph.keeping = _free(home, f"{name}_kept")
-    forward = home.functions[graph.keeping] = copied(graph, home, name=graph.keeping)
+    if graph.with_residuals:
+        return home.function(graph.with_residuals)
+    graph.with_residuals = _free(home, f"{name}_residuals")
+    forward = home.functions[graph.with_residuals] = copied(graph, home, name=graph.with_residuals)
     forward.gradient = _free(home, f"{name}_grad")
     out = home.functions[forward.gradient] = FuncGraph(forward.gradient, home, captures_from_outer=False)
 
     carried = [r for r in forward.results if carries(r.dtype)]
     given = [out.add_param(r.dtype, r.shape, f"d{i}", handle=r.handle) for i, r in enumerate(carried)]
-    tape = out.add_param(dtypes.variant, (), "kept")
+    tape = out.add_param(dtypes.variant, (), "residuals")
     ends = [p for p in forward.params if carries(p.dtype)]
     for call in list(_calls(forward)):
         f = call.attrs["f"]
@@ -149,7 +150,7 @@ def _with_residuals(home: Graph, name: str, backward: Backward) -> FuncGraph:
 
     b = Builder(forward, source=graph.source)
     values = inner.items or [b.const(False, dtypes.bool_, "nothing")]  # an Optional has at least one
-    forward.add_results([b.OptionalFromValue(values, name="kept")])
+    forward.add_results([b.OptionalFromValue(values, name="residuals")])
     b = Builder(out, source=graph.source)
     types = tuple(t.dtype.base for t in values)
     items = b.make(

@@ -634,7 +634,7 @@ class FuncGraph(Graph, Owned):
       source: the line of the user's function.
       role: its name for users, in messages ("the body of 'while'"); its name if empty.
       attrs: attributes of its definition in a function library.
-      keeping: of a recursive function, the name of one that does the same and returns, last, what its gradient needs.
+      with_residuals: of a recursive function, the name of its copy that also returns the residuals, as the last result.
       gradient: of such a one, the name of the function that goes back through it.
       tangent: of a recursive function, the name of one that does the same and takes and returns tangents too.
       level: how many graphs there are around it.
@@ -664,7 +664,7 @@ class FuncGraph(Graph, Owned):
         self.source: Source | None = None
         self.role = ""
         self.attrs: dict[str, Any] = {}
-        self.keeping = self.gradient = self.tangent = ""
+        self.with_residuals = self.gradient = self.tangent = ""
         self.originals: dict[Tensor, Tensor] = {}
         self.captures_from_outer = captures_from_outer
         self._suffixes: dict[str, int] = {}  # of parameters: name -> the last number behind it

@@ -205,7 +205,7 @@ class Residuals:
         got = self._list_of(t)
         if got is None:
             loop = self.loop
-            name = f"{base_name(t)}_kept"
+            name = f"{base_name(t)}_residuals"
             dtype = t.dtype.base
             first = loop.before(t.op).EmptyTensorList(
                 as_vector(t.shape), -1, element_dtype=dtype, name=f"{loop.op.name}/{name}"

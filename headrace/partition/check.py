@@ -29,14 +29,14 @@ def colocation(ops: Sequence[Operation], of: Mapping[Operation, str]) -> None:
             raise HeadraceInternalError(f"{_show(op)} was given no device")
         if op.opdef.primitive == "Merge":
             for p in (t.op for t in op.inputs):
-                if _moves(p) and of.get(p) != of[op]:
+                if _enters_iteration(p) and of.get(p) != of[op]:
                     raise HeadraceInternalError(
                         f"{_show(p)} was placed on {of.get(p)}, but the Merge that it feeds, {_show(op)}, on {of[op]}; "
                         "they must stand together"
                     )
 
 
-def _moves(op: Operation) -> bool:
+def _enters_iteration(op: Operation) -> bool:
     """Whether `op` brings a value into a single iteration: an Enter or a NextIteration."""
     return op.opdef.primitive == "NextIteration" or (op.opdef.primitive == "Enter" and not op.attrs["is_constant"])
 
@@ -55,10 +55,10 @@ def handles(order: Iterable[Operation], where: Where) -> None:
             for t, want in zip(op.inputs, op.opdef.input_dtypes(op.attrs), strict=True):
                 seen.setdefault((t.op, device), reader)
                 if device not in where[t.op] and (want.is_ref or t.dtype.base is dtypes.resource):
-                    raise _stays(t, where[t.op][0], reader, device)
+                    raise _cannot_be_sent(t, where[t.op][0], reader, device)
 
 
-def _stays(t: Tensor, home: str, reader: Operation, device: str) -> InvalidArgumentError:
+def _cannot_be_sent(t: Tensor, home: str, reader: Operation, device: str) -> InvalidArgumentError:
     what = f"a reference to a variable of {t.dtype.base.name}" if t.dtype.is_ref else "a handle of a resource"
     return InvalidArgumentError(
         f"{_show(reader)} was placed on {device}, but it uses '{t.name}', {what}, which {_show(t.op)} makes on {home}. "

@@ -97,7 +97,7 @@ def test_a_loop_is_a_cluster_with_what_is_around_it() -> None:
     assert clusters_of(g, y) == "first loop mul"
     with hr.Session(graph=g, engine="auto") as session:
         plan = step_of(session, y, {}).fused_plan
-        assert plan.is_straight
+        assert plan.is_acyclic
         assert plan.flushes
     check(g, fill, y)
 

@@ -184,7 +184,7 @@ class Machine:
         if self.propagator.root.frame.open == 0:
             assert self._open == {}, "iterations are open"
         else:
-            assert self.plan.is_straight  # it has nothing to free
+            assert self.plan.is_acyclic  # it has nothing to free
         return self
 
     # *** what happened ***

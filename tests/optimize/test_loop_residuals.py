@@ -68,7 +68,7 @@ def kept(text: str, stays: bool = False, **given: int) -> tuple[Optimized, set[s
     got = agree(text, [PASSES["loop_accumulations"]], {**feeds, **ints}, ["end"])
     assert bool(got.fired()) == (not stays)
     names = {op.name for op in got.graph.operations if op.type == "EmptyTensorList"}
-    return got, {n.removeprefix("loop/").removesuffix("_kept") for n in names if n.endswith("_kept")}
+    return got, {n.removeprefix("loop/").removesuffix("_residuals") for n in names if n.endswith("_residuals")}
 
 
 # *** rows ***
@@ -113,7 +113,7 @@ def test_other_rows_are_kept(step: str, more: str, cond: str) -> None:
 
 def test_rows_that_are_not_there_are_read_in_the_loop() -> None:
     text = loop(_READ + _SUM, "i: int32[] = one -> i1", "s = Const[value=int32[]{6}, dtype=int32]\nless = Less(i, s)")
-    assert "loop/x_kept = EmptyTensorList" in transformed(text, [PASSES["loop_accumulations"]])[0]
+    assert "loop/x_residuals = EmptyTensorList" in transformed(text, [PASSES["loop_accumulations"]])[0]
 
 
 # *** what is computed of such ***
@@ -176,7 +176,7 @@ def test_a_loop_of_which_nothing_is_known() -> None:
     text = loop(step, more, "less = LogicalAnd(b, b)")
     got, context = transformed(text, [PASSES["loop_accumulations"]])
     assert any(n.fired for n in context.notes)
-    assert "loop/x_kept = EmptyTensorList" in got
+    assert "loop/x_residuals = EmptyTensorList" in got
 
 
 def test_what_is_popped_of_several_shapes_is_not_put_together() -> None:

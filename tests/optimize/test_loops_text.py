@@ -230,13 +230,13 @@ out = Identity(loop:3)
 """,
         """
 dw = ZerosLike(w)
-loop/e_kept = EmptyTensorList(loop/e_kept/element_shape, loop/e_kept/max_num_elements)
-loop = StatelessWhile(zero, d, hs, dw, b, last, loop/e_kept)
-body of loop (k, d, hs, dw, db, last, e_kept) -> (next, e, pop, dw, db, last, e/push) {
+loop/e_residuals = EmptyTensorList(loop/e_residuals/element_shape, loop/e_residuals/max_num_elements)
+loop = StatelessWhile(zero, d, hs, dw, b, last, loop/e_residuals)
+body of loop (k, d, hs, dw, db, last, e_residuals) -> (next, e, pop, dw, db, last, e/push) {
   next = AddV2(k, one)
   pop = TensorListPopBack(hs, shape)
   e = Tanh(d)
-  e/push = TensorListPushBack(e_kept, e)
+  e/push = TensorListPushBack(e_residuals, e)
 }
 loop/pop_values = TensorListStack(hs, loop/pop_values/element_shape)
 loop/pop_values/turned = ReverseV2(loop/pop_values, loop/pop_values/turned/axis)
@@ -278,12 +278,12 @@ all = TensorListStack[element_dtype=float32](loop:3, shape)
 """,
         """
 ys = EmptyTensorList(shape, any)
-loop/tanh_kept = EmptyTensorList(loop/tanh_kept/element_shape, loop/tanh_kept/max_num_elements)
-loop = StatelessWhile(zero, h, v, ys, loop/tanh_kept)
-body of loop (i, h, v, ys, tanh_kept) -> (next, tanh, v, ys, tanh/push) {
+loop/tanh_residuals = EmptyTensorList(loop/tanh_residuals/element_shape, loop/tanh_residuals/max_num_elements)
+loop = StatelessWhile(zero, h, v, ys, loop/tanh_residuals)
+body of loop (i, h, v, ys, tanh_residuals) -> (next, tanh, v, ys, tanh/push) {
   next = AddV2(i, one)
   tanh = Tanh(h)
-  tanh/push = TensorListPushBack(tanh_kept, tanh)
+  tanh/push = TensorListPushBack(tanh_residuals, tanh)
 }
 loop/tanh_values = TensorListStack(loop:4, loop/tanh_values/element_shape)
 y/flat = Reshape(loop/tanh_values, y/flat/shape)

@@ -194,7 +194,7 @@ class Parts:
         for device, m in self.machines.items():
             m.ready.check(m.propagator)
             assert m.propagator.finished, f"{device} is not finished"
-            assert m._open == {} or m.plan.is_straight, f"{device} has open iterations"
+            assert m._open == {} or m.plan.is_acyclic, f"{device} has open iterations"
             for name, opened in m.iterations.items():
                 first = shared.setdefault(name, (device, opened))
                 assert opened == first[1], f"{device} and {first[0]} opened different iterations of {name!r}"
