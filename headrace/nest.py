@@ -379,7 +379,6 @@ def _node_in(x: Any, expand: bool, is_leaf: IsLeaf | None) -> Node | None:
     return found
 
 
-@bounded
 def flatten(structure: Any, expand: bool = True, is_leaf: IsLeaf | None = None, as_given: bool = False) -> list[Any]:
     """The leaves, in order; with `as_given`, those of a mapping in the order of insertion.
 
@@ -389,7 +388,10 @@ def flatten(structure: Any, expand: bool = True, is_leaf: IsLeaf | None = None, 
     [None, (1, 2)]
     """
     out: list[Any] = []
-    _flatten_into((structure,), out, expand, is_leaf, as_given)
+    try:  # not `bounded`, whose call takes a third of the time of a flat list
+        _flatten_into((structure,), out, expand, is_leaf, as_given)
+    except RecursionError:
+        raise too_deep() from None
     return out
 
 

@@ -209,7 +209,7 @@ def _graph_of(values: Iterable[Any]) -> ir_graph.Graph | None:
             return v.op.graph
         node = nest.nodes[type(v)]
         if node is not None and not node.is_composite:
-            found = _graph_of(node.parts(v))
+            found = _graph_of(node.as_given(v))
             if found is not None:
                 return found
         else:

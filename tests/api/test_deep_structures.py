@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.api import scopes
 
 
 def nested(n: int, x: Any) -> Any:
@@ -56,3 +57,19 @@ def test_what_is_fed_and_constants() -> None:
     with hr.Session(graph=graph) as session, pytest.raises(hr.errors.FeedError):
         session.run(x, {x: nested(3_000, 1.0)})
     assert hr.constant(nested(20, "a")).shape == (1,) * 20
+
+
+def test_arguments_outside_of_graphs() -> None:
+    cyclic: list[Any] = [1.0]
+    cyclic.append(cyclic)
+    for x in (nested(3_000, 1.0), cyclic):
+        with pytest.raises(ValueError, match="nested too deeply, or contains itself"):
+            hr.stack(x)
+
+
+def test_the_graph_of_a_tensor_in_a_structure_is_found() -> None:
+    with hr.Graph() as graph:
+        x = hr.constant(2.0)
+    for near in (x, [1.0, [x]], {"b": 1.0, "a": (None, x)}, hr.IndexedSlices(x, x)):
+        assert scopes.builder(3.0, near).graph is graph
+    assert scopes.builder(3.0, {"a": [1.0]}).graph is not graph

@@ -73,6 +73,8 @@ def test_sparse_operations_match_dense_ones(a: hr.SparseTensor, b: hr.SparseTens
     np.testing.assert_array_equal(whole(a * np.float32([1, 2, 3, 4])), DENSE * [1, 2, 3, 4])
     np.testing.assert_array_equal(whole(a / 2.0), DENSE / 2)
     np.testing.assert_array_equal(whole(sparse.map_values(hr.multiply, a, 3.0)), DENSE * 3)
+    added = sparse.map_values(lambda xs, by: hr.add_n([*xs["b"], xs["a"]]) * by, {"b": [a, a], "a": a}, by=2.0)
+    np.testing.assert_array_equal(whole(added), DENSE * 6)
     for axis, keep in ((None, False), (0, True), ([0, 1], False), (-1, False)):
         axes = tuple(axis) if isinstance(axis, list) else axis
         want = DENSE.sum(axes, keepdims=keep)
