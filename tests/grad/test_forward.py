@@ -313,15 +313,26 @@ def test_tangents_of_programs(name: str) -> None:
     d.check(gradient, d.along(gradient), d.back(first))
 
 
+# The gradient function of a custom gradient holds tensors of the graph in which it was made.
+IMPORTED = [name for name in PROGRAMS if name != "custom gradient in a loop"]
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("way", ["unknown shape", "imported"])
-def test_tangents_where_less_is_known(name: str, way: str) -> None:
-    """Of tensors whose size is unknown; of graphs from a file, which name functions of its library."""
+@pytest.mark.parametrize(
+    ("way", "name"), [*(("unknown shape", name) for name in PROGRAMS), *(("imported", name) for name in IMPORTED)]
+)
+def test_tangents_where_less_is_known(way: str, name: str) -> None:
+    """Compares tangents of tensors of unknown size, and of imported graphs with functions of a library."""
     d = Derivatives(PROGRAMS[name], (None,) if way == "unknown shape" else (3,), way == "imported")
     d.check(d.y, d.along(d.y))
     gradient = d.back(d.y)
     d.check(gradient, d.along(gradient))
+
+
+def test_a_custom_gradient_of_an_imported_loop_is_refused() -> None:
+    d = Derivatives(PROGRAMS["custom gradient in a loop"], is_imported=True)
+    with pytest.raises(GraphError, match=r"'while/mul:0' .* belongs to another graph"):
+        d.along(d.y)
 
 
 @pytest.mark.matrix

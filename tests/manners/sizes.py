@@ -19,7 +19,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 4100,
+    "": 4600,
     "api": 15000,
     "compile": 3600,
     "eager": 550,
