@@ -399,7 +399,8 @@ UNPACKED_BYTES: Final = 1 << 20
 
 # *** Sessions, statistics, files, training ***
 
-# Prepared calls of `Session.run` that a session keeps; the least recently used one is dropped first.
+# Prepared calls of `Session.run` that a session keeps, and fetches whose growth it counts; those used least recently
+# are dropped first.
 # Unit: calls. Bound (tests/session/test_step_cache.py).
 SESSION_CALLS: Final = 256
 

@@ -52,7 +52,7 @@ def used(session: str) -> tuple[Any, dict[str, weakref.ref[Any]]]:
     held |= {f"resource {r.name}": r for r in s._resources._resources.values() if hasattr(r, "name")}
     held |= {f"device {name}": d for name, d in s._local.items()}
     held |= {f"memory of {name}": m for name, m in s._memories.items()}
-    held |= {"step": s._calls.all()[0].step}
+    held |= {"step": s._calls.values()[0].step}
     if s._pool is not None:
         held["pool"] = s._pool
     return s, {name: weakref.ref(x) for name, x in held.items()}
