@@ -1,10 +1,12 @@
-"""What of a graph a derivative can flow through: from which inputs to which outputs.
+"""Activity analysis: the tensors through which a derivative can flow from inputs to outputs.
 
-A gradient is asked for only where there is a way for it: a loop variable that no x leads to, or that leads to no y,
-needs none. Which those are is found before anything is made. Sets of tensors are bits of an int: what one asks is, for
-each tensor, from which of the sources something flows to it; an operation hands on the bits of its inputs. Through a
-conditional flows what flows through one of its branches; round a loop bits are handed on until nothing is added, which
-takes at most as many rounds as the loop has variables.
+A gradient is made only where derivatives can flow. A loop variable needs none if no x reaches it, or if it reaches no
+y. The analysis runs before any gradient is made.
+
+Sets of tensors are bits of an integer: each tensor has the set of the sources from which derivatives flow to it. An
+operation passes on the union of the sets of its inputs. Through a conditional flows what flows through any of its
+branches. Around a loop the sets are propagated until a fixpoint, which takes at most as many steps as the loop has
+variables.
 """
 
 from __future__ import annotations
@@ -24,24 +26,28 @@ if TYPE_CHECKING:
 
 
 def carries(dtype: DType) -> bool:
-    """Whether values of `dtype` have gradients: floats and complex numbers, lists and tuples of them (variant), and the
-    handles of variables, whose gradient is that of the variable's value."""
+    """Whether values of `dtype` have gradients.
+
+    They are floats and complex numbers, lists and tuples of them (variant), and handles of variables. The gradient of a
+    handle is that of the variable's value.
+    """
     base = dtype.base
     return base.is_floating or base.is_complex or base is dtypes.variant or base is dtypes.resource
 
 
 class Activity:
-    """Answers questions about flow; it remembers sub-graphs as long as they do not grow."""
+    """Queries about the flow of derivatives, with a cache for graphs that do not change."""
 
     def __init__(self) -> None:
         self._known: dict[FuncGraph, tuple[int, list[int]]] = {}
         self._open: set[FuncGraph] = set()
 
     def from_sources(self, ops: Iterable[Operation], bits: dict[Tensor, int]) -> None:
-        """Adds to `bits`, which has the bits of the sources, those of all that flows from them through `ops`.
+        """Propagates sets of sources through `ops`.
 
         Args:
-          ops: of one graph, each after what it depends on.
+          ops: operations of one graph, in a topological order.
+          bits: the sets of tensors, at first of the sources. The sets of all tensors that they reach are added.
         """
         for op in ops:
             ins = [bits.get(t, 0) if carries(t.dtype) else 0 for t in op.inputs]
@@ -51,7 +57,7 @@ class Activity:
                         bits[t] = bits.get(t, 0) | out
 
     def through(self, op: Operation, ins: Sequence[int]) -> list[int]:
-        """The bits of the outputs of `op` where its inputs have the bits `ins`."""
+        """Sets of the outputs of `op`, if its inputs have the sets `ins`."""
         every = 0
         for b in ins:
             every |= b
@@ -70,11 +76,11 @@ class Activity:
         return outs
 
     def of(self, graph: FuncGraph) -> list[int]:
-        """For each result of `graph` the parameters that it may depend on, parameter k being bit k."""
+        """Parameters on which each result of `graph` may depend: bit k for parameter k."""
         known = self._known.get(graph)
         if known is not None and known[0] == graph.version:
             return known[1]
-        if graph in self._open:  # it calls itself: suppose that all depends on all
+        if graph in self._open:  # a recursive call; the conservative answer is that each result depends on all
             return [(1 << len(graph.params)) - 1] * len(graph.results)
         self._open.add(graph)
         bits = {p: 1 << k for k, p in enumerate(graph.params)}
@@ -96,12 +102,12 @@ class Activity:
         raise AssertionError("a fixpoint over a loop's variables did not end")
 
     def active(self, graph: FuncGraph, reached: Iterable[int], seeded: Iterable[int]) -> set[int]:
-        """The variables of a loop that need a gradient.
+        """Variables of a loop that need a gradient.
 
         Args:
-          graph: the loop's body.
-          reached: the variables that the xs lead to where the loop begins.
-          seeded: the variables whose last values have gradients.
+          graph: the body of the loop.
+          reached: the variables whose initial values depend on an x.
+          seeded: the variables whose final values have gradients.
         """
         needs = self.of(graph)
         n = len(needs)
@@ -117,7 +123,7 @@ class Activity:
 
 
 def _together(needs: int, given: Sequence[int]) -> int:
-    """The bits that come together where what has the bits `given` is needed as `needs` says."""
+    """Union of the sets in `given` at the positions that are bits of `needs`."""
     out = 0
     for k, bits in enumerate(given):
         if bits and needs >> k & 1:

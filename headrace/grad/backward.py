@@ -1,12 +1,12 @@
-"""The reverse walk: from what is known of a function's results to what that means for its inputs.
+"""The reverse walk: gradients of a graph's inputs from those of its outputs.
 
-Each operation's record says how a gradient of its outputs becomes one of its inputs. The walk goes over the operations
-between xs and ys against the edges, those nearest to ys first, and asks each record; where a tensor is used more than
-once the contributions add up. Conditionals, loops and calls own graphs: their gradients are made by walks through those
-(`conditionals`, `loops`), which this walk hands itself to.
+The record of each operation has a rule that makes the gradients of its inputs from those of its outputs. The walk
+visits the operations between xs and ys in reverse topological order, and calls the rule of each. The contributions to a
+tensor with several uses are added. Conditionals, loops and calls own graphs. Their gradients are made by walks through
+these graphs (`conditionals`, `loops`), to which this walk passes itself as an argument.
 
-ys and xs are of one graph, the *forward* graph. The gradient goes into that graph, or into one that is the gradient of
-it (`grad.graph`); the walk need not know which.
+ys and xs are tensors of one graph, the *forward* graph. The gradient goes into that graph, or into its gradient graph
+(`grad.graph`); the walk is the same for both.
 
 Source: reverse-mode differentiation as in TensorFlow's `gradients_impl`.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Operation
 
-# A kind of structured operation -> what makes its gradient; see `conditionals.grad_branches`.
+# A kind of structured operation -> its gradient function; see `conditionals.grad_branches`.
 _Rule: TypeAlias = "Callable[..., list[Gradient | None]]"
 _STRUCTURED: dict[str, _Rule] = {
     "If": conditionals.grad_branches,
@@ -56,18 +56,20 @@ def backward(
     stop: Collection[Tensor] = (),
     flow: Activity | None = None,
 ) -> list[Gradient | None]:
-    """The gradients of `ys`, whose own are `dys`, with respect to `xs`; None where nothing leads from one to the other.
+    """Returns the gradients of `ys` with respect to `xs`; None without a path.
 
     Args:
-      b: makes the operations, in the graph of the tensors or in the gradient of that.
-      ys, dys: what is differentiated, and the gradient of each (None: none).
-      xs: what it is differentiated by. The gradient of one that lies on the way from another goes on to that.
-      stop: tensors beyond which nothing is differentiated.
-      flow: what the walk that this one is a part of has found out about functions.
+      b: the builder of the gradient, in the graph of the tensors or in its gradient graph.
+      ys: the tensors to differentiate.
+      dys: the gradient of each y, or None.
+      xs: the tensors to differentiate by. If one of them lies on the path of another, its gradient also flows on to
+        that.
+      stop: tensors that are treated as constants.
+      flow: the activity analysis of an enclosing walk, or None.
 
     Raises:
-      LookupError: an operation on the way has no gradient; the text says why, and what to do.
-      GraphError: a rule gave what does not fit.
+      LookupError: an operation on a path has no gradient; the text says why, and how to continue.
+      GraphError: a rule returned a gradient of another dtype or shape.
     """
     start = len(b.graph)
     parts: dict[Tensor, list[Gradient]] = {}
@@ -85,7 +87,7 @@ def backward(
         if not any(wanted) or not any(t in parts and t not in fixed for t in op.outputs):
             continue
         grads = [None if t in fixed else total(b, parts.get(t, [])) for t in op.outputs]
-        # a gradient is computed where the operation is whose gradient it is
+        # the gradient of an operation is computed on the device of the operation
         at = b.within(f"{op.name}_grad", op.source, op.device)
         since = len(b.graph)
         found = []
@@ -109,7 +111,7 @@ def _ends(g: Gradient) -> list[Tensor]:
 
 
 def _needed(parts: Collection[Tensor], stop: frozenset[Tensor]) -> set[Operation]:
-    """The operations that the tensors of `parts` are computed by, not beyond `stop`."""
+    """Operations from which the tensors of `parts` are computed, up to the tensors of `stop`."""
     seen: set[Operation] = set()
     todo = [t.op for t in parts if t not in stop]
     while todo:
@@ -123,7 +125,15 @@ def _needed(parts: Collection[Tensor], stop: frozenset[Tensor]) -> set[Operation
 def _of_operation(
     b: Builder, op: Operation, grads: list[Gradient | None], wanted: Sequence[bool], inside: conditionals.Backward
 ) -> Sequence[Gradient | None]:
-    """The gradient of each input of `op`, those of its outputs being `grads`; `inside` walks the graphs it owns."""
+    """Returns the gradients of the inputs of `op`.
+
+    Args:
+      b: the builder of the gradient.
+      op: an operation of the forward graph.
+      grads: the gradients of its outputs.
+      wanted: for each input, whether its gradient is needed.
+      inside: the walk for the graphs that `op` owns.
+    """
     structured = _STRUCTURED.get(op.opdef.structured)
     if structured is not None:
         return structured(b, op, grads, wanted, inside)
@@ -141,10 +151,10 @@ def _of_operation(
 
 
 def _fitting(b: Builder, op: Operation, x: Tensor, g: Gradient) -> Gradient:
-    """What a rule gave as gradient of input `x` of `op`, had in the graph of `b`.
+    """Returns gradient `g` of input `x` of `op`, in the graph of `b`.
 
     Raises:
-      GraphError: it is of another dtype or shape.
+      GraphError: it has another dtype or shape than `x`.
     """
     if isinstance(g, IndexedSlices):
         return IndexedSlices(*map(b.tensor, _ends(g)))

@@ -1,10 +1,12 @@
-"""The function that is differentiated: called with symbolic arguments, in a graph or outside of all.
+"""Calls of the function to differentiate, with symbolic arguments.
 
-What `grad`, `vjp`, `jacobian` and the like have in common. In a graph a function is simply called, and what it makes is
-differentiated. Outside, it is called in a graph of its own, which is then run.
+This is the common part of `grad`, `vjp`, `jacobian` and the other transforms. In a graph the function is called, and
+the operations that it makes are differentiated. Outside of graphs it is called in a graph of its own, which is then
+run.
 
-An argument that is differentiated goes through an Identity first. So it is told apart from every other tensor, even
-from itself given twice: what is differentiated is what the function does with this argument, not what it knows already.
+Each differentiated argument first goes through an Identity. So it is distinct from every other tensor, even if the same
+tensor is given twice. The derivative is then that of the function's use of this argument alone, not of other uses of
+the same tensor.
 """
 
 from __future__ import annotations
@@ -37,16 +39,20 @@ class DifferentiatedCall:
 
     Args:
       f: the function.
-      args, kwargs: what it is called with.
-      by: positions of the arguments that are differentiated.
-      what: the transform, in messages.
-      skips_integers: whether tensors of other dtypes among them are left as they are; else they are errors.
+      args: the positional arguments of the call.
+      kwargs: the keyword arguments of the call.
+      by: the positions of the differentiated arguments.
+      what: the name of the transform, for error messages.
+      skips_integers: whether differentiated arguments may contain tensors without gradients, which stay as they are;
+        else they are errors.
+      has_aux: whether `f` returns a pair of the value and an auxiliary result.
 
     Attributes:
-      b: makes the operations.
-      xs: the differentiated tensors: the leaves of those arguments, in order; None for one that is left as it is.
-      value: what the function returned: a structure of tensors.
+      b: the builder of the graph.
+      xs: the differentiated tensors: the leaves of those arguments, in order; None for a leaf without gradients.
+      value: the structure of tensors that the function returned.
       ys: its leaves.
+      aux: the auxiliary result, or None.
     """
 
     def __init__(
@@ -77,7 +83,7 @@ class DifferentiatedCall:
                 self.labels.append(f"argument {label}{path}")
                 mine.append(leaf if x is None else x)
             given[k] = nest.pack(args[k], mine)
-        with scopes.entered(self.b):  # outside of graphs, symbolic arguments say which graph is meant
+        with scopes.entered(self.b):  # symbolic arguments determine the graph, also outside of `with graph`
             value = f(*given, **kwargs)
         self.aux: Any = None
         if has_aux:
@@ -110,7 +116,12 @@ class DifferentiatedCall:
     # *** reverse ***
 
     def pull_back(self, dys: Sequence[Any], b: Builder | None = None) -> list[Tensor]:
-        """The gradient of each of `xs` where those of the results are `dys` (None: none); made by `b`."""
+        """Returns the gradient of each of `xs`.
+
+        Args:
+          dys: the gradient of each of `ys`, or None.
+          b: the builder of the gradient; None: that of the call.
+        """
         b = b or self.b
         xs = [x for x in self.xs if x is not None]
         pairs = [(y, dy) for y, dy in zip(self.ys, dys, strict=True) if dy is not None and carries(y.dtype)]
@@ -120,7 +131,12 @@ class DifferentiatedCall:
     # *** forward ***
 
     def push_forward(self, dxs: Sequence[Any], b: Builder | None = None) -> list[Tensor | None]:
-        """The tangent of each of the results where those of `xs` are `dxs`; made by `b`. None for integers."""
+        """Returns the tangent of each of `ys`; None for integers.
+
+        Args:
+          dxs: the tangent of each of `xs`.
+          b: the builder of the tangents; None: that of the call.
+        """
         b = b or self.b
         xs = [x for x in self.xs if x is not None]
         ys = [y for y in self.ys if carries(y.dtype)]
@@ -136,7 +152,7 @@ class DifferentiatedCall:
     # *** structures ***
 
     def like_arguments(self, leaves: Sequence[Any], single: bool) -> Any:
-        """`leaves`, one for each of the `xs` that are differentiated, in the structure of the arguments."""
+        """Packs one leaf for each differentiated tensor into the structure of the arguments."""
         rest = iter(leaves)
         every = iter([None if x is None else next(rest) for x in self.xs])
         out = tuple(nest.pack(self.args[k], [next(every) for _ in nest.flatten(self.args[k])]) for k in self.by)
@@ -144,10 +160,16 @@ class DifferentiatedCall:
 
 
 def _again(b: Builder, xs: Sequence[Tensor], ys: Sequence[Tensor], what: str) -> tuple[list[Tensor], list[Tensor]]:
-    """What stands in the graph of `b`, which is inside theirs, for `xs` and `ys`, so that one can go forward there.
+    """Returns `xs` and `ys` as tensors for forward mode in a nested graph.
 
-    Operations' values can be used in there. But conditionals and loops grow where they stand (`grad.forward`), so where
-    there are any, what leads from xs to ys is copied.
+    Args:
+      b: a builder in a graph nested in that of the tensors.
+      xs: tensors to differentiate by.
+      ys: tensors to differentiate.
+      what: the name of the transform, for error messages.
+
+    Outer tensors can be used in the nested graph as they are. But forward mode extends conditionals and loops in place
+    (`grad.forward`). So if there are any between xs and ys, all operations between them are copied.
     """
     way = [op for op in walk.in_order(walk.reachable([y.op for y in ys], set(xs))) if op.outputs]
     from_xs = set(xs)
@@ -185,7 +207,7 @@ def _position(k: Any, args: Sequence[Any], what: str) -> int:
 
 
 def positions(argnums: Any) -> tuple[list[Any], bool]:
-    """The positions, and whether there is but one, not in a tuple."""
+    """Returns the positions, and whether `argnums` is a single one rather than a tuple."""
     return nest.as_list(argnums), not isinstance(argnums, (list, tuple))
 
 
@@ -197,15 +219,18 @@ def is_eager(*structures: Any) -> bool:
 
 
 class GradProgram:
-    """A graph of its own, of what a function does with symbolic arguments; for calls outside of graphs.
+    """A graph of a function's operations on symbolic arguments, for calls outside of graphs.
 
     Args:
-      args, kwargs: what the function is called with: arrays, eager tensors and floats become placeholders, all else
-        stays.
+      args: the positional arguments of the function. Arrays, eager tensors and floats become placeholders; all other
+        leaves stay.
+      kwargs: the keyword arguments, likewise.
 
     Attributes:
-      graph: that graph.
-      args, kwargs: the arguments as they are in it.
+      graph: the graph.
+      feeds: the values of the placeholders.
+      args: the positional arguments in the graph.
+      kwargs: the keyword arguments in the graph.
     """
 
     def __init__(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -223,13 +248,18 @@ class GradProgram:
         return made
 
     def placeholder(self, like: Any) -> Tensor:
-        """A placeholder of the dtype and shape of an eager tensor."""
+        """Returns a placeholder with the dtype and shape of an eager tensor."""
         b = Builder(self.graph)
         made: Tensor = b.make("Placeholder", (), {"dtype": like.dtype, "shape": like.shape}, "arg")
         return made
 
     def run(self, structure: Any, feeds: Mapping[Tensor, Any] | None = None) -> Any:
-        """The structure of tensors, as eager ones; `feeds` are what else is fed."""
+        """Runs a structure of tensors, and returns it with eager tensors.
+
+        Args:
+          structure: a nested structure; leaves that are not tensors stay.
+          feeds: values of more placeholders.
+        """
         leaves = nest.flatten(structure)
         wanted = [t for t in leaves if isinstance(t, Tensor)]
         with scopes.outside.session(graph=self.graph) as session:
@@ -239,7 +269,7 @@ class GradProgram:
 
 
 def anywhere(call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, a function that works in a graph, as one that works outside of graphs too."""
+    """Extends `call`, a function that works in a graph, to calls outside of graphs."""
 
     @functools.wraps(call)
     def run(*args: Any, **kwargs: Any) -> Any:

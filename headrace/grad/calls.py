@@ -1,22 +1,22 @@
 """Gradients of calls.
 
-A call of an ordinary function is a conditional with one branch (`conditionals`). A *recursive* function is not: what
-the forward call keeps for its gradient holds what the calls in it keep, and so on, as deep as the recursion goes when
-it runs. So what one call keeps is one value, a tuple in which the inner calls' are components (an Optional: a variant
-that holds tensors of several dtypes). Of a recursive function f there are made
+A call of an ordinary function is a conditional with one branch (`conditionals`). A *recursive* function needs another
+method. The residuals of a forward call contain those of the inner calls, and so on, as deep as the recursion goes at
+run time. So the residuals of one call are one value: a tuple with those of the inner calls as components (an Optional,
+a variant that holds tensors of several dtypes). For a recursive function f two functions are made:
 
-* `f_residuals`, which does what f does and returns, last, all that the gradient needs; where f calls f, it calls
-  `f_residuals`;
-* `f_grad`, which takes the gradients of f's results and that tuple and returns the gradients of f's arguments; where f
-  calls f, it calls `f_grad`, with the tuple that the inner call of `f_residuals` returned.
+* `f_residuals` computes f and returns the residuals of its gradient as one more result, the last. Where f calls f, it
+  calls `f_residuals`.
+* `f_grad` takes the gradients of f's results and that tuple, and returns the gradients of f's arguments. Where f calls
+  f, it calls `f_grad`, with the tuple that the inner call of `f_residuals` returned.
 
-A function that calls others, which call others, so that it comes to very many operations, is treated in the same way:
-the gradient of each function is made once, whatever calls it.
+The same method is used for a function whose nested calls would expand to very many operations: the gradient of each
+function is made once, for all its calls.
 
-Both go into the library, once. The call that is differentiated becomes a call of `f_residuals`. The second derivative
-finds two recursive functions, `f_residuals` and `f_grad`, and does the same with them.
+Both functions go into the library. The differentiated call becomes a call of `f_residuals`. A second derivative finds
+two recursive functions, `f_residuals` and `f_grad`, and treats them in the same way.
 
-`For` and `SymbolicGradient` are calls of graphs that stand for them.
+`For` and `SymbolicGradient` are differentiated as calls of the graphs that they stand for.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 def grad_call(
     b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
 ) -> list[Gradient | None]:
-    """The gradients of a call; see `conditionals.grad_branches`."""
+    """Returns the gradients of a call; see `conditionals.grad_branches`."""
     f = op.attrs["f"]
     if isinstance(f, FuncGraph):
         return grad_branches(b, op, dys, wanted, backward)
@@ -77,8 +77,11 @@ def grad_call(
 
 
 def is_by_name(op: Operation) -> bool:
-    """Whether the derivative of the call `op` of a function of the library is one, too, instead of a graph of its own:
-    the function calls itself, or a graph for each call would come to very much, or be nested very deeply."""
+    """Whether the gradient of the call `op` is a call of a library function, too.
+
+    It is if the function is recursive, or if gradient graphs of all nested calls would be too large or nested too
+    deeply. Otherwise each call has a gradient graph of its own.
+    """
     size = graph_size([op], reads=True)
     return (
         size.repeated > thresholds.GRADIENT_REPEATED_OPS
@@ -88,7 +91,11 @@ def is_by_name(op: Operation) -> bool:
 
 
 class _GradCall(GradGraph):
-    """The gradient of a recursive function: what it needs of that are parameters, which `items` tells."""
+    """Gradient of a recursive function, whose residuals are parameters.
+
+    Attributes:
+      items: the residuals, in the order of their parameters.
+    """
 
     def __init__(self, name: str, outer: Graph, op: Operation, forward: FuncGraph) -> None:
         super().__init__(name, outer, op, forward)
@@ -108,7 +115,7 @@ class _GradCall(GradGraph):
 
 
 def _home(graph: Graph, name: str) -> Graph:
-    """The graph, around `graph` or itself, whose library has the function `name`."""
+    """Returns `graph` or the outer graph of it whose library has the function `name`."""
     graph.function(name)
     while name not in graph.functions:
         assert graph.outer is not None
@@ -117,14 +124,21 @@ def _home(graph: Graph, name: str) -> Graph:
 
 
 def _call_forward(op: Operation, forward: FuncGraph) -> None:
-    """Makes `op` a call of `forward`, which returns one thing more."""
+    """Makes `op` a call of `forward`, which returns the residuals as one more result."""
     op.graph.extend_op(op, (), {"f": Func(forward.name), "Tout": (*op.attrs["Tout"], dtypes.variant)})
     op.outputs[-1].refine(())
 
 
 def _with_residuals(home: Graph, name: str, backward: Backward) -> FuncGraph:
-    """The function that does what the recursive function `name` does and keeps what its gradient needs; it and its
-    gradient are made if they are not there yet."""
+    """Returns the variant of a recursive function that also returns its residuals.
+
+    The variant and the gradient function are made on the first call.
+
+    Args:
+      home: the graph whose library has the function.
+      name: the name of the function.
+      backward: the reverse walk.
+    """
     graph = home.function(name)
     if graph.with_residuals:
         return home.function(graph.with_residuals)
@@ -149,7 +163,7 @@ def _with_residuals(home: Graph, name: str, backward: Backward) -> FuncGraph:
     tracing.finish(inner, [zeros_for(at, p) if g is None else dense(at, g) for p, g in zip(ends, found, strict=True)])
 
     b = Builder(forward, source=graph.source)
-    values = inner.items or [b.const(False, dtypes.bool_, "nothing")]  # an Optional has at least one
+    values = inner.items or [b.const(False, dtypes.bool_, "nothing")]  # an Optional needs at least one component
     forward.add_results([b.OptionalFromValue(values, name="residuals")])
     b = Builder(out, source=graph.source)
     types = tuple(t.dtype.base for t in values)
@@ -173,21 +187,21 @@ def _free(home: Graph, name: str) -> str:
 
 
 def _calls(graph: FuncGraph) -> list[Operation]:
-    """The calls of functions of the library in `graph`, also in the branches and bodies in it."""
+    """Calls of library functions in `graph` and its nested graphs."""
     return [op for op, _ in called(graph.operations) if op.opdef.structured == "Call"]
 
 
 def grad_for(
     b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
 ) -> list[Gradient | None]:
-    """The gradients of a For: those of a call of the loop that it means."""
+    """Returns the gradients of a For, as those of a call of its While loop."""
     return _of_twin(b, op, copied(counting(op), op.graph), dys, wanted, backward)
 
 
 def grad_symbolic(
     b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
 ) -> list[Gradient | None]:
-    """The gradients of a SymbolicGradient: those of a call of the graph that it means."""
+    """Returns the gradients of a SymbolicGradient, as those of a call of its graph."""
     return _of_twin(b, op, copied(gradient_graph(op, backward), op.graph), dys, wanted, backward)
 
 
@@ -199,7 +213,18 @@ def _of_twin(
     wanted: Sequence[bool],
     backward: Backward,
 ) -> list[Gradient | None]:
-    """The gradients of a call of `graph` that stands beside `op`, gets and gives the same, and can keep things."""
+    """Returns the gradients of a new call of `graph` on the inputs of `op`.
+
+    The call computes the same as `op`, and can return residuals in addition.
+
+    Args:
+      b: the builder of the gradient.
+      op: the operation.
+      graph: a private graph that computes `op`.
+      dys: the gradient of each output, or None.
+      wanted: for each input, whether its gradient is needed.
+      backward: the reverse walk.
+    """
     found = unrepeatable(graph)
     if found is not None:
         raise UnimplementedError(

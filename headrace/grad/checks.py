@@ -1,9 +1,9 @@
-"""Gradients against numbers: `check_gradients`.
+"""Numerical checks of gradients: `check_gradients`.
 
-For a function f, a direction v of its arguments and weights w of its results, the slope of `<w, f(x + t v)>` at t = 0
-is found in three ways: by central differences; in reverse mode, as `<f'(x)^T w, v>`; in forward mode, as
-`<w, f'(x) v>`. For the second order the same is done with the functions `x -> f'(x)^T w` and `x -> f'(x) v` in the
-place of f, and so on: each order checks derivatives of what the order before has found to be right.
+Let f be a function, v a direction of its arguments and w weights of its results. The slope of `<w, f(x + t v)>` at t =
+0 is computed in three ways: by central differences; in reverse mode, as `<f'(x)^T w, v>`; and in forward mode, as `<w,
+f'(x) v>`. For the second order, the same is done with the functions `x -> f'(x)^T w` and `x -> f'(x) v` in place of f,
+and so on. So each order checks derivatives of functions that the order before has confirmed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from headrace.grad.transforms import jvp, vjp
 from headrace.ir.graph import Tensor
 
 _MODES = ("rev", "fwd")
-_ROUNDING = 1e-10  # far more than a float64 is off by, and far less than `rtol`
+_ROUNDING = 1e-10  # well above the rounding error of a float64, and well below `rtol`
 _WIDE = dict.fromkeys(dtypes.FLOATING, dtypes.float64) | dict.fromkeys(dtypes.COMPLEX, dtypes.complex128)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Check:
-    """One comparison.
+    """Result of one comparison.
 
     Attributes:
-      derivative: which one it is: the modes, outermost first ("rev of fwd").
-      order: which order it is of.
-      analytic, numeric: the slope as computed and by differences.
-      error: how much they differ, relative to the size of what is added up in them.
+      derivative: the modes of the derivative, outermost first ("rev of fwd").
+      order: the order of the derivative.
+      analytic: the computed slope.
+      numeric: the slope by differences.
+      error: the difference of the slopes, relative to the size of the terms that are summed in them.
     """
 
     derivative: str
@@ -44,10 +45,10 @@ class Check:
 
 
 class GradientMismatch(AssertionError):
-    """A gradient is not what the numbers say.
+    """A derivative differs from its numerical approximation.
 
     Attributes:
-      checks: all that were made, in order.
+      checks: all comparisons that were made, in order.
     """
 
     checks: list[Check]
@@ -65,26 +66,26 @@ def check_gradients(
 ) -> list[Check]:
     """Compares the derivatives of `f` at `args` with central differences in random directions.
 
-    Floats are computed with in float64 and complex numbers in complex128, whatever `args` are; `f` must do so too (no
-    `hr.float32` written into it).
+    Floats are computed in float64 and complex numbers in complex128, for `args` of any precision. `f` must keep these
+    dtypes (contain no `hr.float32`).
 
     Args:
-      f: any function of tensors.
+      f: a function of tensors.
       args: a list or tuple of its arguments: numbers, arrays, and nested structures of them. Integers stay as they are.
-      order: up to which order derivatives are checked.
+      order: the highest order of the derivatives to check.
       modes: "rev" (`vjp`), "fwd" (`jvp`), or both; then all combinations of them, `2 ** order` of the last order.
-      eps: how far the differences reach; None: about 6e-6 times the size of the arguments, which is best for float64.
-      rtol: the greatest relative error that is right.
-      directions: how many random directions are tried.
-      seed: of the directions.
+      eps: the step of the differences; None: about 6e-6 times the size of the arguments, which is best for float64.
+      rtol: the largest relative error of a correct derivative.
+      directions: the number of random directions.
+      seed: the seed of the directions.
 
     Returns:
       The comparisons that were made.
 
     Raises:
       GradientMismatch (an AssertionError): a derivative differs. The text lists all comparisons.
-      ValueError: there is nothing to differentiate, or `modes` has another word in it.
-      TypeError: `args` is no list or tuple.
+      ValueError: `args` contains no float, or `modes` contains another word.
+      TypeError: `args` is not a list or tuple.
 
     Source: the method is that of JAX's `check_grads`.
 
@@ -128,8 +129,10 @@ class _Pending(NamedTuple):
     """A comparison to make.
 
     Attributes:
-      derivative, order: see `Check`.
-      value, slope: `<w, f(x)>` and its slope; each with the sum of the sizes of what it is the sum of.
+      derivative: see `Check`.
+      order: see `Check`.
+      value: `<w, f(x)>`, and the sum of the absolute values of its terms.
+      slope: the slope of `<w, f(x)>`, and the sum of the absolute values of its terms.
     """
 
     derivative: str
@@ -139,7 +142,10 @@ class _Pending(NamedTuple):
 
 
 class _Checker:
-    """The comparisons in one direction. All are in one graph, whose arguments are fed: x, x + eps v and x - eps v."""
+    """Comparisons in one direction.
+
+    All are made in one graph, whose arguments are fed with x, x + eps v and x - eps v.
+    """
 
     def __init__(
         self,
@@ -180,7 +186,7 @@ class _Checker:
         return self._results(params)
 
     def _compare(self, f: Callable[..., list[Tensor]], of: str, order: int, last: int) -> None:
-        """Makes what is compared for `f`, a function from the moving arguments to a list of floats."""
+        """Makes the comparisons for `f`, from the floating-point arguments to floats."""
         b = scopes.builder()
         ys, pull_back = vjp(f, *self.params)
         w = [self._random(y) for y in ys]
@@ -200,11 +206,11 @@ class _Checker:
                 self._compare(lambda *xs: list(jvp(f, xs, self.v)[1]), label, order + 1, last)
 
     def _random(self, like: Tensor) -> Any:
-        """Random numbers, of the shape that `like` turns out to have."""
+        """Returns random numbers of the dtype and the run-time shape of `like`."""
         b = scopes.builder()
         if like.shape is not None and None not in like.shape:
             return b.const(self._normal(like.dtype, like.shape), like.dtype.base)
-        # the same numbers in each run, however many there are
+        # pseudorandom numbers that are the same in each run, for any size
         n = b.Cast(b.Range(0, b.Size(like), 1), DstT=dtypes.float64)
         parts = [b.Cos(b.AddV2(b.Mul(n, f), p)) for f, p in self.rng.uniform(1, 3, (2, 2))]
         made = b.Complex(*parts, Tout=like.dtype.base) if like.dtype.is_complex else parts[0]
@@ -215,8 +221,10 @@ class _Checker:
         return out + 1j * self.rng.standard_normal(shape) if dtype.is_complex else out
 
     def _inner(self, b: Any, first: Sequence[Any], second: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        """The sum of the products, and that of their sizes. Of complex numbers one is conjugated, and the real part
-        taken."""
+        """Returns the inner product of two lists, and the sum of its absolute terms.
+
+        Of complex numbers, the first one is conjugated, and the real part is taken.
+        """
         terms, sizes = [b.const(0.0, dtypes.float64)], [b.const(0.0, dtypes.float64)]
         for x, y in zip(first, second, strict=True):
             if y.dtype.is_complex:
@@ -242,7 +250,7 @@ class _Checker:
         out = []
         for p, (analytic, size), (_, of_value), up, down in zip(self.pending, slopes, values, *moved, strict=True):
             numeric = (up - down) / (2 * self.eps)
-            # beside the slope itself: what rounding leaves of a difference of large values
+            # the last term is the rounding error of a difference of large values
             scale = max(size, abs(numeric), _ROUNDING / self.eps * of_value)
             error = abs(analytic - numeric) / scale if scale else 0.0
             out.append(Check(p.derivative, p.order, float(analytic), float(numeric), float(error)))
@@ -250,7 +258,7 @@ class _Checker:
 
 
 def _wide(leaf: Any) -> Any:
-    """An argument as an eager tensor, a float as a float64."""
+    """Converts an argument to an eager tensor, floats to float64."""
     b = scopes.outside.builder
     t = b.tensor(leaf.numpy() if hasattr(type(leaf), "numpy") else leaf)
     wide = _WIDE.get(t.dtype)

@@ -6,16 +6,17 @@ has the gradient
 
     dx = If(p, dy, x)      then: dy * cos(x)      else: dy * x + dy * x
 
-an If on the same predicate, whose branches are the gradients of the branches. What such a branch needs of the forward
-branch and cannot have otherwise, the forward If returns as one result more (`GradGraph.residual`); the other branch has
-nothing to return there and returns a `FakeParam`, which nobody reads: the gradient takes the same branch.
+This is an If on the same predicate, whose branches are the gradients of the branches. If such a branch needs a value of
+the forward branch that is not available otherwise, the forward If returns it as one more result
+(`GradGraph.residual`). The other branch has no such value and returns a `FakeParam`. Nothing reads this one, because
+the gradient takes the same branch.
 
-Where a branch does not use an input, its gradient there is zeros, if the other one's is not. A call is a conditional
-with one branch.
+If one branch does not use an input and the other one does, its gradient in the first one is zeros. A call is a
+conditional with one branch.
 
-**Calls that compute again.** A call with the attribute `_recompute` keeps nothing for its gradient but its arguments:
-the gradient is a call that does all of it again and then goes back (and is such a call, too). It starts when its own
-gradients have come, not as soon as it could, for the sake of what it then holds in memory.
+**Rematerialization.** A call with the attribute `_recompute` stores only its arguments for its gradient. The gradient
+is a call that computes all forward values again and then the gradients; it has the attribute, too. To save memory it
+starts only when the gradients of its outputs have arrived, not as soon as its other inputs have.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ Backward: TypeAlias = "Callable[..., list[Gradient | None]]"
 
 
 class GradBranch(GradGraph):
-    """The gradient of a branch, or of a called function."""
+    """Gradient of a branch, or of a called function."""
 
     def __init__(self, name: str, outer: Graph, op: Operation, forward: FuncGraph) -> None:
         super().__init__(name, outer, op, forward)
-        self._returned: dict[Tensor, Tensor] = {}  # a result of the branch -> what the operation has for it
-        self._read = 0  # so many results are in it
+        self._returned: dict[Tensor, Tensor] = {}  # a result of the forward graph -> the operation's output for it
+        self._read = 0  # number of results that are in `_returned`
 
     def residual(self, t: Tensor) -> Tensor:
         op = self.op
@@ -64,7 +65,12 @@ class GradBranch(GradGraph):
 
 
 def _nothing(graph: FuncGraph, like: Tensor) -> Tensor:
-    """What a branch returns where only the other one has a value, which is like `like`."""
+    """Returns a placeholder value for a result that only another branch has.
+
+    Args:
+      graph: the branch.
+      like: the result of the other branch.
+    """
     b = Builder(graph, source=like.op.source)
     dtype = like.dtype.base
     out: Tensor
@@ -80,14 +86,17 @@ def _nothing(graph: FuncGraph, like: Tensor) -> Tensor:
 def grad_branches(
     b: Builder, op: Operation, dys: Sequence[Gradient | None], wanted: Sequence[bool], backward: Backward
 ) -> list[Gradient | None]:
-    """The gradients of an If, Case or call with respect to the inputs that are `wanted`.
+    """Returns the gradients of an If, Case or call.
 
     Args:
-      b: makes operations where the gradient goes.
-      op: the operation, of that graph or of the one whose gradient that is.
+      b: the builder of the gradient.
+      op: the operation, in the graph of `b` or in its forward graph.
       dys: the gradient of each output, or None.
-      wanted: for each input whether its gradient is asked for.
+      wanted: for each input, whether its gradient is needed.
       backward: the reverse walk.
+
+    Returns:
+      The gradient of each input, or None.
     """
     since = len(b.graph)
     graphs = add_values.own_graphs(op)
@@ -113,7 +122,7 @@ def grad_branches(
         widths.append(len(parts[0]))
     for back, results in zip(backs, ends, strict=True):
         tracing.finish(back, results)
-    if isinstance(b.graph, GradGraph):  # before the predicate is asked for: it must not be computed from what is dead
+    if isinstance(b.graph, GradGraph):  # before the predicate is captured, which must not be computed from dead values
         b.graph.settle(since, [*given, *(t for back in backs for t, _ in back.captured)])
     grads: list[Gradient | None] = [None] * len(op.inputs)
     outputs = list(_owner(b, op, backs, given).outputs) if ends[0] else []
@@ -127,13 +136,19 @@ def grad_branches(
 
 
 def _back(b: Builder, op: Operation, forward: FuncGraph) -> tuple[Builder, Callable[[Tensor], Tensor]]:
-    """Where the gradient of `forward` is made, and what its tensors are called for the walk: themselves."""
+    """Returns the builder for the gradient of `forward`, and the identity.
+
+    The function maps forward tensors to those that the reverse walk differentiates.
+    """
     part = forward.name.rpartition("_")[2]
     return GradBuilder(GradBranch(f"{op.name}_{part}_grad", b.graph, op, forward), b.scope), lambda t: t
 
 
 def _again(b: Builder, op: Operation, forward: FuncGraph) -> tuple[Builder, Callable[[Tensor], Tensor]]:
-    """The same for a call that computes again: its gradient begins with a copy of `forward`, which the walk is in."""
+    """Returns the same as `_back` for a rematerializing call.
+
+    Its gradient begins with a copy of `forward`, and the function maps forward tensors to the copies.
+    """
     moved: dict[Tensor, Tensor] = {}
     graph = copied(forward, b.graph, moved, f"{forward.name}_grad", captures=False)
     graph.captures_from_outer = True
@@ -143,11 +158,13 @@ def _again(b: Builder, op: Operation, forward: FuncGraph) -> tuple[Builder, Call
 
 
 def _alike(builders: Sequence[Builder], parts: Sequence[Gradient | None], x: Tensor) -> list[list[Tensor]]:
-    """What each branch returns for the gradient with respect to `x`: nothing, a tensor, or values and indices.
+    """Returns the results of each gradient branch for the gradient with respect to `x`.
+
+    All branches return equally many: none, a tensor, or values and indices.
 
     Args:
-      builders: of the gradients of the branches.
-      parts: what was found in each of them.
+      builders: the builders of the gradient branches.
+      parts: the gradient that each of them computes, or None.
       x: the input of the operation.
     """
     some = [p for p in parts if p is not None]
@@ -165,7 +182,14 @@ def _alike(builders: Sequence[Builder], parts: Sequence[Gradient | None], x: Ten
 
 
 def _owner(b: Builder, op: Operation, backs: Sequence[FuncGraph], dys: Sequence[Tensor]) -> Operation:
-    """The operation that owns `backs`, the gradients of the graphs of `op`."""
+    """Makes the operation that owns `backs`, the gradients of the graphs of `op`.
+
+    Args:
+      b: the builder of the gradient.
+      op: the forward operation.
+      backs: the gradients of its graphs.
+      dys: the gradients of its outputs, for which a rematerializing call waits.
+    """
     attrs: dict[str, Any] = {"Tout": tuple(t.dtype.base for t in backs[0].results)}
     kind = op.opdef.structured
     if kind in ("If", "Case"):

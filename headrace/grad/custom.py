@@ -1,12 +1,13 @@
-"""`custom_gradient`: a function that says itself what its gradient is.
+"""`custom_gradient`: functions that define their own gradients.
 
-What the function makes is operations as usual. Behind its results stands an `IdentityN`, which also takes the
-arguments, and whose gradient is the user's: it hands the gradients of the results to the user's function, and what that
-returns to the arguments, as if there were nothing between them. So the graph shows what runs, and the gradient of the
-gradient is that of the operations which the user's function made.
+The function makes operations as usual. Its results pass through an `IdentityN`, which takes the arguments, too, and
+whose gradient rule calls the user's gradient function. The rule passes the gradients of the results to that function,
+and returns the function's results as gradients of the arguments, so the operations in between are not differentiated.
+The graph still shows the operations that run. The gradient of the gradient is that of the operations which the user's
+gradient function made.
 
-That function uses tensors of the one around it. It runs when a gradient is asked for, maybe in the gradient of the
-branch or body that these tensors belong to; the builder that is entered then fetches them (`grad.graph`).
+The gradient function may use tensors of the surrounding function. It runs when a gradient is requested, perhaps in the
+gradient of the branch or body that contains these tensors. Then the entered builder fetches them (`grad.graph`).
 
 Source: TensorFlow's `tf.custom_gradient`.
 """
@@ -30,22 +31,24 @@ from headrace.ir.indexed_slices import IndexedSlices
 
 
 class custom_gradient:
-    """A function like `f`, with the gradient that it gives.
+    """Decorates a function that returns its value and its gradient function.
 
     Args:
-      f: takes tensors, or nested structures of them, and returns a pair `(y, grad_fn)`. `grad_fn(*dys)` gets the
-        gradient of each leaf of y (zeros where nothing depends on it, None for an integer) and returns the gradient of
-        each argument, in its structure; for a single argument, that of it; None for none. If `f` uses trainable
-        variables that are no arguments, `grad_fn` must have a keyword `variables`: it gets the list of them, and
-        returns a pair: the gradients of the arguments, and a list of those of the variables.
+      f: a function of tensors, or nested structures of them, that returns a pair `(y, grad_fn)`. `grad_fn(*dys)` gets
+        the gradient of each leaf of y (zeros if nothing depends on the leaf, None for an integer). It returns the
+        gradient of each argument, in the structure of the argument, or None for no gradient; for a single argument it
+        returns that gradient alone. If `f` uses trainable variables that are not arguments, `grad_fn` must have a
+        keyword `variables`. It then gets the list of them, and returns a pair: the gradients of the arguments, and a
+        list of those of the variables.
 
-    It is called as `f` is, also as a method, and gives y. Numbers and arrays among the arguments reach `f` as tensors.
+    The decorated function is called like `f`, also as a method, and returns y. Numbers and arrays among the arguments
+    reach `f` as tensors.
 
-    Raises (when it is called, or when its gradient is asked for):
+    Raises (by a call, or when the gradient is requested):
       SignatureError (a ValueError and TypeError): `f` did not return such a pair, or `grad_fn` returned another
         structure, shape or dtype than the arguments have.
-      TypeError: `f` uses variables, and `grad_fn` has no keyword for them.
-      ValueError: in a graph, keyword arguments; give arguments by their place.
+      TypeError: `f` uses variables, and `grad_fn` has no keyword `variables`.
+      ValueError: keyword arguments were given in a graph, where only positional ones are allowed.
 
     Source: TensorFlow's `tf.custom_gradient`.
 
@@ -92,10 +95,10 @@ def _pair(f: Callable[..., Any], returned: Any) -> tuple[Any, Callable[..., Any]
 
 
 class _CustomGradCall:
-    """A call in a graph.
+    """A call of a decorated function in a graph.
 
     Attributes:
-      value: what it gives: y, behind an operation that has the user's gradient.
+      value: y, as outputs of the operation with the user's gradient.
     """
 
     def __init__(self, f: Callable[..., Any], b: Builder, args: Sequence[Any]) -> None:
@@ -129,7 +132,7 @@ class _CustomGradCall:
             )
 
     def _gradient(self, b: Builder, n: GradNode, *dys: Any) -> list[Any]:
-        """The rule of the IdentityN: nothing for y, what the user gives for the arguments and the variables."""
+        """Gradient rule of the IdentityN: None for y, the user's gradients for arguments and variables."""
         op = n.op
         what = f"the gradient function {tracing.titled(self.grad_fn)} of {title(op)}"
         with scopes.entered(b):
@@ -157,13 +160,13 @@ class _CustomGradCall:
         return out
 
     def _of_arguments(self, returned: Any, what: str) -> list[Any]:
-        """What was returned for each leaf of the arguments."""
+        """Returns the gradient for each leaf of the arguments, from the user's return value."""
         got = nest.as_list(returned)
         fitting = _fitted(self.args, got)
         if fitting is not None:
             return fitting
         if len(got) == len(self.xs) and not any(map(nest.is_nested, filter(_is_something, got))):
-            return got  # the leaves one after the other, as TensorFlow wants them
+            return got  # one gradient for each leaf in a flat list, as TensorFlow expects
         wants = nest.describe(self.args) if len(self.args) != 1 else nest.describe(self.args[0])
         raise SignatureError(
             f"{what} must return the gradient of each argument, in the structure of the arguments ({wants}, of "
@@ -176,8 +179,10 @@ def _is_something(g: Any) -> bool:
 
 
 def _fitted(args: Sequence[Any], got: Sequence[Any]) -> list[Any] | None:
-    """The leaves of `got` in the places of those of `args`; None if it is not like them. None in the place of a
-    structure stands for all of it."""
+    """Returns the leaves of `got` for those of `args`, or None if the structures differ.
+
+    A None in `got` in place of a structure stands for all of its leaves.
+    """
     if len(args) != len(got):
         return None
     out: list[Any] = []
@@ -210,7 +215,7 @@ def _has_keyword(f: Callable[..., Any], name: str) -> bool:
 
 
 def _used_variables(graph: Graph, made: Sequence[Operation], ys: Sequence[Tensor], xs: Sequence[Tensor]) -> list[Any]:
-    """The trainable variables that `ys` depend on by operations among `made`, not by way of `xs`."""
+    """Trainable variables from which operations of `made` compute `ys`, except through `xs`."""
     new, stop = set(made), set(xs)
     handles: dict[Tensor, None] = {}
     seen: set[Operation] = set()
@@ -228,7 +233,7 @@ def _used_variables(graph: Graph, made: Sequence[Operation], ys: Sequence[Tensor
 
 
 def _outermost(t: Tensor) -> Tensor:
-    """The tensor that a captured one stands for, as far out as there is one."""
+    """Returns the outermost tensor for which the captured tensor `t` stands."""
     graph = t.op.graph
     while isinstance(graph, FuncGraph):
         outer = next((o for o, p in graph.captures.items() if p is t), None)

@@ -1,4 +1,4 @@
-"""What lowering asks for: the graphs of operations that stand for gradients."""
+"""Graphs of operations that stand for gradients, as lowering requests them."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 
 def differentiate(op: Operation) -> FuncGraph:
-    """The graph of `op`, a SymbolicGradient; see `function.gradient_graph`."""
+    """Returns the graph of `op`, a SymbolicGradient; see `function.gradient_graph`."""
     return gradient_graph(op, backward)

@@ -1,23 +1,24 @@
-"""Forward mode: from how the xs move to how the ys move with them.
+"""Forward mode: tangents of ys from tangents of xs.
 
-A *tangent* of a tensor is a tensor of the same shape: how it changes per step along some direction. The walk goes with
-the edges, each operation after those it depends on, and asks each for the tangents of its outputs, those of its inputs
-being known. So tangents are computed beside the values, and nothing has to be kept for later: forward mode needs the
-memory of one derivative where reverse mode needs that of the whole computation. In return it gives the derivatives of
-all ys in one direction only.
+A *tangent* of a tensor is a tensor of the same shape: its rate of change along one direction of the xs. The walk visits
+operations in topological order, and asks each for the tangents of its outputs, given those of its inputs. So tangents
+are computed together with the values, and nothing is stored for later. Forward mode needs the memory for one
+derivative, while reverse mode needs that for all intermediate values. In return, it computes the derivatives of all ys
+in one direction only.
 
-An operation's rule comes from its record, in one of three ways.
+The record of an operation gives its rule in one of three ways.
 
-1. `jvp=rule`. For most operations that is the operation itself, applied to the tangents (`opkit.jvp_rules`).
-2. `jvp=SYMMETRIC`. Let J be the matrix of the derivatives. Reverse mode knows the product with its transpose: the rule
-   `grad` makes of u the vector Jᵀu. An elementwise function has J = Jᵀ, if its arguments are first broadcast to the
-   shape of the result; so its gradient rule, given the tangent for u, gives the tangent.
-3. Neither: the transpose of the transpose. Jᵀu is linear in u, whatever u is, so its derivative with respect to u is
-   Jᵀ itself, and the reverse walk through what the gradient rule made, begun with the tangent dx, ends at u with
-   (Jᵀ)ᵀdx = J dx. All of this happens while the graph is made; what the gradient rule made is not even computed, except
-   what the tangent needs of it. Gradients of users (`RegisterGradient`, `custom_gradient`) get tangents in this way.
+1. `jvp=rule`. For most operations the rule is the operation itself, applied to the tangents (`opkit.jvp_rules`).
+2. `jvp=SYMMETRIC`. Let J be the Jacobian. Reverse mode has a rule for the product with its transpose: the rule `grad`
+   maps a vector u to Jᵀu. An elementwise function has J = Jᵀ if its arguments are first broadcast to the shape of the
+   result. So its gradient rule, applied to the tangent in place of u, returns the tangent.
+3. Neither: the transpose of the transpose. Jᵀu is linear in u, so its derivative with respect to u is Jᵀ for every u.
+   The reverse walk through the operations of the gradient rule starts with the tangent dx and ends at u with
+   (Jᵀ)ᵀdx = J dx. All of this happens while the graph is made. At run time, operations of the gradient rule are
+   computed only if the tangent needs them. Gradients of users (`RegisterGradient`, `custom_gradient`) get tangents in
+   this way.
 
-Conditionals, loops and calls grow (`forward_loops`).
+Conditionals, loops and calls are extended in place (`forward_loops`).
 
 Source: the third way is that of J. Townsend, "A new trick for calculating Jacobian vector products" (2017).
 """
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Operation, Tensor
 
-# A kind of structured operation -> what makes its tangents; see `forward_loops.of_branches`.
+# A kind of structured operation -> the function that makes its tangents; see `forward_loops.of_branches`.
 _STRUCTURED: dict[str, Callable[..., list[Tensor | None]]] = {
     "If": forward_loops.of_branches,
     "Case": forward_loops.of_branches,
@@ -59,18 +60,20 @@ _STRUCTURED: dict[str, Callable[..., list[Tensor | None]]] = {
 def forward(
     b: Builder, xs: Sequence[Tensor], dxs: Sequence[Tensor | None], ys: Sequence[Tensor]
 ) -> list[Tensor | None]:
-    """The tangents of `ys`, where those of `xs` are `dxs`; None where nothing leads from one to the other.
+    """Returns the tangents of `ys` for the tangents `dxs` of `xs`; None without a path.
 
     Args:
-      b: makes the operations, in the graph of `xs` and `ys` or in one inside it, where the `dxs` may be. Conditionals
-        and loops on the way grow.
-      xs, dxs: tensors, and the tangent of each (None: none): of its dtype and shape; for the handle of a variable, of
-        those of its value. If one of `xs` lies on the way from another, its tangent comes to what flows there.
+      b: the builder of the tangents, in the graph of `xs` and `ys` or in a nested one, which the `dxs` may belong to.
+        Conditionals and loops on a path are extended in place.
+      xs: tensors to differentiate by. If one of them lies on the path of another, its tangent is added to the one that
+        reaches it.
+      dxs: the tangent of each x, or None. It has the dtype and shape of x; for the handle of a variable, those of the
+        variable's value.
       ys: tensors of the same graph.
 
     Raises:
-      LookupError: an operation on the way has no derivative; the text says why, and what to do.
-      GraphError: a rule gave what does not fit.
+      LookupError: an operation on a path has no derivative; the text says why, and how to continue.
+      GraphError: a rule returned a tangent of another dtype or shape.
     """
     parts: dict[Tensor, Tensor] = {}
     for x, dx in zip(xs, dxs, strict=True):
@@ -89,7 +92,7 @@ def forward(
 
 
 def _leading_to(ys: Sequence[Tensor]) -> set[Tensor]:
-    """The tensors that `ys` are computed from, and that may have tangents; and `ys`."""
+    """Tensors with possible tangents from which `ys` are computed, and `ys`."""
     seen: set[Tensor] = set()
     todo = [y for y in ys if carries(y.dtype)]
     while todo:
@@ -108,7 +111,7 @@ def _plus(b: Builder, a: Tensor | None, c: Tensor) -> Tensor:
 def _of_operation(
     b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool]
 ) -> Sequence[Tensor | None]:
-    """The tangent of each output of `op`, those of its inputs being `dxs`."""
+    """Returns the tangent of each output of `op`, given the tangents `dxs` of its inputs."""
     structured = _STRUCTURED.get(op.opdef.structured)
     if structured is not None:
         return structured(b, op, dxs, wanted, forward)
@@ -130,7 +133,7 @@ def _of_operation(
 
 
 def _symmetric(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The tangent of an operation whose gradient rule is its own transpose, once its arguments are broadcast."""
+    """Returns the tangent of an operation with a symmetric Jacobian, by its gradient rule."""
     y = op.outputs[0]
     of_one_shape = len(op.inputs) == 1 or op.opdef.shape is alike
     broadcast: dict[Tensor, Tensor] = {y: y}
@@ -151,10 +154,12 @@ def _symmetric(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> list[
 
 
 def _transposed(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The tangents of an operation by its gradient rule, which is transposed; see the module's text.
+    """Returns the tangents of an operation by transposing its gradient rule.
+
+    The head of the module describes the method.
 
     Raises:
-      LookupError: it has no gradient, or one that is not linear in the gradients of its outputs.
+      LookupError: the operation has no gradient, or one that is not linear in the gradients of its outputs.
     """
     rule = registered.lookup(op)
     us = [zeros_for(b, t) if carries(t.dtype) else None for t in op.outputs]
@@ -175,7 +180,7 @@ def _transposed(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> list
 
 
 def _depend(ts: Sequence[Tensor], us: Sequence[Tensor]) -> bool:
-    """Whether some of the values of `us`, not just their shapes, matter for `ts` (loops and conditionals aside)."""
+    """Whether `ts` depend on values, not only shapes, of `us`, except through structured operations."""
     first = min(u.op.id for u in us)
     sources = {u.op for u in us}
     seen: set[Operation] = set()
@@ -191,10 +196,10 @@ def _depend(ts: Sequence[Tensor], us: Sequence[Tensor]) -> bool:
 
 
 def _fitting(b: Builder, op: Operation, y: Tensor, dy: Tensor) -> Tensor:
-    """What is given as tangent of `y`, in the graph of `b`; it has the static shape of `y` too.
+    """Returns the tangent `dy` in the graph of `b`, with the shape of `y`.
 
     Raises:
-      GraphError: it is of another dtype or shape.
+      GraphError: it has another dtype or shape.
     """
     dy = b.tensor(dy)
     want, static = gradient_dtype(y), gradient_shape(y)

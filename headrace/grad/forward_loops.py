@@ -1,7 +1,7 @@
 """Tangents of conditionals, loops and calls.
 
-All of them grow. Beside each value that comes in with a tangent, that tangent comes in; in the branch or body the
-forward walk makes tangents beside values; beside each value that leaves with a tangent, that tangent leaves:
+These operations are extended in place. For each input with a tangent, an input for the tangent is added; for each
+result with a tangent, a result is added. Inside the branch or body, the forward walk makes the tangents:
 
     h = While(h0)             condition: h < 100      body: sin(h)
 
@@ -9,16 +9,17 @@ becomes
 
     h, dh = While(h0, dh0)    condition: h < 100      body: sin(h), dh * cos(h)
 
-So values are not computed twice, and a loop's tangent is a loop that keeps nothing: tangents are there when they are
-needed, and go with the values they belong to. Which variables of a loop have tangents is a question of flow
-(`grad.activity`): those that a tangent comes to and that lead to what is asked for. The tangent of a loop constant is a
-loop constant; what has none on one way and one on the other has zeros there.
+So no value is computed twice, and the tangent of a loop stores no residuals: each iteration computes its tangents
+together with its values, and both are released together. Activity analysis (`grad.activity`) finds the loop variables
+with tangents: those that a tangent reaches and that reach a wanted result. The tangent of a loop constant is a loop
+constant. If a result has a tangent in one branch and none in another, it is zeros there.
 
-An operation cannot grow by what depends on its own results (y = f(x), then the tangent of y along y), nor by what is in
-a graph inside its own (a loop over many directions). Then a copy of it grows, and gives the tangents alone.
+In two cases an operation cannot be extended: if a tangent depends on its own results (y = f(x), then the tangent of y
+along y), or belongs to a nested graph (a loop over many directions). Then a copy of the operation is extended, and only
+the tangents of the copy are used.
 
-A recursive function cannot grow either, for it has many callers, and one is itself. It gets a second function, which
-takes and returns tangents too, and calls itself where the first one did.
+A recursive function cannot be extended either, because it has many callers, one of them itself. It gets a second
+function, which also takes and returns tangents, and which calls itself where the first one did.
 """
 
 from __future__ import annotations
@@ -55,14 +56,17 @@ Forward: TypeAlias = "Callable[..., list[Tensor | None]]"
 def of_branches(
     b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
 ) -> list[Tensor | None]:
-    """The tangents of those results of an If, Case or call that are `wanted`; None for the others.
+    """Returns the wanted tangents of the results of an If, Case or call.
 
     Args:
-      b: makes operations in the graph of `op`.
-      op: the operation, which grows.
+      b: a builder in the graph of `op`, or in a nested one.
+      op: the operation, which is extended.
       dxs: the tangent of each input, or None.
-      wanted: for each output whether its tangent is asked for.
+      wanted: for each output, whether its tangent is needed.
       forward: the forward walk.
+
+    Returns:
+      The tangent of each result, or None.
     """
     op = _able_to_grow(b, op, dxs)
     graphs = add_values.own_graphs(op)
@@ -95,7 +99,7 @@ def of_branches(
 def of_loop(
     b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
 ) -> list[Tensor | None]:
-    """The tangents of those results of a While that are `wanted`; see `of_branches`."""
+    """Returns the wanted tangents of the results of a While; see `of_branches`."""
     tangents: list[Tensor | None] = [None] * len(wanted)
     add_values.own_graphs(op)
     reached = [k for k, dx in enumerate(dxs) if dx is not None]
@@ -121,7 +125,16 @@ def of_loop(
 
 
 def _add_tangent(op: Operation, k: int, init: Tensor) -> int:
-    """Gives a loop a variable for the tangent of its variable `k`, which varies in shape as that does; its position."""
+    """Adds a loop variable for the tangent of variable `k`, with equal static shapes.
+
+    Args:
+      op: the loop.
+      k: the position of a variable.
+      init: the initial value of the tangent.
+
+    Returns:
+      The position of the new variable.
+    """
     n = len(op.inputs)
     add_values.add_variable(op, init, _named(op.attrs["body"].params[k]))
     for _, g in bodies(op):
@@ -134,7 +147,7 @@ def _add_tangent(op: Operation, k: int, init: Tensor) -> int:
 def of_call(
     b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
 ) -> list[Tensor | None]:
-    """The tangents of a call; see `of_branches`."""
+    """Returns the tangents of a call; see `of_branches`."""
     f = op.attrs["f"]
     if isinstance(f, FuncGraph) or not is_by_name(op):
         return of_branches(b, op, dxs, wanted, forward)
@@ -160,12 +173,15 @@ def of_call(
 
 
 def _with_tangents(graph: Graph, of: FuncGraph, forward: Forward) -> FuncGraph:
-    """The function that does what `of` does, with the tangents of all arguments and of all results; made if it is not
-    there yet.
+    """Returns the variant of a function that also takes and returns tangents.
+
+    It has the tangents of all arguments as parameters, and those of all results as results.
+
+    It is made on the first call.
 
     Args:
-      graph: where `of` is called by name.
-      of: a function of the library.
+      graph: a graph in which `of` is called by name.
+      of: a library function.
       forward: the forward walk.
     """
     if of.tangent:
@@ -183,7 +199,7 @@ def _with_tangents(graph: Graph, of: FuncGraph, forward: Forward) -> FuncGraph:
     xs, ys = ([t for t in ts if carries(t.dtype)] for ts in (out.params, out.results))
     dxs = [out.add_param(gradient_dtype(x), gradient_shape(x), _named(x), handle=x.handle) for x in xs]
     b = Builder(out, source=of.source)
-    out.add_results(ys)  # what it returns, as to number and dtype, for the calls in it
+    out.add_results(ys)  # placeholders for the tangents: calls within `out` rely on the number and dtypes of results
     found = forward(b, xs, dxs, ys)
     tangents = [zeros_for(b, y) if dy is None else dy for y, dy in zip(ys, found, strict=True)]
     out.set_results([*out.results[: len(out.results) - len(ys)], *tangents])
@@ -193,19 +209,22 @@ def _with_tangents(graph: Graph, of: FuncGraph, forward: Forward) -> FuncGraph:
 def of_for(
     b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
 ) -> list[Tensor | None]:
-    """The tangents of a For: those of a call of the loop that it means."""
+    """Returns the tangents of a For, as those of a call of its While loop."""
     return of_branches(b, _call_beside(b, op, counting(op)), dxs, wanted, forward)
 
 
 def of_symbolic(
     b: Builder, op: Operation, dxs: Sequence[Tensor | None], wanted: Sequence[bool], forward: Forward
 ) -> list[Tensor | None]:
-    """The tangents of a SymbolicGradient: those of a call of the graph that it means."""
+    """Returns the tangents of a SymbolicGradient, as those of a call of its graph."""
     return of_branches(b, _call_beside(b, op, gradient_graph(op, backward)), dxs, wanted, forward)
 
 
 def _call_beside(b: Builder, op: Operation, graph: FuncGraph) -> Operation:
-    """A call of a copy of `graph`, in the graph of `b`, that gets and gives the same as `op`, and can grow."""
+    """Makes a call of a copy of `graph` on the inputs of `op`.
+
+    The call computes the same as `op`, and can be extended.
+    """
     _check_repeatable(op, graph)
     beside = Builder(b.graph, source=op.source, device=op.device)
     attrs = {"f": copied(graph, b.graph), "Tout": tuple(t.dtype.base for t in op.outputs)}
@@ -214,7 +233,10 @@ def _call_beside(b: Builder, op: Operation, graph: FuncGraph) -> Operation:
 
 
 def _able_to_grow(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> Operation:
-    """`op`; or a copy of it in the graph of `b`, if that is another, or some of the tangents `dxs` depend on it."""
+    """Returns `op`, or a copy of it if `op` itself cannot be extended.
+
+    The copy is in the graph of `b`.
+    """
     graph = b.graph
     if op.graph is graph and op not in walk.reachable([dx.op for dx in dxs if dx is not None]):
         return op
@@ -224,13 +246,13 @@ def _able_to_grow(b: Builder, op: Operation, dxs: Sequence[Tensor | None]) -> Op
     for before in map(graph.capture_control, op.control_inputs):
         if before is not None:
             graph.add_control_input(twin, before)
-    for _, g in nested([twin]):  # of a copy only the results matter: what was printed or asserted once is not again
+    for _, g in nested([twin]):  # only the results of a copy are used; prints and assertions of `op` are not repeated
         g.set_control_results(())
     return twin
 
 
 def _check_repeatable(op: Operation, graph: FuncGraph) -> None:
-    """Raises `UnimplementedError` if `graph`, of `op`, cannot run a second time."""
+    """Raises `UnimplementedError` if `graph`, which `op` owns, cannot run twice."""
     found = unrepeatable(graph)
     if found is not None:
         raise UnimplementedError(
@@ -243,12 +265,12 @@ def _check_repeatable(op: Operation, graph: FuncGraph) -> None:
 
 
 def _inside(b: Builder, graph: FuncGraph, op: Operation) -> Builder:
-    """A builder like `b`, in `graph`, which `op` owns."""
+    """Returns a builder like `b` in `graph`, which `op` owns."""
     return Builder(graph, b.scope, source=op.source)
 
 
 def _named(x: Tensor) -> str:
-    """What the parameter for the tangent of the parameter `x` is called."""
+    """Name of the parameter for the tangent of the parameter `x`."""
     return f"{base_name(x)}_tangent"
 
 

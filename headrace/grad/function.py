@@ -1,4 +1,4 @@
-"""The gradient of a function as a function: what a `SymbolicGradient` operation stands for.
+"""The gradient of a function as a function: the graph of a `SymbolicGradient` operation.
 
 Source: TensorFlow's SymbolicGradient, the gradients of its first functions.
 """
@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 
 
 def gradient_graph(op: Operation, backward: Backward) -> FuncGraph:
-    """The graph that computes what `op`, a SymbolicGradient, stands for.
+    """Returns the graph that computes `op`, a SymbolicGradient.
 
-    It takes what the function takes, then a gradient for each of the function's results, and gives a gradient for each
-    of its arguments. A function whose library names its gradient has that one.
+    Its parameters are those of the function, then one gradient for each result of the function. Its results are the
+    gradients of the function's parameters. If the library names a gradient function for the function, that one is
+    returned.
 
     Args:
       op: the operation.
       backward: the reverse walk.
 
     Raises:
-      NotFoundError: the function is not there. LookupError: something in it has no gradient.
-      InvalidArgumentError: the operation's types are not those of the function.
+      NotFoundError: the library does not have the function, or its gradient function.
+      LookupError: an operation of the function has no gradient.
+      InvalidArgumentError: the inputs of `op` are not as many as the function's parameters and results.
     """
     f = op.attrs["f"]
     if isinstance(f, Func):
@@ -65,7 +67,11 @@ def gradient_graph(op: Operation, backward: Backward) -> FuncGraph:
 
 
 class _Aside(Graph):
-    """Stands between a graph and one that is made to be used in its place, so that it does not count as grown."""
+    """Outer graph of a graph that replaces another.
+
+    It lies between the replacement and the real outer graph, so changes of the replacement do not change the version of
+    the real outer graph.
+    """
 
     is_part = False
 

@@ -1,10 +1,10 @@
 """Matrices of derivatives: `jacobian`, `hessian`.
 
-Reverse mode goes once through a function and then back, and gives the derivatives of one combination of the results
-with respect to everything; so a Jacobian takes a way back for each element of the results. Forward mode gives the
-derivatives of all results in one direction; a Jacobian takes a way for each element of the arguments. The one costs
-n_O + 1 passes, the other n_I + 1. The ways are the iterations of a loop in the graph (`map_fn`), so the shapes need not
-be known before it runs.
+One forward and one backward pass of reverse mode give the derivatives of one linear combination of the results with
+respect to all arguments. So a Jacobian takes one backward pass for each element of the results, n_O + 1 passes in all.
+A pass of forward mode gives the derivatives of all results in one direction. So a Jacobian takes one pass for each
+element of the arguments, n_I + 1 in all. The passes are iterations of a loop in the graph (`map_fn`), so the shapes may
+be unknown until it runs.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ MODES = ("rev", "fwd")
 
 
 def jacobian(of: Any, by: Any = 0, mode: str = "rev", has_aux: bool = False) -> Any:
-    """The derivatives of every element of a result with respect to every element of an argument.
+    """Computes the derivatives of each element of a result by each element of an argument.
 
     Args:
-      of: a function, whose results may be of any shape; or a tensor of a graph, or a nested structure of tensors.
-      by: for a function the position of the argument to differentiate by (argnums), or a tuple of those; for tensors
-        those to differentiate by, or a nested structure of them.
-      mode: "rev", which goes back once for each element of the results, in a loop of the graph; or "fwd", which goes
-        forward once for each element of the arguments. The derivatives are the same: choose the fewer.
-      has_aux: whether the function returns a pair of what is differentiated and anything else.
+      of: a function with results of any shape; or a tensor of a graph, or a nested structure of tensors.
+      by: for a function, the position of the argument to differentiate by (argnums), or a tuple of positions; for
+        tensors, a tensor to differentiate by, or a nested structure of tensors.
+      mode: "rev", with one backward pass for each element of the results, in a loop of the graph; or "fwd", with one
+        forward pass for each element of the arguments. The derivatives are the same, so choose the smaller number.
+      has_aux: whether the function returns a pair of the results to differentiate and an auxiliary result.
 
     Returns:
-      For a function, a function of the same arguments that gives the derivatives; for tensors these. They are in the
-      structure of the results, in the place of each of which there is the structure of the arguments. A leaf has the
-      shape `y.shape + x.shape`, and is zero if y does not depend on x.
+      For a function, a function of the same arguments that returns the derivatives; for tensors, the derivatives. They
+      have the structure of the results, with the structure of the arguments in place of each leaf. A leaf has the shape
+      `y.shape + x.shape`, and is zero if y does not depend on x.
 
     Raises:
-      TypeError: what it is to differentiate, or by, has no gradients (an integer).
-      ValueError: `mode` is something else.
+      TypeError: a tensor to differentiate, or to differentiate by, has no gradients (an integer).
+      ValueError: `mode` has another value.
 
     Source: the transforms are JAX's `jacrev` and `jacfwd`.
 
@@ -68,16 +68,18 @@ def jacobian(of: Any, by: Any = 0, mode: str = "rev", has_aux: bool = False) -> 
 
 
 def hessian(of: Any, by: Any = 0, has_aux: bool = False) -> Any:
-    """The second derivatives of a scalar: forward mode over reverse mode, n + 1 passes for n elements of the argument.
+    """Computes the second derivatives of a scalar, by forward mode over reverse mode.
+
+    For n elements of the argument this takes n + 1 passes.
 
     Args:
-      of: a function whose value is a floating point scalar; or such a tensor of a graph.
+      of: a function that returns a floating point scalar; or such a tensor of a graph.
       by: see `jacobian`.
-      has_aux: whether the function returns a pair of what is differentiated and anything else.
+      has_aux: whether the function returns a pair of the scalar and an auxiliary result.
 
     Returns:
-      As `jacobian` of `grad`: in the structure of the arguments, in the place of each leaf of which there is that
-      structure again. A leaf has the shape `x.shape + x.shape`.
+      The result of `jacobian` of `grad`: the structure of the arguments, with the same structure in place of each leaf.
+      A leaf has the shape `x.shape + x.shape`.
 
     Raises: see `grad`.
 
@@ -100,7 +102,7 @@ def hessian(of: Any, by: Any = 0, has_aux: bool = False) -> Any:
 
 
 class _Given(DifferentiatedCall):
-    """Tensors of a graph in the place of a call: what it is to be differentiated, and by what."""
+    """Tensors of a graph in place of a call: results, and tensors to differentiate by."""
 
     def __init__(self, ys: Any, xs: Any, what: str) -> None:
         self.b = scopes.builder(*nest.flatten((ys, xs)))
@@ -138,7 +140,7 @@ def _jacobian(made: DifferentiatedCall, mode: str, pack: Callable[[Sequence[Any]
 
 
 def _by_rows(b: Builder, made: DifferentiatedCall) -> list[list[Tensor]]:
-    """For each result, for each x, the derivatives; a way back for each element of the result."""
+    """Returns the derivatives, with one backward pass for each element of the results."""
     xs = [x for x in made.xs if x is not None]
     out = []
     for k, y in enumerate(made.ys):
@@ -155,7 +157,7 @@ def _by_rows(b: Builder, made: DifferentiatedCall) -> list[list[Tensor]]:
 
 
 def _by_columns(b: Builder, made: DifferentiatedCall) -> list[list[Tensor]]:
-    """The same; a way forward for each element of the xs."""
+    """Returns the derivatives, with one forward pass for each element of the xs."""
     xs = [x for x in made.xs if x is not None]
     columns = []
     for k, x in enumerate(xs):
@@ -172,20 +174,35 @@ def _by_columns(b: Builder, made: DifferentiatedCall) -> list[list[Tensor]]:
 
 
 def _unit(b: Builder, i: Any, n: Any, like: Tensor) -> Any:
-    """The vector of `n` zeros with a one at `i`."""
+    """Returns a vector of `n` zeros with a one at `i`."""
     one, zero = b.const(1, like.dtype.base), b.const(0, like.dtype.base)
     return b.OneHot(i, n, one, zero, axis=-1)
 
 
 def _mapped(b: Builder, fn: Callable[[Any], list[Any]], n: Any, likes: Sequence[Tensor]) -> list[Tensor]:
-    """What `fn` gives for 0 to n - 1, stacked; tensors like `likes`."""
+    """Returns the stacked values of `fn` at 0 to n - 1.
+
+    Args:
+      b: the builder of the loop.
+      fn: a function from a scalar to a list of tensors.
+      n: the number of values.
+      likes: tensors with the dtypes and shapes of the values.
+    """
     specs = [TensorSpec(t.shape, t.dtype.base) for t in likes]
     out: list[Tensor] = functional.map_fn(fn, b.Range(0, n, 1), fn_output_signature=specs, name="rows")
     return out
 
 
 def _shaped(b: Builder, stacked: Tensor, y: Tensor, x: Tensor, is_column: bool) -> Tensor:
-    """Derivatives of shape y.shape + x.shape; `stacked` has a row for each element of y, or of x if `is_column`."""
+    """Reshapes derivatives to y.shape + x.shape.
+
+    Args:
+      b: the builder.
+      stacked: derivatives with a row for each element of y, or of x if `is_column`.
+      y: the result.
+      x: the argument.
+      is_column: whether the rows are for elements of x.
+    """
     if is_column:
         stacked = b.Transpose(b.Reshape(stacked, b.Pack([b.Size(x), b.Size(y)])), [1, 0])
     made: Tensor = b.Reshape(stacked, b.ConcatV2([b.Shape(y), b.Shape(x)], 0))

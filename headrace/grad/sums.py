@@ -1,4 +1,4 @@
-"""Sums of gradients: what comes to a tensor from all that uses it."""
+"""Sums of gradients: the contributions of all uses of a tensor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Gradient: TypeAlias = "Tensor | IndexedSlices"
 
 
 def total(b: Builder, parts: Sequence[Gradient]) -> Gradient | None:
-    """The sum of `parts`, None if there are none. Of slices it is slices, all of them one after the other."""
+    """Returns the sum of `parts`, or None for no parts.
+
+    If all parts are slices, the sum is their concatenation.
+    """
     if not parts:
         return None
     if len(parts) == 1:
@@ -37,5 +40,5 @@ def total(b: Builder, parts: Sequence[Gradient]) -> Gradient | None:
 
 
 def dense(b: Builder, g: Gradient) -> Tensor:
-    """`g` as a tensor."""
+    """Converts `g` to a tensor."""
     return g if isinstance(g, Tensor) else g.as_tensor(b)

@@ -1,4 +1,4 @@
-"""Gradients of nothing: zeros for what no gradient came to, of the shape of what it is the gradient of."""
+"""Zero gradients, for tensors that no gradient reaches, and their dtypes and shapes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def gradient_dtype(x: Tensor) -> DType:
-    """The dtype of gradients with respect to `x`: its own, or that of the variable whose handle it is."""
+    """Dtype of gradients with respect to `x`; for a handle, that of its variable."""
     if x.dtype.base is dtypes.resource:
         return x.handle[0].base if x.handle is not None else dtypes.float32
     return x.dtype.base
 
 
 def gradient_shape(x: Tensor) -> Shape:
-    """What is known of the shape of gradients with respect to `x`."""
+    """Static shape of gradients with respect to `x`."""
     if x.dtype.base is dtypes.resource:
         return x.handle[1] if x.handle is not None else None
     return x.static_shape
 
 
 def shape_of_gradient(b: Builder, x: Tensor) -> Tensor:
-    """The shape of gradients with respect to `x`, an int32 vector."""
+    """Returns the shape of gradients with respect to `x`, an int32 vector."""
     static = gradient_shape(x)
     if static is not None and shapes.is_full(static):
         return b.const(static, dtypes.int32, "Shape")
@@ -38,7 +38,7 @@ def shape_of_gradient(b: Builder, x: Tensor) -> Tensor:
 
 
 def zeros_for(b: Builder, x: Tensor) -> Tensor:
-    """Zeros like the gradient with respect to `x`; of a list, a list of zeros."""
+    """Returns zeros like the gradient with respect to `x`, a tensor or a list."""
     out: Tensor
     if x.dtype.base is not dtypes.resource:
         out = b.ZerosLike(x)
@@ -48,7 +48,7 @@ def zeros_for(b: Builder, x: Tensor) -> Tensor:
 
 
 def no_slices(b: Builder, x: Tensor, like: IndexedSlices) -> IndexedSlices:
-    """Slices of `x` of which there are none, for where other slices are of the dtypes of `like`."""
+    """Returns an empty `IndexedSlices` of `x`, with the dtypes of `like`."""
     shape = shape_of_gradient(b, x)
     rows = b.StridedSlice(shape, [1], [0], [1], end_mask=1)
     values = b.Fill(b.ConcatV2([[0], rows], 0), b.const(0, like.values.dtype.base))
