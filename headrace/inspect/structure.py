@@ -16,7 +16,7 @@ from headrace.ir import attr_values
 from headrace.ir.analysis.frames import Frame
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.attr_values import REQUIRED, Func
-from headrace.ir.function import body, param_offset
+from headrace.ir.function import body, functions_of, param_offset
 from headrace.ir.graph import FuncGraph
 from headrace.ir.serial import attrs as wire
 from headrace.ir.serial.nodedefs import show_tensor
@@ -281,10 +281,7 @@ def _passed(op: Operation) -> Iterator[Passed]:
 
 def _readable(op: Operation) -> FuncGraph | None:
     """Last graph of an operation; None if it cannot be read."""
-    found = [f for v in op.attrs.values() for f in (v if isinstance(v, tuple) else (v,))]
-    graphs = [f for f in found if isinstance(f, (Func, FuncGraph))]
-    if op.opdef.structured == "While":
-        graphs = [op.attrs["body"]]
+    graphs = [op.attrs["body"]] if op.opdef.structured == "While" else functions_of(op)
     try:
         return body(op, graphs[-1]) if graphs else None
     except (GraphError, OpError):

@@ -58,6 +58,18 @@ def functions_of(op: Operation) -> list[Func | FuncGraph]:
     return [f for f in values if isinstance(f, (Func, FuncGraph))]
 
 
+def called_names(op: Operation) -> list[str]:
+    """Names of the library functions that the attributes of `op` name."""
+    return [f.name for f in functions_of(op) if isinstance(f, Func)]
+
+
+def known_function(graph: Graph | None, name: str) -> FuncGraph | None:
+    """Library function that operations of `graph` call by `name`; None if it is missing or not decoded yet."""
+    while graph is not None and name not in graph.functions:
+        graph = graph.outer
+    return None if graph is None else graph.functions[name]
+
+
 def owned(op: Operation) -> list[FuncGraph]:
     """The graphs that an operation owns; none if it is not structured."""
     return [f for f in functions_of(op) if isinstance(f, FuncGraph)] if op.opdef.structured else []

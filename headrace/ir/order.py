@@ -32,8 +32,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import dtypes, thresholds
-from headrace.ir.attr_values import Func
-from headrace.ir.function import bodies, body, functions_of, param_offset
+from headrace.ir.function import bodies, body, called_names, param_offset
 from headrace.ir.infer import constant_value
 
 if TYPE_CHECKING:
@@ -187,7 +186,7 @@ def key_of(t: Tensor) -> Key | None:
 
 
 def _of_bodies(op: Operation, question: _Question) -> Effects:
-    named = {f.name for f in functions_of(op) if isinstance(f, Func)}
+    named = set(called_names(op))
     if named & question.calls:  # recursive: what it touches besides is counted where it was called first
         question.cuts += 1
         return {k: True for t in op.inputs if t.dtype is dtypes.resource and (k := key_of(t)) is not None}

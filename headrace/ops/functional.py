@@ -16,6 +16,7 @@ from headrace import dtypes, nest, shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.attr_values import Func
+from headrace.ir.function import known_function
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
@@ -44,13 +45,7 @@ def _results(c: Inference, f: Any) -> FuncGraph | None:
     """The graph that `f` means, if it is there and complete; functions of a file are not decoded for this."""
     if isinstance(f, FuncGraph):
         return f
-    graph: Any = c.op.graph
-    while graph is not None and isinstance(f, Func):
-        found: FuncGraph | None = graph.functions.get(f.name)
-        if found is not None:
-            return found
-        graph = graph.outer
-    return None
+    return known_function(c.op.graph, f.name) if isinstance(f, Func) else None
 
 
 def _joined(c: Inference, fs: Sequence[Any], loop: bool = False) -> Sequence[Shape]:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from headrace import thresholds
 from headrace.errors import HeadraceError
-from headrace.ir.attr_values import Func
 from headrace.ir.edit import add_values
-from headrace.ir.function import bodies, functions_of, nested, owned, recursive_functions
+from headrace.ir.function import bodies, called_names, nested, owned, recursive_functions
 from headrace.ir.graph import FuncGraph
 from headrace.optimize.base import Pass, PassContext
 from headrace.optimize.queries import primitives
@@ -38,9 +37,9 @@ class Inline(Pass):
 
     def call(self, graph: Graph, context: PassContext) -> bool:
         calls = [op for op in graph.operations if op.opdef.structured]
-        if not any(op.opdef.structured == "Call" or _names(op) for op in calls):
+        if not any(op.opdef.structured == "Call" or called_names(op) for op in calls):
             return False
-        recursive = recursive_functions(calls) if any(map(_names, calls)) else frozenset()
+        recursive = recursive_functions(calls) if any(map(called_names, calls)) else frozenset()
         walking = Rewriter(graph, context)
         changed, made = False, len(graph)
         for op in walking:
@@ -51,7 +50,7 @@ class Inline(Pass):
             if why:
                 context.refused("inline", op, why)
                 continue
-            if _names(op):
+            if called_names(op):
                 add_values.own_graphs(op)
                 made += sum(map(_size, owned(op)))
                 context.fired("inline", op, "has graphs of its own instead of functions of the library")
@@ -62,13 +61,9 @@ class Inline(Pass):
         return walking.finish() or changed
 
 
-def _names(op: Operation) -> list[str]:
-    return [f.name for f in functions_of(op) if isinstance(f, Func)]
-
-
 def _why_not(op: Operation, recursive: frozenset[str], made: int) -> str:
     """Reason why the functions of `op` cannot be expanded, or ""."""
-    for name in _names(op):
+    for name in called_names(op):
         if name in recursive:
             return f"{name!r} calls itself"
     if op.attrs.get("_recompute"):

@@ -14,7 +14,6 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.ir.edit import add_values
-from headrace.ir.edit.copying import copied
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.recover.reading import Join, Path, ill_structured
 
@@ -248,14 +247,3 @@ def _constant(graph: Graph, value: int, name: str) -> Tensor:
     t = graph.add_op("Const", graph.unique_name(name), (), attrs).outputs[0]
     t.refine(())
     return t
-
-
-def copied_attrs(op: Operation, outer: Graph) -> dict[str, Any]:
-    """Attributes of a copy of `op` in `outer`, with copies of owned graphs."""
-
-    def one(value: Any) -> Any:
-        if isinstance(value, FuncGraph):
-            return copied(value, outer)
-        return tuple(map(one, value)) if isinstance(value, tuple) else value
-
-    return {k: one(v) for k, v in op.attrs.items()} if op.opdef.structured else op.attrs

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError
+from headrace.ir.edit.copying import copied_attrs
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import unify
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
@@ -34,7 +35,6 @@ from headrace.recover.contexts import (
     Conditional,
     SubgraphDraft,
     captured,
-    copied_attrs,
     is_effectful_node,
     make,
     outer_controls,

@@ -14,8 +14,10 @@ from headrace.ir.attr_values import Func
 from headrace.ir.function import (
     bodies,
     called,
+    called_names,
     find_anywhere,
     inside_out,
+    known_function,
     nested,
     nested_operations,
     owned,
@@ -168,3 +170,22 @@ def test_a_loop_over_a_range_passes_its_state_behind_its_limits() -> None:
     v = g.add_op("Placeholder", "v", attrs={"dtype": dtypes.float32}).outputs[0]
     op = g.add_op("For", "for", [*ins, v], {"T": (dtypes.float32,), "body": Func("f")})
     assert op.inputs[1 + param_offset(op)] is v
+
+
+def test_names_of_functions_are_those_in_attributes() -> None:
+    g = Graph()
+    f = FuncGraph("mine", g)
+    attrs = {"Tcond": dtypes.bool_, "Tin": (), "Tout": (), "then_branch": Func("there"), "else_branch": f}
+    pred = g.add_op("Placeholder", "pred", attrs={"dtype": dtypes.bool_})
+    op = g.add_op("If", "if", pred.outputs, attrs)
+    assert (called_names(op), called_names(pred)) == (["there"], [])
+    assert not owns_all(op)
+
+
+def test_a_known_function_is_looked_up_outwards_and_not_decoded() -> None:
+    g = Graph()
+    f = g.functions["f"] = FuncGraph("f", g)
+    inner = FuncGraph("inner", FuncGraph("outer", g))
+    assert known_function(inner, "f") is known_function(g, "f") is f
+    assert known_function(inner, "g") is None
+    assert known_function(None, "f") is None

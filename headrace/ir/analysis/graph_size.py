@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 from headrace import recursion, thresholds
 from headrace.errors import HeadraceError, ResourceExhaustedError
 from headrace.ir import walk
-from headrace.ir.function import bodies, functions_of
+from headrace.ir.function import bodies, functions_of, known_function
 from headrace.ir.graph import FuncGraph, Graph
 
 if TYPE_CHECKING:
@@ -120,14 +120,8 @@ def _graphs(op: Operation, reads: bool) -> list[FuncGraph]:
             return [g for _, g in bodies(op)]
         except HeadraceError:  # raised again where the function is wanted
             return []
-    found = [f if isinstance(f, FuncGraph) else _known(op.graph, f.name) for f in functions_of(op)]
+    found = [f if isinstance(f, FuncGraph) else known_function(op.graph, f.name) for f in functions_of(op)]
     return [g for g in found if g is not None]
-
-
-def _known(graph: Graph | None, name: str) -> FuncGraph | None:
-    while graph is not None and name not in graph.functions:
-        graph = graph.outer
-    return graph.functions[name] if graph is not None else None
 
 
 def deepens_recursion(walk: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:

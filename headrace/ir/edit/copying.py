@@ -41,8 +41,7 @@ def copy_into(
         back += [(op, i) for i, t in enumerate(inputs) if t is None]
         controls = [copies[c] for c in op.control_inputs if c in copies]
         copies[op] = copy = graph.copy_op(op, inputs, controls, graph.unique_name(op.name))
-        if op.opdef.structured:
-            copy.attrs = {k: _copied_value(v, graph, moved) for k, v in op.attrs.items()}
+        copy.attrs = copied_attrs(op, graph, moved)
         for old, new in zip(op.outputs, copy.outputs, strict=True):
             moved.setdefault(old, new)
     for op, i in back:
@@ -89,9 +88,18 @@ def copied(
     return out
 
 
-def _copied_value(value: Any, outer: Graph, moved: dict[Tensor, Tensor]) -> Any:
-    if isinstance(value, FuncGraph):
-        return copied(value, outer, moved)
-    if isinstance(value, tuple) and any(isinstance(v, FuncGraph) for v in value):
-        return tuple(_copied_value(v, outer, moved) for v in value)
-    return value
+def copied_attrs(op: Operation, outer: Graph, moved: dict[Tensor, Tensor] | None = None) -> dict[str, Any]:
+    """Attributes of a copy of `op` in `outer`, with copies of the graphs that `op` owns.
+
+    Args:
+      op: the original.
+      outer: the graph of the copy.
+      moved: as in `copied`; None: the graphs lie in the same graph as the originals.
+    """
+
+    def copied_value(value: Any) -> Any:
+        if isinstance(value, FuncGraph):
+            return copied(value, outer, moved)
+        return tuple(map(copied_value, value)) if isinstance(value, tuple) else value
+
+    return {name: copied_value(v) for name, v in op.attrs.items()} if op.opdef.structured else op.attrs

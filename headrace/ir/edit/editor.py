@@ -23,7 +23,7 @@ from headrace import flags
 from headrace.errors import GraphError
 from headrace.ir import walk
 from headrace.ir.analysis.graph_size import deepens_recursion
-from headrace.ir.edit.copying import copied
+from headrace.ir.edit.copying import copied_attrs
 from headrace.ir.function import owned
 from headrace.ir.graph import FuncGraph, foreign
 from headrace.ir.infer import forget
@@ -40,14 +40,7 @@ def own_bodies(graph: Graph) -> None:
         if op.opdef.structured:
             for f in owned(op):
                 _free_names(graph, f)
-            op.attrs = {
-                name: copied(v, graph)
-                if isinstance(v, FuncGraph)
-                else tuple(copied(f, graph) if isinstance(f, FuncGraph) else f for f in v)
-                if isinstance(v, tuple)
-                else v
-                for name, v in op.attrs.items()
-            }
+            op.attrs = copied_attrs(op, graph)
 
 
 def roots(graph: Graph, preserved: Collection[Operation] = ()) -> list[Operation]:

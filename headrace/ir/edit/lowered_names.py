@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from headrace import thresholds
 from headrace.ir.analysis.graph_size import deepens_recursion
-from headrace.ir.attr_values import Func
 from headrace.ir.edit import add_values
-from headrace.ir.function import bodies, functions_of, move_to, owned, recursive_functions
+from headrace.ir.function import bodies, called_names, move_to, owned, recursive_functions
 from headrace.ir.graph import FuncGraph
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def name_as_lowered(graph: Graph) -> None:
     while todo:
         outer, depth = todo.pop()
         for op in [op for op in outer.operations if op.opdef.structured in _PARTS]:
-            called = _names(op)
+            called = called_names(op)
             if called:
                 size = sum(len(g) for _, g in bodies(op))
                 if (
@@ -87,7 +86,3 @@ def _parts(op: Operation) -> Iterator[tuple[str, FuncGraph]]:
     kind = op.opdef.structured
     for i, (name, f) in enumerate(bodies(op)):
         yield f"branch{i}/" if kind == "Case" else _PARTS[kind][name], f
-
-
-def _names(op: Operation) -> list[str]:
-    return [f.name for f in functions_of(op) if isinstance(f, Func)]
