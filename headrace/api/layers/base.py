@@ -385,7 +385,7 @@ def _layers_in(value: Any) -> list[Layer]:
 
 
 def _replaced(value: Any, instead: Mapping[int, Any]) -> Any:
-    """`value`, a nested list, tuple or dict, with other leaves by their ids, in layers too."""
+    """`value` with other leaves by their ids, in nested containers and in layers."""
 
     def replaced(x: Any) -> Any:
         return x._copied(instead) if isinstance(x, Layer) else instead.get(id(x), x)
